@@ -1,4 +1,4 @@
-/** Units of time, and how people write a duration or an age. */
+/** Units of time, and the parser of the durations and ages that people write. */
 
 export const hourMs = 3_600_000;
 export const dayMs = 24 * hourMs;
@@ -7,7 +7,10 @@ export const daySeconds = 24 * 3600;
 const unitMs = { ms: 1, s: 1000, m: 60_000, h: hourMs, d: dayMs } as const;
 type DurationUnit = keyof typeof unitMs;
 
-/** `90s`, or `1.5` without a unit where it may be seconds alone, in ms; NaN for what is not written so, or in another unit. */
+/**
+ * Parses a duration such as `90s` into ms. A number without a unit counts as seconds if `units` contains
+ * `alone`. Returns NaN for any other text or unit.
+ */
 export function durationMs(text: string, units: readonly (DurationUnit | 'alone')[]): number {
   const [, count, unit = 'alone'] = /^(\d{1,7}(?:\.\d+)?)(ms|[smhd])?$/.exec(text) ?? [];
   const known = units.find((each) => each === unit);
@@ -16,7 +19,7 @@ export function durationMs(text: string, units: readonly (DurationUnit | 'alone'
 
 export const ageUnits = ['s', 'm', 'h', 'd'] as const;
 
-/** ms of a filter by how long a request took: `500ms`, `2s`, `1m`. */
+/** Parses the minimum duration of a requests filter, such as `500ms`, `2s` or `1m`, into ms. */
 export function slowerThanMs(text: string): number {
   return durationMs(text, ['ms', 's', 'm']);
 }

@@ -1,13 +1,13 @@
-/** Numbers as people read them, the same in the console and on the command line. */
+/** Formats numbers for people, so that the console and the command line show them alike. */
 
-/** `18,240`; digits after the point stay as they are. */
+/** Groups the digits by thousands: `18,240`. Decimals stay as they are. */
 export function grouped(value: number): string {
   const [whole = '', decimals] = String(value).split('.');
   const text = whole.replace(/\B(?=(?:\d{3})+$)/g, ',');
   return decimals === undefined ? text : `${text}.${decimals}`;
 }
 
-/** A number with its noun, for example `1 request` or `1200 requests`. */
+/** Number followed by its noun: `1 request`, `1200 requests`. */
 export function counted(value: number, noun: string): string {
   return `${value} ${noun}${value === 1 ? '' : 's'}`;
 }

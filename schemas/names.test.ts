@@ -1,4 +1,4 @@
-/** Names as people give them, as the log has them, and as they leave for terminals, pages and files. */
+/** Follows names from a person's input into the log and out to terminals, pages and files. */
 import { expect, test } from 'vitest';
 import { toCsv } from '../console/lib/csv.ts';
 import { bodySchemas } from './admin/commands.ts';

@@ -1,17 +1,19 @@
 /**
- * The vocabulary of names that cross a process border: their shapes and length limits.
- * Every id is parsed by one of these at the edge; inside, no string is examined again.
+ * Names and ids that cross a process border, with their formats and length limits. Every process parses ids
+ * with these schemas where they enter, so code behind that point never checks them again. The room `schemas/`
+ * defines everything that one process sends another. It must not contain behaviour of any process, because
+ * browsers load it too.
  */
 import { z } from 'zod';
 import { affinities, dialects, expiryChoices, keyStates, nodeStates, roles, surfaces } from './choices.ts';
 
-/** An opaque internal id: organisation, person, key, node, token. At most 64 characters. */
+/** Opaque internal id of an organisation, person, key, node or token. At most 64 characters. */
 export const idSchema = z
   .string()
   .regex(/^[a-z0-9-]+$/, 'must be lowercase letters, digits and hyphens')
   .max(64);
 
-/** A tier's id is the name that refusals show to callers, so capitals and spaces are allowed. */
+/** Id of a tier. Refusals show it to callers, so it may contain capitals and spaces. */
 export const tierIdSchema = z
   .string()
   .regex(/^[A-Za-z0-9][A-Za-z0-9 ._-]*$/, 'must be letters, digits, spaces, dots, hyphens')
@@ -23,8 +25,8 @@ export const modelIdSchema = z
   .max(200);
 
 /**
- * Free text for people, as events have it. Control characters would let one line pretend to be two; half surrogates have no
- * UTF-8.
+ * Free text for people, as events contain it. Control characters are refused because they could make one line
+ * look like two. Lone surrogates are refused because UTF-8 cannot encode them.
  */
 export const storedNameSchema = z
   .string()
@@ -32,30 +34,37 @@ export const storedNameSchema = z
   .max(200)
   .regex(/^[^\p{Cc}\p{Cs}]*$/u, 'must not contain control characters');
 
-/** Scripts whose letters are joined, or kept apart, by U+200D and U+200C. */
+/** Scripts in which the joiners U+200D and U+200C change how letters connect. */
 const joined = ['Arabic', 'Bengali', 'Devanagari', 'Gujarati', 'Gurmukhi', 'Kannada', 'Khmer', 'Malayalam']
   .concat(['Mongolian', 'Oriya', 'Sinhala', 'Syriac', 'Tamil', 'Telugu'])
   .map((script) => `\\p{Script=${script}}`)
   .join('');
-/** Line separators and what is not seen: directions, spaces of no width, joiners, fillers, tags. */
+/**
+ * Line separators and invisible characters: direction marks, zero-width spaces, joiners, fillers and tags.
+ */
 const hidden = /[\u2028\u2029\p{Default_Ignorable_Code_Point}]/u;
-/** A joiner between letters of such scripts or parts of an emoji, and the style of an emoji. */
+/**
+ * Legitimate invisible characters: a joiner between two letters of the joining scripts or two parts of an
+ * emoji, and an emoji's style selector.
+ */
 const needed = new RegExp(
   `(?<=[${joined}])[\\u200c\\u200d](?=[${joined}])|(?<=[\\p{Emoji}\\ufe0f])\\u200d(?=\\p{Emoji})|(?<=\\p{Emoji})[\\ufe0e\\ufe0f]`,
   'gu',
 );
 
-/** Whether two names may look the same, or a name changes the order of what stands around it. */
+/**
+ * Whether a name contains characters that could make it look like another name or reorder the text around it.
+ */
 export function hasHidden(name: string): boolean {
   return hidden.test(name.replace(needed, ''));
 }
 
 export const hiddenText = 'must not contain invisible characters or marks of text direction';
 
-/** The same as a person gives it. */
+/** Free text as a person may enter it. Unlike stored names, it must not contain invisible characters. */
 export const nameSchema = storedNameSchema.refine((name) => !hasHidden(name), hiddenText);
 
-/** `stk-<word>-<word>-<suffix>`, the first DNS label of the stack's host (Resources, Stack). */
+/** Id of a stack, and the first DNS label of the stack's host: `stk-<word>-<word>-<suffix>`. */
 export const stackIdSchema = z
   .string()
   .regex(/^stk-[a-z]+-[a-z]+-[a-z0-9]+$/, 'must have the form stk-<word>-<word>-<suffix>')
@@ -72,12 +81,15 @@ export const keyStateSchema = z.enum(keyStates);
 export const nodeStateSchema = z.enum(nodeStates);
 export const nodeTokenStates = ['active', 'revoked'] as const;
 
-/** A calendar day, `YYYY-MM-DD`, in UTC. */
+/** Calendar day in UTC, `YYYY-MM-DD`. */
 export const daySchema = z.iso.date();
-/** A moment, RFC 3339 in UTC. */
+/** Moment in UTC, in RFC 3339 format. */
 export const momentSchema = z.iso.datetime();
 
-/** Base address of an inference server, as events contain it. Credentials in it are refused, because they would enter the log. */
+/**
+ * Base URL of an inference server, as events contain it. URLs with credentials are refused, because the
+ * credentials would enter the log.
+ */
 export const recordedNodeUrlSchema = z
   .string()
   .max(500)
@@ -86,19 +98,19 @@ export const recordedNodeUrlSchema = z
     return url !== undefined && /^https?:$/.test(url.protocol) && !url.username && !url.password;
   }, 'must be an http or https URL without credentials');
 
-/** Base address of an inference server. Paths are appended to it, so it has no query and no fragment. */
+/** Base URL of an inference server. It has no query and no fragment, because paths are appended to it. */
 export const nodeUrlSchema = recordedNodeUrlSchema.refine(
   (text) => !/[?#]/.test(text),
   'must be a URL without a query and a fragment',
 );
 
-/** Names of node credentials are parts of environment variable names. */
+/** Name of a node credential. It becomes part of an environment variable's name. */
 export const credentialNameSchema = z
   .string()
   .regex(/^[A-Z0-9_]+$/i, 'must be letters, digits and underscores')
   .max(64);
 
-/** Where a node stands: the pool, a stack, or an organisation. */
+/** Place that a node serves: the pool, a stack or an organisation. */
 export const placeSchema = z.union([
   z.object({ kind: z.literal('pool') }),
   z.object({ kind: z.literal('stack'), id: stackIdSchema }),
@@ -112,14 +124,14 @@ export type ExpiryChoice = z.infer<typeof expiryChoiceSchema>;
 export type Place = z.infer<typeof placeSchema>;
 
 declare const idKind: unique symbol;
-/** An id of one kind: not assignable to an id of another kind, while plain parsed text is assignable to all of them. */
+/** Id of one kind. An id of another kind cannot be assigned to it, but plain parsed text can. */
 type IdOf<Kind extends string> = string & { readonly [idKind]?: Kind };
 export type OrganisationId = IdOf<'organisation'>;
 export type KeyId = IdOf<'key'>;
 export type StackId = IdOf<'stack'>;
 export type NodeId = IdOf<'node'>;
 
-/** A place as one text, as rows and look-ups have it. */
+/** Place as a single text, for rows and look-ups. */
 export type PlaceKey = 'pool' | `stack:${string}` | `organisation:${string}`;
 
 export function placeKey(place: Place): PlaceKey {

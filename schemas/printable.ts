@@ -1,14 +1,17 @@
 /**
- * Makes a text safe where it leaves for people: terminals, pages, files. Names and reasons come from outside, and older ones
- * are in the log as they came: a control character or a mark of text direction could repaint the screen or forge a line, and
- * what has no width makes two names look the same.
+ * Escapes text before it is shown to people in terminals, pages and files. Names and reasons come from
+ * outside, and older log entries were stored unchecked. A control character or direction mark could repaint
+ * the screen or forge a line, and an invisible character could make two names look alike.
  */
 
-/** Control characters, line separators, lone surrogates, marks of text direction and what is not seen. */
+/** Control characters, line separators, lone surrogates, direction marks and invisible characters. */
 const unsafe =
   /\u034f|[\p{Cc}\p{Cs}\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\u{e0000}-\u{e0fff}]/gu;
 
-/** The same text with unsafe characters as `\u001b`, but for those of `kept`; `backslash` is how the format writes one. */
+/**
+ * Escapes unsafe characters as `\u001b`, except those in `kept`. `backslash` is the output format's own
+ * spelling of a backslash.
+ */
 export function printable(text: string, kept = '', backslash = '\\'): string {
   return text.replace(unsafe, (character) => {
     if (kept.includes(character)) return character;

@@ -1,6 +1,6 @@
 /**
- * The shapes that commands and the fleet file have in common: limits, model selections, nodes, reserved names.
- * Stricter than the events' shapes, because events also carry what earlier writers allowed.
+ * Fields that commands and the fleet file share: limits, model selections, nodes and reserved names. These
+ * schemas are stricter than those of events, because events also contain what earlier writers allowed.
  */
 import { z } from 'zod';
 import {
@@ -12,16 +12,16 @@ import {
   tierIdSchema,
 } from './names.ts';
 
-/** In records the operator goes by this name, so no person may. */
+/** Author of the operator's records. Persons must not use this name. */
 export const operatorName = 'operator';
-/** In records these wrote what no person commanded. */
+/** Author of checkpoints, which no person commands. */
 export const checkpointAuthor = 'checkpoint';
 /** Author of rows in logs that `snapshot restore` of builds up to 0.2.0 wrote. */
 const restoreAuthor = 'restore';
-/** A replica as records name it: with a character that no person's id has. */
+/** Author name of a replica's records. Its colon cannot occur in a person's id. */
 export const replicaAuthor = (name: string): string => `control-plane:${name}`;
 const reservedNames: readonly string[] = [operatorName, checkpointAuthor, restoreAuthor];
-/** The visitors' limits stand under this id, so no tier may take it. */
+/** Tier id under which the visitors' limits are stored. Tiers must not use it. */
 export const anonymousTierName = 'anonymous';
 
 export const personSchema = idSchema.refine(
@@ -35,23 +35,26 @@ export const tierNameSchema = tierIdSchema.refine(
 
 export const limitSchema = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
 export const weightSchema = z.int().min(1).max(1000);
-/** `*`: every model of the pool. */
+/** `*` selects every model of the pool. */
 export const modelSelectionSchema = z.union([z.literal('*'), z.array(modelIdSchema).max(10_000)], {
   error: 'must be "*" or a list of model ids',
 });
 
-/** Limits left out are unlimited. */
+/** Limits. A limit that is left out does not apply. */
 export const limitsShape = {
   requestsPerMinute: limitSchema.optional(),
   concurrency: limitSchema.optional(),
   contextTokens: limitSchema.optional(),
 };
 
-/** Limits of visitors: of each, of a network, and of all together; limits left out are unlimited. */
+/**
+ * Limits of each visitor, of each network, and of all visitors together. A limit that is left out does not
+ * apply.
+ */
 export const visitorsShape = {
-  /** Completed answers of a visitor in a month. */
+  /** Completed answers that a visitor gets per month. */
   freeTurns: limitSchema,
-  /** A network has so many times the free turns of a visitor each day; 8 where it is left out. */
+  /** Multiple of a visitor's free turns that one network gets per day. Defaults to 8. */
   networkFactor: z.int().min(1).max(1_000_000).optional(),
   ...limitsShape,
   models: modelSelectionSchema,
@@ -68,27 +71,27 @@ export const nodeShape = {
   id: idSchema,
   url: nodeUrlSchema,
   dialect: dialectSchema,
-  /** Name under which gateways and control planes find the credential in their own environment. */
+  /** Name by which gateways and control planes look up the node's credential in their own environment. */
   credential: credentialNameSchema.optional(),
-  /** Catalog id → the name under which the engine serves the model, where the two differ. */
+  /** Catalog ids mapped to the engine's names, for models whose names differ. */
   models: z.record(modelIdSchema, z.string().min(1).max(200)).optional(),
-  /** true: an agent reports its health; false or left out: it is probed. */
+  /** If true, an agent reports the node's health. Otherwise the node is probed. */
   agent: z.boolean().optional(),
 };
 
 const boundSchema = z.int().min(1).max(1_000_000).optional();
-/** What members may do on a fleet; what is left out is as in `boundDefaults`. */
+/** Bounds on what a fleet's members may do. `boundDefaults` supplies the values that are left out. */
 export const boundsShape = {
-  /** Of an organisation, neither revoked nor expired. */
+  /** Most keys of an organisation that are neither revoked nor expired. */
   activeKeysPerOrganisation: boundSchema,
-  /** Of an organisation, with those that are revoked or expired, which the log keeps. */
+  /** Most keys of an organisation, including revoked and expired ones, because the log keeps them. */
   keysPerOrganisation: boundSchema,
-  /** That a person gives, on each replica. */
+  /** Most commands per minute from one person, on each replica. */
   commandsPerPersonPerMinute: boundSchema,
-  /** That the members of an organisation give in it, on each replica. */
+  /** Most commands per minute from all members of an organisation, on each replica. */
   commandsPerOrganisationPerMinute: boundSchema,
 };
-/** As they hold. */
+/** Bounds in force, with defaults filled in. */
 export const boundsSchema = z.object(boundsShape).required();
 export const boundDefaults = {
   activeKeysPerOrganisation: 10_000,

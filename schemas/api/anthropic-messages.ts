@@ -1,24 +1,23 @@
 /**
- * The messages and tools of a request to the Anthropic-style API: what each role and each block may carry.
- * Strict objects throughout: a field or a kind of block that is not named here is refused with its path.
- * An image comes in place only, because a node would fetch an address from inside the fleet; a tool is the caller's
- * own only, because a node runs none.
+ * Messages and tools of a request to the Anthropic-style API. All objects are strict: a field or kind of block that is not
+ * defined here is refused with its path. Images must be inline, because a node would fetch a URL from inside the fleet. Tools
+ * must be the caller's own, because nodes do not run any.
  */
 import { z } from 'zod';
 import { carried, freeObject, isBase64, list, noOp, refused, required } from './openai-fields.ts';
 
-/** Names of tools: letters, digits, `_` and `-`, at most 128, as the shape defines them. */
+/** Tool name: letters, digits, `_` and `-`, at most 128 characters, as the Anthropic API defines it. */
 const toolNameSchema = z.string().regex(/^[A-Za-z0-9_-]{1,128}$/, 'must be 1 to 128 letters, digits, _ or -');
 
 const toolUseIdSchema = z.string().min(1).max(200);
 
-/** Blocks of one message. */
+/** Maximum number of blocks in one message. */
 const blocksMax = 1000;
 
-/** A hint of any kind and lifetime: nodes cache by content on their own. */
+/** Cache hint, accepted in any form but ignored, because nodes cache by content. */
 export const cacheControl = noOp(freeObject);
 
-/** Only a call that the model itself made can be sent to a node. */
+/** Only the model's own tool calls can be sent to a node. */
 const directCaller = noOp(z.strictObject({ type: z.literal('direct') }));
 
 const textBlockSchema = z.strictObject({
@@ -83,7 +82,7 @@ const assistantBlockSchema = z.discriminatedUnion('type', [
   toolUseBlockSchema,
 ]);
 
-/** An assistant's content may be empty, because an answer may be. */
+/** An assistant's content may be empty, because an answer may be empty. */
 export const turnSchema = z.discriminatedUnion('role', [
   z.strictObject({
     role: z.literal('user'),

@@ -1,8 +1,8 @@
 /**
- * The strict request shapes of POST /v1/messages and POST /v1/messages/count_tokens.
- * Each field is carried to the node, accepted without effect (listed in docs/api.md), or refused; a field
- * that is not named here is refused too (Endpoints: "they are not silently dropped"). Two generations of the API are
- * in use; the newer one has no sampling fields. Parsing yields carried fields only.
+ * Strict request schemas of POST /v1/messages and POST /v1/messages/count_tokens. Each field is passed to the node, accepted
+ * without effect (docs/api.md lists these), or refused. Fields not defined here are refused too (specification, Endpoints:
+ * "they are not silently dropped"). Two API versions are supported, and the newer one has no sampling fields. Parsing returns
+ * only the fields for the node.
  */
 import { z } from 'zod';
 import {
@@ -14,14 +14,14 @@ import {
 } from './anthropic-messages.ts';
 import { carried, freeObject, list, noOp, refused, required } from './openai-fields.ts';
 
-/** The generations of the API; the first is meant where a request names none. */
+/** API versions. The first one applies if a request does not state a version. */
 export const anthropicVersions = ['2023-06-01', '2026-10-21'] as const;
 export type AnthropicVersion = (typeof anthropicVersions)[number];
 
-/** A model is named by any short text; whether it exists is routing's answer, not the shape's. */
+/** Model name: any short text. Routing decides whether the model exists. */
 const modelSchema = z.string().min(1).max(200);
 
-/** `omitted` is done here; a summary of thoughts is not. */
+/** Only `omitted` is supported, because the gateway cannot summarise thinking. */
 const display = carried(z.literal('omitted'));
 
 const thinkingSchema = z.discriminatedUnion('type', [
@@ -35,7 +35,7 @@ const outputConfigSchema = z.strictObject({
   format: carried(z.strictObject({ type: z.literal('json_schema'), schema: freeObject })),
 });
 
-/** Edits that keep everything change nothing; others cannot be made here. */
+/** Only edits that keep all content are accepted, because they change nothing. */
 const contextManagement = noOp(
   z.strictObject({
     edits: carried(
@@ -53,7 +53,7 @@ const contextManagement = noOp(
 const threadAdvice =
   'is not supported; set `thread: false` in the tool runner, so that it sends the whole conversation each turn';
 
-/** What a prompt is made of: the fields of both operations. */
+/** Fields that make up the prompt, shared by both operations. */
 const promptShape = {
   model: modelSchema,
   messages: required(list(turnSchema, 10_000)),
@@ -71,7 +71,7 @@ const promptShape = {
   thread: carried(z.never({ error: threadAdvice })),
 };
 
-/** −1 means unset to some clients. */
+/** Some clients send −1 for an unset field. */
 const unset = z.literal(-1).transform((): undefined => undefined);
 
 const messagesShape = {
@@ -92,7 +92,7 @@ const messagesShape = {
 
 const removed = carried(z.never({ error: 'is not a field of this anthropic-version' }));
 
-/** The request of each generation. */
+/** Message request schema of each API version. */
 export const messagesRequestSchemas = {
   '2023-06-01': z.strictObject({
     ...messagesShape,

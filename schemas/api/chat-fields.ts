@@ -1,16 +1,16 @@
 /**
- * The settings of a chat completion that reach a node, one row each: the values that the shape allows, and those of them that
- * are common enough to be recognised without the schema. Which engines take a setting is its other row, in
- * data-plane/surfaces/common/chat-fields.ts. All else about it derives from the two.
+ * Chat completion settings that reach a node, one row each. A row contains the setting's schema and, for common values, a
+ * quick check that avoids the schema. data-plane/surfaces/common/chat-fields.ts states which engines support each setting.
+ * Everything else about a setting derives from these two rows.
  */
 import { z } from 'zod';
 import { carried, freeObject, list } from './openai-fields.ts';
 
 export interface ChatField {
   readonly schema: z.ZodType;
-  /** Whether the schema would give this very value, as it is. Without it, only the schema decides. */
+  /** Whether the schema would return this value unchanged. If absent, the schema always decides. */
   readonly isPlain?: (value: unknown) => boolean;
-  /** Says what its absence says, so no node is sent it. */
+  /** Default value, which is not sent to nodes because leaving the setting out means the same. */
   readonly unsaid?: unknown;
 }
 
@@ -70,16 +70,16 @@ export const chatFields = {
 type Rows = typeof chatFields;
 type Carried<T> = T extends z.ZodType ? ReturnType<typeof carried<T>> : never;
 
-/** The part of the request's schema that has the settings. */
+/** Settings part of the request schema. */
 export const chatFieldsShape = Object.fromEntries(
   Object.entries(chatFields).map(([name, { schema }]) => [name, carried(schema)]),
 ) as unknown as { [Name in keyof Rows]: Carried<Rows[Name]['schema']> };
 
-/** The settings of a chat that a node is asked for, by whichever API they came. */
+/** Chat settings for a node, whichever API the request used. */
 export type ChatSettings = {
   readonly [Name in keyof Rows]?: z.output<Rows[Name]['schema']> | undefined;
 } & {
-  /** Of the Anthropic-style API alone, whose schema checks them. */
+  /** Only in the Anthropic-style API, whose schema validates it. */
   readonly top_k?: number | undefined;
   readonly thinking_budget?: number | undefined;
 };

@@ -1,12 +1,12 @@
 /**
- * The four classes of a field of a request, as wrappers of a zod schema.
- * "Fields the chosen API shape cannot hold cause UnsupportedShapeError; they are not silently dropped" (Endpoints).
- * For every known field null, [] and {} count as absent, because clients echo what they were answered; every
- * wrapper therefore yields undefined for them. An unknown field has no wrapper, so a strict object refuses it.
+ * Wrappers that put each request field into one of four classes: carried, required, accepted without effect, or refused. The
+ * specification (Endpoints) demands: "Fields the chosen API shape cannot hold cause UnsupportedShapeError; they are not
+ * silently dropped." On every known field null, [] and {} count as absent, because clients send back what they received, so
+ * each wrapper returns undefined for them. An unknown field has no wrapper, so the strict object refuses it.
  */
 import { z } from 'zod';
 
-/** What `null`, `[]` and `{}` mean on a known field. */
+/** Converts `null`, `[]` and `{}` to undefined. */
 function absentToUndefined(value: unknown): unknown {
   if (typeof value !== 'object') return value;
   if (value === null) return undefined;
@@ -15,12 +15,12 @@ function absentToUndefined(value: unknown): unknown {
   return undefined;
 }
 
-/** A field that reaches the node. */
+/** Optional field that is passed to the node. */
 export function carried<T extends z.ZodType>(schema: T) {
   return z.preprocess(absentToUndefined, schema.optional()).optional();
 }
 
-/** A field that must be present and must not be an empty list. */
+/** Field that must be present and must not be an empty list. */
 export function required<T extends z.ZodType>(schema: T) {
   return z.preprocess((value, context) => {
     if (Array.isArray(value) && value.length === 0) {
@@ -31,23 +31,26 @@ export function required<T extends z.ZodType>(schema: T) {
   }, schema);
 }
 
-/** A field accepted without effect: checked, then left out. docs/api.md says of each what it may be. */
+/** Field that is validated and then dropped. docs/api.md lists the accepted values of each. */
 export function noOp<T extends z.ZodType>(schema: T) {
   return carried(schema.transform((): undefined => undefined));
 }
 
-/** A field of the shape that no node here can honour: refused unless it is empty. */
+/** Field of the API that no node can support. Refused unless it is empty. */
 export function refused() {
   return carried(z.never({ error: 'is not supported' }));
 }
 
-/** JSON of the caller's own making (a JSON Schema): passed on as it is. */
+/** JSON defined by the caller, such as a JSON Schema. Passed on unchanged. */
 export const freeObject = z.custom<Readonly<Record<string, unknown>>>(
   (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
   'must be an object',
 );
 
-/** Whether the text from `from` on is base64. Searches for a wrong character, which needs no memory even for long texts. */
+/**
+ * Whether the text from index `from` on is base64. Searching for an invalid character needs no extra memory, even for long
+ * texts.
+ */
 export function isBase64(text: string, from = 0): boolean {
   const padding = text.indexOf('=', from);
   const data = text.slice(from, padding === -1 ? undefined : padding);
@@ -56,12 +59,12 @@ export function isBase64(text: string, from = 0): boolean {
   );
 }
 
-/** Entries that a list examines before it looks whether there was a fault. */
+/** Number of list entries validated between two checks for faults. */
 const stride = 64;
 
 /**
- * A list that stops soon after its first fault: a schema's own array gathers one for every entry, and a body of a
- * few megabytes has millions of them.
+ * List schema that stops soon after its first fault. Zod's own array collects a fault for every entry, and a body of a few
+ * megabytes can have millions of them.
  */
 export function list<T extends z.ZodType>(item: T, entriesMax: number) {
   const few = z.array(item);
@@ -87,7 +90,7 @@ export function list<T extends z.ZodType>(item: T, entriesMax: number) {
   });
 }
 
-/** The issue of an entry, as seen from the whole list. */
+/** Shifts an entry's issue to the entry's index in the whole list. */
 function shifted(issue: z.core.$ZodIssue | undefined, from: number): z.core.$ZodRawIssue {
   const [index, ...rest] = issue?.path ?? [];
   return { ...issue, path: [Number(index ?? 0) + from, ...rest] } as z.core.$ZodRawIssue;

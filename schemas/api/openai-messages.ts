@@ -1,17 +1,19 @@
 /**
- * The messages and tools of a chat request: what each role may carry.
- * Strict objects throughout: a field that is not named here is refused with its path.
- * An image comes as a `data:` URL only, because a node would fetch any other address from inside the fleet.
+ * Messages and tools of a chat completion request. All objects are strict: a field that is not defined here is refused with
+ * its path. Images must be `data:` URLs, because a node would fetch any other URL from inside the fleet.
  */
 import { z } from 'zod';
 import { carried, freeObject, isBase64, list, noOp, refused, required } from './openai-fields.ts';
 
-/** Names of functions: letters, digits, `_` and `-`, at most 64, as the shape defines them. */
+/** Function name: letters, digits, `_` and `-`, at most 64 characters, as the OpenAI API defines it. */
 export const functionNameSchema = z
   .string()
   .regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, _ or -');
 
-/** Start of an inline image. Only pixel formats are allowed, because a drawing such as SVG is a program for its renderer. */
+/**
+ * Start of an inline image. Only pixel formats are allowed, because a vector format such as SVG is a program for its
+ * renderer.
+ */
 const imageDataUrl = /^data:image\/(png|jpe?g|gif|webp|bmp|tiff|avif|heic|heif);base64,/i;
 
 export const imageUrlSchema = z.string().refine((url) => {
@@ -34,7 +36,7 @@ const imagePartSchema = z.strictObject({
   prompt_cache_breakpoint: noOp(z.union([z.boolean(), freeObject])),
 });
 
-/** Parts of one message. */
+/** Maximum number of parts in one message. */
 const partsMax = 1000;
 
 const textContent = z.union([z.string(), list(z.discriminatedUnion('type', [textPartSchema]), partsMax)]);
@@ -43,7 +45,10 @@ const userContent = z.union([
   list(z.discriminatedUnion('type', [textPartSchema, imagePartSchema]), partsMax),
 ]);
 
-/** Arguments of a tool call. Clients repeat what engines sent, so a call without arguments may have an empty text, null or no field. */
+/**
+ * Arguments of a tool call. An empty text, null or a missing field means no arguments, because clients repeat what engines
+ * sent them.
+ */
 export const argumentsSchema = z.preprocess(
   (value) => value ?? '',
   z.string().transform((text) => (text.trim() === '' ? '{}' : text)),
@@ -71,7 +76,7 @@ const toolSchema = z.strictObject({
   name,
 });
 
-/** `refusal` is here because clients send our own answers back, the rest because they send it as null. */
+/** Clients send our own answers back. So `refusal` is accepted, and the other fields of an answer are accepted if null. */
 const assistantSchema = z
   .strictObject({
     role: z.literal('assistant'),

@@ -1,15 +1,15 @@
 /**
- * The strict request shapes of POST /v1/chat/completions and POST /v1/embeddings.
- * Each field is carried to the node, accepted without effect (listed in docs/api.md), or refused; a field that is
- * not named here is refused too (Endpoints: "they are not silently dropped"). Parsing yields carried fields only.
- * Whether the node that routing chose can honour a carried field is decided later, by its dialect.
+ * Strict request schemas of POST /v1/chat/completions and POST /v1/embeddings. Each field is passed to the node, accepted
+ * without effect (docs/api.md lists these), or refused. Fields not defined here are refused too (specification, Endpoints:
+ * "they are not silently dropped"). Parsing returns only the fields for the node. The dialect of the chosen node later
+ * decides whether it supports them.
  */
 import { z } from 'zod';
 import { chatFieldsShape } from './chat-fields.ts';
 import { carried, freeObject, list, noOp, refused, required } from './openai-fields.ts';
 import { functionToolSchema, messageSchema, toolChoiceSchema } from './openai-messages.ts';
 
-/** A model is named by any short text; whether it exists is routing's answer, not the shape's. */
+/** Model name: any short text. Routing decides whether the model exists. */
 const modelSchema = z.string().min(1).max(200);
 const tokensSchema = z.int().min(1);
 const hintText = z.string();
@@ -43,7 +43,7 @@ export const chatRequestSchema = z.strictObject({
 
   user: noOp(hintText),
   safety_identifier: noOp(hintText),
-  /** Joins the choice of node; no node gets it. */
+  /** Influences the choice of a node but is not sent to it. */
   prompt_cache_key: carried(hintText),
   prompt_cache_retention: noOp(hintText),
   prompt_cache_options: noOp(freeObject),
@@ -65,7 +65,10 @@ const inputText = z.string().min(1);
 const entriesMax = 2048;
 const mixedInput = 'must be a text, or a token id (an integer of at least 0) where all entries are';
 
-/** One text, several, one list of token ids, or several; at most 2048 entries in each list, none empty. */
+/**
+ * One text, a list of texts, one list of token ids, or several such lists. Each list has at most 2048 entries. None may be
+ * empty.
+ */
 const inputSchema = z.union([
   inputText,
   list(z.string({ error: mixedInput }).min(1), entriesMax),

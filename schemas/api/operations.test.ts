@@ -1,4 +1,4 @@
-/** The table of operations: each row leads back to its own kind. */
+/** Checks that each path and method in the table of operations leads back to its own kind. */
 import { expect, test } from 'vitest';
 import { factsOf } from '../../control-plane/explain/question.ts';
 import { resolveOperation } from '../../shared/decision/admission.ts';

@@ -1,22 +1,23 @@
 /**
- * The operations of the API, one row each. Admission, the decision journal, explanations, spans, the activity of an
- * organisation and the playground derive from it what they know of an operation. Kinds are names in metrics and answers.
+ * Table of the API's operations, one row each. Admission, the decision journal, explanations, spans, organisation activity
+ * and the playground derive their knowledge of operations from this table. The kinds appear as names in metrics and answers,
+ * so they must not change.
  */
 import type { Surface } from '../names.ts';
 
 interface OperationRow {
-  /** HEAD is asked like GET. */
+  /** GET operations also accept HEAD. */
   readonly method: 'GET' | 'POST';
-  /** The route in spans. `{model}` is the rest of a path; nothing is at an empty one. */
+  /** Route as spans show it. `{model}` matches the non-empty rest of a path. */
   readonly path: string;
-  /** Further paths by which clients ask for the same. */
+  /** Additional paths of the operation. */
   readonly aliases?: readonly string[];
-  /** Of the stacks that have it. */
+  /** Surface of the stacks that offer the operation. */
   readonly surface: Surface | 'any';
-  /** For the limits: a count of tokens has its own, a listing none. */
+  /** Class of the request for the limits. Token counts have a limit of their own, listings have none. */
   readonly countsAs: 'generation' | 'embedding' | 'rerank' | 'count' | 'listing' | 'nothing';
   readonly bodyBytesMax: number;
-  /** People may ask how it would be decided. */
+  /** Whether `explain` supports the operation. */
   readonly explained?: true;
 }
 
@@ -27,7 +28,7 @@ const rerank = {
   ...generation,
   countsAs: 'rerank',
   surface: 'openai',
-  // Engines send the documents back, and an answer is bounded, too.
+  // Engines send the documents back, and the size of an answer is bounded too.
   bodyBytesMax: 16 * 1024 * 1024,
 } as const;
 const listing = { method: 'GET', countsAs: 'listing', bodyBytesMax: 0, surface: 'any' } as const;
@@ -50,12 +51,12 @@ export type OperationKind = keyof Operations;
 type KindsWith<Row> = {
   [Kind in OperationKind]: Operations[Kind] extends Row ? Kind : never;
 }[OperationKind];
-/** What a node answers. */
+/** Kinds that a node answers. */
 export type InferenceKind = KindsWith<{ countsAs: 'generation' | 'embedding' | 'rerank' | 'count' }>;
 
 export const operationKinds = Object.keys(operations) as OperationKind[];
 
-/** All paths of an operation, the one that others name it by first. */
+/** All paths of an operation, its principal path first. */
 export function pathsOf(kind: OperationKind): readonly string[] {
   const { path, aliases = [] }: OperationRow = operations[kind];
   return [path, ...aliases];
@@ -65,7 +66,10 @@ export const explainedKinds = operationKinds.filter(
   (kind): kind is ExplainedKind => 'explained' in operations[kind],
 );
 
-/** The API that speaks at a path, also at one where nothing is: it says how an answer is headed, never who may have it. */
+/**
+ * API surface that a path belongs to, even if nothing exists at the path. Use it only for the format of an answer, never to
+ * decide who may receive it.
+ */
 export function surfaceOfPath(path: string): Surface {
   return path.startsWith(operations.messages.path) ? 'anthropic' : 'openai';
 }

@@ -1,9 +1,10 @@
 /**
- * The registry of every refusal a gateway can answer (Errors). The only list: type, status, coarse code, retryable.
- * "Envelope": one object with one member `error` of code, type, message, status, path.
+ * The only list of refusals that a gateway can answer with: type, status, coarse code and retry policy (specification,
+ * Errors). A refusal's body is an envelope: an object whose only member `error` contains code, type, message, status and
+ * path.
  */
 
-/** How a client may try again. `retry-after`: the answer carries the seconds. */
+/** Whether and how a client may retry. For `retry-after`, the answer states the number of seconds. */
 export type Retry = 'never' | 'backoff' | 'retry-after';
 
 interface RefusalKind {
@@ -23,11 +24,11 @@ export const refusalKinds = {
   ContextWindowExceededError: { status: 413, code: 'OUT_OF_RANGE', retry: 'never' },
   InferenceRateLimitedError: { status: 429, code: 'RESOURCE_EXHAUSTED', retry: 'retry-after' },
   InferenceConcurrencyLimitedError: { status: 429, code: 'RESOURCE_EXHAUSTED', retry: 'retry-after' },
-  /** Beyond the specification's ten: unknown host, path or method. */
+  /** Unknown host, path or method. Not one of the specification's ten types. */
   NotFoundError: { status: 404, code: 'NOT_FOUND', retry: 'never' },
-  /** Beyond the ten: the body or the header block is larger than the listener takes. */
+  /** The body or header block exceeds the listener's limit. Not one of the specification's ten types. */
   PayloadTooLargeError: { status: 413, code: 'INVALID_ARGUMENT', retry: 'never' },
-  /** Beyond the ten: an internal fault. */
+  /** Internal fault. Not one of the specification's ten types. */
   InternalError: { status: 500, code: 'INTERNAL', retry: 'backoff' },
 } as const satisfies Record<string, RefusalKind>;
 

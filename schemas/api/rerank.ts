@@ -1,11 +1,11 @@
 /**
- * The strict request shape of POST /v1/rerank: as `openai.ts` says it of its own. What cuts a document, or gives it a part of its
- * own, is refused: scores are of documents as they came.
+ * Strict request schema of POST /v1/rerank. As in `openai.ts`, each field is passed on, accepted without effect, or refused.
+ * Fields that shorten or replace a document are refused, because scores must refer to the documents as the caller sent them.
  */
 import { z } from 'zod';
 import { carried, list, refused, required } from './openai-fields.ts';
 
-/** Engines refuse what is blank, or score it without a meaning. */
+/** Blank texts are refused, because engines reject them or give them meaningless scores. */
 const textSchema = z.string().refine((text) => text.trim() !== '', 'must not be blank');
 export const documentsMax = 1000;
 

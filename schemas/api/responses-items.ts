@@ -1,13 +1,13 @@
 /**
- * The input items and tools of a request to POST /v1/responses: what each kind may carry.
- * Strict objects throughout: a kind or a field that is not named here is refused with its path. Nothing is kept here, so an
- * item must come whole, and a tool must be the caller's own, because a node runs none.
+ * Input items and tools of a request to POST /v1/responses. All objects are strict: a kind or field that is not defined here
+ * is refused with its path. The gateway stores no items, so each must be sent in full. Tools must be the caller's own,
+ * because nodes do not run any.
  */
 import { z } from 'zod';
 import { carried, freeObject, list, noOp, refused, required } from './openai-fields.ts';
 import { argumentsSchema, functionNameSchema, imageUrlSchema } from './openai-messages.ts';
 
-/** Parts of one message or output. */
+/** Maximum number of parts in one message or output. */
 const partsMax = 1000;
 
 const inputTextSchema = z.strictObject({ type: z.literal('input_text'), text: z.string() });
@@ -33,7 +33,7 @@ const instructionContent = contentOf(z.discriminatedUnion('type', [inputTextSche
 const userContent = contentOf(z.discriminatedUnion('type', [inputTextSchema, inputImageSchema]));
 const assistantContent = contentOf(z.discriminatedUnion('type', [outputTextSchema, refusalSchema]));
 
-/** What answers have on each item, and clients send back. */
+/** Fields that answers contain on each item and clients send back. */
 const echoed = {
   id: noOp(z.string()),
   status: noOp(z.enum(['in_progress', 'completed', 'incomplete'])),
@@ -44,7 +44,7 @@ const message = {
   phase: noOp(z.enum(['commentary', 'final_answer'])),
 };
 
-/** An assistant's content may be empty, because an answer may be. */
+/** An assistant's content may be empty, because an answer may be empty. */
 const messageSchema = z.discriminatedUnion('role', [
   z.strictObject({ ...message, role: z.literal('system'), content: required(instructionContent) }),
   z.strictObject({ ...message, role: z.literal('developer'), content: required(instructionContent) }),
@@ -83,13 +83,13 @@ const reasoningSchema = z.strictObject({
 const referenceAdvice =
   'names an item that is kept nowhere; send the earlier items in input (Vercel AI SDK: `providerOptions: { openai: { store: false } }`)';
 
-/** Only thoughts are lost where a reference to them is left out. */
+/** Accepts references to reasoning items only, because dropping one loses nothing but thoughts. */
 const referenceSchema = z.strictObject({
   type: z.literal('item_reference'),
   id: z.string().refine((id) => id.startsWith('rs_'), referenceAdvice),
 });
 
-/** Clients leave the type of a message out. */
+/** Adds the type `message`, because clients leave it out. */
 function withType(item: unknown): unknown {
   if (typeof item !== 'object' || item === null || Array.isArray(item) || Object.hasOwn(item, 'type'))
     return item;
@@ -151,7 +151,7 @@ const namespaceSchema = z.strictObject({
 const searchAdvice =
   'must be false, which offers no search to the model: no server here searches the web; offer a `function` or `custom` tool';
 
-/** Codex offers it with each request, and asks with it for no search that a server would make. */
+/** Codex sends this tool with each request, with the server's web search switched off. */
 const idleSearchSchema = z.strictObject({
   type: z.literal('web_search'),
   external_web_access: z.unknown().refine((value) => value === false, searchAdvice),

@@ -1,7 +1,7 @@
 /**
- * The strict request shape of POST /v1/responses, without state: what would need a store or a tool of a server is refused, and
- * says what to send in its place. Each other field is carried to the node or answered with, or accepted without effect
- * (listed in docs/api.md); a field that is not named here is refused too.
+ * Strict request schema of the stateless POST /v1/responses. Fields that need stored answers or server-side tools are refused
+ * with advice on what to send instead. Each other field is passed to the node, returned in the answer, or accepted without
+ * effect (docs/api.md lists these). Fields not defined here are refused too.
  */
 import { z } from 'zod';
 import { chatFieldsShape } from './chat-fields.ts';
@@ -30,7 +30,7 @@ const formatSchema = z.discriminatedUnion('type', [
 
 const summary = noOp(z.enum(['auto', 'concise', 'detailed']));
 
-/** About tools that are refused, so there is never anything to include. */
+/** Extra output that only server-side tools produce. These tools are refused, so there is never anything to include. */
 const idleIncludes = [
   'file_search_call.results',
   'web_search_call.results',
@@ -65,10 +65,10 @@ export const responsesRequestSchema = z.strictObject({
   include: carried(
     list(z.enum(['reasoning.encrypted_content', 'message.output_text.logprobs', ...idleIncludes]), 32),
   ),
-  /** Given as false, it asks for thoughts in a form that the client can keep. */
+  /** If false, answers return reasoning in a form that the client can keep. */
   store: carried(z.literal(false, 'must be false: nothing is stored')),
   metadata: carried(metadataSchema),
-  /** Joins the choice of node; no node gets it. */
+  /** Influences the choice of a node but is not sent to it. */
   prompt_cache_key: carried(hintText),
 
   prompt_cache_retention: noOp(hintText),

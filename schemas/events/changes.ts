@@ -1,8 +1,11 @@
-/** A change that is released in waves: what the log, the fleet file and the admin API have of it. */
+/** A change that is released in waves, as the log, the fleet file and the admin API contain it. */
 import { z } from 'zod';
 import { storedNameSchema } from '../names.ts';
 
-/** Gateways by name, or a share of them: a gateway is in it or not by a hash of the change and its name. */
+/**
+ * Set of gateways, listed by name or as a share of the fleet. A hash of the change's id and the gateway's
+ * name decides whether a gateway belongs to a share.
+ */
 export const waveSchema = z.union([
   z.object({ gateways: z.array(storedNameSchema).min(1).max(1000) }),
   z.object({ share: z.number().gt(0).max(1) }),
@@ -11,19 +14,22 @@ export type Wave = z.infer<typeof waveSchema>;
 
 export const wavesMax = 20;
 
-/** What withdraws a change. */
+/** Thresholds at which a change is withdrawn automatically. */
 const watchShape = {
-  /** By so many percentage points the share of refusals in the wave may be above that outside, and above its own before. */
+  /**
+   * Percentage points by which the refusal rate inside the wave may exceed both the rate outside and the
+   * wave's own earlier rate.
+   */
   refusals: z.number().min(0).max(100),
-  /** So many internal errors in the wave. */
+  /** Number of internal errors inside the wave that withdraws the change. */
   errors: z.int().min(1),
-  /** Before so many requests in the wave nothing is concluded from refusals, and no further wave begins. */
+  /** Number of requests inside the wave before its refusals are judged and before the next wave begins. */
   least: z.int().min(0),
 };
 export const changeWatchSchema = z.object(watchShape);
 export type ChangeWatch = z.infer<typeof changeWatchSchema>;
 
-/** An event of a change as it stands in its row, read by its schema before. */
+/** Event of a change, as the change's row contains it. The event's own schema has already validated it. */
 export const stagedEventSchema = z.object({
   type: z.string().min(1).max(64),
   v: z.int().min(1),
@@ -31,51 +37,54 @@ export const stagedEventSchema = z.object({
   data: z.unknown(),
 });
 
-/** Which change gateways have that it has reached, and how far it is. */
+/** Change that has reached a gateway, with its progress. */
 export const releaseShape = { change: z.string(), wave: z.int(), waves: z.int() };
 
-/** How a change is released, as people write it: in a fleet file, and as options of a command. */
+/** Release settings as people write them, in a fleet file or as command options. */
 export const releaseSchema = z.strictObject({
-  /** `one`, `10%`, `all`, or names of gateways with + between them. */
+  /** Each wave is `one`, `10%`, `all`, or gateway names joined by `+`. */
   waves: z.array(z.string().min(1).max(2000)).min(1).max(wavesMax).optional(),
-  /** `2s`, `5m` or `1h`. */
+  /** Duration such as `2s`, `5m` or `1h`. */
   hold: z.string().max(20).optional(),
   watch: z.strictObject(watchShape).partial().optional(),
 });
 export type ReleaseTexts = z.infer<typeof releaseSchema>;
 
 const side = z.object({
-  /** How many that report. */
+  /** Number of reporting gateways. */
   gateways: z.int(),
   requests: z.int(),
   refusals: z.int(),
-  /** InternalErrors. */
+  /** Responses with the type InternalError. */
   errors: z.int(),
-  /** No node could answer, or the answer ended before its end. */
+  /** Requests for which no node could answer or whose answer was interrupted. */
   nodeFailures: z.int(),
-  /** What gateways added before a node had the request: 95 of 100 had no more. Absent: no node has had one. */
+  /**
+   * 95th percentile of the time that gateways added before a node received the request, in ms. Absent until a
+   * node has received one.
+   */
   ownP95Ms: z.number().optional(),
 });
 export type ChangeSide = z.infer<typeof side>;
 
-/** A change as the admin API has it. */
+/** Change as the admin API returns it. */
 export const changeSchema = z.object({
   id: z.string(),
   state: z.enum(['open', 'completed', 'withdrawn']),
-  /** So many waves are in it. */
+  /** Number of waves that the change has reached. */
   wave: z.int(),
   waves: z.array(waveSchema),
   holdSeconds: z.int(),
   watch: changeWatchSchema,
-  /** Since the present wave began; absent of one that is over. */
+  /** Traffic since the present wave began. Absent once the change is over. */
   figures: z.object({ inside: side, outside: side }).optional(),
-  /** What happens next, and when. */
+  /** Next step and its time, as a sentence. */
   next: z.string(),
-  /** Why it does not continue by itself, though its hold is over. */
+  /** Reason why the change does not advance automatically although its hold is over. */
   stuck: z.string().optional(),
-  /** Of a withdrawal. */
+  /** Reason for the withdrawal. */
   reason: z.string().optional(),
-  /** Why it cannot be completed any more. */
+  /** Reason why the change can no longer be completed. */
   impossible: z.string().optional(),
   by: z.string(),
   at: z.string(),

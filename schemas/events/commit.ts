@@ -1,17 +1,18 @@
 /**
- * A commit: one record of the control log, one command's events, atomic.
- * Only the envelope takes part in the accept rule, and it is frozen: a version skew can never fork the chain.
+ * A commit is one record of the control log. It contains all events of one command and is applied as a whole.
+ * Only the envelope takes part in the accept rule, and its format is frozen so that builds of different
+ * versions cannot fork the chain.
  */
 import { z } from 'zod';
 import type { StoredEvent } from './events.ts';
 
-/** The topic of the control log. */
+/** Topic of the control log. */
 export const controlTopic = 'headgate.control';
 
-/** The largest commit a writer may append, bytes of its record. */
+/** Maximum size of a commit's record, in bytes. */
 export const commitBytesMax = 900 * 1024;
 
-/** The way by which a command came in. */
+/** Interface through which a command arrived. */
 export type Via = 'console' | 'cli' | 'api' | 'agent';
 
 /** `prev` of the first commit. */
@@ -24,21 +25,24 @@ const storedEventSchema = z.object({
   data: z.unknown(),
 });
 
-/** Loose on purpose: fields that a later writer adds are ignored by this reader. */
+/** Deliberately loose, so that this reader ignores fields that later versions add. */
 export const commitSchema = z.object({
   v: z.literal(1),
   log: z.string(),
   seq: z.int().min(1),
-  /** SHA-256 of the previous accepted record's raw bytes, hex. */
+  /** SHA-256 of the previous accepted record's raw bytes, in hex. */
   prev: z.string().regex(/^[0-9a-f]{64}$/),
-  /** Id of the command; a repeat with the same id is recognised by it. */
+  /** Id of the command, by which a repeated command is recognised. */
   id: z.string(),
-  /** SHA-256 of the command's canonical text, hex. */
+  /** SHA-256 of the command's canonical text, in hex. */
   command: z.string().optional(),
   at: z.string(),
   by: z.string(),
   why: z.string().optional(),
-  /** By which way the command came; absent in records of earlier writers. Information only: whatever it is, the record counts. */
+  /**
+   * Interface through which the command arrived. Absent in records of earlier versions. An invalid value is
+   * dropped rather than rejecting the record, because the field is only informative.
+   */
   via: z.string().max(20).optional().catch(undefined),
   events: z.array(storedEventSchema),
 });
@@ -47,7 +51,7 @@ export type Commit = Readonly<Omit<z.infer<typeof commitSchema>, 'events'>> & {
   readonly events: readonly StoredEvent[];
 };
 
-/** The commit in a record's raw bytes, or undefined where they hold none. Never throws. */
+/** Parses the commit in a record's raw bytes. Returns undefined if they do not contain one. Never throws. */
 export function parseCommit(raw: Uint8Array): Commit | undefined {
   try {
     const parsed = commitSchema.safeParse(

@@ -1,35 +1,38 @@
 /**
- * What a type of event is: its data, its words and an example. What it does to the state is in `shared/snapshot/effects.ts`.
- * To change an event: raise its version and add an up-caster from the version before; never change a meaning in place.
- * A new type or version names the version of the fold that knows it first, which is raised with it.
+ * Defines an event type: its data, its sentence and a random sample. `shared/snapshot/effects.ts` defines its
+ * effect on the state. To change an event, raise its version and add an upcaster from the previous version.
+ * Never change a meaning in place. A new type or version must state the first fold version that understands
+ * it, and the fold version is raised in the same change.
  */
 import type { z } from 'zod';
 import type { EventFields } from './event-fields.ts';
 
-/** Data that nobody has checked. */
+/** Unvalidated data of an event. */
 export type EventFieldTexts = Readonly<Record<string, unknown>>;
-/** The subject is what people look for; the parts before and after it may be empty. */
+/**
+ * Parts of an event's sentence. The subject is the part that people search for. The other parts may be empty.
+ */
 export type EventWords = readonly [verb: string, subject: string, rest?: string];
 
 type Shape = z.core.$ZodLooseShape;
 type Upcaster = (data: Record<string, unknown>) => Record<string, unknown>;
 
 interface EventParts<Data extends Shape> {
-  /** Its fields. Writers refuse others, readers ignore them. */
+  /** Fields of the event. Writers refuse additional fields, readers ignore them. */
   data(of: EventFields): Data;
   /**
-   * What it did, in words that follow its author: `operator` `installed` **echo-small** `on stk-amber-otter-9k2f`.
-   * Total: data of other versions make a shorter sentence.
+   * Describes the event in words that follow its author: `operator` `installed` **echo-small** `on
+   * stk-amber-otter-9k2f`. Never throws. Data of other versions produce a shorter sentence.
    */
   sentence(of: EventFieldTexts): EventWords;
-  /** Data of one, for histories at random. */
+  /** Random data of the event, for generated histories. */
   sample(draw: SampleDraw): z.input<z.ZodObject<NoInfer<Data>>>;
   readonly version?: number;
-  /** Whether a reader that does not know it must halt. It must, unless it is said here. */
+  /** Whether a reader that does not know the event must halt. Defaults to true. */
   readonly critical?: boolean;
-  /** The first version of the fold that knows this version of the event. */
+  /** First fold version that understands this version of the event. */
   readonly foldVersion?: number;
-  /** `upcasters[n]` turns data of version n into data of version n + 1. Pure. */
+  /** `upcasters[n]` converts data of version n to version n + 1. Upcasters are pure. */
   readonly upcasters?: Readonly<Record<number, Upcaster>>;
 }
 
@@ -50,25 +53,28 @@ export type SampleNames =
   | 'owner'
   | 'period';
 
-/** Draws of few names, so that a history at random meets itself: second creations, removals of what is there. */
+/**
+ * Random source with few names, so that generated events collide: they create existing things again and
+ * remove them.
+ */
 export interface SampleDraw {
   name(kind: SampleNames): string;
-  /** About half of the names. */
+  /** Random selection of about half the names. */
   names(kind: SampleNames): string[];
   oneOf<Value>(values: readonly Value[]): Value;
-  /** From 1 on. */
+  /** Random integer from 1 to `max`. */
   upTo(max: number): number;
   chance(share: number): boolean;
   sha256(text: string): string;
 }
 
-/** The text of a field, or nothing. */
+/** Field as text, or the empty string if it is neither text nor a number. */
 export function textOf(fields: EventFieldTexts, name: string): string {
   const value = fields[name];
   return typeof value === 'string' || typeof value === 'number' ? String(value) : '';
 }
 
-/** A preposition with the text of a field, or nothing. */
+/** Preposition followed by the field's text, or the empty string if the field is missing. */
 export function phrase(fields: EventFieldTexts, word: string, name: string): string {
   const value = textOf(fields, name);
   return value === '' ? '' : `${word} ${value}`;

@@ -1,4 +1,4 @@
-/** Every event of the control log. */
+/** All event types of the control log. */
 import { capacityEvents } from './events-capacity.ts';
 import { changeEvents } from './events-changes.ts';
 import { logEvents, notedEvents } from './events-log.ts';

@@ -1,6 +1,6 @@
 /**
- * What the data of events are made of. The definitions of events are given these, and import none, so that they load no library
- * of schemas: the console has them in a browser, for their sentences.
+ * Field schemas for event data. Event definitions receive these as an argument and import none, so they load
+ * no schema library. The console loads the definitions in a browser for their sentences.
  */
 import { z } from 'zod';
 import {
@@ -45,7 +45,7 @@ export const eventFields = {
   tierId: tierIdSchema,
   url: recordedNodeUrlSchema,
   limit,
-  /** Limits left out are unlimited. */
+  /** Limits. A limit that is left out does not apply. */
   limits: {
     requestsPerMinute: limit.optional(),
     concurrency: limit.optional(),
@@ -53,9 +53,9 @@ export const eventFields = {
   },
   bound: z.int().min(1).max(Number.MAX_SAFE_INTEGER).optional(),
   modelSelection: z.union([z.literal('*'), z.array(modelIdSchema).max(10_000)]),
-  /** A name as an engine reports it. */
+  /** Model name as an engine reports it. */
   served: z.string().min(1).max(200),
-  /** Ed25519 public keys, SPKI DER in base64. */
+  /** Ed25519 public keys: SPKI DER in base64. */
   signers: z.array(z.string().max(200)).max(16),
   wave: waveSchema,
   wavesMax,

@@ -1,15 +1,18 @@
 /**
- * What an event did, in the words of its definition. The command line and the console have no other words for events. Total:
- * types that this build does not know make a sentence too.
+ * Describes an event in one sentence, built from its definition. The command line and the console describe
+ * events only through this file. Never throws: types that this build does not know get a sentence too.
  */
 import { type EventWords, fieldsOf, textOf } from './event-definition.ts';
 import { eventDefinitions, isEventType } from './event-definitions.ts';
 
-/** Kinds of things of which an event can be. */
+/** Kinds of subjects that an event can have. */
 const kinds = ['organisation', 'tier', 'model', 'key', 'stack', 'node'] as const;
 export type EventSubjectKind = (typeof kinds)[number];
 
-/** Of what kind the `id` in the data of an event is, by the first word of its type; of tokens there is none. */
+/**
+ * Returns the kind of the thing that the event's `id` names, from the first word of the event type. Returns
+ * undefined for node tokens.
+ */
 export function kindOfId(type: string): EventSubjectKind | undefined {
   return kinds.find((kind) => type.startsWith(`${kind}.`) && !type.startsWith('node.token_'));
 }
@@ -28,10 +31,10 @@ export function eventSentence(type: string, data: unknown): EventSentence {
   return { verb, subject, rest };
 }
 
-/** As one text. */
+/** The event's sentence as plain text. */
 export function eventText(type: string, data: unknown): string {
   const { verb, subject, rest } = eventSentence(type, data);
-  // Names of keys are free text.
+  // Quote key names, because they are free text.
   const isQuoted = /^key\.(?:created|forgotten)$/.test(type) && subject.includes(' ');
   const named = isQuoted ? `"${subject}"` : subject;
   return [verb, named, rest].filter((part) => part !== '').join(' ');

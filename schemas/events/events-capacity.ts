@@ -69,11 +69,11 @@ export const capacityEvents = {
       place,
       url,
       dialect,
-      /** Name of the credential a gateway reads from its own environment. */
+      /** Name of the credential that gateways read from their own environment. */
       credential: credential.optional(),
-      /** Catalog id → the name under which the engine serves it, where the two differ. */
+      /** Catalog ids mapped to the engine's names, for models whose names differ. */
       models: z.record(modelId, served).optional(),
-      /** true: an agent reports its health. false: its owner probes it. */
+      /** If true, an agent reports the node's health. If false, the node's owner probes it. */
       agent: z.boolean(),
     }),
     sentence: (of) => ['registered the node', textOf(of, 'id'), placeOf(of)],
@@ -124,13 +124,16 @@ export const capacityEvents = {
       owner: name,
       generation: z.int().min(1),
       up: z.boolean(),
-      /** Names as the engine reports them. */
+      /** Model names as the engine reports them. */
       models: z.array(served).max(1000),
-      /** Context window by engine's name, tokens, where the engine reports it. */
+      /**
+       * Context windows in tokens, by the engine's model name. Contains only models whose window the engine
+       * reports.
+       */
       windows: z.record(served, z.int().min(1)).optional(),
-      /** Those of the models that are known to take images; none where it is left out. */
+      /** Subset of `models` known to take images. Empty if left out. */
       imageModels: z.array(served).max(1000).optional(),
-      /** Those that rerank and do nothing else; none where it is left out. */
+      /** Subset of `models` that only rerank. Empty if left out. */
       rerankModels: z.array(served).max(1000).optional(),
       reason: name.optional(),
     }),

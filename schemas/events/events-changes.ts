@@ -1,8 +1,11 @@
-/** Events of changes that are released in waves. A reader that knows none of them ends in the same state of everything else. */
+/**
+ * Events of changes that are released in waves. A reader that does not know these events still arrives at the
+ * same state for everything else.
+ */
 import { event, textOf } from './event-definition.ts';
 import { tenantEvents } from './events-tenants.ts';
 
-/** A gateway that does not know them is in no wave. */
+/** Not critical, because a gateway that does not know these events simply takes part in no wave. */
 const firstKnown = { critical: false, foldVersion: 8 } as const;
 
 export const changeEvents = {
@@ -10,14 +13,14 @@ export const changeEvents = {
     ...firstKnown,
     data: ({ z, id, stagedEvent, wave, wavesMax, holdSecondsMax, changeWatch }) => ({
       change: id,
-      /** As they will be in the commit that completes it. */
+      /** Events of the change, exactly as its completing commit will contain them. */
       events: z.array(stagedEvent).min(1).max(10_000),
-      /** A gateway is in it from the first wave on that has it. */
+      /** Waves in order. A gateway belongs to the first wave that includes it and to all later ones. */
       waves: z.array(wave).min(1).max(wavesMax),
-      /** How long a wave lasts at least. */
+      /** Minimum duration of a wave. */
       holdSeconds: z.int().min(1).max(holdSecondsMax),
       watch: changeWatch,
-      /** Waves that saw too few requests are followed by the next one, too. */
+      /** Whether the next wave begins even after a wave that saw too few requests. */
       advanceUnseen: z.boolean().optional(),
     }),
     sentence: (of) => ['staged the change', textOf(of, 'change')],
@@ -55,7 +58,7 @@ export const changeEvents = {
     sentence: (of) => ['withdrew the change', textOf(of, 'change'), textOf(of, 'reason')],
     sample: (draw) => ({ change: `c${draw.upTo(3)}`, reason: 'by hand' }),
   }),
-  /** The events of the change follow in the same commit. */
+  /** Marks the completion of a change. The change's own events follow in the same commit. */
   'change.completed': event({
     ...firstKnown,
     data: ({ id }) => ({ change: id }),

@@ -1,4 +1,4 @@
-/** Events of the log itself, and notes that operators and control planes add. */
+/** Events about the log itself, and notes that operators and control planes add. */
 
 import { grouped } from '../grouped.ts';
 import { type EventFieldTexts, event, textOf } from './event-definition.ts';
@@ -16,11 +16,12 @@ export const logEvents = {
   'log.created': event({
     data: ({ z, id, signers, sha256 }) => ({
       log: id,
-      /** Where present, every record must be signed by one. */
+      /** If present, one of these keys must sign every record. */
       signers: signers.optional(),
       /**
-       * Set in logs that `snapshot restore` of builds up to 0.2.0 began from the state of another log: that log, the position of the
-       * state, and the number of commits that bring it back. Nothing reads it.
+       * Origin of a log that `snapshot restore` of builds up to 0.2.0 began from another log's state: the id
+       * of that log, the position of its state, and the number of commits that restore it. Nothing reads this
+       * field.
        */
       continues: z.object({ log: id, seq: z.int().min(1), hash: sha256, commits: z.int().min(1) }).optional(),
     }),
@@ -28,8 +29,9 @@ export const logEvents = {
     sample: () => ({ log: 'another-log' }),
   }),
   /**
-   * From the next record on, these sign, and nobody else. It stands alone in its commit, which one of the signers before
-   * it must sign; where the log has none, one of those named. The accept rule reads it (shared/log/core/chain.ts).
+   * Replaces the signers from the next record on. The event must be alone in its commit. One of the previous
+   * signers must sign it, or one of the new ones if the log had none. The accept rule in
+   * shared/log/core/chain.ts enforces this.
    */
   'log.signers_set': event({
     foldVersion: 2,
@@ -46,9 +48,9 @@ export const notedEvents = {
   'usage.adjusted': event({
     data: ({ z, id, day }) => ({
       organisation: id,
-      /** First day of the period that is adjusted. */
+      /** First day of the adjusted period. */
       period: day,
-      /** Added to the period's tokens; negative gives allowance back. */
+      /** Tokens added to the period's use. A negative number gives allowance back. */
       tokens: z.int().min(-Number.MAX_SAFE_INTEGER).max(Number.MAX_SAFE_INTEGER),
     }),
     sentence: (of) => ['adjusted the usage of', textOf(of, 'organisation'), tokensOf(of)],
@@ -59,18 +61,21 @@ export const notedEvents = {
     }),
   }),
   /**
-   * A session of the console, all sessions of a person, or a sign-in link is over. No row of the state: what accepts
-   * sessions reads it from the log.
+   * Ends a console session, all sessions of a person, or a sign-in link. It is not part of the state. The
+   * processes that accept sessions read it from the log.
    */
   'session.ended': event({
     critical: false,
     data: ({ z, moment }) => ({
       kind: z.enum(['session', 'link', 'person']),
-      /** SHA-256 of the id of the session or the link; the name of the person. */
+      /** SHA-256 of the session's or link's id, or the person's name. */
       subject: z.string().min(1).max(64),
-      /** In whose name many can end: the person, or the organisation whose links they came by. Absent: an operator's link, or of an earlier version. */
+      /**
+       * Person or organisation against whose bound on ended sessions this one counts. For a link, the organisation that
+       * issued it. Absent for an operator's link and in events of earlier versions.
+       */
       holder: z.string().min(1).max(64).optional(),
-      /** After this moment it would not be accepted anyway. */
+      /** Moment at which the session or link would have expired anyway. */
       until: moment,
     }),
     sentence: (of) => ['ended', endedOf(of)],
@@ -80,7 +85,7 @@ export const notedEvents = {
       until: '2026-01-01T00:00:00.000Z',
     }),
   }),
-  /** Digests of the state right before this commit. */
+  /** Digests of the state immediately before this commit. */
   checkpoint: event({
     critical: false,
     data: ({ z }) => ({ foldVersion: z.int(), digests: z.record(z.string().max(64), z.string().max(64)) }),

@@ -18,7 +18,7 @@ export const tenantEvents = {
   'tier.set': event({
     data: ({ z, tierId, limits, limit, modelSelection }) => ({
       id: tierId,
-      /** Order of the tiers, lowest first; the highest rank is the top tier. */
+      /** Order of the tiers, lowest first. The highest rank is the top tier. */
       rank: z.int().min(0).max(1000),
       ...limits,
       monthlyTokens: limit.optional(),
@@ -40,11 +40,11 @@ export const tenantEvents = {
   'anonymous.set': event({
     data: ({ z, limit, limits, modelSelection }) => ({
       freeTurns: limit,
-      /** Times the free turns, for a network and day. */
+      /** Multiple of a visitor's free turns that one network gets per day. */
       networkFactor: z.int().min(1).max(1_000_000).optional(),
       ...limits,
       models: modelSelection,
-      /** Of all visitors together. */
+      /** Limits of all visitors together. */
       total: z
         .object({
           requestsPerMinute: limit.optional(),
@@ -68,8 +68,8 @@ export const tenantEvents = {
     sample: () => ({}),
   }),
   /**
-   * What members may do, all of it; what is left out is as control planes have it by default. Not critical: what does not
-   * know it need not stop, because control planes alone enforce it.
+   * Replaces all bounds on what members may do. Bounds that are left out take the control plane's defaults.
+   * Not critical, because only control planes enforce the bounds and other readers may ignore the event.
    */
   'bounds.set': event({
     critical: false,
@@ -91,9 +91,9 @@ export const tenantEvents = {
       id: modelId,
       family: name,
       added: moment,
-      /** What one request counts against the concurrency allowance. */
+      /** Number of places that one request takes of the concurrency limit. */
       weight: z.int().min(1).max(1000),
-      /** Whether prompts that begin alike go to one node; `prefix` where it is left out. */
+      /** Whether prompts that begin alike go to one node. Defaults to `prefix`. */
       affinity: affinity.optional(),
     }),
     sentence: (of) => ['put', textOf(of, 'id'), 'into the catalog'],
@@ -113,9 +113,9 @@ export const tenantEvents = {
     data: ({ id, name, tierId, day }) => ({
       id,
       name,
-      /** null: no inference entitlement. */
+      /** null means that the organisation may not use inference. */
       tier: tierId.nullable(),
-      /** First day of a billing period; later periods begin on the same day of the month. */
+      /** First day of a billing period. Later periods begin on the same day of the month. */
       anchor: day,
     }),
     sentence: (of) => ['set the organisation', textOf(of, 'id'), planOf(of)],
@@ -186,8 +186,8 @@ export const tenantEvents = {
     sample: (draw) => ({ id: `key-${draw.upTo(30)}` }),
   }),
   /**
-   * A key that ended long ago leaves the state. Not critical: to a reader that does not know it, the key stays one that has ended,
-   * and is refused as an unknown one is.
+   * Removes a key that ended long ago from the state. Not critical, because a reader that does not know the
+   * event keeps the key as ended and refuses it just like an unknown key.
    */
   'key.forgotten': event({
     critical: false,

@@ -1,4 +1,4 @@
-/** Reading and writing events of the control log as their definitions say. */
+/** Reads and writes events of the control log according to their definitions. */
 import { z } from 'zod';
 import type { EventDefinition } from './event-definition.ts';
 import { type EventTypeName, eventDefinitions, eventTypeNames, isEventType } from './event-definitions.ts';
@@ -7,12 +7,12 @@ import { eventFields } from './event-fields.ts';
 type Shape<Name extends EventTypeName> = ReturnType<(typeof eventDefinitions)[Name]['data']>;
 export type EventData<Name extends EventTypeName> = z.infer<z.ZodObject<Shape<Name>>>;
 
-/** An event of a known type, with data of its present version. */
+/** Event of a known type, with data of that type's present version. */
 export type KnownEvent = {
   [Name in EventTypeName]: { readonly type: Name; readonly data: EventData<Name> };
 }[EventTypeName];
 
-/** An event as it stands in a commit. */
+/** Event as a commit contains it. */
 export interface StoredEvent {
   readonly type: string;
   readonly v: number;
@@ -24,18 +24,20 @@ const shapes = eventTypeNames.map((type) => [type, eventDefinitions[type].data(e
 const readers = new Map<string, z.ZodType>(shapes.map(([type, shape]) => [type, z.object(shape)]));
 const writers = new Map(shapes.map(([type, shape]) => [type, z.strictObject(shape)]));
 
-/** The strict schema of an event type's data, as writers must obey it. */
+/** Strict schema that a writer's data must satisfy. */
 export function writerSchema(type: EventTypeName): z.ZodType {
   return writers.get(type) as z.ZodType;
 }
 
-/** Prepares an event for the log. Throws a ZodError on data that breaks its schema: an internal fault. */
+/**
+ * Prepares an event for the log. Throws a ZodError if the data break the schema, which is an internal fault.
+ */
 export function toStored(known: KnownEvent): StoredEvent {
   const { version, critical } = eventDefinitions[known.type];
   return { type: known.type, v: version, critical, data: writerSchema(known.type).parse(known.data) };
 }
 
-/** The version of the fold that a reader must have at least, so that it does not stand still at this event; 0 where any will do. */
+/** Oldest fold version that does not halt at this event. 0 if every version can pass it. */
 export function foldVersionNeeded({ type }: KnownEvent): number {
   const { critical, foldVersion } = eventDefinitions[type];
   return critical ? foldVersion : 0;
@@ -43,12 +45,12 @@ export function foldVersionNeeded({ type }: KnownEvent): number {
 
 export type ReadEvent =
   | { readonly outcome: 'known'; readonly event: KnownEvent }
-  /** A type or version that this build does not know. */
+  /** The type or version is unknown to this build. */
   | { readonly outcome: 'unknown' }
-  /** A known type whose data cannot be what its version says. */
+  /** The type is known, but its data do not match the stated version. */
   | { readonly outcome: 'malformed' };
 
-/** Reads an event as this build understands it; total: never throws. */
+/** Reads an event as this build understands it. Never throws. */
 export function readEvent(stored: StoredEvent): ReadEvent {
   const { type } = stored;
   if (!isEventType(type)) return { outcome: 'unknown' };

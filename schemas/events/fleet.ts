@@ -1,7 +1,8 @@
 /**
- * The fleet file: what an operator declares of models, tiers, visitors, the pool and organisations.
- * Sections and lists that are left out are empty; models and tiers may then be named that the state has already.
- * All faults are reported at once, each with its path, also where some part has the wrong shape. Keys are never in it.
+ * Schema of the fleet file, in which an operator declares models, tiers, visitors, the pool and
+ * organisations. A missing section or list counts as empty, but then models and tiers that the state already
+ * contains may be named. All faults are reported at once with their paths, even if a part has the wrong type.
+ * The file never contains keys.
  */
 import { z } from 'zod';
 import {
@@ -37,11 +38,14 @@ const nodesSchema = z.array(fleetNodeSchema).max(10_000).optional();
 const fleetModelSchema = z.strictObject({
   id: modelIdSchema,
   family: storedNameSchema,
-  /** What one request counts against the concurrency allowance. Left out: as it is, or 1. */
+  /**
+   * Number of places that one request takes of the concurrency limit. If left out, it stays as it is, or
+   * becomes 1 for a new model.
+   */
   weight: weightSchema.optional(),
-  /** Left out: as it is, or prefix. */
+  /** If left out, it stays as it is, or becomes `prefix` for a new model. */
   affinity: affinitySchema.optional(),
-  /** Left out: the time at which it was first applied. */
+  /** If left out, the time at which the model was first applied. */
   added: momentSchema.optional(),
 });
 
@@ -54,7 +58,7 @@ const fleetTierSchema = z.strictObject({
 
 const fleetStackSchema = z.strictObject({
   id: stackIdSchema,
-  /** Left out: as it is, or openai. */
+  /** If left out, it stays as it is, or becomes `openai` for a new stack. */
   surface: surfaceSchema.optional(),
   models: installsSchema,
   nodes: nodesSchema,
@@ -63,36 +67,42 @@ const fleetStackSchema = z.strictObject({
 const fleetOrganisationSchema = z.strictObject({
   id: idSchema,
   name: storedNameSchema,
-  /** null: no inference entitlement. Left out: as it is, or null. */
+  /**
+   * null means that the organisation may not use inference. If left out, it stays as it is, or becomes null
+   * for a new organisation.
+   */
   tier: tierNameSchema.nullable().optional(),
-  /** First day of a billing period. Left out: as it is, or the day on which it was first applied. */
+  /**
+   * First day of a billing period. If left out, it stays as it is, or becomes the day on which the
+   * organisation was first applied.
+   */
   anchor: daySchema.optional(),
   members: z
     .array(z.strictObject({ person: personSchema, role: roleSchema }))
     .max(10_000)
     .optional(),
-  /** Nodes of the organisation itself: they answer it on the shared host. */
+  /** The organisation's own nodes. They serve the organisation's requests on the shared host. */
   nodes: nodesSchema,
   stacks: z.array(fleetStackSchema).max(1000).optional(),
 });
 
-/** What a fleet consists of, for lists of changes. */
+/** Kinds of things in a fleet, for lists of changes. */
 export const fleetKinds = [
   ...(['model', 'tier', 'anonymous', 'bounds', 'organisation'] as const),
   ...(['member', 'stack', 'install', 'node'] as const),
 ] as const;
 
-/** The fleet document, as its file and the admin API carry it. */
+/** The fleet document, as the fleet file and the admin API contain it. */
 export const fleetSchema = z
   .strictObject({
     version: z.literal(1),
     models: z.array(fleetModelSchema).max(10_000).optional(),
-    /** Lowest first; the last is the top tier. */
+    /** Lowest first. The last tier is the top tier. */
     tiers: z.array(fleetTierSchema).max(100).optional(),
     anonymous: z.strictObject(visitorsShape).optional(),
-    /** What members may do; the defaults where a part is left out. */
+    /** Bounds on what members may do. Bounds that are left out take their defaults. */
     bounds: z.strictObject(boundsShape).optional(),
-    /** How `apply --stage` releases it. No part of the state. */
+    /** Release settings for `apply --stage`. They are not part of the state. */
     release: releaseSchema.optional(),
     pool: z.strictObject({ models: installsSchema, nodes: nodesSchema }).optional(),
     organisations: z.array(fleetOrganisationSchema).max(10_000).optional(),
@@ -103,11 +113,14 @@ export const fleetSchema = z
         context.addIssue({ code: 'custom', path: [...fault.path], message: fault.message });
       }
     },
-    // Also where a part has the wrong shape, so that one run shows every fault.
+    // Run even if a part has the wrong type, so that one run shows every fault.
     { when: () => true },
   );
 
-/** The same as a person declares it: names that were stored before may be in an answer, and not in a command. */
+/**
+ * Fleet document as a person may declare it. Invisible characters in names are refused in commands, but
+ * answers may still contain names stored before that rule.
+ */
 export const declaredFleetSchema = fleetSchema.superRefine(({ models = [], organisations = [] }, context) => {
   const refuse = (path: (string | number)[], name: string) => {
     if (hasHidden(name)) context.addIssue({ code: 'custom', path, message: hiddenText });
@@ -121,7 +134,9 @@ export type FleetNode = z.infer<typeof fleetNodeSchema>;
 export type FleetStack = z.infer<typeof fleetStackSchema>;
 export type FleetOrganisation = z.infer<typeof fleetOrganisationSchema>;
 
-/** What the cross-checks look at, whatever shape the document has: positions in lists stay as they are. */
+/**
+ * Untyped object under cross-check. The checks accept documents of any type, so list positions are preserved.
+ */
 type Members = Readonly<Record<string, unknown>>;
 const membersOf = (value: unknown): Members =>
   typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Members) : {};
@@ -156,7 +171,7 @@ function organisationOf(value: unknown) {
 function skeletonOf(document: unknown) {
   const { models, tiers, anonymous, pool, organisations } = membersOf(document);
   return {
-    // Absent ones are not checked: what they would have may be in the state.
+    // Absent lists are not checked, because the state may contain what they would name.
     models: Array.isArray(models) ? idsOf(models) : undefined,
     tiers: Array.isArray(tiers) ? tiers.map(planOf) : undefined,
     anonymous: planOf(anonymous),
@@ -187,7 +202,7 @@ function listed(items: readonly (string | undefined)[], path: Path): Named[] {
   return items.map((id, index) => ({ path: [...path, index], id }));
 }
 
-/** Every list in which an id may stand once. Nodes and stacks have one name space over all places. */
+/** All lists whose ids must be unique. Nodes and stacks each have one name space over all places. */
 function uniqueLists(fleet: Skeleton): [kind: string, ids: Named[]][] {
   const stacks: Named[] = [];
   const placed = named(fleet.pool.nodes, ['pool', 'nodes']);
@@ -225,7 +240,7 @@ function duplicates(fleet: Skeleton): FleetFault[] {
   });
 }
 
-/** Every list that names models of the catalog. */
+/** All lists that name models of the catalog. */
 function modelLists(fleet: Skeleton): { path: Path; ids: (string | undefined)[] }[] {
   return [
     ...(fleet.tiers ?? []).map(({ models }, index) => ({ path: ['tiers', index, 'models'], ids: models })),
@@ -260,7 +275,7 @@ function unknownTiers(fleet: Skeleton): FleetFault[] {
   );
 }
 
-/** `organisations[0].nodes[1].id`, as messages show a path. */
+/** Path as messages show it, such as `organisations[0].nodes[1].id`. */
 export function pathText(path: readonly PropertyKey[]): string {
   return path
     .map((part) => (typeof part === 'number' ? `[${part}]` : `.${String(part)}`))

@@ -1,6 +1,7 @@
 /**
- * Pairs of a tier and a model of it that counts as more requests than the tier carries at once: such a request counts as all of
- * them, so it is served only alone. That is allowed and rarely meant, so who sets it is warned.
+ * Finds models that weigh more than a tier's concurrency. A request for such a model takes the tier's whole
+ * concurrency, so it runs only when nothing else is in flight. That is allowed but rarely intended, so
+ * whoever sets it gets a warning.
  */
 import { anonymousTierName } from '../shapes.ts';
 
@@ -16,7 +17,7 @@ interface Plan {
   readonly models: '*' | readonly string[];
 }
 
-/** What decides: a fleet file has it, and so has the state. */
+/** Tiers and models to compare. Both a fleet file and the state can supply them. */
 export interface PlansAndModels {
   readonly models?: readonly { readonly id: string; readonly weight?: number | undefined }[] | undefined;
   readonly tiers?: readonly (Plan & { readonly id: string })[] | undefined;
@@ -33,7 +34,7 @@ export function overweightPairs({ models = [], tiers = [], anonymous }: PlansAnd
   };
   return [...tiers, ...(visitors ? [visitors] : [])].flatMap((tier) => {
     const { concurrency = 0 } = tier;
-    // A tier that carries none serves nobody, which is no matter of weights.
+    // A tier without concurrency serves no requests, whatever the weights.
     if (concurrency < 1) return [];
     return heavy
       .filter(
@@ -57,7 +58,7 @@ export function overweightNext({ tier, model, weight, concurrency }: Overweight)
 
 const warningsMax = 20;
 
-/** One sentence for each pair; those beyond twenty are counted. */
+/** Warnings, one sentence per pair. After twenty, only the number of remaining pairs is stated. */
 export function overweightWarnings(pairs: readonly Overweight[]): string[] {
   const texts = pairs
     .slice(0, warningsMax)

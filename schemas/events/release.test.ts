@@ -1,4 +1,4 @@
-/** Goal: what is checked without a schema is what the schema says. */
+/** Checks that the parser without a schema accepts exactly what the schema accepts. */
 import { expect, test } from 'vitest';
 import { parseMoment } from '../admin/moments.ts';
 import { momentSchema } from '../names.ts';

@@ -1,6 +1,6 @@
 /**
- * How a change is released, as people write it. Apart from the schemas, because the command line checks it before a control plane
- * does, and loads none.
+ * Parses the release settings that people write. The file is separate from the schemas, because the command
+ * line checks release settings before a control plane does and does not load the schema library.
  */
 
 import { durationMs } from '../durations.ts';
@@ -20,12 +20,15 @@ export interface ReleasePlan {
   readonly watch: ChangeWatch;
 }
 
-/** A release cannot be as it was asked for. */
+/** Thrown if a release cannot be carried out as requested. */
 export class ReleaseFault extends Error {
   override readonly name = 'ReleaseFault';
 }
 
-/** `gateways`: those that there are, in the order of their names. Throws ReleaseFault. */
+/**
+ * Builds the release plan with defaults filled in. `gateways` contains the reporting gateways' names in
+ * order. Throws ReleaseFault.
+ */
 export function releasePlan(texts: ReleaseTexts, gateways: readonly string[]): ReleasePlan {
   const { waves = releaseDefaults.waves, hold = releaseDefaults.hold, watch = {} } = texts;
   const { refusals, errors, least } = releaseDefaults.watch;
@@ -68,14 +71,17 @@ function waveFrom(text: string, gateways: readonly string[]): Wave {
   return { gateways: names };
 }
 
-/** Which numbers each may have, as `changeWatchSchema` says. */
+/** Allowed values of each threshold. They match `changeWatchSchema`. */
 const watchRules: { readonly [Name in keyof ChangeWatch]: (number: number) => boolean } = {
   refusals: (points) => points >= 0 && points <= 100,
   errors: (count) => Number.isSafeInteger(count) && count >= 1,
   least: (count) => Number.isSafeInteger(count) && count >= 0,
 };
 
-/** `refusals=1,errors=1,least=50`, each once and none needed. Throws ReleaseFault. */
+/**
+ * Parses thresholds such as `refusals=1,errors=1,least=50`. Each may occur once, and all are optional. Throws
+ * ReleaseFault.
+ */
 export function watchFrom(text: string): Partial<ChangeWatch> {
   const rules: ReadonlyMap<string, (number: number) => boolean> = new Map(Object.entries(watchRules));
   const parts = text.split(',').map((part) => part.split('='));

@@ -1,6 +1,6 @@
 /**
- * One line of the decision journal: what a gateway decided about one request, and the facts that it decided on. No address,
- * no prompt, no header and no key value is part of it, so a line can be shown and kept.
+ * One line of the decision journal: a gateway's decision on one request and the facts behind it. A line never contains an
+ * address, a prompt, a header or a key's value, so it can be shown and stored.
  */
 import { z } from 'zod';
 import { operationKinds } from '../api/operations.ts';
@@ -10,15 +10,15 @@ export const requestIdSchema = z.string().regex(/^req_[0-9a-f]{32}$/);
 const count = z.number().min(0);
 const ms = z.number().min(0).optional();
 
-/** Of a limit, what counted when it was compared. Without `elsewhere` each gateway counts it alone. */
+/** State of one limit when a request was compared with it. Without `elsewhere`, each gateway counts the limit on its own. */
 const limitUseSchema = z.object({
-  /** Counted by the gateway that decided. */
+  /** Use counted by the deciding gateway. */
   here: count,
-  /** Used at other gateways, as far as this one had read it. */
+  /** Use at other gateways, as far as the deciding gateway had read it. */
   elsewhere: count.optional(),
-  /** What other gateways used or kept for themselves. */
+  /** Use and reservations of other gateways. */
   held: count.optional(),
-  /** What the gateway that decided could still admit. */
+  /** Amount that the deciding gateway could still admit. */
   room: count,
 });
 export type SeenLimit = z.infer<typeof limitUseSchema>;
@@ -27,7 +27,7 @@ const limitUses = {
   concurrency: limitUseSchema.optional(),
 };
 
-/** Causes of a refusal because no key was found. */
+/** Reasons for which a request had no valid key. */
 export const keyFaults = [
   'missing',
   'two Authorization headers',
@@ -36,64 +36,66 @@ export const keyFaults = [
   'two different keys',
 ] as const;
 
-/** Which part of the request's way gave the answer. Only `admission` is decided by rules alone. */
+/** Phase of the request that produced the answer. Only `admission` follows from rules alone. */
 const decisionStages = ['admission', 'http', 'body', 'shape', 'usage', 'answer'] as const;
 
 export const decisionRecordSchema = z.object({
   v: z.literal(1),
   req: requestIdSchema,
   gateway: z.string().max(200),
-  /** Wall clock of the gateway at the decision, ms since 1970. */
+  /** Gateway's wall clock at the decision, in ms since 1970. */
   at: z.int().min(0),
-  /** `seq` of the commit that the gateway's state reflected. */
+  /** `seq` of the last commit in the gateway's state. */
   position: z.int().min(0),
-  /** The open change whose rows it was decided on, where it read one. */
+  /** Open change whose rows the decision used. Absent if it used none. */
   change: z.string().max(64).optional(),
   host: z.enum(['shared', 'stack', 'unknown']),
   stack: z.string().max(64).optional(),
   operation: z.enum(operationKinds),
-  /** Of the key. */
+  /** Organisation of the key. */
   organisation: z.string().max(64).optional(),
   key: z.string().max(64).optional(),
   header: z.enum(['authorization', 'x-api-key']).optional(),
-  /** Why no key was found. */
+  /** Reason for which no key was found. */
   fault: z.enum(keyFaults).optional(),
-  /** The headers carried something that may be a key. */
+  /** Whether the headers contained something that may be a key. */
   carried: z.boolean().optional(),
   visitor: z.string().max(100).optional(),
-  /** Absent: a name that nothing in the state has, which may be anything. */
+  /** Absent if the requested name is not a known model, because the text may then be anything. */
   model: z.string().max(200).optional(),
-  /** Upper bound of the prompt's tokens, which the limits compared; `usage` contains the tokens that are billed. */
+  /** Upper bound of the prompt's tokens, which the limits compared. `usage` contains the billed tokens. */
   promptTokensMax: count.optional(),
   /** Former name of `promptTokensMax`, which version 0.2.0 writes and requires. */
   promptTokens: count.optional(),
-  /** Bound from below, where it was asked for. */
+  /** Lower bound of the prompt's tokens, if it was determined. */
   promptTokensLeast: count.optional(),
-  /** How the prompt's tokens are known. `bound`: an upper bound from the prompt's bytes. `node`: a node counted them. */
+  /** Source of the token count. `bound` is an upper bound from the prompt's bytes. `node` is a node's count. */
   counted: z.enum(['bound', 'node']),
   maxTokens: count.optional(),
-  /** As they were before this request. `windowUsed` and `inFlight` are what was compared: a limit less its room. */
+  /**
+   * Counters before this request. `windowUsed` and `inFlight` are the compared values: the limit minus its remaining room.
+   */
   counters: z.object({
     windowUsed: count,
     inFlight: count,
-    /** Absent where there was no limit, or the gateway was of an earlier version. */
+    /** Absent if there was no limit or the gateway was of an earlier version. */
     ...limitUses,
     poolTokens: count,
     freeTurns: count,
-    /** Of a visitor's network on the day. */
+    /** Turns of the visitor's network on that day. */
     networkTurns: count.optional(),
-    /** Of all visitors together. */
+    /** Counters of all visitors together. */
     visitors: z.object({ windowUsed: count, inFlight: count, tokens: count, ...limitUses }).optional(),
   }),
   fenced: z.boolean().optional(),
   outboxFull: z.boolean().optional(),
   stage: z.enum(decisionStages),
   served: z.boolean(),
-  /** Status of the answer; absent if no head was sent. */
+  /** Status of the answer. Absent if no header was sent. */
   status: z.int().optional(),
   type: z.string().max(64).optional(),
   message: z.string().max(500).optional(),
-  /** For operators: finer than the type. */
+  /** Cause of a refusal, more detailed than its type. For operators only. */
   reason: z.string().max(200).optional(),
   retryAfterSeconds: z.int().optional(),
   capacity: z.enum(['own', 'pool', 'stack']).optional(),
@@ -101,15 +103,15 @@ export const decisionRecordSchema = z.object({
   outcome: z.string().max(40).optional(),
   /** Who ended the request early, and why. */
   finish: z.string().max(200).optional(),
-  /** What is billed of a request that completed. */
+  /** Billed tokens of a completed request. */
   usage: z.object({ promptTokens: count, completionTokens: count }).optional(),
-  /** Since the request line, ms. */
+  /** Times in ms since the request line arrived. */
   ms: z.object({ accepted: ms, read: ms, shaped: ms, decided: ms, sent: ms, begun: ms, end: count }),
 });
 
 export type DecisionRecord = z.infer<typeof decisionRecordSchema>;
 
-/** Reads `promptTokensMax` from records of any version. */
+/** Returns `promptTokensMax` of a record of any version. */
 export function promptTokensMaxOf({
   promptTokensMax,
   promptTokens = 0,

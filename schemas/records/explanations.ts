@@ -1,4 +1,4 @@
-/** Explanations of decisions, as the admin API asks for them and answers with them. */
+/** Requests and answers of `explain` in the admin API. */
 import { z } from 'zod';
 import { explainedKinds } from '../api/operations.ts';
 import { idSchema, modelIdSchema, stackIdSchema } from '../names.ts';
@@ -7,27 +7,27 @@ import { enderSchema, outcomeSchema, phaseSchema } from './verdict.ts';
 
 const moment = z.union([z.int().min(1), z.string().min(1).max(40)]);
 
-/** One of `key`, `organisation`, `visitor`, `request` and `record` says who asks. */
+/** Exactly one of `key`, `organisation`, `visitor`, `request` and `record` identifies the caller. */
 export const explainRequestSchema = z
   .strictObject({
     key: idSchema.optional(),
     organisation: idSchema.optional(),
     visitor: z.literal(true).optional(),
-    /** A request that some gateway keeps the decision of. */
+    /** Id of a request whose decision a gateway still stores. */
     request: requestIdSchema.optional(),
-    /** A line of a decision journal. */
+    /** Line of a decision journal. */
     record: decisionRecordSchema.optional(),
     model: modelIdSchema.optional(),
-    /** `shared`, or a stack. */
+    /** `shared`, or a stack's id. */
     host: z.union([z.literal('shared'), stackIdSchema]).default('shared'),
     path: z.enum(explainedKinds).default('chat'),
     promptTokens: z.int().min(0).max(Number.MAX_SAFE_INTEGER).default(1),
     maxTokens: z.int().min(0).max(Number.MAX_SAFE_INTEGER).optional(),
-    /** The state after this commit or at this time; for a record its own position unless it is given. */
+    /** Commit or time whose state is used. For a record, defaults to the record's own position. */
     at: moment.optional(),
-    /** Of a request that was not made: as on gateways that the open change has reached. */
+    /** For a hypothetical request: whether to decide it as gateways do that the open change has reached. */
     wave: z.boolean().optional(),
-    /** Explains the same at this moment too. */
+    /** Second moment at which the request is also explained, for comparison. */
     diff: moment.optional(),
   })
   .refine(
@@ -54,9 +54,9 @@ const answer = {
 const verdictSchema = z.object({
   outcome: outcomeSchema,
   ...answer,
-  /** Status of the answer; absent if no head was sent. */
+  /** Status of the answer. Absent if no header was sent. */
   status: answer.status.optional(),
-  /** Text of the refusal. For a request that ended early: who ended it, when and why. */
+  /** Text of the refusal. For a request that ended early, this text states who ended it, when and why. */
   message: z.string().optional(),
   endedBy: enderSchema.exclude(['deadline']).optional(),
   phase: phaseSchema.optional(),
@@ -64,7 +64,7 @@ const verdictSchema = z.object({
 
 const becauseSchema = z.object({
   position,
-  /** Of the event. */
+  /** Event type. */
   type: z.string(),
   by: z.string().optional(),
   at: z.string(),
@@ -76,40 +76,42 @@ const explainedStepSchema = z.object({
   result: z.enum(['ok', 'refused', 'skipped', 'assumed']),
   text: z.string(),
   facts: z.record(z.string(), z.unknown()),
-  /** The event that made it so. */
+  /** Event that caused this step's result. */
   because: becauseSchema.optional(),
-  /** The open change of which it depends on a row. */
+  /** Open change that this step depends on. */
   change: z.string().optional(),
 });
 
 export const explanationSchema = z.object({
   verdict: verdictSchema,
-  /** The state that decided. */
+  /** Position of the state behind the verdict. */
   at: position,
-  /** Which gateway recorded it, and when. */
+  /** Gateway that recorded the decision, with the recording time below. */
   gateway: z.string().optional(),
   time: z.string().optional(),
-  /** Cause of a refusal, finer than its type. For operators, and for everyone if no model has the requested name. */
+  /**
+   * Cause of a refusal, more detailed than its type. Shown to operators, and to everyone if no model has the requested name.
+   */
   cause: z.string().optional(),
   recorded: verdictSchema.optional(),
-  /** Verdict of this build on the recorded facts. Absent, like `same`, if the request ended before it was decided. */
+  /** Verdict of this build on the recorded facts. Like `same`, absent if the request ended before it was decided. */
   rederived: verdictSchema.optional(),
   same: z.boolean().optional(),
   steps: z.array(explainedStepSchema),
-  /** The step with the newest event among those that decide. */
+  /** Deciding step whose event is the newest. */
   decisive: z.string().optional(),
-  /** The answer before that event. */
+  /** Verdict before that step's event. */
   before: z.object({ position, ...answer }).optional(),
-  /** Single changes that would turn a refusal, tried on a copy of the present state. */
+  /** Single changes that would turn the refusal into an answer. Each was tried on a copy of the present state. */
   would: z.array(z.string()),
   assumptions: z.array(z.string()),
   diff: z
     .object({
       from: position,
       to: position,
-      /** Steps that differ. */
+      /** Steps whose results differ. */
       steps: z.array(z.string()),
-      /** The events in between that decide them. */
+      /** Events between the two positions that explain the differences. */
       events: z.array(becauseSchema),
     })
     .optional(),
@@ -118,7 +120,7 @@ export type Explanation = z.infer<typeof explanationSchema>;
 export type ExplainedStep = z.infer<typeof explainedStepSchema>;
 export type Because = z.infer<typeof becauseSchema>;
 export type ExplainedVerdict = z.infer<typeof verdictSchema>;
-/** A verdict that follows from rules, so it has a status. */
+/** Verdict that follows from rules. It always has a status. */
 export type RuledVerdict = ExplainedVerdict & { readonly status: number };
 
 export const explainMatrixSchema = z.object({
@@ -126,17 +128,17 @@ export const explainMatrixSchema = z.object({
     z.object({
       model: z.string(),
       host: z.string(),
-      /** How it was asked: a model that reranks is asked to. */
+      /** Operation that was explained. For rerank models this is rerank. */
       path: z.enum(explainedKinds),
       ...answer,
     }),
   ),
-  /** There are further models: `after` of the next page. */
+  /** Cursor to pass as `after` for the next page. Absent on the last page. */
   next: z.string().optional(),
   position,
 });
 
-/** Which gateways did not answer, so what they keep is missing. */
+/** A recorded decision. `unanswered` lists the gateways that did not respond, so their decisions are missing. */
 export const gatewayDecisionSchema = z.object({
   decision: decisionRecordSchema,
   unanswered: z.array(z.string()),

@@ -1,18 +1,18 @@
 /**
- * What a gateway reports of itself in addition to its place in the log, one row for each member. The schema of a report, the
- * answer of the admin API, the columns of `headgate gateway`, and the list and page of the console derive from the rows. Pages
- * import this file, so it has what a value may be as data, and `status.ts` makes schemas of that.
+ * Members that a gateway reports about itself in addition to its position in the log, one row each. The report's schema, the
+ * admin API's answers, the columns of `headgate gateway` and the console's gateway pages derive from these rows. The console
+ * imports this file, so it describes values as plain data. `status.ts` turns the rows into schemas.
  */
 
-/** How a member is shown; null: it is for other programs, such as `doctor`, and stays in the report. */
+/** Display of a member. null means that the member is for programs such as `doctor` and stays in the report. */
 interface Shown<Value> {
-  /** Of the column on the command line, which has the value as it is. */
+  /** Column heading on the command line, which shows the raw value. */
   readonly heading: string;
-  /** In the console; absent: it is part of another cell. */
+  /** Label in the console. Absent if the value is part of another cell. */
   readonly term?: string;
-  /** In words, for the console. */
+  /** Formats the value for the console. */
   text?(value: Value): string;
-  /** Where the value is a good or a bad sign. */
+  /** Judges whether the value is a good or a bad sign. */
   tone?(value: Value): 'good' | 'warn' | 'bad' | undefined;
 }
 
@@ -24,7 +24,7 @@ function text<S extends HowShown<string>>(charactersMax: number, shown: S) {
 function texts<S extends HowShown<readonly string[]>>(countMax: number, charactersMax: number, shown: S) {
   return { kind: 'texts', countMax, charactersMax, shown } as const;
 }
-/** There only where it is so. */
+/** Member that is present only if true. */
 function yes<S extends HowShown<true>>(shown: S) {
   return { kind: 'yes', shown } as const;
 }
@@ -35,35 +35,35 @@ function choice<const Values extends readonly [string, ...string[]], S extends H
   return { kind: 'choice', values, shown } as const;
 }
 
-/** From so old a proof on a gateway that fences accepts no key, seconds. */
+/** Age of the last freshness proof from which a fencing gateway does not accept keys, in seconds. */
 export const fencedSeconds = 45;
 
 export const gatewayMembers = {
-  /** What it does without a proof of freshness. */
+  /** Behaviour without a freshness proof. */
   stalePolicy: choice(['fence', 'serve'], {
     heading: 'WHEN-STALE',
     term: 'Without proof',
     text: (policy) => `${policy === 'serve' ? 'serves on' : 'accepts no key'} after ${fencedSeconds} s`,
   }),
-  /** Why it does not follow the log now. */
+  /** Reason why the gateway has stopped following the log. */
   halted: text(500, { heading: 'HALTED', tone: () => 'bad' }),
-  /** The newest event that its build could not read and may do without: its commit, its type and why. */
+  /** Newest non-critical event that the gateway's build could not read: its commit, its type and the reason. */
   passedOver: text(300, { heading: 'PASSED-OVER', term: 'Passed over', tone: () => 'warn' }),
-  /** The open change that has reached it. */
+  /** Open change that has reached the gateway. */
   change: text(64, { heading: 'CHANGE', term: 'Change' }),
-  /** Where it keeps its decisions: address of its metrics listener, where they can be asked for. */
+  /** Address of the gateway's metrics listener, which also serves its stored decisions. */
   metrics: text(300, null),
-  /** With TLS: when the certificate of its listeners ends. */
+  /** Expiry of the listeners' TLS certificate. Absent without TLS. */
   certificateEnds: text(40, null),
-  /** Nodes that reported more tokens than a request can use, within the last hour. */
+  /** Nodes that reported more tokens than a request can use within the last hour. */
   overstating: texts(50, 64, null),
   /** Nodes that have not answered any of the gateway's requests for a while. */
   unanswering: texts(50, 64, null),
-  /** Node, model and form of answers of the last hour that were unusual, ambiguous or unknown. */
+  /** Unusual, ambiguous or unknown answer formats in the last hour, with node and model. */
   oddForms: texts(50, 500, null),
-  /** It had no file descriptor left for a connection to a node, within the last ten seconds. */
+  /** Whether the gateway lacked a file descriptor for a node connection within the last ten seconds. */
   outOfFiles: yes(null),
-  /** It publishes what it counts of its requests. */
+  /** Whether the gateway publishes traffic counts. */
   countsTraffic: yes(null),
 } as const;
 
@@ -82,7 +82,7 @@ export type MemberValue<Name extends GatewayMember> = Rows[Name] extends {
       Rows[Name]['kind'],
       'choice'
     >];
-/** Every member, so that what makes a report leaves none out; undefined, false or empty: there is nothing to report. */
+/** Every member, so that a report cannot leave one out. Undefined, false and empty values are not reported. */
 export type GatewayMembers = {
   readonly [Name in GatewayMember]: MemberValue<Name> | false | undefined;
 };
@@ -93,7 +93,7 @@ export const shownMembers = gatewayMemberNames.filter(
   (name): name is ShownMember => gatewayMembers[name].shown !== null,
 );
 
-/** Those of the names that there is something to report of. */
+/** Returns the named members that have something to report. */
 export function reportedMembers<Name extends GatewayMember>(
   names: readonly Name[],
   members: { readonly [Each in Name]?: MemberValue<Each> | false | undefined },
@@ -104,7 +104,7 @@ export function reportedMembers<Name extends GatewayMember>(
   return Object.fromEntries(there) as Reported<Name>;
 }
 
-/** A member as it is shown, whatever its value. */
+/** Displayed member, independent of its value type. */
 export interface ShownColumn extends Omit<Shown<unknown>, 'text' | 'tone'> {
   readonly member: ShownMember;
   readonly isLong: boolean;
@@ -112,7 +112,7 @@ export interface ShownColumn extends Omit<Shown<unknown>, 'text' | 'tone'> {
   tone(value: unknown): ReturnType<NonNullable<Shown<unknown>['tone']>>;
 }
 
-/** In the order of the rows. */
+/** Displayed members in the order of their rows. */
 export const shownColumns: readonly ShownColumn[] = shownMembers.map((member) => {
   const { kind, shown } = gatewayMembers[member];
   const { heading, term, text: textOf = String, tone } = shown as Shown<unknown>;

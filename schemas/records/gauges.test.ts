@@ -22,7 +22,7 @@ const record: GaugeRecord = {
   ],
 };
 
-/** As a writer that keeps no rule writes it. */
+/** Encodes a record without enforcing any rules, as a faulty writer might. */
 function raw(head: object, entries: readonly GaugeEntry[] = record.entries): Buffer {
   const packed = encodeGauges({ ...record, entries });
   const packedHead = packed.readUInt16BE(1);

@@ -1,65 +1,73 @@
 /**
- * A record of the topic `headgate.gauges`: what one gateway process holds and asks for of the limits that hold over the whole
- * fleet (requests of a minute, weight in flight). Read as hostile input, and as a whole or not at all.
+ * Record format of the topic `headgate.gauges`. A record states how much one gateway process holds and claims of the
+ * fleet-wide limits on requests per minute and weight in flight. Readers treat it as hostile input and accept it as a whole
+ * or not at all.
  *
- * Each gateway reads the records of all others, so reading must cost little. A version byte, the length of the head and the number of entries (16 bits each), the head as JSON, the entries.
+ * Each gateway reads the records of all others, so reading must be cheap. The binary layout is: a version byte, the head's
+ * length and the number of entries (16 bits each), the head as JSON, then the entries.
  */
 
-/** Entries of one record, at most. */
+/** Maximum number of entries in one record. */
 export const gaugeEntriesMax = 500;
-/** Other processes that one record names, at most. */
+/** Maximum number of other processes that one record names. */
 const namedMax = 200;
 const textMax = 200;
-/** Ids of processes are made by them; so short, 400 of them and a name fit into a head whatever they are. */
+/** Process ids are generated and short enough that 400 of them and a name always fit into a head. */
 const idPattern = /^[\x21-\x7e]{1,64}$/;
-/** Of a limit, of what is used and of a claim; a tier may have any limit, and more than this is none. */
+/** Maximum of a limit, a used amount and a claim. A tier may set a higher limit, which then counts as unlimited. */
 const amountMax = 0xffff_ffff;
 const version = 2;
-/** Before the head. */
+/** Bytes before the head. */
 const prefixBytes = 5;
-/** An entry: the length of its subject, the subject, a bit for `yields`, 47 bits of the window, 32 bits each of limit, used and claim. */
+/**
+ * Bytes of an entry without its subject's text: the subject's length (1 byte is counted separately), a `yields` bit, 47 bits
+ * for the window, and 32 bits each for limit, used and claim.
+ */
 const numberBytes = 18;
-/** Of the upper 16 bits of the window. */
+/** Bit for `yields` in the upper 16 bits of the window. */
 const yieldsBit = 0x8000;
 
-/** What concurrency has in place of the beginning of a minute. */
+/** Window value of concurrency limits, which have no minute. */
 export const inFlightWindow = 0;
 
-/** One limit of one subject: an organisation, or all visitors, or a network. */
+/** One limit of one subject. Subjects are organisations, networks, and all visitors together. */
 export interface GaugeEntry {
   /** Printable ASCII. */
   readonly subject: string;
-  /** Beginning of the minute, ms since 1970; `inFlightWindow` for concurrency. */
+  /** Start of the minute in ms since 1970, or `inFlightWindow` for concurrency. */
   readonly window: number;
   readonly limit: number;
-  /** Admitted by this process: requests of the minute, or weight in flight. */
+  /** Amount that this process has admitted: requests in the minute, or weight in flight. */
   readonly used: number;
-  /** What it wants to hold, `used` included. */
+  /** Amount that the process wants to hold, including `used`. */
   readonly claim: number;
-  /** The process has given up its standing share of this limit, because another lacks room. */
+  /** Whether the process has given up its standing share of this limit because another process lacks room. */
   readonly yields?: boolean;
 }
 
-/** A process, and the offset of the last record of it that the writer has read. */
+/** A process and the offset of its last record that the writer has read. */
 export type LastSeen = readonly [process: string, offset: number];
 
 interface GaugeHead {
   readonly process: string;
   /** The gateway's name, for people. */
   readonly name: string;
-  /** Grows with each record of the process. */
+  /** Record number, which grows with each record of the process. */
   readonly n: number;
-  /** The writer's clock, ms since 1970. */
+  /** Writer's clock in ms since 1970. */
   readonly at: number;
-  /** How far the log's time is ahead of the time by which the writer counts periods, ms. Absent if they agree. */
+  /** Lead of the log's time over the time by which the writer counts periods, in ms. Absent if they agree. */
   readonly leap?: number;
-  /** Minutes that begin from here on, ms since 1970, count the process as a member. */
+  /** Start of the first minute in which the process counts as a member, in ms since 1970. */
   readonly from?: number;
-  /** The process takes all room: no other is live, and this is the offset of the last record that it has read. */
+  /**
+   * Set if the process takes all room because no other process is live. Contains the offset of the last record that the
+   * process has read.
+   */
   readonly alone?: number;
-  /** Silent for so long that what they held in flight no longer counts. */
+  /** Processes silent for so long that their requests in flight no longer count. */
   readonly ended: readonly LastSeen[];
-  /** Silent for so long that they no longer hold all room. */
+  /** Processes silent for so long that they no longer hold all room. */
   readonly silent: readonly LastSeen[];
 }
 
@@ -67,13 +75,16 @@ export interface GaugeRecord extends GaugeHead {
   readonly entries: readonly GaugeEntry[];
 }
 
-/** What is out of the reader's bounds is cut to them: a gateway whose records nobody reads would be cut off. */
+/**
+ * Encodes a record. Values beyond the reader's bounds are cut to them, because a gateway whose records are unreadable would
+ * count as cut off.
+ */
 export function encodeGauges({ name, entries, ended, silent, ...rest }: GaugeRecord): Buffer {
   const head = Buffer.from(
     JSON.stringify({
       ...rest,
       name: name.slice(0, textMax),
-      // The others are named by a later record.
+      // A later record names the remaining processes.
       ...(ended.length > 0 && { ended: ended.slice(0, namedMax) }),
       ...(silent.length > 0 && { silent: silent.slice(0, namedMax) }),
     }),
@@ -94,7 +105,7 @@ export function encodeGauges({ name, entries, ended, silent, ...rest }: GaugeRec
   return value;
 }
 
-/** undefined where the record is of another version, cut, or out of bounds. */
+/** Decodes a record. Returns undefined if it has another version, is truncated or exceeds a bound. */
 export function decodeGauges(value: Uint8Array): GaugeRecord | undefined {
   const bytes = Buffer.from(value.buffer, value.byteOffset, value.byteLength);
   if (bytes.length < prefixBytes || bytes[0] !== version) return undefined;
@@ -128,7 +139,7 @@ function readHead(text: string): GaugeHead | undefined {
   if (!isId(process) || !isText(name) || !isCount(n) || !isCount(at)) return undefined;
   if (!isOptionalCount(alone) || !isOptionalCount(from)) return undefined;
   if (!areLastSeen(ended) || !areLastSeen(silent)) return undefined;
-  // To spread objects into it would cost more than the rest.
+  // Built field by field, because spreading objects would cost more than the rest of the function.
   const head: { -readonly [Name in keyof GaugeHead]: GaugeHead[Name] } = {
     process,
     name,
@@ -143,7 +154,7 @@ function readHead(text: string): GaugeHead | undefined {
   return head;
 }
 
-/** undefined unless the bytes are so many whole entries. */
+/** Decodes `count` entries. Returns undefined unless they fill the bytes exactly. */
 function readEntries(bytes: Buffer, from: number, count: number): GaugeEntry[] | undefined {
   const entries: GaugeEntry[] = [];
   let at = from;
@@ -165,7 +176,7 @@ function readEntries(bytes: Buffer, from: number, count: number): GaugeEntry[] |
   return at === bytes.length ? entries : undefined;
 }
 
-/** The bounds were checked for the whole entry; a call that checks each number takes twice as long. */
+/** Unchecked, because the bounds were checked for the whole entry. A checked read takes twice as long. */
 function uint16At(bytes: Buffer, at: number): number {
   return ((bytes[at] ?? 0) << 8) | (bytes[at + 1] ?? 0);
 }
@@ -174,10 +185,13 @@ function uint32At(bytes: Buffer, at: number): number {
   return ((uint16At(bytes, at) << 16) | uint16At(bytes, at + 2)) >>> 0;
 }
 
-/** Subjects that were read lately, by a hash of their bytes: most entries name one of them, and a new string costs more. */
+/**
+ * Cache of recently read subjects by a hash of their bytes. Most entries repeat a subject, and creating a string costs more
+ * than a look-up.
+ */
 const subjects: (string | undefined)[] = new Array(0x4000).fill(undefined);
 
-/** Printable ASCII; undefined where it is not. */
+/** Subject at the given bytes. Returns undefined unless it is printable ASCII. */
 function subjectAt(bytes: Buffer, from: number, to: number): string | undefined {
   if (from === to || to > from + textMax) return undefined;
   let hash = 0;

@@ -1,61 +1,69 @@
 import { daySeconds } from '../durations.ts';
 /**
- * What gateways exchange so that limits hold over the whole fleet: two topics of small cumulative records, `headgate.gauges`
- * (requests per minute, weight in flight) and `headgate.counters` (tokens, turns). A record that is lost, late or doubled
- * does no harm once a later one arrives. Neither topic is part of a digest.
+ * Records that gateways exchange so that limits hold over the whole fleet. There are two topics of small cumulative records:
+ * `headgate.gauges` (requests per minute, weight in flight) and `headgate.counters` (tokens, turns). A lost, late or
+ * duplicate record does no harm once a later one arrives. Neither topic is part of a digest.
  */
 
 export const gaugesTopic = 'headgate.gauges';
 export const countersTopic = 'headgate.counters';
 export type LimitTopicName = typeof gaugesTopic | typeof countersTopic;
 
-/** How long a record is kept, seconds. */
+/** Retention of records, in seconds. */
 export const limitTopicKeepSeconds = {
   [gaugesTopic]: 3600,
   [countersTopic]: daySeconds,
 } as const;
 
-/** How long a segment is written on Kafka, seconds: only whole segments are removed. */
+/** Time until Kafka begins a new segment, in seconds. Kafka removes only whole segments. */
 export const limitTopicSegmentSeconds = 600;
 
-/** A record of either topic has at most so many bytes. */
+/** Maximum size of a record on either topic, in bytes. */
 export const limitRecordBytesMax = 128 * 1024;
 
-/** Tokens and requests that a replica completed for a subject in a period: [subject, period, tokens, turns]. */
+/** Tokens and turns that a replica completed for a subject in a period: [subject, period, tokens, turns]. */
 export type CounterEntry = readonly [subject: string, period: string, tokens: number, turns: number];
 
-/** Cumulative: of two records about one replica, subject and period the larger numbers count. */
+/** Cumulative sums of one replica. Of two records for the same subject and period, the larger numbers count. */
 export interface CounterRecord {
   readonly v: 1;
-  /** The data folder whose gateway completed the requests, or `rows`. */
+  /** Id of the data folder whose gateway completed the requests, or `rows`. */
   readonly replica: string;
-  /** The process that counted, also where another one publishes its entries again. */
+  /** Process that counted the entries, even if another process republishes them. */
   readonly process: string;
   /** Name of the gateway, for people. */
   readonly name?: string;
-  /** When the process published them, ms since 1970 on its clock: for ages only. */
+  /** Publication time by the process's clock, in ms since 1970. Use it for ages only. */
   readonly at: number;
   readonly entries: readonly CounterEntry[];
-  /** Of a control plane: usage rows that are missing on the usage log, from `next` on; who has them ships them again. */
+  /**
+   * From control planes only: usage rows missing from the usage log, from `next` on. The gateway that has these rows ships
+   * them again.
+   */
   readonly gaps?: readonly UsageGapEntry[];
 }
 
 export type UsageGapEntry = readonly [incarnation: string, next: number];
 
 export const counterEntriesMax = 500;
-/** The replica in whose name control planes ask for missing rows, and a restore lets totals stand for lost counters. */
+/** Replica name under which control planes request missing rows and a restore publishes totals in place of lost counters. */
 export const rowsReplica = 'rows';
-/** The subject of all visitors together, whose period is a UTC day. No organisation's id has a colon. */
+/**
+ * Subject of all visitors together. Its period is a UTC day. Organisation ids cannot contain a colon, so none collides with
+ * it.
+ */
 export const visitorsSubject = 'visitors:all';
-/** The subjects of single visitors, whose period is a UTC month. */
+/** Subject prefix of single visitors. Their period is a UTC month. */
 export const visitorPrefix = 'visitor:';
 
 const idPattern = /^[A-Za-z0-9-]{4,64}$/;
 const subjectPattern = /^[a-z0-9:-]{1,100}$/;
-/** An organisation's period by its first day, a day, or a month. */
+/** Period: an organisation's first day, a UTC day or a UTC month. */
 const periodPattern = /^\d{4}-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?$/;
 
-/** The record in raw bytes that passed their HMAC; undefined where it is none. Total: never throws. */
+/**
+ * Parses a counter record from raw bytes whose HMAC was already verified. Returns undefined if it is invalid. Never throws.
+ */
 export function readCounterRecord(raw: Uint8Array): CounterRecord | undefined {
   const record = parsedObject(raw);
   if (record === undefined) return undefined;
@@ -94,12 +102,12 @@ function isText(value: unknown, pattern: RegExp): value is string {
 
 function isEntry(value: unknown): value is CounterEntry {
   if (!Array.isArray(value) || value.length !== 4) return false;
-  // By index: this runs for each entry of each record of the fleet.
+  // Indexed access, because this runs for each entry of each record in the fleet.
   const list = value as unknown[];
   return isText(list[0], subjectPattern) && isPeriod(list[1]) && isCount(list[2]) && isCount(list[3]);
 }
 
-/** Most entries of a record have one period. */
+/** Last valid period, cached because most entries of a record share one. */
 let lastPeriod = '';
 
 function isPeriod(value: unknown): boolean {
@@ -115,7 +123,7 @@ function isGap(value: unknown): value is UsageGapEntry {
   return isText(incarnation, idPattern) && Number.isSafeInteger(next) && (next as number) > 0;
 }
 
-/** Sums of 10 000 replicas remain exact numbers. */
+/** Maximum of a counter. Sums over 10 000 replicas remain exact numbers. */
 const countMax = 500_000_000_000;
 
 function isCount(value: unknown): boolean {

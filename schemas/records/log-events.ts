@@ -1,6 +1,6 @@
 /**
- * Every line that a process logs: its code, for alerts and searches, its level and its text. A text may be improved, its code
- * stays. A logger takes no other text, and `docs/log-events.md` has the same table.
+ * Every line that a process can log, with its code, level and text. Alerts and searches use the codes, so a text may be
+ * improved but a code never changes. A logger accepts no other texts. `docs/log-events.md` contains the same table.
  */
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'fatal';
 
@@ -169,12 +169,12 @@ export const logEvents = {
 } as const satisfies Readonly<Record<string, readonly [level: LogLevel, text: string]>>;
 
 type Row = (typeof logEvents)[keyof typeof logEvents];
-/** The texts of a level. */
+/** Texts of a level. */
 export type LogText<Level extends LogLevel = LogLevel> = Extract<Row, readonly [Level, string]>[1];
 
 const codes = new Map<string, string>(Object.entries(logEvents).map(([code, [, text]]) => [text, code]));
 
-/** Undefined for a text of a library. */
+/** Returns the code of a log text, or undefined if a library wrote the text. */
 export function eventOfText(text: string): string | undefined {
   return codes.get(text);
 }

@@ -8,7 +8,7 @@
  */
 import { limitRecordBytesMax } from './limits.ts';
 
-/** A prompt's placement: the tenant whose share of the table it uses, the key of its longest prefix (53 bits), and the node. */
+/** Placement of a prompt: the tenant whose share of the table it uses, the 53-bit key of its longest prefix, and the node. */
 export type PromptPlacement = readonly [sharer: string, key: number, node: string];
 
 export interface PlacementReport {
@@ -21,7 +21,7 @@ export interface PlacementReport {
 
 /** Bound on the placements in one record. */
 export const placementsMax = 1000;
-/** Bound on the nodes in one record. So many with the longest names take two thirds of a record. */
+/** Bound on the nodes in one record. With the longest names, this many nodes fill two thirds of a record. */
 const loadsMax = 1000;
 const inFlightMax = 1_000_000;
 const textMax = 64;
@@ -32,7 +32,7 @@ const brace = 0x7b;
 type KeysByNode = Record<string, Record<string, string>>;
 
 export function encodePlacements({ process, loads, placements }: PlacementReport): Buffer {
-  // Without a prototype, because an organisation may have any name.
+  // No prototype, because an organisation may have any name.
   const by: KeysByNode = Object.create(null);
   for (const [sharer, key, node] of placements.slice(0, placementsMax)) {
     by[sharer] ??= Object.create(null) as Record<string, string>;

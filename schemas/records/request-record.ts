@@ -1,24 +1,24 @@
 /**
- * What a gateway records of a request, one row for each fact: its type, who may see it, and by which name it stands in which
- * record. A usage row bills a request that completed, a decision explains any request, a line of the access log and the
- * attributes of spans are for operators. Each of these is made of the rows that name it, so a fact means the same in all.
+ * Facts that a gateway records about a request, one row each: its type, who may see it, and its name in each kind of record.
+ * A usage row bills a completed request, a decision explains any request, and access log lines and span attributes are for
+ * operators. All of these records are built from the rows, so a fact means the same everywhere.
  */
 import type { DecisionRecord } from './decisions.ts';
 import type { UsageRow } from './usage.ts';
 
 interface FieldTypes {
   text: string;
-  /** Of a model; empty where one was asked for by a name that may not be kept. */
+  /** Model name. Empty if the requested name must not be stored. */
   model: string;
   number: number;
   flag: boolean;
-  /** Tenths of a millisecond since the request line. */
+  /** Tenths of a millisecond since the request line arrived. */
   tenths: number;
-  /** Of a limit: used here, and room; then what others used and held, where they share it. */
+  /** State of a limit: used here and remaining room, then use and reservations elsewhere if gateways share the limit. */
   limit: readonly number[];
 }
 
-/** The paths of what a record has, `counters.poolTokens` for one. */
+/** Paths of a record's fields, such as `counters.poolTokens`. */
 type PathIn<Of, Values = FieldTypes[keyof FieldTypes] | { readonly here: number }> = {
   [Name in keyof Of & string]-?: NonNullable<Of[Name]> extends Values
     ? Name
@@ -27,19 +27,19 @@ type PathIn<Of, Values = FieldTypes[keyof FieldTypes] | { readonly here: number 
 
 /** Excludes the version and the gateway, which are the same in all of a gateway's decisions, and a former name of another field. */
 type DecisionPath = Exclude<PathIn<DecisionRecord>, 'v' | 'gateway' | 'promptTokens'>;
-/** What the outbox adds to a row. */
+/** Fields of a usage row except those that the outbox adds. */
 type UsageName = Exclude<keyof UsageRow, 'v' | 'incarnation' | 'n' | 'replica'>;
 
 interface Field {
   readonly type: keyof FieldTypes;
-  /** `owner`: members of the organisation whose request it was, and operators. */
+  /** `owner` means members of the request's organisation, and operators. */
   readonly seenBy: 'owner' | 'operator';
   readonly usage?: UsageName;
   readonly decision?: DecisionPath;
-  /** What a decision has where it is not known. */
+  /** Value in a decision if the fact is unknown. */
   readonly otherwise?: string | number;
   readonly line?: string;
-  /** An attribute of the span of the request, or of its part at the node. */
+  /** Attribute of the request's span, or of the span of its part at the node. */
   readonly span?: string;
   readonly nodeSpan?: string;
 }
@@ -49,7 +49,7 @@ const hidden = { type: 'text', seenBy: 'operator' } as const;
 const number = { type: 'number', seenBy: 'owner' } as const;
 const flag = { type: 'flag', seenBy: 'owner' } as const;
 const time = { type: 'tenths', seenBy: 'owner' } as const;
-/** Counters that are not of one organisation alone, or say what its tier leaves. */
+/** Counters that cover more than one organisation or reveal what a tier has left. */
 const counter = { type: 'number', seenBy: 'operator' } as const;
 const limit = { type: 'limit', seenBy: 'operator' } as const;
 
@@ -61,7 +61,7 @@ const fields = {
     line: 'req_id',
     span: 'headgate.request_id',
   },
-  /** When limits and route were decided, or it was refused; ms since 1970. */
+  /** Time at which limits and routing were decided or the request was refused, in ms since 1970. */
   atMs: { ...number, decision: 'at' },
   position: { ...number, decision: 'position', line: 'position', span: 'headgate.position' },
   host: {
@@ -76,11 +76,11 @@ const fields = {
   operation: { ...text, decision: 'operation', otherwise: 'unknown', line: 'operation' },
   status: { ...number, decision: 'status', line: 'status', span: 'http.response.status_code' },
   served: { ...flag, decision: 'served' },
-  /** `ok`, `aborted`, or the type of the refusal. */
+  /** `ok`, `aborted`, or the refusal's type. */
   result: { ...text, line: 'outcome' },
   type: { ...text, decision: 'type' },
   stage: { ...hidden, decision: 'stage', otherwise: 'admission' },
-  /** The cause of a refusal, as text. */
+  /** Cause of a refusal, as text. */
   cause: { ...hidden, decision: 'reason', line: 'cause' },
   message: { ...text, decision: 'message' },
   retryAfterSeconds: { ...number, decision: 'retryAfterSeconds' },
@@ -91,16 +91,16 @@ const fields = {
     line: 'org_id',
     span: 'headgate.organisation',
   },
-  /** Also of one that is known and was refused. */
+  /** Also set for a known key whose request was refused. */
   key: { ...text, usage: 'key', decision: 'key', line: 'key_id' },
   header: { ...hidden, decision: 'header' },
-  /** Why no key was found. */
+  /** Reason for which no key was found. */
   fault: { ...hidden, decision: 'fault' },
   carried: { ...flag, decision: 'carried' },
   fenced: { ...flag, decision: 'fenced' },
   outboxFull: { ...flag, decision: 'outboxFull' },
   visitor: { ...hidden, usage: 'visitor', decision: 'visitor' },
-  /** Only a name that may be kept: any other text is the caller's, and may be a prompt, or a key in the wrong place. */
+  /** Set only to names that may be stored. Any other text is the caller's and might be a prompt or a misplaced key. */
   model: {
     type: 'model',
     seenBy: 'owner',
@@ -110,12 +110,12 @@ const fields = {
     nodeSpan: 'gen_ai.request.model',
   },
   stream: { ...flag, line: 'stream', span: 'headgate.stream' },
-  /** What limits counted of the prompt: a bound from above, or what a node counted. */
+  /** Prompt tokens that the limits counted: an upper bound, or a node's count. */
   promptBound: { ...number, decision: 'promptTokensMax', otherwise: 0 },
   promptLeast: { ...number, decision: 'promptTokensLeast' },
   counted: { ...text, decision: 'counted', otherwise: 'bound' },
   maxTokens: { ...number, decision: 'maxTokens' },
-  /** What is billed. */
+  /** Billed tokens. */
   promptTokens: {
     ...number,
     usage: 'promptTokens',
@@ -138,23 +138,23 @@ const fields = {
     nodeSpan: 'headgate.capacity',
   },
   node: { ...hidden, decision: 'node', line: 'node', nodeSpan: 'headgate.node' },
-  /** `completed`, or by whom it ended early. */
+  /** `completed`, or the party that ended the request early. */
   outcome: { ...text, decision: 'outcome' },
-  /** The same, with the reason. */
+  /** Outcome with its reason. */
   finish: { ...hidden, decision: 'finish', line: 'finish' },
   accepted: { ...time, decision: 'ms.accepted' },
   read: { ...time, decision: 'ms.read' },
   shaped: { ...time, decision: 'ms.shaped' },
   decided: { ...time, decision: 'ms.decided' },
   sent: { ...time, decision: 'ms.sent' },
-  /** The first byte of the answer. */
+  /** First byte of the answer. */
   begun: { ...time, usage: 'ttftMs', decision: 'ms.begun' },
   end: { ...time, usage: 'durationMs', decision: 'ms.end', otherwise: 0, line: 'duration_ms' },
   windowUsed: { ...counter, decision: 'counters.windowUsed', otherwise: 0 },
   inFlight: { ...counter, decision: 'counters.inFlight', otherwise: 0 },
   poolTokens: { ...counter, decision: 'counters.poolTokens', otherwise: 0 },
   freeTurns: { ...counter, decision: 'counters.freeTurns', otherwise: 0 },
-  // Only what was limited has the rest.
+  // The following fields are recorded only for requests that had such a limit.
   requests: { ...limit, decision: 'counters.requests' },
   concurrency: { ...limit, decision: 'counters.concurrency' },
   networkTurns: { ...counter, decision: 'counters.networkTurns' },
@@ -163,9 +163,9 @@ const fields = {
   visitorTokens: { ...counter, decision: 'counters.visitors.tokens' },
   visitorRequests: { ...limit, decision: 'counters.visitors.requests' },
   visitorConcurrency: { ...limit, decision: 'counters.visitors.concurrency' },
-  /** The open change whose rows it was decided on; at the end, because few requests have it. */
+  /** Open change whose rows the decision used. It is the last field because few requests have it. */
   change: { ...hidden, decision: 'change', line: 'change' },
-  // Of a usage row alone.
+  // Fields of usage rows only.
   completed: { ...text, usage: 'at' },
   period: { ...text, usage: 'period' },
   network: { ...hidden, usage: 'network' },
@@ -174,22 +174,22 @@ const fields = {
 
 type Fields = typeof fields;
 type Kind = 'usage' | 'decision' | 'line' | 'span' | 'nodeSpan';
-/** The names in one kind of record. */
+/** Field names in one kind of record. */
 type NamesIn<Of extends Kind> = Extract<Fields[keyof Fields], { readonly [Each in Of]: string }>[Of];
-/** What the schemas of decisions and rows have, and no row here. */
+/** Fields that the schemas of decisions and usage rows define but no row here covers. Must be empty. */
 type Forgotten = Exclude<DecisionPath, NamesIn<'decision'>> | Exclude<UsageName, NamesIn<'usage'>>;
 
 export const requestFields: [Forgotten] extends [never] ? Fields : Forgotten = fields;
 
-/** All but those of a usage row alone: what is known of any request at its end. */
+/** Names of all facts except those of usage rows only: the facts known at the end of any request. */
 export type RecordedName = {
   [Name in keyof Fields]: Exclude<Kind, 'usage'> & keyof Fields[Name] extends never ? never : Name;
 }[keyof Fields];
 export type Recorded<Name extends RecordedName> = FieldTypes[Fields[Name]['type']] | undefined;
 
-/** The fields of a request that were recorded, in the order of the table. */
+/** Recorded facts of a request, in the table's order. */
 export type RecordedRequest = readonly (FieldTypes[keyof FieldTypes] | undefined)[];
-/** A field of one kind of record: its place in the recorded request, and its name in the record. */
+/** Field of one kind of record: its index in the recorded request and its name in the record. */
 export interface RecordColumn {
   readonly at: number;
   readonly name: string;

@@ -1,6 +1,6 @@
 /**
- * What each process reports of itself on `headgate.status`: how far it is, what its state's digest is, how fresh it can
- * prove to be. The reader judges; a process never says of itself that it is well.
+ * Report that each process publishes about itself on `headgate.status`: its position, its state's digest and the freshness
+ * that it can prove. Readers judge the report. A process never claims that it is healthy.
  */
 import { z } from 'zod';
 import { nameSchema } from '../names.ts';
@@ -13,10 +13,10 @@ import {
 } from './gateway-members.ts';
 import { liveNodeSchema } from './node-messages.ts';
 
-/** The topic of all status reports. */
+/** Topic of all status reports. */
 export const statusTopic = 'headgate.status';
 
-/** A record of the topic has at most so many bytes; Kafka takes no more than 1 MB. */
+/** Maximum size of a status record, in bytes. Kafka accepts at most 1 MB. */
 export const statusBytesMax = 200_000;
 
 const incarnationSchema = z.string().regex(/^[A-Za-z0-9-]{8,64}$/);
@@ -34,7 +34,7 @@ function memberSchema(row: GatewayMemberRow): z.ZodType {
   }
 }
 
-/** Of members of a gateway's report, each of which may be absent. */
+/** Schemas of members of a gateway's report. Each member is optional. */
 export function memberSchemas<Name extends GatewayMember>(names: readonly Name[]) {
   const schemas = names.map((name) => [name, memberSchema(gatewayMembers[name]).optional()]);
   return Object.fromEntries(schemas) as { [Each in Name]: z.ZodOptional<z.ZodType<MemberValue<Each>>> };
@@ -44,43 +44,52 @@ export const statusSchema = z.object({
   v: z.literal(1),
   name: nameSchema,
   kind: z.enum(['gateway', 'control-plane']),
-  /** Random, one a start of a process: two processes of one name differ in it. */
+  /** Random id of one process start. It distinguishes two processes with the same name. */
   incarnation: incarnationSchema,
-  /** Numbers the reports of an incarnation from 1 on, so that an old one that is sent again counts for nothing. */
+  /** Number of the report within its incarnation, from 1 on. A replayed older report is therefore ignored. */
   n: z.int().min(1),
-  /** Which data folder the process holds locked, and how often it was opened: a later start proves that the earlier ended. */
+  /**
+   * Data folder that the process has locked, and how often it was opened. A later start proves that the earlier process has
+   * ended.
+   */
   folder: z.object({ id: z.string().min(1).max(64), start: z.int().min(1) }).optional(),
-  /** Wall clock of the reporter, for people only: no two clocks are compared. */
+  /** Reporter's wall clock, for people only. Clocks of two processes are never compared. */
   at: z.string().max(40),
   log: z.string().nullable(),
-  /** `seq` of the last commit folded. */
+  /** `seq` of the last folded commit. */
   applied: z.int().min(0),
   digest: z.string().max(64),
   foldVersion: z.int(),
-  /** Age of the last proof of freshness when this was written, seconds; null before the first. */
+  /** Age of the last freshness proof when the report was written, in seconds. null before the first proof. */
   freshSeconds: z.number().nullable(),
-  /** Of a gateway; `halted` of a control plane, too. */
+  /** Members of gateway reports. Control planes report `halted` too. */
   ...memberSchemas(gatewayMemberNames),
-  /** Of a control plane: fingerprint of the key with which it signs. */
+  /** From control planes only: fingerprint of the signing key. */
   signer: z.string().max(64).optional(),
-  /** Of a control plane: the nodes whose agents report to it. */
+  /** From control planes only: nodes whose agents report to this one. */
   nodes: z.record(z.string().max(64), liveNodeSchema).optional(),
-  /** So many nodes are left out, because the record would be too large. */
+  /** Number of nodes left out to bound the record's size. */
   nodesOmitted: z.int().min(1).optional(),
-  /** What a gateway has counted since an earlier report, as `schemas/records/traffic.ts` reads it: what is wrong there does not make a report unreadable. */
+  /**
+   * Traffic that a gateway has counted since an earlier report, in the format of `schemas/records/traffic.ts`. Untyped here,
+   * so that a fault in it does not make the whole report unreadable.
+   */
   traffic: z.unknown().optional(),
-  /** Its rows are not what their digest says: no key is accepted from them. */
+  /** Whether the rows contradict their digest. The process then does not accept keys from them. */
   diverged: z.boolean().optional(),
-  /** The process ended in good order and is not to be waited for. */
+  /** Whether the process ended cleanly, so that nothing waits for its confirmation. */
   stopped: z.boolean().optional(),
 });
 
-/** As a process of an earlier build may have named itself: one that is forgotten for its name would not be waited for. */
+/**
+ * Status report of a process whose earlier build allowed other names. Dropping it because of its name would mean that nothing
+ * waits for that gateway.
+ */
 export const rememberedStatusSchema = statusSchema.extend({ name: z.string().min(1).max(200) });
 
 /**
- * What a control plane remembers of gateways that are silent, published again so that the topic never forgets them, and
- * which gateways an operator forgot, up to their report `n`.
+ * Silent gateways that a control plane remembers, republished so that the topic never loses them. It also lists the gateways
+ * that an operator has forgotten, up to their report `n`.
  */
 const fleetMemorySchema = z.object({
   v: z.literal(1),

@@ -1,59 +1,61 @@
 /**
- * What a gateway has counted of its requests in some seconds: part of a status report, where anything happened. For plots and
- * for pages; nothing is billed or limited by it. Read as hostile input, and as a whole or not at all.
+ * Traffic that a gateway counted over some seconds. Status reports contain it if there was any. It is for plots and pages
+ * only: nothing is billed or limited by it. Readers treat it as hostile input and accept it as a whole or not at all.
  */
 import { z } from 'zod';
 
-/** A report has one row for each of so many triples of organisation, stack and model; the others are one together. */
+/**
+ * Maximum number of rows in a report, one per organisation, stack and model. The remaining combinations are summed into one.
+ */
 export const trafficRowsMax = 500;
-/** Of the JSON: with longer names fewer rows are apart. */
+/** Maximum size as JSON, in bytes. Longer names leave room for fewer separate rows. */
 export const trafficBytesMax = 100_000;
-/** How many keys of stacks are apart. */
+/** Maximum number of stack keys that are counted separately. */
 export const trafficCallersMax = 500;
-/** How many nodes are apart. */
+/** Maximum number of nodes that are counted separately. */
 export const trafficNodesMax = 200;
 
-/** Upper bounds of the buckets, ms; the last bucket is above all of them. */
+/** Upper bounds of the histogram buckets, in ms. A last bucket counts everything above. */
 export const ownTimeBounds = [0.5, 1, 2, 5, 10, 50, 250, 1000] as const;
 export const firstTokenBounds = [20, 50, 100, 250, 500, 1000, 2500, 5000, 10_000] as const;
 
 const count = z.int().min(0);
-/** The last moment that a date can be of. */
+/** Latest moment that a Date can represent. */
 const msMax = 8.64e15;
 const name = z.string().min(1).max(200);
-/** Its last buckets are left out where they are empty. */
+/** Counts by bucket. Empty buckets at the end are left out. */
 const histogram = z.array(count).max(16);
 
 const refusedSchema = z.object({
   status: z.int(),
   requests: count,
-  /** Of the newest: by the gateway's clock, ms since 1970. */
+  /** Newest of these requests, by the gateway's clock in ms since 1970. */
   lastAtMs: count.max(msMax),
   lastRequest: z.string().max(64),
 });
 
 const trafficSumsSchema = z.object({
-  /** All of them, refused ones and listings too. */
+  /** All requests, including refused ones and listings. */
   requests: count,
-  /** Answers that the client, the node or a deadline ended. */
+  /** Answers that the client, the node or a deadline ended early. */
   endedEarly: count.optional(),
-  /** Of completed requests, as they are billed. */
+  /** Tokens of completed requests, as billed. */
   promptTokens: count.optional(),
   completionTokens: count.optional(),
-  /** By type. */
+  /** Refusals by type. */
   refused: z.record(z.string().max(64), refusedSchema).optional(),
-  /** What the gateway added before a node had the request. */
+  /** Time that the gateway added before a node received the request. */
   ownTime: histogram.optional(),
-  /** Of streams, from the request line. */
+  /** Time to the first byte of streamed answers, from the request line on. */
   firstToken: histogram.optional(),
 });
 
 const trafficRowSchema = trafficSumsSchema.extend({
-  /** Absent: no known key. Visitors are one organisation together. */
+  /** Absent if the key was unknown. All visitors together count as one organisation. */
   organisation: name.optional(),
-  /** Absent: the shared host, or no stack that there is. */
+  /** Absent for the shared host and for unknown stacks. */
   stack: name.optional(),
-  /** Absent: a listing, or a name that is no model's and therefore kept nowhere. */
+  /** Absent for listings and for names of no model, which are not stored anywhere. */
   model: name.optional(),
 });
 
@@ -65,24 +67,24 @@ const trafficCallerSchema = z.object({
   requests: count,
 });
 
-/** Of requests that it has answered, whole or in part: it refuses nothing. */
+/** Requests that a node answered in full or in part. Nodes do not refuse, so refusals are left out. */
 const trafficNodeSchema = trafficSumsSchema.omit({ refused: true }).extend({ node: name });
 
 const trafficReportSchema = z.object({
   v: z.literal(1),
-  /** ms since the start of the process. One that begins no later than an earlier one contains it. */
+  /** Start in ms since the process started. A report that begins no later than an earlier one includes it. */
   fromMs: count,
   toMs: count,
-  /** Requests at the end. */
+  /** Requests in flight at the end of the interval. */
   inFlight: count,
   rows: z.array(trafficRowSchema).max(trafficRowsMax),
-  /** All that is in no row. */
+  /** Sum of everything that no row contains. */
   rest: trafficSumsSchema.optional(),
-  /** Which keys called a stack, by the surface. */
+  /** Requests to stacks by key and surface. */
   callers: z.array(trafficCallerSchema).max(trafficCallersMax).optional(),
-  /** Requests of other keys. */
+  /** Requests of all other keys. */
   otherCallers: count.optional(),
-  /** The busiest; those of the other nodes are in the rows alone. */
+  /** The busiest nodes. Requests of other nodes are counted only in the rows. */
   nodes: z.array(trafficNodeSchema).max(trafficNodesMax).optional(),
 });
 
@@ -96,7 +98,7 @@ export function readTraffic(value: unknown): TrafficReport | undefined {
   return trafficReportSchema.safeParse(value).data;
 }
 
-/** Adds the counts of `more`, which stays as it is. */
+/** Adds the counts of `more`, which is not modified. */
 export function addTraffic(sums: TrafficSums, more: TrafficSums): void {
   sums.requests += more.requests;
   for (const name of ['endedEarly', 'promptTokens', 'completionTokens'] as const)
@@ -118,7 +120,7 @@ export function addTraffic(sums: TrafficSums, more: TrafficSums): void {
 
 export type Refused = z.infer<typeof refusedSchema>;
 
-/** Both together, with the newest of them. */
+/** Sum of both counts, with the newest request of the two. */
 export function addRefused(before: Refused | undefined, refused: Refused): Refused {
   if (before === undefined) return { ...refused };
   const newest = before.lastAtMs > refused.lastAtMs ? before : refused;

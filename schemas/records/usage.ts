@@ -1,26 +1,26 @@
 /**
- * What a completed request leaves on the usage log: one row, numbered without gaps by the gateway process that served it.
- * One record of the log is a JSON array of rows of one incarnation, in order.
- * Writers are strict, readers are loose. `incarnation` and `n` mean the same in every version, so that a reader can step
- * over a row of a later version without losing the order. No prompt, completion or key ever stands here.
+ * Usage row: what a completed request leaves on the usage log. The serving gateway process numbers its rows without gaps, and
+ * one log record is a JSON array of rows of one incarnation in order. Writers are strict and readers are loose. `incarnation`
+ * and `n` mean the same in every version, so a reader can skip a later version's row and keep the order. Rows never contain
+ * prompts, completions or keys.
  */
 import { z } from 'zod';
 import { daySeconds } from '../durations.ts';
 import { daySchema, idSchema, modelIdSchema, momentSchema, stackIdSchema } from '../names.ts';
 
 export const usageTopic = 'headgate.usage';
-/** Partitions of the topic where it stands on Kafka. */
+/** Number of Kafka partitions of the usage topic. */
 export const usagePartitions = 12;
-/** How long a control plane keeps each completed request by default, days: as long as the topic. */
+/** Days for which a control plane keeps each completed request by default. Equals the topic's retention. */
 export const usageKeepDaysDefault = 35;
-/** How long the topic keeps a record, seconds: 35 days, longer than any period. */
+/** Topic retention in seconds: 35 days, longer than any billing period. */
 export const usageKeepSeconds = usageKeepDaysDefault * daySeconds;
-/** Rows in one record at most. */
+/** Maximum number of rows in one record. */
 export const usageRecordRowsMax = 500;
-/** Tokens of one kind in one row at most; sums of rows then stay exact numbers. */
+/** Maximum number of tokens of one kind in one row, so that sums of rows remain exact numbers. */
 export const usageTokensMax = 1_000_000_000;
 
-/** What the request drew on. Only `pool` counts against the allowance. */
+/** Capacity that served the request. Only `pool` counts against the allowance. */
 const capacitySchema = z.enum(['pool', 'stack', 'own']);
 const millisecondsSchema = z.int().min(0).max(1_000_000_000);
 const tokensSchema = z.int().min(0).max(usageTokensMax);
@@ -29,29 +29,32 @@ const envelope = { incarnation: z.uuid(), n: z.int().min(1).max(Number.MAX_SAFE_
 const shape = {
   v: z.literal(1),
   ...envelope,
-  /** When the request completed, in the log's time as far as the gateway knows it. */
+  /** Completion time in the log's time, as far as the gateway knows it. */
   at: momentSchema,
-  /** null: an anonymous visitor's turn. */
+  /** null for an anonymous visitor's turn. */
   organisation: idSchema.nullable(),
   /** Opaque id of the anonymous visitor. */
   visitor: idSchema.optional(),
-  /** First day of the organisation's period at `at`; stamped here so that a later anchor moves no old row. */
+  /**
+   * First day of the organisation's period at `at`. Stored here so that a later change of the anchor day does not move old
+   * rows.
+   */
   period: daySchema.nullable(),
   draw: capacitySchema,
   model: modelIdSchema,
   promptTokens: tokensSchema,
   completionTokens: tokensSchema,
   stack: stackIdSchema.optional(),
-  /** The data folder that counted it. */
+  /** Data folder that counted the request. */
   replica: z.uuid().optional(),
-  /** Id of the key that was used. */
+  /** Id of the caller's key. */
   key: idSchema.optional(),
-  /** From the accepted request to the first byte of the answer, and to its end. */
+  /** Times from accepting the request to the first byte and to the end of the answer. */
   ttftMs: millisecondsSchema.optional(),
   durationMs: millisecondsSchema.optional(),
-  /** Of visitors: keyed hash of the network. */
+  /** For visitors only: keyed hash of the network. */
   network: idSchema.optional(),
-  /** The node reported no numbers: these are estimated from bytes. */
+  /** Set if the node did not report token counts, so that these were estimated from bytes. */
   estimated: z.literal(true).optional(),
   requestId: z
     .string()
@@ -65,7 +68,7 @@ interface Owned {
   readonly period: string | null;
   readonly draw: string;
 }
-/** A row belongs to an organisation's period or to a visitor, never to both or neither; visitors have only the pool. */
+/** A row belongs either to an organisation's period or to a visitor. Visitors can use only the pool. */
 function hasOneOwner({ organisation, visitor, period, draw }: Owned): boolean {
   if (visitor === undefined) return organisation !== null && period !== null;
   return organisation === null && period === null && draw === 'pool';
