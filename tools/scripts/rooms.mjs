@@ -61,10 +61,10 @@ const rooms = {
   ...inOrder(
     [],
     [
-      ['schemas', 300],
-      ['schemas/events', 1400],
+      ['schemas', 350],
+      ['schemas/events', 1450],
       ['schemas/api', 1100],
-      ['schemas/records', 1800],
+      ['schemas/records', 1850],
       ['schemas/admin', 2050],
     ],
   ),
