@@ -84,7 +84,7 @@ function startsProcess(program: Command, [name, ...words]: readonly string[]): b
 
 function emptyProgram(io: Io): Command {
   const program = new Command('headgate')
-    .description('A multi-tenant inference gateway: its processes and its admin commands.')
+    .description('Runs the processes of a multi-tenant inference gateway, and administers them.')
     .version(version(), '-V, --version', 'print the version')
     .exitOverride()
     .configureOutput({
@@ -96,22 +96,25 @@ function emptyProgram(io: Io): Command {
       getErrHasColors: () => false,
     })
     .addOption(new Option('-o, --output <format>', 'output format').choices([...formats]))
-    .option('--at <moment>', 'read the state as of a log position, a time, or a time ago such as 10m', moment)
+    .option('--at <moment>', 'show a past state: of a log position, a time, or an age such as 10m', moment)
     .option('--if-at <position>', 'fail unless the log is at this position', position)
     .option('-y, --yes', 'do not ask for confirmation')
-    .option('--dry-run', 'validate a command and print its result without changing anything')
+    .option('--dry-run', 'check the command and print its result, but change nothing')
     .option(
       '--effect',
-      'show which answers a command would change, and write nothing; exit 1 if there are any',
+      'show which requests would get another answer, but change nothing; exit 1 if there are any',
     )
-    .option('--command-id <id>', 'repeat the command of this id, whose outcome was unknown', commandId)
+    .option('--command-id <id>', 'repeat a command whose outcome is unknown, by its id', commandId)
     .option('--why <text>', 'reason for the change, recorded in the log')
     .option('--as <person>', 'act as this member, with the rights of their role')
-    .option('--force', 'override a safety check (a guard)')
-    .option('-q, --quiet', 'no hints or progress on stderr')
-    .option('--no-color', 'no colour (also: NO_COLOR)')
+    .option('--force', 'override a guard (a safety check)')
+    .option('-q, --quiet', 'print no hints or progress on stderr')
+    .option('--no-color', 'print without colour (also: NO_COLOR)')
     .option('--admin <url>', 'address of the control plane (env: HEADGATE_ADMIN)')
-    .option('--token-file <file>', 'file with the operator token, - for stdin (env: HEADGATE_TOKEN)');
+    .option(
+      '--token-file <file>',
+      'file with the operator token, or - for stdin (HEADGATE_TOKEN contains the token itself)',
+    );
   withExamples(program, [
     'headgate dev',
     'headgate key list',

@@ -10,32 +10,32 @@ export function registerBackups(program: Command, io: Io): void {
     program,
     io,
     'backup <folder>',
-    'back up the log and the usage, since the last backup',
+    'write a backup of the log and the usage, or add what is new since the last backup',
     [
       'headgate backup /backup/headgate --data /var/lib/headgate/cp-1',
       'headgate backup verify /backup/headgate',
     ],
   );
   backup
-    .option('--log <url>', 'address of the log; HEADGATE_LOG by default')
+    .option('--log <url>', 'URL of the log; HEADGATE_LOG by default')
     .option('--data <folder>', 'data folder of a control plane, which may be running')
-    .option('--no-usage', 'the log alone')
+    .option('--no-usage', 'back up the log without the usage')
     .command.helpGroup(groups.past);
-  verb(backup.command, io, 'verify <folder>', 'check every file of a backup, and fold its commits', [
+  verb(backup.command, io, 'verify <folder>', 'check every file of a backup, and replay its commits', [
     'headgate backup verify /backup/headgate',
   ]).action(async (session, _options, folder) => {
     const { verifyBackup } = await import('./backup-verify.ts');
     await verifyBackup(session, folder);
   });
-  verb(backup.command, io, 'restore <folder>', 'write the log and the usage again, after all was lost', [
+  verb(backup.command, io, 'restore <folder>', 'restore the log and the usage after everything was lost', [
     'headgate backup restore /backup/headgate --log sqlite:./data/log --data ./data/cp-1 --dry-run',
     'headgate backup restore /backup/headgate --log kafka://broker:9092 --data ./data/cp-1 --trust-signer first-signer.pub --yes',
   ])
     .repeated(
       '--trust-signer <key>',
-      'fingerprint, public key or PEM file; one of these must have signed the first commit; may be repeated',
+      'fingerprint, public key or PEM file of a trusted signer; one of them must have signed the first commit; may be repeated',
     )
-    .option('--allow-unsigned', 'restore a log that was begun unsigned, also with --yes')
+    .option('--allow-unsigned', 'with --yes: restore the log even if its first commit is unsigned')
     .action<BackupRestoreOptions>(async (session, options, folder) => {
       const { restoreBackup } = await import('./backup-restore.ts');
       await restoreBackup(session, options, folder);

@@ -64,7 +64,7 @@ interface ModelOptions {
 }
 
 export const tiers: NounRow = {
-  noun: ['tier', 'plans: limits and included models', 'deployed', 'headgate tier list'],
+  noun: ['tier', 'tiers: limits and included models', 'deployed', 'headgate tier list'],
   verbs: [
     pages('tier.list', {
       verb: ['list', 'list tiers, lowest first', 'headgate tier list'],
@@ -73,7 +73,7 @@ export const tiers: NounRow = {
     (tier) =>
       tier
         .verb('get <id>', 'show one tier', 'headgate tier get Platinum', 'headgate tier get anonymous')
-        .option(waveField.flags, 'add the row of gateways that the open change has reached')
+        .option(waveField.flags, 'also show the row that applies at gateways in a wave of the open change')
         .action<{ readonly wave?: true }>(async (session, { wave }, id) =>
           session.out.resource(await tierNamed(await session.api(), id, wave && 'true'), tierView),
         ),
@@ -81,7 +81,7 @@ export const tiers: NounRow = {
     write('tier.delete', {
       verb: [
         'delete <id>',
-        'delete a tier; deleting `anonymous` closes the service to visitors',
+        'delete a tier; deleting the tier anonymous closes the service to visitors',
         'headgate tier delete Starter --yes',
       ],
       stages: true,
@@ -95,7 +95,7 @@ export const models: NounRow = {
   noun: ['model', 'the catalog of models', 'deployed', 'headgate model list'],
   verbs: [
     pages('model.list', {
-      verb: ['list', 'list the catalog', 'headgate model list'],
+      verb: ['list', 'list the models of the catalog', 'headgate model list'],
       view: modelView,
     }),
     show('model.get', {
@@ -112,9 +112,9 @@ export const models: NounRow = {
         ),
       )
         .option('--family <text>', 'model family')
-        .option('--weight <n>', 'number of requests that one request counts as', countIn(1, 1000))
-        .choice('--affinity <how>', 'prefix: prompts that begin alike go to one node', affinities)
-        .option('--added <time>', 'time it was added, RFC 3339; now by default', time)
+        .option('--weight <n>', 'number of requests in flight that one request counts as', countIn(1, 1000))
+        .choice('--affinity <how>', 'prefix sends prompts that begin alike to the same node', affinities)
+        .option('--added <time>', 'time at which the model was added, RFC 3339; now by default', time)
         .action(modelSet),
     write('model.delete', {
       verb: ['delete <id>', 'delete a model from the catalog', 'headgate model delete echo-large --yes'],
@@ -129,27 +129,39 @@ function setTier(tier: Noun): void {
   withStage(
     tier.verb(
       'set <id>',
-      'create or change a tier; `none` removes a limit',
+      'create or change a tier; the value none removes a limit',
       'headgate tier set Pro --requests-per-minute 600 --models echo-small,echo-large',
       'headgate tier set anonymous --free-turns 10',
       'headgate tier set Pro --models echo-small --stage --waves one,10%,all --hold 5m',
     ),
   )
-    .option('--rank <n>', 'order among the tiers, lowest first', limitIn(0, 1000))
-    .option('--requests-per-minute <n>', 'requests per minute', limit)
-    .option('--concurrency <n>', 'concurrent requests', limit)
-    .option('--context-tokens <n>', 'tokens per request', limit)
-    .option('--monthly-tokens <n>', 'tokens per billing period', limit)
-    .option('--free-turns <n>', 'turns per visitor and month, a number; only for the tier anonymous', limit)
+    .option('--rank <n>', 'place in the order of tiers; the lowest rank comes first', limitIn(0, 1000))
+    .option('--requests-per-minute <n>', 'maximum requests per minute', limit)
+    .option('--concurrency <n>', 'maximum concurrent requests', limit)
+    .option('--context-tokens <n>', 'maximum tokens per request', limit)
+    .option('--monthly-tokens <n>', 'allowance: pool tokens per billing period', limit)
+    .option('--free-turns <n>', 'free turns per visitor and month; tier anonymous only', limit)
     .option(
       '--network-factor <n>',
-      'a network has so many times the free turns each day; anonymous only',
+      'free turns per network and day, as a multiple of --free-turns; tier anonymous only',
       limitIn(1, 1_000_000),
     )
-    .option('--total-requests-per-minute <n>', 'of all visitors together; anonymous only', limit)
-    .option('--total-concurrency <n>', 'of all visitors together; anonymous only', limit)
-    .option('--total-tokens-per-day <n>', 'of all visitors together; anonymous only', limit)
-    .option('--models <ids>', 'included models, separated by commas, or *', selection)
+    .option(
+      '--total-requests-per-minute <n>',
+      'maximum requests per minute of all visitors together; tier anonymous only',
+      limit,
+    )
+    .option(
+      '--total-concurrency <n>',
+      'maximum concurrent requests of all visitors together; tier anonymous only',
+      limit,
+    )
+    .option(
+      '--total-tokens-per-day <n>',
+      'maximum tokens per UTC day of all visitors together; tier anonymous only',
+      limit,
+    )
+    .option('--models <ids>', 'included models, separated by commas, or * for all', selection)
     .action<TierOptions>(async (session, options, id) => {
       if (options.freeTurns === 'none')
         throw usageError(

@@ -21,13 +21,13 @@ export const changes: NounRow = {
   noun: ['change', 'changes that are released in waves', 'deployed', 'headgate change list'],
   verbs: [
     list('change.list', {
-      verb: ['list', 'list the staged change, and those that are over', 'headgate change list'],
+      verb: ['list', 'list the open change and the changes that have ended', 'headgate change list'],
       view: changeView,
     }),
     run('change.get', {
       verb: [
         'show <change>',
-        'show its waves, and what gateways counted in and out of them',
+        'show the waves of a change, and what gateways inside and outside them counted',
         'headgate change show 17',
       ],
       print: (session, change) => showChange(session, change),
@@ -35,19 +35,19 @@ export const changes: NounRow = {
     write('change.advance', {
       verb: [
         'advance <change>',
-        'continue with its next wave; after the last, complete it',
+        'start the next wave of a change; after the last wave, complete the change',
         'headgate change advance 17 --in-wave 1',
       ],
-      options: { inWave: parsed('--in-wave <n>', 'only where it is in this wave', count) },
+      options: { inWave: parsed('--in-wave <n>', 'fail unless the change is in this wave', count) },
       done: 'advanced',
     }),
     write('change.withdraw', {
       verb: [
         'withdraw <change>',
-        'take it back from the gateways that have it',
+        'withdraw a change from every gateway that it has reached',
         'headgate change withdraw 17',
       ],
-      options: { reason: text('--reason <text>', 'why; by hand by default') },
+      options: { reason: text('--reason <text>', 'reason for withdrawing the change') },
       done: 'withdrawn',
     }),
   ],

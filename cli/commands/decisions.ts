@@ -18,11 +18,15 @@ export function registerDecisions(program: Command, io: Io): void {
   noun(program, io, 'decisions', 'recorded decisions of the gateways', 'past', 'headgate decisions export')
     .verb(
       'export',
-      'write recorded decisions, one per line; exit 5 names gateways that did not answer',
+      'write recorded decisions, one per line; exit 5 if a gateway did not answer',
       'headgate decisions export --since 1h > decisions.jsonl',
     )
-    .option('--since <time>', 'a time (RFC 3339) or an age such as 30m, 1h (default), 1d', sinceMs)
-    .option('--gateway <name>', 'only this gateway')
+    .option(
+      '--since <time>',
+      'only since this time (RFC 3339) or since an age such as 30m; 1h by default',
+      sinceMs,
+    )
+    .option('--gateway <name>', 'only decisions of this gateway')
     .action<Options>(exportDecisions);
 }
 

@@ -41,27 +41,32 @@ function ports(text: string): number[] {
 const signs: Readonly<Record<CheckResult['level'], string>> = { ok: '✓', warn: '‼', fail: '⨉' };
 
 export function registerDoctor(program: Command, io: Io): void {
-  const doctor = verb(program, io, 'doctor', 'check the machine, the log, all processes, models and limits', [
-    'headgate doctor',
-    'headgate doctor --only log,gateways -o json',
-    'headgate doctor --pre',
-  ]);
+  const doctor = verb(
+    program,
+    io,
+    'doctor',
+    'look for faults in the machine, the log, all processes, models and limits',
+    ['headgate doctor', 'headgate doctor --only log,gateways -o json', 'headgate doctor --pre'],
+  );
   doctor
-    .option('--only <groups>', `only these groups: ${doctorGroups.join(',')}`, namesOf(doctorGroups))
-    .option('--skip <groups>', 'all but these groups', namesOf(doctorGroups))
+    .option('--only <groups>', `only check these groups: ${doctorGroups.join(',')}`, namesOf(doctorGroups))
+    .option('--skip <groups>', 'check all groups except these', namesOf(doctorGroups))
     .option(
       '--pre',
-      'only what can be checked before an installation: the machine, and the log and certificate of HEADGATE_*',
+      'check only what exists before an installation: the machine, and the log and certificate that HEADGATE_* variables name',
     )
-    .option('--strict', 'exit 1 at warnings too')
-    .option('--data <folder>', 'the data folder of the process on this machine')
-    .option('--ports <list>', 'ports that must be free; with --pre 8080,8081,9464 by default', ports)
-    .option('--probe <url>', 'ask this gateway for a foreign stack and for one that is not there')
-    .option('--key-file <file>', 'key for the probe')
-    .option('--stack <id>', 'stack of another organisation, for the probe')
-    .option('-v, --verbose', 'show checks that are well')
+    .option('--strict', 'also exit 1 if there are only warnings')
+    .option('--data <folder>', 'data folder of a process on this machine')
+    .option('--ports <list>', 'ports that must be free; with --pre, 8080,8081,9464 by default', ports)
+    .option(
+      '--probe <url>',
+      "check that this gateway answers alike for another organisation's stack and for a missing stack",
+    )
+    .option('--key-file <file>', 'file with the API key for --probe')
+    .option('--stack <id>', 'stack of another organisation, for --probe')
+    .option('-v, --verbose', 'also show checks that passed')
     .action<DoctorOptions>(check);
-  doctor.command.option('--stack-domain <name>', 'domain of stack hosts, for the probe', 'localhost');
+  doctor.command.option('--stack-domain <name>', 'domain of the stack hosts, for --probe', 'localhost');
   doctor.command.helpGroup(helpGroups.healthy);
 }
 

@@ -11,11 +11,11 @@ export function registerEffect(program: Command, io: Io): void {
     program,
     io,
     'effect',
-    'show which answers apply would change; exit 1 if there are any. Any other command: --effect',
+    'show which requests would get another answer after apply; exit 1 if there are any. Other commands have the option --effect',
     ['headgate effect -f fleet.yaml', 'headgate tier set Starter --models echo-large --effect'],
   )
-    .required('-f, --file <file>', 'fleet file, - for stdin')
-    .option('--prune', 'as apply would with --prune');
+    .required('-f, --file <file>', 'fleet file, or - for stdin')
+    .option('--prune', 'show the effect of apply --prune');
   command.command.helpGroup(groups.deployed);
   command.action<FleetFileOptions>(async (session, { file, prune }) => {
     try {

@@ -25,14 +25,18 @@ const listVerb = own(
       to: parsed('--to <position>', 'last position', position),
       since: sinceField,
       order: flag('--newest', 'newest first', 'desc' as const),
-      type: choice('--type <type>', 'only this type', eventTypeNames),
+      type: choice('--type <type>', 'only events of this type', eventTypeNames),
       organisation: text('--org <id>', 'only events about this organisation'),
       key: text('--key <id>', 'only events about this key'),
       stack: text('--stack <id>', 'only events about this stack'),
       node: text('--node <id>', 'only events about this node'),
-      actor: text('--actor <name>', 'only commits of this author'),
-      text: text('--text <text>', 'only events with this text in their data, author, reason or command'),
-      limit: parsed('--limit <n>', 'maximum number of events: the newest unless --from is given', count),
+      actor: text('--actor <name>', 'only commits by this author'),
+      text: text('--text <text>', 'only events whose data, author, reason or command contains this text'),
+      limit: parsed(
+        '--limit <n>',
+        'maximum number of events; the newest ones, unless --from is given',
+        count,
+      ),
     },
   },
   listEvents,
@@ -55,18 +59,13 @@ export function registerEvents(program: Command, io: Io): void {
   const events = noun(program, io, 'events', 'the control log', 'past', 'headgate events tail');
   listVerb(events);
   events
-    .verb('show <position>', 'show one commit, and what it did to each row', 'headgate events show 18240')
+    .verb('show <position>', 'show one commit, and how it changed each row', 'headgate events show 18240')
     .operand('position', position)
     .action(showCommit);
   events
-    .verb(
-      'tail',
-      'follow events as they happen',
-      'headgate events tail',
-      'headgate events tail --from 1 --until-end',
-    )
-    .option('--from <position>', 'first position; only new events by default', position)
-    .choice('--type <type>', 'only this type', eventTypeNames)
+    .verb('tail', 'follow new events', 'headgate events tail', 'headgate events tail --from 1 --until-end')
+    .option('--from <position>', 'first position; by default only new events are shown', position)
+    .choice('--type <type>', 'only events of this type', eventTypeNames)
     .option('--until-end', 'stop at the end of the log')
     .action<TailCommandOptions>(async (session, options) => {
       const { tail } = await import('./tail.ts');

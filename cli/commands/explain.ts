@@ -33,18 +33,21 @@ export function registerExplain(program: Command, io: Io): void {
     'headgate explain --request req_…',
     'headgate explain --org acme --list',
   ])
-    .option('--key <id>', 'a request with this key')
-    .option('--org <id>', 'a request with any good key of this organisation')
-    .option('--visitor', 'a request of a visitor')
-    .option('--request <id>', 'a request that was made, by its x-request-id; - reads a line of the journal')
-    .option('--model <id>', 'the model asked for')
-    .option('--host <host>', 'shared (default) or a stack')
-    .option('--prompt-tokens <n>', 'tokens of the prompt', amount)
-    .option('--max-tokens <n>', 'tokens asked for', amount)
-    .option('--diff <moment>', 'explain what changed since this position or time', moment)
-    .option('--wave', 'as on gateways that the open change has reached')
+    .option('--key <id>', 'explain a request with this key')
+    .option('--org <id>', 'explain a request with any valid key of this organisation')
+    .option('--visitor', 'explain a request of a visitor')
+    .option(
+      '--request <id>',
+      'explain the request with this x-request-id; - reads its recorded decision from stdin',
+    )
+    .option('--model <id>', 'requested model')
+    .option('--host <host>', 'requested host: shared (default) or a stack id')
+    .option('--prompt-tokens <n>', 'number of prompt tokens', amount)
+    .option('--max-tokens <n>', 'requested maximum of answer tokens', amount)
+    .option('--diff <moment>', 'explain what has changed since this position, time or age', moment)
+    .option('--wave', 'decide as a gateway in a wave of the open change does')
     .choice('--path <path>', 'kind of request', explainedKinds)
-    .option('--list', 'each model at the shared host and at each stack of --org');
+    .option('--list', 'show the result for each model, on the shared host and on each stack of --org');
   command.command.helpGroup(groups.past);
   command.action<Options>(run);
 }

@@ -26,29 +26,29 @@ interface ApplyOptions extends FleetFileOptions {
 }
 
 export function registerFleet(program: Command, io: Io): void {
-  const fileFlag = ['-f, --file <file>', 'fleet file, - for stdin'] as const;
-  const pruneFlag = ['--prune', 'also remove resources that are not in the file'] as const;
+  const fileFlag = ['-f, --file <file>', 'fleet file, or - for stdin'] as const;
+  const pruneFlag = ['--prune', 'also remove resources that the file does not contain'] as const;
   withStage(
-    verb(program, io, 'apply', 'apply a fleet file', [
+    verb(program, io, 'apply', 'change the fleet to match a fleet file', [
       'headgate apply -f fleet.yaml',
       'headgate apply -f fleet.yaml --prune --yes --if-at 18240',
       'headgate apply -f fleet.yaml --stage --waves one,10%,50%,all --hold 5m',
     ])
       .required(...fileFlag)
       .option(...pruneFlag)
-      .option('--atomic', 'refuse a file whose changes do not fit one commit, instead of several'),
+      .option('--atomic', 'fail if the changes do not fit in one commit, instead of writing several'),
   ).action<ApplyOptions>(apply);
   verb(
     program,
     io,
     'diff',
-    'show the changes that apply would make, or those between two moments; exit 1 if there are any',
+    'show what apply would change, or what changed between two moments; exit 1 if anything did',
     ['headgate diff -f fleet.yaml', 'headgate diff --from 18000 --to 10m'],
   )
     .option(...fileFlag)
     .option(...pruneFlag)
-    .option('--from <moment>', 'compare the state at a position, time or time ago', moment)
-    .option('--to <moment>', 'with this moment; now by default', moment)
+    .option('--from <moment>', 'compare from this position, time or age', moment)
+    .option('--to <moment>', 'compare to this position, time or age; now by default', moment)
     .action<DiffOptions>(async (session, { file, prune, from, to }) => {
       if (file !== undefined && from === undefined && to === undefined)
         return diff(session, { file, ...(prune !== undefined && { prune }) });
@@ -56,7 +56,7 @@ export function registerFleet(program: Command, io: Io): void {
         throw usageError('diff takes a fleet file (-f), or a moment (--from)', 'headgate help diff');
       await diffMoments(session, from, to);
     });
-  verb(program, io, 'undo <position>', 'show the command that takes a commit back; with --yes, run it', [
+  verb(program, io, 'undo <position>', 'show the command that reverses a commit; with --yes, run it', [
     'headgate undo 18240',
     'headgate undo 18240 --yes --why mistake',
   ])
@@ -69,7 +69,7 @@ export function registerFleet(program: Command, io: Io): void {
     const { format } = session.defaultFormat('yaml');
     await session.defaultFormat(format === 'table' || format === 'name' ? 'yaml' : format).document(fleet);
   });
-  verb(program, io, 'validate', 'validate a fleet file, without a control plane', [
+  verb(program, io, 'validate', 'check a fleet file without a control plane', [
     'headgate validate -f fleet.yaml',
   ])
     .required(...fileFlag)

@@ -66,7 +66,7 @@ export const gateways: NounRow = {
     run('gateway.forget', {
       verb: [
         'forget <name>',
-        'remove a gateway that no longer exists; one that still runs stays in the list, and revocations wait for it',
+        'remove a gateway that no longer exists; a gateway that still runs stays in the list, and revocations wait for it',
         'headgate gateway forget gw-1 --yes',
       ],
       confirm: ({ name }) => `forget the gateway ${name}`,
@@ -84,11 +84,14 @@ export const gateways: NounRow = {
       gateway
         .verb(
           'verify [name]',
-          "verify a gateway's state file on this machine against its digests",
+          'check the state file of a gateway on this machine against its digests',
           'headgate gateway verify',
           'headgate gateway verify gw-1 --data /var/lib/headgate/gw-1',
         )
-        .option('--data <folder>', "the gateway's data folder; by default those of the context file")
+        .option(
+          '--data <folder>',
+          'data folder of the gateway; by default the folders that the context file names',
+        )
         .action<{ readonly data?: string }>(verifyGateways),
   ],
 };

@@ -75,7 +75,7 @@ export const keys: NounRow = {
     pages('key.list', {
       verb: [
         'list',
-        'list keys, without their values',
+        'list keys without their values',
         'headgate key list --org acme',
         'headgate key list --text billing --sort=-createdAt --limit 20',
       ],
@@ -90,7 +90,7 @@ export const keys: NounRow = {
       },
     }),
     run('key.get', {
-      verb: ['get <key-id>', 'show one key, without its value', 'headgate key get key-3k9…'],
+      verb: ['get <key-id>', 'show one key without its value', 'headgate key get key-3k9…'],
       print: async (session, key) => {
         const ofThisKey = { organisation: key.organisation, text: key.id, limit: 1 };
         const use = useIn(await usesOf(session, ofThisKey), key.id);
@@ -106,13 +106,13 @@ function registerCreate(key: Noun): void {
   key
     .verb(
       'create',
-      'create a key; its value is printed once, alone on stdout',
+      'create a key, and print its value once, alone on stdout',
       'headgate key create --org acme --name "billing job" --expires 90d',
       'headgate key create --org acme --name ci --expires 1y --out ci.key',
     )
-    .required('--org <id>', 'organisation of the key')
-    .required('--name <text>', 'what the key is used for')
-    .choice('--expires <choice>', 'when it expires', expiryChoices, true)
+    .required('--org <id>', 'organisation that owns the key')
+    .required('--name <text>', 'name that says what the key is used for')
+    .choice('--expires <choice>', 'when the key expires', expiryChoices, true)
     .option('--out <file>', 'write the value to a new file (mode 0600) instead of stdout')
     .action<CreateOptions>(async (session, { org, name, expires, out }) => {
       // `Required` makes the compiler refuse a field that has no option here.
@@ -134,8 +134,10 @@ function registerRevoke(key: Noun): void {
       'revoke a key; with --wait, confirm that every gateway refuses it',
       'headgate key revoke key-3k9… --yes --wait --why leaked',
     )
-    .option('--wait [duration]', 'wait until every gateway has confirmed it (default: 75s)', (text) =>
-      durationSeconds(text),
+    .option(
+      '--wait [duration]',
+      'wait until every gateway has confirmed the revocation; 75s by default',
+      (text) => durationSeconds(text),
     )
     .action<{ readonly wait?: number | true }>(async (session, { wait }, id) => {
       await confirmed(session, 'key.revoke', { id }, id, `revoke the key ${id}`);

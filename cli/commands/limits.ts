@@ -38,20 +38,24 @@ interface ShowOptions {
 }
 
 export const limits: NounRow = {
-  noun: ['limits', 'what is used of limits now', 'healthy', 'headgate limits show --org acme'],
+  noun: ['limits', 'current use of limits', 'healthy', 'headgate limits show --org acme'],
   verbs: [
     (limit) =>
       limit
         .verb(
           'show',
-          'show what one organisation uses of its limits, by gateway',
+          'show how much of its limits an organisation uses at each gateway',
           'headgate limits show --org acme',
         )
-        .option('--org <id>', 'the organisation')
+        .option('--org <id>', 'organisation to show')
         .option('--visitors', 'all visitors together')
         .action<ShowOptions>(show),
     list('limits.list', {
-      verb: ['list', 'list the use of all limits, who is nearest first', 'headgate limits list --limit 10'],
+      verb: [
+        'list',
+        'list the use of all limits, nearest to its limit first',
+        'headgate limits list --limit 10',
+      ],
       options: { limit: limitField },
       view: limitView,
     }),

@@ -103,29 +103,38 @@ const nodes: NounRow = {
     write('node.register', {
       verb: [
         'register <id>',
-        'register an inference server',
+        'register an inference server as a node',
         'headgate node register pool-1 --place pool --url http://10.0.0.5:8000 --dialect vllm',
         'headgate node register a1 --place organisation:acme --url http://10.0.0.6:8080 --dialect llamacpp --agent',
       ],
       operands: ['id'],
       options: {
         url: text('--url <url>', 'base URL of the inference server', 'required'),
-        dialect: choice('--dialect <dialect>', 'API of the inference server', dialects, 'required'),
-        agent: flag('--agent', 'an agent reports its health; otherwise the control plane probes it', true),
+        dialect: choice('--dialect <dialect>', 'engine of the inference server', dialects, 'required'),
+        agent: flag(
+          '--agent',
+          'an agent reports the health of the node; otherwise the control plane probes it',
+          true,
+        ),
         credential: text(
           '--credential <name>',
-          'name of its credential in the --node-credentials folder of the gateways',
+          'name of the credential for the node, in the --node-credentials folder of each gateway',
         ),
         models: repeated(
           '--served <model=name>',
-          'name of a model in the engine; may be repeated',
+          'name that the engine uses for a model; may be repeated',
           servedNames,
         ),
-        place: parsed('--place <place>', 'pool, stack:ID or organisation:ID', place, 'required'),
+        place: parsed(
+          '--place <place>',
+          'where the node serves: pool, stack:ID or organisation:ID',
+          place,
+          'required',
+        ),
       },
       done: 'registered',
     }),
-    draining('drain', 'send no new requests to a node'),
+    draining('drain', 'stop sending new requests to a node'),
     draining('undrain', 'send requests to a node again'),
     write('node.delete', {
       verb: ['remove <id>', 'remove a node', 'headgate node remove pool-1 --yes'],
@@ -150,7 +159,7 @@ const tokenVerbs: readonly VerbRow[] = [
     token
       .verb(
         'create <node>',
-        'create a token; its value is printed once, alone on stdout',
+        'create a token, and print its value once, alone on stdout',
         'headgate node token create pool-1 --out pool-1.token',
       )
       .option('--out <file>', 'write the value to a new file (mode 0600) instead of stdout')
@@ -158,7 +167,7 @@ const tokenVerbs: readonly VerbRow[] = [
   write('node-token.revoke', {
     verb: [
       'revoke <token-id>',
-      'revoke a token and end its agent session',
+      'revoke a token and end the session of its agent',
       'headgate node token revoke tok-1 --yes',
     ],
     confirm: ({ id }) => `revoke the token ${id}`,

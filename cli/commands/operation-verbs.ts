@@ -64,12 +64,16 @@ export function flag<Value>(flags: string, summary: string, value: Value): Field
   return { ...text(flags, summary), read: (raw) => (raw === given ? value : undefined) };
 }
 
-export const sinceField = parsed('--since <time>', 'a time, or a time ago such as 10m or 1h', moment);
+export const sinceField = parsed(
+  '--since <time>',
+  'only since this time (RFC 3339), or since an age such as 10m or 1h',
+  moment,
+);
 
 /** Of a verb that shows a row of definitions. */
 export const waveField = flag(
   '--wave',
-  'add the row of gateways that the open change has reached',
+  'also show the row that applies at gateways in a wave of the open change',
   'true' as const,
 );
 
@@ -224,7 +228,7 @@ export function pages<Name extends PagedName>(name: Name, row: ListVerb<Name>): 
   return list(name, row, pageFields);
 }
 
-export const limitField = parsed('--limit <n>', 'maximum number of items', count);
+export const limitField = parsed('--limit <n>', 'maximum number of rows', count);
 type PageInput = Pick<InputOf<'key.list'>, 'text' | 'sort' | 'limit' | 'after'>;
 type PagedName = {
   [Name in OperationName]: InputOf<Name> extends PageInput
@@ -234,10 +238,10 @@ type PagedName = {
     : never;
 }[OperationName];
 const pageFields: { readonly [Key in keyof PageInput]-?: Field<PageInput[Key]> } = {
-  text: text('--text <text>', 'only rows that contain it'),
-  sort: text('--sort <field>', 'order by a field of the JSON output; --sort=-FIELD reverses it'),
+  text: text('--text <text>', 'only rows that contain this text'),
+  sort: text('--sort <field>', 'sort by a field of the JSON output; --sort=-FIELD reverses the order'),
   limit: limitField,
-  after: text('--after <cursor>', 'continue after an earlier page'),
+  after: text('--after <cursor>', 'continue after this cursor, which the previous page printed'),
 };
 
 /** Runs an operation, and prints its answer in a way of its own. */

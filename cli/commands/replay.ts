@@ -27,21 +27,21 @@ export function registerReplay(program: Command, io: Io): void {
     'headgate replay --from-log --to 1000',
   ]);
   replay
-    .option('--from-log', 'read the control log itself: HEADGATE_LOG, or the log of the context file')
+    .option('--from-log', 'replay the control log that HEADGATE_LOG or the context file names')
     .option('--to <position>', 'stop at this position', position)
-    .option('--verify', 'verify the digests against the rows')
+    .option('--verify', 'check the digests against the rows')
     .command.helpGroup(groups.past);
   replay.action<Options>((session, options, file?: string) => run(session, options, file));
   registerDecide(replay.command, io);
 }
 
 function registerDecide(replay: Command, io: Io): void {
-  verb(replay, io, 'decide', 'decide recorded requests again, and print what differs', [
+  verb(replay, io, 'decide', 'decide recorded requests again, and print the differences', [
     'headgate replay decide --requests decisions.jsonl',
     'headgate replay decide --requests decisions.jsonl --at 18229',
   ])
-    .required('--requests <file>', 'lines of headgate decisions export')
-    .option('--at-recorded', 'each at its recorded position; so it is without --at')
+    .required('--requests <file>', 'file that headgate decisions export wrote')
+    .option('--at-recorded', 'decide each request at its recorded position, as without --at')
     .action<ReplayDecideOptions>(async (session, options) => {
       const { replayDecide } = await import('./replay-decide.ts');
       await replayDecide(session, options);

@@ -21,16 +21,16 @@ import { callerText, msText, noteSilent, timeText, tokensText, verdictText } fro
 type ListInput = InputOf<'request.list'>;
 
 const filters = {
-  outcome: choice('--outcome <verdict>', 'only these', outcomeSchema.options),
+  outcome: choice('--outcome <verdict>', 'only requests with this outcome', outcomeSchema.options),
   type: choice('--type <type>', 'only refusals of this type', Object.keys(refusalKinds) as RefusalType[]),
-  model: text('--model <id>', 'only of this model'),
-  organisation: text('--org <id>', 'only of this organisation; members must give it'),
-  key: text('--key <id>', 'only with this key'),
-  node: text('--node <id>', 'only served by this node; for operators'),
-  gateway: text('--gateway <name>', 'only at this gateway'),
+  model: text('--model <id>', 'only requests for this model'),
+  organisation: text('--org <id>', 'only requests of this organisation; required for members'),
+  key: text('--key <id>', 'only requests with this key'),
+  node: text('--node <id>', 'only requests that this node served; for operators'),
+  gateway: text('--gateway <name>', 'only requests at this gateway'),
   'slower-than': parsed(
     '--slower-than <duration>',
-    'only those that took longer, such as 500ms or 2s',
+    'only requests that took longer, such as 500ms or 2s',
     slowerThan,
   ),
   since: sinceField,
@@ -81,13 +81,13 @@ const verbs = [
     {
       verb: [
         'list',
-        'list requests of all gateways, newest first',
+        'list the requests of all gateways, newest first',
         'headgate requests list --outcome refused --since 1h',
         'headgate requests list --key key-1 --slower-than 2s -o jsonl',
       ],
       options: {
         ...filters,
-        request: text('--request <id>', 'only this one'),
+        request: text('--request <id>', 'only the request with this id'),
         limit: parsed('--limit <n>', `maximum number of requests (${requestsPerPage})`, count),
       },
     },
@@ -98,7 +98,7 @@ const verbs = [
     {
       verb: [
         'tail',
-        'follow requests as they end',
+        'follow requests as they complete',
         'headgate requests tail --org acme',
         'headgate requests tail --outcome refused -o jsonl',
       ],
@@ -106,7 +106,7 @@ const verbs = [
         ...filters,
         limit: parsed(
           '--last <n>',
-          'begin with so many that have ended (10)',
+          'number of completed requests to show first; 10 by default',
           countIn(0, requestsPerPageMax),
         ),
       },
@@ -120,5 +120,5 @@ const verbs = [
 
 export function registerRequests(program: Command, io: Io): void {
   const example = 'headgate requests tail --outcome refused';
-  addNoun(program, io, { noun: ['requests', 'what happens to requests', 'past', example], verbs });
+  addNoun(program, io, { noun: ['requests', 'requests and their outcomes', 'past', example], verbs });
 }

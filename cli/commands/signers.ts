@@ -22,14 +22,14 @@ export const signers: NounRow = {
   noun: ['signer', 'keys that sign the log', 'deployed', 'headgate signer list'],
   verbs: [
     list('signer.list', {
-      verb: ['list', 'list the signers, and the replicas that use each', 'headgate signer list'],
+      verb: ['list', 'list the signers, and the control planes that use each', 'headgate signer list'],
       view: signerView,
     }),
     (signer) =>
       signer
         .verb(
           'add <public-key-file>',
-          'accept another signing key; the first one turns signing on',
+          'accept another signing key; the first key turns signing on',
           'headgate signer add signing.pub',
         )
         .action(async (session, _options, file) => {
@@ -40,7 +40,7 @@ export const signers: NounRow = {
     write('signer.remove', {
       verb: [
         'remove <fingerprint>',
-        'no longer accept a signing key',
+        'stop accepting a signing key',
         'headgate signer remove FINGERPRINT --yes',
       ],
       confirm: ({ fingerprint }) => `remove the signer ${fingerprint}`,

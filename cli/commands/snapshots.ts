@@ -6,8 +6,19 @@ import type { Io } from '../terminal/io.ts';
 import { noun } from '../terminal/verbs.ts';
 
 export function registerSnapshots(program: Command, io: Io): void {
-  noun(program, io, 'snapshot', 'state files', 'past', 'headgate snapshot inspect gw-1/state.db')
-    .verb('inspect <file>', 'show and verify a state file', 'headgate snapshot inspect gw-1/state.db')
+  noun(
+    program,
+    io,
+    'snapshot',
+    'state files of gateways and control planes',
+    'past',
+    'headgate snapshot inspect gw-1/state.db',
+  )
+    .verb(
+      'inspect <file>',
+      'verify a state file and show its position',
+      'headgate snapshot inspect gw-1/state.db',
+    )
     .action(async (session, _options, file) => {
       const { inspectState } = await import('./state-file.ts');
       const found = inspectState(resolve(session.io.cwd, file));

@@ -29,17 +29,20 @@ const watch = checked(watchFrom);
 
 export function withStage(verb: Verb): Verb {
   return verb
-    .option('--stage', 'release it in waves, and take it back by itself where it does harm')
+    .option('--stage', 'release the change in waves, and withdraw it automatically if it causes failures')
     .option(
       '--waves <list>',
-      'of --stage: gateways by name, one, shares and all; one,10%,50%,all by default',
+      'with --stage: each wave is a gateway name, one, a percentage or all; one,10%,50%,all by default',
       waves,
     )
-    .option('--hold <duration>', 'of --stage: how long a wave lasts at least, 5m by default', hold)
+    .option('--hold <duration>', 'with --stage: minimum duration of a wave; 5m by default', hold)
     .option(
       '--watch <rules>',
-      'of --stage: what withdraws it; refusals=1,errors=1,least=50 by default',
+      'with --stage: thresholds that withdraw the change; refusals=1,errors=1,least=50 by default',
       watch,
     )
-    .option('--advance-unseen', 'of --stage: do not wait for requests in a wave');
+    .option(
+      '--advance-unseen',
+      'with --stage: start the next wave even if the current one has served too few requests',
+    );
 }

@@ -22,12 +22,15 @@ const shownMax = 5;
 const activityMs = 5000;
 
 export function registerStatus(program: Command, io: Io): void {
-  const status = verb(program, io, 'status', 'show whether all is in sync and up, and what is refused', [
-    'headgate status',
-    'headgate status --digests',
-  ]);
+  const status = verb(
+    program,
+    io,
+    'status',
+    'show whether gateways are in sync and nodes are up, and what is refused',
+    ['headgate status', 'headgate status --digests'],
+  );
   status.command
-    .addOption(new Option('--digests', 'also the digest of each table'))
+    .addOption(new Option('--digests', 'also show the digest of each table'))
     .helpGroup(groups.healthy);
   status.action<{ readonly digests?: boolean }>(show);
 }

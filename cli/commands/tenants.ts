@@ -51,8 +51,12 @@ export const organisations: NounRow = {
       operands: ['id'],
       options: {
         name: text('--name <text>', 'display name', 'required'),
-        tier: someText('--tier <tier>', 'plan; without one the organisation may not use inference'),
-        anchor: parsed('--anchor <day>', 'first day of a billing period, YYYY-MM-DD; today by default', day),
+        tier: someText('--tier <tier>', 'tier; without a tier the organisation cannot call any model'),
+        anchor: parsed(
+          '--anchor <day>',
+          'anchor day, from which billing periods are counted, YYYY-MM-DD; today by default',
+          day,
+        ),
       },
       done: 'created',
     }),
@@ -68,10 +72,10 @@ export const organisations: NounRow = {
       verb: ['set <id>', 'change an organisation', 'headgate org set acme --tier Pro'],
       options: {
         name: text('--name <text>', 'display name'),
-        tier: [text('--tier <tier>', 'plan'), flag('--no-tier', 'remove the plan', null)],
+        tier: [text('--tier <tier>', 'tier'), flag('--no-tier', 'remove the tier', null)],
         anchor: parsed(
           '--anchor <day>',
-          'first day of a billing period, YYYY-MM-DD; what is used of the present one no longer counts, so it needs --force',
+          'anchor day, from which billing periods are counted, YYYY-MM-DD; needs --force, because usage of the current period no longer counts',
           day,
         ),
       },
@@ -91,15 +95,15 @@ export const organisations: NounRow = {
   ],
 };
 
-const role = choice('--role <role>', 'role of the person', roles, 'required');
+const role = choice('--role <role>', 'role of the member', roles, 'required');
 const seconds = parsed(
   '--expires <duration>',
-  'how long the link is valid, 60s to 30d; 7d by default',
+  'how long the link is valid, from 60s to 30d; 7d by default',
   linkSeconds,
 );
 
 export const members: NounRow = {
-  noun: ['member', 'people and their roles', 'deployed', 'headgate member list'],
+  noun: ['member', 'members of organisations, and their roles', 'deployed', 'headgate member list'],
   verbs: [
     pages('member.list', {
       verb: ['list', 'list members', 'headgate member list --org acme'],
@@ -119,13 +123,13 @@ export const members: NounRow = {
     run('member.link', {
       verb: [
         'link',
-        'print a link that signs a member in to the console, once',
+        'print a link that signs a member in to the console once',
         'headgate member link --org acme --person ana --expires 7d',
       ],
       operands: [],
       options: {
         id: text('--org <id>', 'organisation of the member', 'required'),
-        person: text('--person <id>', 'the member', 'required'),
+        person: text('--person <id>', 'id of the member', 'required'),
         seconds,
       },
       print: (session, link, { person }) =>
@@ -134,11 +138,11 @@ export const members: NounRow = {
     run('member.invite', {
       verb: [
         'invite',
-        'print a link that makes the person who signs in by it a member, once',
+        'print a link that makes one person a member when they sign in with it',
         'headgate member invite --org acme --role member --expires 7d',
       ],
       operands: [],
-      options: { id: text('--org <id>', 'organisation that invites', 'required'), role, seconds },
+      options: { id: text('--org <id>', 'organisation that the person joins', 'required'), role, seconds },
       print: (session, link, { id, role: given }) =>
         showLink(
           session,

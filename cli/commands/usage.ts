@@ -38,24 +38,24 @@ interface ShowOptions {
 }
 
 export const usage: NounRow = {
-  noun: ['usage', 'usage of tokens', 'past', 'headgate usage show --org acme'],
+  noun: ['usage', 'token usage', 'past', 'headgate usage show --org acme'],
   verbs: [
     (noun) =>
       noun
         .verb('show', 'show the usage of a billing period', 'headgate usage show --org acme -o json')
-        .option('--org <id>', 'the organisation')
-        .option('--visitors', 'all visitors together, on the present UTC day and in its month')
+        .option('--org <id>', 'organisation to show')
+        .option('--visitors', 'all visitors together, on this day and in this month (UTC)')
         .option('--period <day>', 'first day of the period, YYYY-MM-DD; the current period by default', day)
         .action<ShowOptions>(show),
     write('usage.adjust', {
       verb: [
         'adjust',
-        'add tokens to the present period; a negative number gives allowance back',
+        'add tokens to the usage of the current period; a negative number gives allowance back',
         "headgate usage adjust --org acme --tokens -50000 --why 'failed batch of 21 November'",
       ],
       operands: [],
       options: {
-        id: text('--org <id>', 'the organisation', 'required'),
+        id: text('--org <id>', 'organisation whose usage to adjust', 'required'),
         tokens: parsed('--tokens <n>', 'tokens to add, such as 1000 or -1000', signedAmount, 'required'),
       },
       check: (_input, { globals: { why } }) => {
@@ -68,11 +68,15 @@ export const usage: NounRow = {
     own(
       'usage.export',
       {
-        verb: ['export', 'write usage as JSON lines', 'headgate usage export --org acme --from 2026-11-01'],
+        verb: [
+          'export',
+          'write usage rows as JSON lines',
+          'headgate usage export --org acme --from 2026-11-01',
+        ],
         options: {
           organisation: text('--org <id>', 'only this organisation'),
           from: parsed('--from <day>', 'first day, YYYY-MM-DD', day),
-          to: parsed('--to <day>', 'end day (exclusive), YYYY-MM-DD', day),
+          to: parsed('--to <day>', 'day after the last one, YYYY-MM-DD', day),
         },
       },
       exportUsage,

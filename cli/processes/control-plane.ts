@@ -49,39 +49,41 @@ function parseKeptDays(text: string): number {
 const controlPlaneOptions = {
   ...shared('log', 'data', 'name', 'bind'),
   port: portOption('--port <port>', 'port of the admin API', 8081),
-  consolePort: option('--console-port <port>', 'port of the console for people; none is opened without it', {
-    parse: parsePort,
-  }),
+  consolePort: option(
+    '--console-port <port>',
+    'port of the web console; without this option there is no console',
+    {
+      parse: parsePort,
+    },
+  ),
   ...shared('consoleHost', 'consoleUrl'),
-  apiUrl: option('--api-url <url>', 'address of the shared host as clients reach it, for the console', {
+  apiUrl: option('--api-url <url>', 'URL at which clients reach the shared host; the console shows it', {
     parse: parseUrl,
   }),
-  stackDomain: option('--stack-domain <domain>', 'domain of the stacks’ hosts, for the console'),
-  oidcIssuer: protectedOption(
-    '--oidc-issuer <url>',
-    'identity provider by which people sign in to the console',
-    { parse: parseUrl },
-  ),
-  oidcClientId: protectedOption('--oidc-client-id <id>', 'the console as the identity provider knows it'),
+  stackDomain: option('--stack-domain <domain>', 'domain of the stack hosts; the console shows it'),
+  oidcIssuer: protectedOption('--oidc-issuer <url>', 'identity provider for signing in to the console', {
+    parse: parseUrl,
+  }),
+  oidcClientId: protectedOption('--oidc-client-id <id>', 'client id of the console at the identity provider'),
   oidcClientSecretFile: protectedOption(
     '--oidc-client-secret-file <file>',
-    'file with the secret of that client',
+    'file with the client secret of the console',
   ),
   oidcOperatorGroup: protectedOption(
     '--oidc-operator-group <name>',
-    'who has it in the claim groups is an operator',
+    'group whose members are operators, as the claim groups names it',
   ),
-  usageKeep: option('--usage-keep <days>', 'how long each completed request is kept for usage export', {
+  usageKeep: option('--usage-keep <days>', 'how long usage rows are kept for usage export', {
     ...{ parse: parseKeptDays, default: usageKeepDaysDefault, shown: `${usageKeepDaysDefault}d` },
   }),
   historyGigabytes: option(
     '--history-gigabytes <n>',
-    'size of history.db above which its oldest past is cut',
+    'size of history.db above which the oldest history is removed',
     { parse: parseGigabytes, default: 8 },
   ),
   forgetKeysAfter: option(
     '--forget-keys-after <duration>',
-    'how long after its end a revoked or expired key is forgotten, or never',
+    'how long a revoked or expired key is remembered; never means that it is never forgotten',
     { parse: parseForgetAfter, default: 90 * dayMs, shown: '90d' },
   ),
   ...shared(
@@ -100,14 +102,16 @@ const controlPlaneOptions = {
   ),
   gatewayTlsName: protectedOption(
     '--gateway-tls-name <name>',
-    'name for which the certificates of gateways must be valid, instead of the host of their address',
+    'name that the certificates of gateways must contain, instead of the host in their address',
   ),
   ...shared('readyFile'),
 };
 type Options = OptionsOf<typeof controlPlaneOptions>;
 
 export function controlPlaneCommand(program: Command): void {
-  const command = program.command('control-plane').description('run a control-plane replica');
+  const command = program
+    .command('control-plane')
+    .description('run a control plane; any number of replicas can share one log');
   addOptions(command, controlPlaneOptions).action(run);
 }
 

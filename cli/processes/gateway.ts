@@ -78,51 +78,63 @@ export const gatewayOptions = {
   ...shared('metricsBind', 'metricsPort'),
   advertise: option(
     '--advertise <url|host>',
-    'where control planes reach the health and metrics listener; left out: its address, or this machine’s name',
+    "host or URL at which control planes reach the health and metrics listener; by default its address or this machine's name",
     { parse: parseAdvertised },
   ),
   ...shared('maxConnections', 'maxConnectionsPerAddress', 'keepAlive'),
   sharedHost: option(
     '--shared-host <names>',
-    'names of the shared host; * stands for every name that does not begin with a stack',
+    'names of the shared host, separated by commas; * matches every name that does not begin with a stack id',
     { default: '127.0.0.1,localhost' },
   ),
-  stackDomain: option('--stack-domain <name>', 'a stack has the host STACK.<name>', { default: 'localhost' }),
+  stackDomain: option(
+    '--stack-domain <name>',
+    'domain of the stack hosts; each stack has the host STACK.<name>',
+    { default: 'localhost' },
+  ),
   stackPort: option(
     '--stack-port <stack=port>',
-    'port that serves one stack, whatever the host; may be repeated',
+    'port that serves one stack, whatever the Host header is; may be repeated',
     { parse: stackPorts, default: [] },
   ),
   corsOrigin: option<readonly string[]>(
     '--cors-origin <origin>',
-    'origin whose pages in browsers may call the API; may be repeated',
+    'origin of web pages that may call the API; may be repeated',
     { parse: corsOrigins, default: [] },
   ),
-  playPort: option('--play-port <port>', 'port of the page for visitors; none where it is left out', {
-    parse: parsePort,
-  }),
+  playPort: option(
+    '--play-port <port>',
+    'port of the playground; without this option there is no playground',
+    {
+      parse: parsePort,
+    },
+  ),
   ...shared('playHost', 'consoleUrl', 'trustedProxies'),
   whenStale: option<StalePolicy>(
     '--when-stale <policy>',
-    'whether to refuse or accept keys while freshness cannot be proven',
+    'while freshness cannot be proven, fence refuses keys and serve accepts them',
     { choices: ['fence', 'serve'], default: 'fence' },
   ),
   ...shared('drainDelay', 'drainTimeout'),
-  connectTimeout: secondsOption('--connect-timeout <seconds>', 'deadline of a connection to a node', 2),
+  connectTimeout: secondsOption('--connect-timeout <seconds>', 'time limit for connecting to a node', 2),
   firstEventTimeout: secondsOption(
     '--first-event-timeout <seconds>',
-    'deadline of the first event from a node',
+    'time limit for the first event of a stream, or for a whole answer, from a node',
     300,
   ),
-  idleTimeout: secondsOption('--idle-timeout <seconds>', 'maximum time between two events from a node', 60),
+  idleTimeout: secondsOption(
+    '--idle-timeout <seconds>',
+    'maximum time between two events of a stream from a node',
+    60,
+  ),
   decisions: option(
     '--decisions <all|N|off>',
-    'decisions kept for explanations: all, or of completed requests one in N',
+    'decisions to record for explanations: all, one in N of completed requests (and every refusal), or off',
     { parse: decisionsKept, default: 1, shown: 'all' },
   ),
   cacheSalt: option<'on' | 'off'>(
     '--cache-salt <on|off>',
-    'whether requests to the pool keep the prefix caches of tenants apart',
+    'whether organisations have separate prefix caches on nodes of the pool',
     { choices: ['on', 'off'], default: 'on' },
   ),
   ...shared('nodeCredentials', 'tlsCert', 'tlsKey', 'readyFile'),
@@ -130,7 +142,9 @@ export const gatewayOptions = {
 type Options = OptionsOf<typeof gatewayOptions>;
 
 export function gatewayCommand(program: Command): void {
-  const command = program.command('gateway').description('run a gateway');
+  const command = program
+    .command('gateway')
+    .description('run a gateway, which answers the requests of clients');
   addOptions(command, gatewayOptions).action(run);
 }
 

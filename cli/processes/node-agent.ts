@@ -18,10 +18,10 @@ const agentOptions = {
   ...shared('nodeCredentials'),
   loadModels: option<'all' | 'none'>(
     '--load-models <which>',
-    'whether to load the models installed for the node',
+    'whether to load the models that are installed for the node',
     { choices: ['all', 'none'], default: 'all' },
   ),
-  loraFolder: option('--lora-folder <folder>', 'folder in which vLLM finds adapters by name'),
+  loraFolder: option('--lora-folder <folder>', 'folder in which vLLM finds LoRA adapters by name'),
   ...shared('drainTimeout', 'metricsBind', 'metricsPort', 'tlsCert', 'tlsKey', 'readyFile'),
 };
 type Options = OptionsOf<typeof agentOptions>;
@@ -29,7 +29,7 @@ type Options = OptionsOf<typeof agentOptions>;
 export function nodeAgentCommand(program: Command): void {
   const command = program
     .command('node-agent')
-    .description('run the agent of one node, next to its inference server');
+    .description('run the agent of one node, on the machine of its inference server');
   addOptions(command, agentOptions).action(run);
 }
 

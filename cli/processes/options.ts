@@ -199,72 +199,67 @@ const common = {
   log: option('--log <url>', 'control log: sqlite:FOLDER or kafka://host:port,…', { isMandatory: true }),
   data: option('--data <folder>', 'data folder; not shared with another process', { isMandatory: true }),
   name: option('--name <name>', 'name of this process, unique in the fleet', {
-    ...{ parse: parseName, default: hostname(), shown: 'the name of the host' },
+    ...{ parse: parseName, default: hostname(), shown: 'the host name' },
   }),
   bind: option('--bind <address>', 'address to listen on', { default: '127.0.0.1' }),
-  metricsBind: option('--metrics-bind <address>', 'address of the health and metrics listener', {
+  metricsBind: option('--metrics-bind <address>', 'address to listen on for health and metrics', {
     default: loopback,
   }),
-  metricsPort: portOption('--metrics-port <port>', 'port of the health and metrics listener', 9464),
+  metricsPort: portOption('--metrics-port <port>', 'port for health and metrics', 9464),
   maxConnections: option('--max-connections <n>', 'maximum concurrent connections of each listener', {
     ...{ parse: parseAmount, default: connectionsMaxDefault },
   }),
   maxConnectionsPerAddress: option(
     '--max-connections-per-address <n>',
-    'maximum of these from one address; 90 % by default',
+    'maximum concurrent connections from one address; by default 90 % of --max-connections',
     { parse: parseAmount },
   ),
   keepAlive: option(
     '--keep-alive <seconds>',
-    'how long a connection may wait for its next request; set it longer than the idle timeout of a balancer in front',
+    'how long an idle connection stays open; must exceed the idle timeout of a load balancer in front',
     { parse: parseKeepAlive, default: 75 },
   ),
   drainDelay: secondsOption(
     '--drain-delay <seconds>',
-    'time from failing readiness to refusing new connections',
+    'time between failing readiness and refusing new connections',
     5,
   ),
   drainTimeout: secondsOption(
     '--drain-timeout <seconds>',
-    'time that requests in flight have to finish at shutdown',
+    'time for requests in flight to finish at shutdown',
     300,
   ),
-  nodeCredentials: protectedOption(
-    '--node-credentials <folder>',
-    'folder with one file for each node credential',
-  ),
+  nodeCredentials: protectedOption('--node-credentials <folder>', 'folder with one file per node credential'),
   trustSigner: protectedOption(
     '--trust-signer <key>',
-    'fingerprint, public key or PEM file; one of these must have signed the first record of the log; may be repeated',
+    'fingerprint, public key or PEM file of a trusted signer; one of them must have signed the first record of the log; may be repeated',
     { parse: parseList, default: [] },
   ),
   allowUnsigned: flag(allowUnsigned, 'use an unsigned log although HEADGATE_SIGNING_KEY is set'),
-  insecureSnapshots: flag(insecureSnapshots, 'allow snapshots over plain HTTP from other machines'),
+  insecureSnapshots: flag(insecureSnapshots, 'allow snapshots from other machines over plain HTTP'),
   consoleHost: option(
     '--console-host <name>',
-    'name by which browsers may ask for the console, in addition to localhost and IP addresses; may be repeated',
+    'host name of the console that browsers may use, besides localhost and IP addresses; may be repeated',
     { parse: parseList, default: [] },
   ),
   playHost: option(
     '--play-host <name>',
-    'name by which browsers may ask for the page for visitors, in addition to localhost and IP addresses; may be repeated',
+    'host name of the playground that browsers may use, besides localhost and IP addresses; may be repeated',
     { parse: parseList, default: [] },
   ),
   trustedProxies: protectedOption(
     '--trusted-proxies <cidr>',
-    'proxies whose X-Forwarded-For names the networks of visitors; may be repeated',
+    'proxies whose X-Forwarded-For header is trusted to name the address of a visitor; may be repeated',
     { parse: parseProxies, default: [] },
   ),
-  consoleUrl: option(
-    '--console-url <url>',
-    'address of the console as browsers reach it, for sign-in links',
-    { parse: parseUrl },
-  ),
+  consoleUrl: option('--console-url <url>', 'URL at which browsers reach the console, for sign-in links', {
+    parse: parseUrl,
+  }),
   tlsCert: protectedOption(
     '--tls-cert <file>',
-    'certificate chain of every listener, PEM; read again once it changed',
+    'PEM file with the certificate chain of every listener; reloaded when it changes',
   ),
-  tlsKey: protectedOption('--tls-key <file>', 'private key of the certificate, PEM'),
+  tlsKey: protectedOption('--tls-key <file>', 'PEM file with the private key of the certificate'),
   readyFile: option('--ready-file <path>', 'JSON file to write once the process is ready'),
 };
 

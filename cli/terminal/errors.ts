@@ -9,11 +9,11 @@ import { AdminError } from '../admin-client/admin-error.ts';
 
 export const exitCodes = {
   0: 'done, or nothing to change',
-  1: 'failure; for diff: there are differences',
+  1: 'failure, or a negative result: diff or --effect found differences, explain a refusal, doctor a fault',
   2: 'usage error, invalid command or invalid file',
   3: 'not found',
-  4: 'not allowed: token missing or wrong, or a member without the required role',
-  5: 'published, but not confirmed on every gateway before the deadline',
+  4: 'not allowed: the token is missing or wrong, or the member lacks the required role',
+  5: 'incomplete: some gateways did not confirm the change, or did not answer, before the deadline',
   6: 'conflict: it already exists, the log has moved on (--if-at), or a guard requires --force',
   7: 'control plane or log unreachable',
   130: 'interrupted',

@@ -5,44 +5,63 @@ import { wordsOf } from '../../cli/terminal/usage-errors.ts';
 
 /** Those that are no option of any process. `…_FILE`: its value may be the name of a file instead. */
 export const variables: readonly (readonly [name: string, meaning: string])[] = [
-  ['HEADGATE_ADMIN', 'address of the control plane for the admin commands, as `--admin`'],
-  ['HEADGATE_TOKEN', 'the token that admin commands send; `HEADGATE_OPERATOR_TOKEN` where it is unset'],
+  ['HEADGATE_ADMIN', 'address of the control plane for admin commands, as `--admin`'],
+  ['HEADGATE_TOKEN', 'token that admin commands send; `HEADGATE_OPERATOR_TOKEN` if this is unset'],
   [
     'HEADGATE_CONTEXT',
-    'the context file that `headgate dev` writes and admin commands read; `.headgate/context.json` in the working folder, above it, or in the home folder by default',
+    'context file that `headgate dev` writes and admin commands read; by default `.headgate/context.json` in the working folder, in a folder above it, or in the home folder',
   ],
   [
     'HEADGATE_OPERATOR_TOKEN',
-    'token of the admin API, at least 16 characters; `HEADGATE_OPERATOR_TOKEN_FILE`',
+    'operator token of the admin API, at least 16 characters; or `HEADGATE_OPERATOR_TOKEN_FILE`',
   ],
   [
     'HEADGATE_GATEWAY_TOKEN',
-    'token that gateways and control planes share, at least 16 characters; `HEADGATE_GATEWAY_TOKEN_FILE`',
+    'token that gateways and control planes share, at least 16 characters; or `HEADGATE_GATEWAY_TOKEN_FILE`',
   ],
   [
     'HEADGATE_GATEWAY_TOKEN_PREVIOUS',
-    'the gateway token before a rotation, which control planes also accept; `HEADGATE_GATEWAY_TOKEN_PREVIOUS_FILE`',
+    'previous gateway token, which control planes also accept during a rotation; or `HEADGATE_GATEWAY_TOKEN_PREVIOUS_FILE`',
   ],
-  ['HEADGATE_NODE_TOKEN', 'token of a node agent; `HEADGATE_NODE_TOKEN_FILE`'],
-  ['HEADGATE_NODE_CREDENTIAL_NAME', 'the credential NAME of a node, where `--node-credentials` is not set'],
-  ['HEADGATE_SIGNING_KEY', 'Ed25519 PEM file that signs the log'],
+  ['HEADGATE_NODE_TOKEN', 'token of a node agent; or `HEADGATE_NODE_TOKEN_FILE`'],
+  ['HEADGATE_NODE_CREDENTIAL_NAME', 'the node credential NAME, if `--node-credentials` is not set'],
+  ['HEADGATE_SIGNING_KEY', 'PEM file with the Ed25519 key that signs the log'],
   [
     'HEADGATE_LOG_LEVEL',
-    'trace, debug, info, warn, error, fatal or silent; info by default, warn in `headgate dev`',
+    'trace, debug, info, warn, error, fatal or silent; by default info, in `headgate dev` warn',
   ],
-  ['HEADGATE_KAFKA_TLS', '`system`: TLS to the brokers with the authorities that Node.js trusts'],
-  ['HEADGATE_KAFKA_TLS_CA', 'PEM file of the authority that signed the certificates of the brokers'],
+  ['HEADGATE_KAFKA_TLS', '`system`: use TLS to the brokers, with the authorities that Node.js trusts'],
+  [
+    'HEADGATE_KAFKA_TLS_CA',
+    'PEM file of the authority that signed the certificates of the brokers; turns TLS on',
+  ],
   ['HEADGATE_KAFKA_TLS_CERT', 'PEM file of a client certificate, with `HEADGATE_KAFKA_TLS_KEY`'],
-  ['HEADGATE_KAFKA_TLS_KEY', 'PEM file of its private key'],
-  ['HEADGATE_KAFKA_SASL_MECHANISM', 'plain, scram-sha-256 or scram-sha-512'],
-  ['HEADGATE_KAFKA_SASL_USERNAME', 'with the mechanism'],
-  ['HEADGATE_KAFKA_SASL_PASSWORD', 'with the mechanism; `HEADGATE_KAFKA_SASL_PASSWORD_FILE`'],
-  ['NO_COLOR', 'no colour, as `--no-color`'],
+  ['HEADGATE_KAFKA_TLS_KEY', 'PEM file with the private key of that certificate'],
+  ['HEADGATE_KAFKA_SASL_MECHANISM', 'SASL mechanism: plain, scram-sha-256 or scram-sha-512'],
+  ['HEADGATE_KAFKA_SASL_USERNAME', 'user name for the mechanism'],
+  ['HEADGATE_KAFKA_SASL_PASSWORD', 'password for the mechanism; or `HEADGATE_KAFKA_SASL_PASSWORD_FILE`'],
+  ['NO_COLOR', 'print without colour, as `--no-color`'],
 ];
 
 /** Between vertical bars. */
 const cell = (text: string): string => text.replaceAll('|', '\\|').replaceAll('\n', ' ');
 const code = (text: string): string => `\`${cell(text)}\``;
+
+/** What most readers come for, and how the page is kept true. */
+const introduction = [
+  'For everyone who types `headgate`: look up a command, an option, a variable or an exit code here.',
+  '`headgate COMMAND --help` shows the same with examples. In a checkout, type `npx headgate`.\n',
+  '```',
+  'headgate status                              # are gateways in sync and nodes up? what is refused?',
+  'headgate doctor                              # faults, each with its next step; exit 1 if there are any',
+  'headgate key create --org acme --name laptop --expires 30d',
+  'headgate requests list --outcome refused --since 1h',
+  'headgate explain --org acme --model echo-large    # exit 1: refused',
+  '```\n',
+  'Admin commands use the control plane and the token of `headgate dev` if its context file is found. Elsewhere, set',
+  '`HEADGATE_ADMIN` and `HEADGATE_TOKEN`.\n',
+  'The commands themselves are the source of this page: `npm run reference` writes it, and a test compares it.\n',
+];
 
 /** The page as Markdown. */
 export function referenceOf(program: Command): string {
@@ -51,7 +70,7 @@ export function referenceOf(program: Command): string {
   );
   return [
     '# Command line\n',
-    'Made from the commands themselves by `npm run reference`; a test compares. `headgate COMMAND --help` shows the same.\n',
+    ...introduction,
     '## Options of every admin command\n',
     optionTable(program.options, false),
     '## Exit codes\n',
@@ -59,15 +78,15 @@ export function referenceOf(program: Command): string {
     ...Object.entries(exitCodes).map(([number, meaning]) => `| ${number} | ${cell(meaning)} |`),
     '',
     '## Processes\n',
-    'Each option of a process may be set by its variable; an option on the command line comes first. A variable that is empty counts',
-    'as unset, and is refused where it says where a key is or who is trusted.\n',
+    'Every option can also be set by its variable. The command line wins. An empty variable counts as unset, unless it locates',
+    'a secret or a key, or names a trusted party: then the process does not start.\n',
     ...(processes ?? []).flatMap((command) => sections(command, 3)),
     '## Admin commands\n',
     ...[...(processes ?? []), ...(admin ?? [])].flatMap((command) =>
       hasVariables(command) ? command.commands.flatMap((inner) => sections(inner, 3)) : sections(command, 3),
     ),
     '## Variables\n',
-    'In addition to those of the options of processes:\n',
+    'These variables exist in addition to those in the tables of processes. `…_FILE` names a file that contains the value.\n',
     '| variable | meaning |\n|---|---|',
     ...variables.map(([name, meaning]) => `| ${code(name)} | ${cell(meaning)} |`),
     '',
@@ -120,7 +139,7 @@ function optionTable(options: readonly Option[], isProcess: boolean): string {
 
 function meaningOf({ description, argChoices }: Option): string {
   const text = description.replace(/ \(env: HEADGATE_\w+=true\)$/, '');
-  return argChoices === undefined ? text : `${text}: ${argChoices.join(', ')}`;
+  return argChoices === undefined ? text : `${text} (choices: ${argChoices.join(', ')})`;
 }
 
 function defaultOf({ defaultValue, defaultValueDescription, mandatory, negate }: Option): string {

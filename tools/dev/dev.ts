@@ -42,37 +42,36 @@ const parseNodes = (url: string, before: readonly string[] = []): string[] => [.
 
 const devOptions = {
   data: option('--data <folder>', 'data folder', { default: '.headgate' }),
-  log: option('--log <url>', 'control log; by default an embedded one in the data folder'),
+  log: option('--log <url>', 'control log; by default an embedded log in the data folder'),
   gateways: option('--gateways <n>', 'number of gateways', { parse: parseGateways, default: 2 }),
   fleet: option('--fleet <file>', 'fleet file to apply instead of the demo fleet'),
-  node: option(
-    '--node <url>',
-    'inference server for the pool, instead of the simulated ones; may be repeated',
-    { parse: parseNodes, default: [] },
-  ),
+  node: option('--node <url>', 'inference server for the pool, instead of simulated nodes; may be repeated', {
+    parse: parseNodes,
+    default: [],
+  }),
   demo: flag(noDemo, 'start with an empty fleet'),
   ...shared('bind'),
   port: portOption('--port <port>', 'port of the first gateway', portDefault),
   adminPort: option(
     '--admin-port <port>',
-    'port of the admin API; that of --port and 1, or a free one with --port 0',
+    'port of the admin API; by default --port plus 1, or a free port with --port 0',
     { parse: parsePort },
   ),
   consolePort: option(
     '--console-port <port>',
-    'port of the console for people; that of --port and 2, or a free one with --port 0',
+    'port of the web console; by default --port plus 2, or a free port with --port 0',
     { parse: parsePort },
   ),
   ...shared('consoleHost', 'consoleUrl'),
   playPort: option(
     '--play-port <port>',
-    'port of the first gateway for visitors; that of --port and 3, or a free one with --port 0, where the fleet serves visitors',
+    "port of the first gateway's playground, if the fleet serves visitors; by default --port plus 3, or a free port with --port 0",
     { parse: parsePort },
   ),
   ...shared('playHost', 'trustedProxies', 'metricsBind'),
   metricsPort: option(
     '--metrics-port <port>',
-    'first port of the health and metrics listeners; that of --port and 1384, or free ones with --port 0',
+    'first port for health and metrics; by default --port plus 1384, or free ports with --port 0',
     { parse: parsePort },
   ),
   ...shared(
@@ -90,7 +89,7 @@ type Options = OptionsOf<typeof devOptions>;
 export function devCommand(program: Command): void {
   const command = program
     .command('dev')
-    .description('run the whole service: control plane, gateways, simulated nodes');
+    .description('run the whole service on one machine: control plane, gateways and simulated nodes');
   addOptions(command, devOptions).action(run);
 }
 
