@@ -1,4 +1,4 @@
-/** The operations of the admin API about usage, the use of keys, the turns of visitors, the last hour and single requests. */
+/** Admin API operations on usage, key use, visitors' turns, the last hour's traffic and single requests. */
 import { z } from 'zod';
 import { daySchema, idSchema, stackIdSchema } from '../names.ts';
 import { usageLineSchema } from '../records/usage.ts';
@@ -21,19 +21,19 @@ const refusalSchema = z.object({
   type: z.string(),
   requests: count,
   lastAt: moment,
-  /** The newest of them, for `headgate explain --request`. */
+  /** Newest of these requests, for `headgate explain --request`. */
   lastRequest: z.string(),
 });
-/** How much of the last hour is known. */
+/** Completeness of the data about the last hour. */
 const knownShape = {
   since: moment,
-  /** Gateways that are silent, or of a build that reports no requests: what they have is missing. */
+  /** Gateways whose data are missing, because they are silent or of a build that does not report requests. */
   unanswered: z.array(z.string()),
-  /** There were more models or keys than a gateway reports apart. */
+  /** Set if there were more models or keys than a gateway reports separately. */
   partial: z.literal(true).optional(),
   position,
 };
-/** Of the last hour, as the gateways report it each ten seconds. */
+/** Activity in the last hour, as gateways report it every ten seconds. */
 const activitySchema = z.object({
   refusals: z.array(refusalSchema),
   callers: z.array(
@@ -41,61 +41,64 @@ const activitySchema = z.object({
   ),
   ...knownShape,
 });
-/** Of the last hour and all organisations, the most frequent first; of callers without one, where nothing named it. */
+/**
+ * Refusals of all organisations in the last hour, most frequent first. A refusal has no organisation if the request did not
+ * identify one.
+ */
 const fleetActivitySchema = z.object({
   refusals: z.array(refusalSchema.extend({ organisation: id.optional() })),
   ...knownShape,
 });
 const rate = z.number().min(0);
-/** ms; of what is above the largest bound that gateways distinguish, that bound. */
+/** Quantiles in ms. Values above the gateways' largest histogram bound count as that bound. */
 const quantilesSchema = z.object({ p50: rate, p95: rate });
 const trafficSchema = z.object({
   stepSeconds: z.int(),
-  /** End of the last step: of what came later not all gateways have reported yet. */
+  /** End of the last step. Not all gateways have reported what came later. */
   until: moment,
-  /** Oldest first; a step in which nothing happened is left out. */
+  /** Steps, oldest first. Steps without traffic are left out. */
   steps: z.array(
     z.object({
-      /** Its end. */
+      /** End of the step. */
       at: moment,
       requestsPerSecond: rate,
-      /** By type. */
+      /** Refusals by type. */
       refusedPerSecond: z.record(z.string(), rate),
-      /** Of completed requests, prompts and completions. */
+      /** Prompt and completion tokens of completed requests. */
       tokensPerSecond: rate,
-      /** Of streams, from the request line. */
+      /** Time to the first byte of streamed answers, from the request line on. */
       firstTokenMs: quantilesSchema.optional(),
-      /** What the gateway added before a node had the request. */
+      /** Time that the gateway added before a node received the request. */
       ownTimeMs: quantilesSchema.optional(),
-      /** Of a gateway, or of all. */
+      /** Requests in flight at the selected gateway or at all gateways. */
       inFlight: rate.optional(),
     }),
   ),
-  /** Of the whole fleet: what each node answers now, the mean of half a minute. */
+  /** Present load of each node, averaged over half a minute. Only for the whole fleet. */
   nodes: z.array(z.object({ node: id, requestsPerSecond: rate, tokensPerSecond: rate })).optional(),
   ...knownShape,
 });
 const keyUseSchema = z.object({
   key: id,
   lastUsedAt: z.string(),
-  /** In the present hour and the 23 before it. */
+  /** Requests in the present hour and the 23 hours before it. */
   requestsOfDay: count,
 });
 export const usageAdjustmentSchema = z.object({
   organisation: id,
   period: z.string(),
-  /** Sum of all adjustments of the period. */
+  /** Sum of all adjustments in the period. */
   adjustedTokens: z.int(),
 });
 const usageTotalsSchema = z.object({
   organisation: id,
-  /** First day. */
+  /** First day of the period. */
   period: z.string(),
-  /** All that were completed, by own nodes and stacks too, without adjustments. */
+  /** Tokens of all completed requests, including those on own nodes and stacks. Adjustments are not included. */
   totalTokens: count,
-  /** What counts against the allowance: completed by the pool, with adjustments; null of a past period. */
+  /** Tokens that count against the allowance: those completed by the pool, plus adjustments. null for a past period. */
   countedTokens: count.nullable(),
-  /** Sum of the adjustments by hand; negative gave allowance back. */
+  /** Sum of the manual adjustments. A negative number gave allowance back. */
   adjustedTokens: z.int(),
   requests: count,
   models: z.array(
@@ -107,14 +110,14 @@ const usageTotalsSchema = z.object({
       requests: count,
     }),
   ),
-  /** Tokens per period; null if unlimited, 0 without a tier. */
+  /** Tokens per period. null if unlimited, 0 without a tier. */
   allowance: count.nullable(),
-  /** First days of the present period and of those with usage, the newest first. */
+  /** First days of the present period and of all periods with usage, newest first. */
   periods: z.array(z.string()),
   position,
 });
 const visitorSumSchema = z.object({
-  /** First day, UTC. */
+  /** First day, in UTC. */
   from: z.string(),
   /** Completed turns. */
   requests: count,
@@ -122,7 +125,7 @@ const visitorSumSchema = z.object({
   completionTokens: count,
   totalTokens: count,
 });
-/** Of all visitors together; none of them is named. */
+/** Usage of all visitors together. No visitor is named. */
 const visitorUsageSchema = z.object({
   visitors: z.object({ day: visitorSumSchema, month: visitorSumSchema }),
   position,
@@ -130,7 +133,7 @@ const visitorUsageSchema = z.object({
 const exportQuerySchema = z
   .object({
     organisation: idSchema.optional(),
-    /** First day of completion, inclusive, and last, exclusive. */
+    /** First day of completion (inclusive) and last day (exclusive). */
     from: daySchema.optional(),
     to: daySchema.optional(),
   })
@@ -145,11 +148,11 @@ export const activityRows = {
     answer: usageTotalsSchema,
   }),
   'usage.keys': operation(readingRoles, 'When each key was last used, and its requests of 24 hours', {
-    /** Of the keys that `GET /keys` has on the same page. */
+    /** The same query as `GET /keys`, so that both answers have the same keys on a page. */
     query: pageQuerySchema.omit({ at: true, min: true }),
     answer: z.object({
       items: z.array(keyUseSchema),
-      /** As `GET /keys` has it. */
+      /** Cursor of the next page, equal to that of `GET /keys`. */
       next: z.string().optional(),
       position,
     }),
@@ -180,7 +183,7 @@ export const activityRows = {
     answer: requestsMessageSchema,
   }),
   'traffic.get': operation(readingRoles, 'Requests, refusals, tokens and times of the last hour', {
-    /** All that are given; what is of one gateway or one node is for operators. */
+    /** Filters, combined with AND. `gateway` and `node` are for operators only. */
     query: z.object({
       organisation: idSchema.optional(),
       stack: stackIdSchema.optional(),

@@ -1,4 +1,4 @@
-/** The operations of the admin API that are commands: decided on the state, they become events. */
+/** Admin API operations that are commands: they are decided against the state and become events. */
 import { z } from 'zod';
 import { changeSchema } from '../events/changes.ts';
 import { boundsSchema } from '../shapes.ts';
@@ -190,9 +190,9 @@ export const commandRows = {
       bodyKind: 'fleet',
       answer: z.object({
         changes: z.array(fleetChangeSchema),
-        /** Changes that are not made yet; absent: there are none. Call it again with the same body. */
+        /** Number of changes not yet made. Call the operation again with the same body. Absent if there are none. */
         remaining: z.int().min(1).optional(),
-        /** Of a dry run: how many commits it takes; absent: one. */
+        /** For a dry run: number of commits that the command needs. Absent if one is enough. */
         commits: z.int().min(2).optional(),
         ...commandOutcomeShape,
       }),

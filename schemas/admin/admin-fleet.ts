@@ -1,4 +1,4 @@
-/** The operations of the admin API about the fleet as it runs: replica, gateways, signers, limits, decisions. */
+/** Admin API operations on the running fleet: replica, gateways, signers, limits and decisions. */
 import { z } from 'zod';
 import { changeSchema } from '../events/changes.ts';
 import { idSchema, modelIdSchema, stackIdSchema } from '../names.ts';
@@ -34,7 +34,7 @@ import {
 import { bodySchemas, pathSchemas } from './commands.ts';
 import { effectRequestSchema, effectSchema } from './effect.ts';
 
-/** A silent gateway that fences is confirmed by time alone about 60 s after its last proof. */
+/** Longest wait in seconds. A silent gateway that fences counts as confirmed about 60 s after its last proof. */
 const waitSecondsMax = 75;
 const gatewayParams = z.object({ name: z.string().min(1).max(200) });
 
@@ -66,14 +66,17 @@ export const fleetRows = {
       query: commandQuerySchema,
       answer: z.object({
         name: z.string(),
-        /** How many processes of the name, and those of them that reported in the last ten seconds and may run on. */
+        /**
+         * Number of processes with this name, and how many of them reported in the last ten seconds and may still be running.
+         */
         ...{ forgotten: z.int().min(0), reporting: z.int().min(0).optional() },
         dryRun: z.literal(true).optional(),
         position,
       }),
     },
   ),
-  // Open to members: a person who may revoke a key may watch the revocation take effect; it contains no names of tenants.
+  // Open to members, because a person who may revoke a key may watch the revocation take effect. The answer contains no names
+  // of tenants.
   'confirmations.get': operation(readingRoles, 'Wait until gateways have a position in force', {
     opens: 'wait',
     params: z.object({ position: numberInQuery.int().min(1) }),
@@ -121,7 +124,7 @@ export const fleetRows = {
   'decision.explain': operation(readingRoles, 'Explain a decision, made or imagined', {
     opens: 'question',
     past: true,
-    /** The moment may be in the address, as with each read of the past. */
+    /** The moment may be part of the URL, as in every read of the past. */
     query: z.object({ at: momentInQuery.optional() }),
     body: explainRequestSchema,
     answer: explanationSchema,
@@ -132,7 +135,7 @@ export const fleetRows = {
     query: z.object({
       organisation: idSchema,
       host: z.union([z.literal('shared'), stackIdSchema]).optional(),
-      /** `next` of the page before. */
+      /** `next` of the previous page. */
       after: modelIdSchema.optional(),
       at: momentInQuery.optional(),
     }),
@@ -146,7 +149,7 @@ export const fleetRows = {
   'decision.export': operation('operator', 'Recorded decisions of all gateways, one a line', {
     opens: 'export',
     query: z.object({
-      /** ms since 1970; an hour ago where it is left out. */
+      /** Milliseconds since 1970. Defaults to one hour ago. */
       since: numberInQuery.min(0).optional(),
       gateway: z.string().min(1).max(200).optional(),
     }),

@@ -1,4 +1,4 @@
-/** The operations of the admin API about the past (events, commits, differences between two moments), and what doctor finds. */
+/** Admin API operations on the past (events, commits, differences between two moments) and on the findings of `doctor`. */
 import { z } from 'zod';
 import { commandOutcomeShape, logRecordLineSchema } from './admin-resources.ts';
 import {
@@ -14,7 +14,7 @@ const position = z.int().min(0);
 const moment = z.string();
 const count = z.int().min(0);
 
-/** Of the inverse of a commit. */
+/** Command that undoes a commit or a part of it. */
 const undoCommandShape = {
   method: z.enum(['POST', 'PUT', 'PATCH', 'DELETE']),
   path: z.string(),
@@ -23,7 +23,7 @@ const undoCommandShape = {
 
 const listedEventSchema = z.object({
   position,
-  /** Within its commit. */
+  /** Index within its commit. */
   index: count,
   type: z.string(),
   v: z.int(),
@@ -31,17 +31,17 @@ const listedEventSchema = z.object({
   at: moment,
   by: z.string(),
   why: z.string().optional(),
-  /** console, cli, api or agent; absent in records of earlier writers. */
+  /** `console`, `cli`, `api` or `agent`. Absent in records of earlier versions. */
   via: z.string().optional(),
-  /** Id of the command that wrote it. */
+  /** Id of the command that wrote the event. */
   command: z.string(),
 });
-/** A value of a column; the hashes of keys and tokens are never shown. */
+/** Value of a column. Hashes of keys and tokens are never shown. */
 const cellSchema = z.union([z.string(), z.number(), z.null()]);
 export const rowChangeSchema = z.object({
   action: z.enum(['create', 'change', 'remove']),
   table: z.string(),
-  /** Its key; parts are separated by `/`. */
+  /** Key of the row. Its parts are separated by `/`. */
   id,
   fields: z.array(z.object({ field: z.string(), before: cellSchema, after: cellSchema })),
 });
@@ -54,9 +54,9 @@ export const eventQuerySchema = z.object({
   since: momentInQuery.optional(),
   type: z.string().max(100).optional(),
   limit: numberInQuery.int().min(1).optional(),
-  /** Up to this moment, as `to`. */
+  /** Leaves out events after this moment, like `to`. */
   at: momentInQuery.optional(),
-  /** `desc`: from the newest end. */
+  /** `desc` starts at the newest event. */
   order: z.enum(['asc', 'desc']).default('asc'),
   organisation: subject,
   key: subject,
@@ -75,13 +75,16 @@ export const historyRows = {
     answer: z.object({
       items: z.array(listedEventSchema),
       position,
-      /** The position to continue from, where there are more. */
+      /** Position from which the next page continues. Absent on the last page. */
       nextFrom: position.optional(),
-      /** The same from the newest end: the next `to`. */
+      /** `to` of the next page, when reading from the newest event. Absent on the last page. */
       nextTo: position.optional(),
-      /** From here on they are searched: what was before is in the log alone. In the last page, where the history was cut. */
+      /**
+       * First position that the history contains. Earlier events are only in the log. Present on the last page if the history
+       * was cut.
+       */
       historyFrom: position.optional(),
-      /** What helps then. */
+      /** Advice on how to get the earlier events. */
       historyNext: z.string().optional(),
     }),
   }),
@@ -106,7 +109,7 @@ export const historyRows = {
       why: z.string().optional(),
       command: z.string(),
       events: z.array(listedEventSchema),
-      /** What it did to the rows. */
+      /** Effect of the commit on the rows. */
       changes: z.array(rowChangeSchema),
     }),
   }),
@@ -114,11 +117,11 @@ export const historyRows = {
     opens: 'question',
     params: commitParams,
     answer: z.object({
-      /** The commit that it takes back. */
+      /** Position of the commit to undo. */
       of: position,
-      /** Of the command, where `commands` has one only. */
+      /** The command's parts, if `commands` contains only one. */
       ...z.object(undoCommandShape).partial().shape,
-      /** In the order in which they are carried out: one for each event, or for what several set. */
+      /** Commands in the order of execution. One command may undo several events. */
       commands: z.array(z.object(undoCommandShape)),
       position,
     }),
@@ -129,7 +132,7 @@ export const historyRows = {
     query: commandQuerySchema,
     answer: z.object({
       of: position,
-      /** By which commands; none in the answer to a repeat. */
+      /** Commands that undid the commit. Empty in the answer to a repeated request. */
       commands: z.array(z.object(undoCommandShape)),
       ...commandOutcomeShape,
     }),
@@ -141,7 +144,7 @@ export const historyRows = {
       from: position,
       to: position,
       items: z.array(rowChangeSchema),
-      /** There are more than these. */
+      /** Set if there are more differences than listed. */
       truncated: z.literal(true).optional(),
       position,
     }),
@@ -157,11 +160,11 @@ export const historyRows = {
           object: z.string().optional(),
           text: z.string(),
           next: z.string().optional(),
-          /** What to read about it. */
+          /** Documentation page about the finding. */
           page: z.string().optional(),
-          /** How many findings it stands for, where that is more than one. */
+          /** Number of findings that this one represents, if more than one. */
           findings: count.optional(),
-          /** Some of them, in addition to itself. */
+          /** Some of the represented findings, in addition to this one. */
           examples: z
             .array(z.object({ object: z.string().optional(), text: z.string(), next: z.string() }))
             .optional(),

@@ -1,4 +1,4 @@
-/** The operations of the admin API that read the state, in the present and in the past. */
+/** Admin API operations that read the state, in the present and in the past. */
 import { z } from 'zod';
 import { fleetSchema } from '../events/fleet.ts';
 import { idSchema, modelIdSchema, stackIdSchema, tierIdSchema } from '../names.ts';

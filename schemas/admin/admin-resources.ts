@@ -1,6 +1,6 @@
 /**
- * The resources that the admin API answers with: one schema each. Readers are tolerant: fields of later versions are ignored,
- * and ids are plain strings, because the log also holds what earlier writers allowed.
+ * Schemas of the resources in the admin API's answers, one per resource. They are tolerant, so clients ignore fields of later
+ * versions. Ids are plain strings, because the log also contains what earlier writers allowed.
  */
 import { z } from 'zod';
 import { releaseShape } from '../events/changes.ts';
@@ -32,7 +32,7 @@ const limits = {
 export const organisationSchema = z.object({
   id,
   name: z.string(),
-  /** null: no inference entitlement. */
+  /** null means that the organisation may not use inference. */
   tier: id.nullable(),
   /** First day of a billing period. */
   anchor: z.string(),
@@ -83,7 +83,7 @@ export const stackSchema = z.object({
   organisation: id,
   surface: surfaceSchema,
   models: z.array(id),
-  /** Ids of the nodes in it. */
+  /** Ids of the stack's nodes. */
   nodes: z.array(id),
 });
 export const poolSchema = z.object({ models: z.array(id), nodes: z.array(id) });
@@ -98,21 +98,21 @@ export const nodeSchema = z.object({
   url: z.string(),
   dialect: dialectSchema,
   credential: z.string().optional(),
-  /** Catalog id → the engine's name, where they differ. */
+  /** Catalog ids mapped to the engine's names, for models whose names differ. */
   models: z.record(z.string(), z.string()).optional(),
   agent: z.boolean(),
   drained: z.boolean(),
   up: z.boolean(),
   loaded: z.array(z.string()),
-  /** Those of the loaded that rerank and do nothing else, as the engine shows it; left out where there are none. */
+  /** Loaded models that only rerank, as the engine shows. Left out if there are none. */
   rerankModels: z.array(z.string()).optional(),
-  /** Name of the replica that reports on it. */
+  /** Name of the replica that reports on the node. */
   owner: z.string().optional(),
   generation: count,
   reason: z.string().optional(),
   changedAt: moment.optional(),
 });
-/** A node with what its agent reported last; only in reads of the present. */
+/** Node together with its agent's last report. Only reads of the present return it. */
 export const liveNodeResourceSchema = nodeSchema.extend(liveNodeSchema.partial().shape);
 export const nodeTokenSchema = z.object({
   id,
@@ -123,17 +123,17 @@ export const nodeTokenSchema = z.object({
 export const logSignerSchema = z.object({
   fingerprint: z.string(),
   publicKey: z.string(),
-  /** Names of the replicas that sign with it. */
+  /** Names of the replicas that sign with this key. */
   replicas: z.array(z.string()),
 });
 export const fleetChangeSchema = z.object({
   action: z.enum(['create', 'change', 'remove']),
   kind: z.enum(fleetKinds),
-  /** `<organisation>/<person>` of a member, `pool/<model>` or `<stack>/<model>` of an install. */
+  /** `<organisation>/<person>` for a member. `pool/<model>` or `<stack>/<model>` for an install. */
   id: z.string(),
-  /** Names of the fields that change. */
+  /** Names of the changed fields. */
   fields: z.array(z.string()).optional(),
-  /** Their values; absent before or after: it had or has none. */
+  /** Values of the changed fields. A side is absent if the field has no value there. */
   values: z
     .array(z.object({ field: z.string(), before: z.unknown().optional(), after: z.unknown().optional() }))
     .optional(),
@@ -148,7 +148,7 @@ export const gatewayStatusSchema = z.object({
   seenSeconds: z.number(),
   foldVersion: z.int(),
   incarnation: z.string(),
-  /** Where it follows another log than this replica. */
+  /** The gateway's log, if it follows another log than this replica. */
   log: z.string().nullable().optional(),
   conflict: z.string().optional(),
   ...memberSchemas(shownMembers),
@@ -163,49 +163,52 @@ export const gatewayConfirmationSchema = z.object({
 export const confirmationsSchema = z.object({
   complete: z.boolean(),
   gateways: z.array(gatewayConfirmationSchema),
-  /** Why the list of gateways may be incomplete. */
+  /** Reason why the list of gateways may be incomplete. */
   reason: z.string().optional(),
 });
 export const replicaStatusSchema = z.object({
   log: z.string().nullable(),
   position,
   digest: z.string(),
-  /** Of each table. */
+  /** Digests by table. */
   digests: z.record(z.string(), z.string()),
   foldVersion: z.int(),
   replica: z.string(),
-  /** All that reported, with the position that each has folded. */
+  /** All reporting control planes, with the position that each has folded. */
   controlPlanes: z.array(z.object({ name: z.string(), applied: position })).optional(),
   skipped: count,
-  /** Fingerprints of those whose signatures count. */
+  /** Fingerprints of the keys whose signatures are accepted. */
   signers: z.array(z.string()),
-  /** Fingerprint of the key of this replica. */
+  /** Fingerprint of this replica's key. */
   signer: z.string().optional(),
   halted: z.string().optional(),
 });
-/** What one subject uses of its limits now, over all gateways. null: not known here, or without limit. */
+/** Present use of one subject's limits, over all gateways. null means unknown to this replica, or unlimited. */
 export const limitUseSchema = z.object({
-  /** null: all visitors together. */
+  /** null for all visitors together. */
   organisation: id.nullable(),
   tier: z.string().nullable(),
-  /** A suspended organisation may use nothing: its limits are 0. */
+  /** Set if the organisation is suspended. Its limits are then 0. */
   suspended: z.literal(true).optional(),
   requests: z.object({ used: count.nullable(), limit: count.nullable(), secondsLeft: count.nullable() }),
   concurrency: z.object({ inFlight: count.nullable(), limit: count.nullable() }),
-  /** What counts against the allowance: of the pool, with adjustments. Of visitors: what counts of the day. */
+  /**
+   * Tokens that count against the allowance: those completed by the pool, plus adjustments. For visitors, the tokens of the
+   * day.
+   */
   tokens: z.object({ used: count, limit: z.int().nullable(), refillsAt: z.string() }),
   gateways: z.array(
     z.object({
-      /** `rows`: what a restore took from the totals of the backup. */
+      /** Gateway's name, or `rows` for totals that a restore took from the backup. */
       name: z.string(),
       requests: count.nullable(),
       inFlight: count.nullable(),
       tokens: count,
-      /** Since the gateway last published. */
+      /** Seconds since the gateway last published its use. */
       ageSeconds: z.number(),
     }),
   ),
-  /** Limits on gateways that the open change has reached, where they are others. */
+  /** Limits on gateways that the open change has reached, if they differ. */
   inWave: z
     .object({
       ...releaseShape,
@@ -218,12 +221,12 @@ export const limitUseSchema = z.object({
 });
 export const logRecordLineSchema = z.object({
   offset: count,
-  /** Base64 of the record. */
+  /** The record in base64. */
   value: z.string(),
   signature: z.string().optional(),
 });
 
-/** Every refusal of the admin API, whatever its status. */
+/** Body of every refusal of the admin API, whatever its status. */
 export const adminErrorSchema = z.object({
   error: z.object({
     type: z.string(),
@@ -231,22 +234,25 @@ export const adminErrorSchema = z.object({
     message: z.string(),
     status: z.int(),
     path: z.string(),
-    /** What to do about it. */
+    /** Advice on what to do next. */
     next: z.string().optional(),
     details: z.array(z.object({ path: z.string(), message: z.string() })).optional(),
   }),
 });
 
-/** What each answer to a command has in addition to the resource. */
+/** Fields that every answer to a command contains in addition to the resource. */
 export const commandOutcomeShape = {
   position,
-  /** Nothing was to be changed. */
+  /** Set if nothing had to change. */
   unchanged: z.literal(true).optional(),
-  /** What is allowed and rarely meant, of what the command set, and what was not known when it was written. */
+  /**
+   * Warnings about settings that are allowed but rarely intended, and about facts that were unknown when the command was
+   * written.
+   */
   warnings: z.array(z.string()).optional(),
-  /** The resource is shown as it would be; nothing was written. */
+  /** Set if nothing was written. The resource is shown as it would be. */
   dryRun: z.literal(true).optional(),
-  /** The command with this Idempotency-Key was carried out before; what is shown once is left out. */
+  /** Set if a command with this Idempotency-Key was carried out before. Values that are shown only once are then left out. */
   repeated: z.literal(true).optional(),
   next: z.string().optional(),
 };
@@ -255,27 +261,27 @@ export function listOf<Item extends z.ZodType>(items: Item) {
   return z.object({ items: z.array(items), position });
 }
 
-/** A list that is read page after page. */
+/** Page of a list. */
 export function pageOf<Item extends z.ZodType>(items: Item) {
   return listOf(items).extend({
-    /** For `after`; absent where this page is the last one. */
+    /** Cursor to pass as `after`. Absent on the last page. */
     next: z.string().optional(),
-    /** Rows of all pages; absent where a search of a long list has not read all of it. */
+    /** Number of rows on all pages. Absent if a search has not read all of a long list. */
     total: count.optional(),
   });
 }
 
-/** A resource after a command. */
+/** Resource as a command's answer contains it. */
 export function written<Shape extends z.ZodRawShape>(resource: z.ZodObject<Shape>) {
   return resource.extend(commandOutcomeShape);
 }
 
-/** A resource with a value that is shown once: absent in a dry run and in the answer to a repeat. */
+/** Resource with a value that is shown only once. The value is absent in a dry run and in the answer to a repeat. */
 export function withSecret<Shape extends z.ZodRawShape>(resource: z.ZodObject<Shape>) {
   return resource.extend({ value: z.string().optional(), ...commandOutcomeShape });
 }
 
-/** Of many: as they were asked for, with the values that are shown once. */
+/** Keys created by one command, in the order of the request, with their values. */
 export const createdKeysSchema = z.object({
   items: z.array(z.object({ id, organisation: id, name: z.string(), value: z.string().optional() })),
   ...commandOutcomeShape,
@@ -288,5 +294,5 @@ export const createdTokensSchema = z.object({
 
 export const removed = z.object({ id, ...commandOutcomeShape });
 export const removedMember = z.object({ organisation: id, person: id, ...commandOutcomeShape });
-/** Fingerprints of all signers after the change; absent where there was none. */
+/** Fingerprints of all signers after the change. Absent if nothing changed. */
 export const signersAfter = { signers: z.array(z.string()).optional() };

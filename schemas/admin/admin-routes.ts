@@ -1,6 +1,6 @@
 /**
- * The operations of the admin API by name: where each is, below the API's prefix. Callers need no more, so it is apart from
- * what else the operations declare (schemas/admin/admin.ts), which has an entry for each of these.
+ * Method and path of each admin API operation, below the API's prefix. Clients need nothing else, so this table is separate
+ * from the rest of the operations' declarations (schemas/admin/admin.ts), which must have an entry for each name.
  */
 export const adminRoutes = {
   'document.get': 'GET /openapi.json',
@@ -106,7 +106,7 @@ export const adminRoutes = {
   'request.tail': 'GET /requests/stream',
 } as const;
 
-/** Before each path, at the address of a control plane. */
+/** Prefix of every path of the admin API. */
 export const adminPrefix = '/admin/v1';
 
 type AdminRoutes = typeof adminRoutes;
@@ -121,15 +121,15 @@ type NamesIn<Path extends string> = Path extends `${string}:${infer Name}/${infe
   : Path extends `${string}:${infer Name}`
     ? Name
     : never;
-/** The names of the parameters in the path of an operation. */
+/** Names of the parameters in an operation's path. */
 export type PathNames<Name extends OperationName> = NamesIn<AdminRoutes[Name]>;
 
 export const operationNames = Object.keys(adminRoutes) as readonly OperationName[];
 
-/** Reads that need a body. */
+/** Reads that need a request body. */
 export const questions = ['fleet.diff', 'effect.get', 'decision.explain'] as const satisfies OperationName[];
 
-/** The method of an operation, and its path with `:name` for parameters. */
+/** Method and path of an operation. The path contains `:name` for each parameter. */
 export function routeOf<Name extends OperationName>(
   name: Name,
 ): { readonly method: MethodOf<Name>; readonly path: string } {
@@ -137,7 +137,7 @@ export function routeOf<Name extends OperationName>(
   return { method: method as MethodOf<Name>, path };
 }
 
-/** The path of an operation with its parameters, and what of the input the path does not name. */
+/** An operation's path with its parameters filled in, and the remaining input. */
 export function partsOf(
   name: OperationName,
   input: object,

@@ -1,4 +1,4 @@
-/** What an operation of the admin API declares in addition to its name and its route, and the queries that operations have in common. */
+/** Declaration of an admin API operation apart from its name and route, and the queries that several operations share. */
 import { z } from 'zod';
 import { releaseShape } from '../events/changes.ts';
 import type { Role } from '../names.ts';
@@ -6,17 +6,18 @@ import { idSchema, roleSchema } from '../names.ts';
 import { pageRows } from './page-rows.ts';
 
 /**
- * `public`: everybody. `node`: a node with its token, which the route itself checks. `gateway`: gateways with their token,
- * and the operator. `operator`: the operator, not acting as a person. Roles: also persons who have one of them in some
- * organisation; the route itself checks the role in the organisation concerned.
+ * Who may call an operation. `public` means everyone. `node` means a node with its token, which the handler checks. `gateway`
+ * means gateways with their token, and the operator. `operator` means the operator, unless acting as a person. A list of
+ * roles also admits persons who have one of the roles in any organisation; the handler checks the role in the organisation
+ * concerned.
  */
 export type Access = 'public' | 'node' | 'gateway' | 'operator' | readonly Role[];
-/** How large a body may be. */
+/** Size class of a request body. */
 export type BodyKind = 'tiny' | 'small' | 'list' | 'fleet';
-/** What an open call counts as. */
+/** Category under which an open call is counted and bounded. */
 export type OpenCall = 'read' | 'question' | 'export' | 'stream' | 'tail' | 'follow' | 'wait';
 
-/** The same operation for many: its body is `items`, each of them a body of the operation. */
+/** Bulk form of an operation. Its body is `items`, a list of the operation's own bodies. */
 export interface Many {
   readonly max: number;
   readonly answer: z.ZodType;
@@ -24,40 +25,40 @@ export interface Many {
 
 export interface OperationRow {
   readonly summary: string;
-  /** Who may call it. */
+  /** Callers that may use the operation. */
   readonly access: Access;
-  /** Of the path; absent: it has no parameters. */
+  /** Path parameters. Absent if the path has none. */
   readonly params?: z.ZodObject;
   readonly query?: z.ZodType;
   readonly body?: z.ZodType;
-  /** Where it also takes many at once, all or none of them. */
+  /** Bulk form, which carries out all items or none. Absent if there is none. */
   readonly many?: Many;
-  /** Absent: `small` where there is a body, otherwise `tiny`. */
+  /** Defaults to `small` if the operation has a body, otherwise to `tiny`. */
   readonly bodyKind?: BodyKind;
-  /** Of a stream: one line of it; undefined where it has no lines. */
+  /** Schema of the answer. For a stream, the schema of one line, or undefined if the stream has no lines. */
   readonly answer: z.ZodType | undefined;
-  /** Of an answer that is a stream. */
+  /** Media type of a streamed answer. */
   readonly mediaType?: string;
-  /** Whether `at` names a moment of the past; every other operation refuses it. */
+  /** Whether `at` may name a past moment. Every other operation refuses it. */
   readonly past?: true;
-  /** Absent: a GET is a `read`, or a `question` where it names a moment. */
+  /** If absent, a GET is a `read`, or a `question` if it names a past moment. */
   readonly opens?: OpenCall;
 }
 export type OperationRows = Readonly<Record<string, OperationRow>>;
 
-/** Roles that can create and revoke keys (Authentication 5). */
+/** Roles that can create and revoke keys (specification, Authentication 5). */
 export const keyRoles: readonly Role[] = ['owner', 'admin', 'approver', 'member'];
 /** Roles that manage stacks and members of their organisation. */
 export const managingRoles: readonly Role[] = ['owner', 'admin'];
-/** Roles that read what belongs to their organisation: all. */
+/** Roles that may read their organisation's data: all roles. */
 export const readingRoles: readonly Role[] = roleSchema.options;
 
-/** A number in a query. */
+/** Number in a query string. */
 export const numberInQuery = z.coerce.number<number>();
-/** A position, a time, or a time ago. */
+/** Position, time or age, such as `18240`, `2026-11-22T08:00:00Z` or `10m`. */
 export const momentInQuery = z.string().min(1).max(40);
 
-/** `next` of the page before. */
+/** `next` of the previous page. */
 export const cursorInQuery = z.string().min(1).max(2000);
 
 const flag = z.enum(['true', 'false']).optional();
@@ -65,44 +66,47 @@ export const commandQuerySchema = z.object({
   why: z.string().max(500).optional(),
   force: flag,
   dryRun: flag,
-  /** Commands of definitions: begin a change that is released in waves, instead of acting on all gateways at once. */
+  /** Stages the definitions as a change that is released in waves, instead of applying them to all gateways at once. */
   stage: flag,
-  /** Of such a change: `one,10%,50%,all`. */
+  /** Waves of the staged change, such as `one,10%,50%,all`. */
   waves: z.string().min(1).max(2000).optional(),
   hold: z.string().min(1).max(20).optional(),
   watch: z.string().min(1).max(100).optional(),
-  /** Waves with too few requests do not wait. */
+  /** Lets the next wave begin even if a wave saw too few requests. */
   advanceUnseen: flag,
 });
-/** Of a command that may be several commits. */
+/** Query of a command that may need several commits. */
 export const divisibleQuerySchema = commandQuerySchema.extend({
-  /** Where it does not fit one commit: each part is one, and the answer says how many changes remain for the next call. */
+  /**
+   * Splits a command that does not fit into one commit. Each call writes one part, and its answer states how many changes
+   * remain.
+   */
   inParts: flag,
 });
 export const readQuerySchema = z.object({
-  /** The state after this commit, or at this time. */
+  /** Commit or time whose state is read. */
   at: momentInQuery.optional(),
-  /** Wait until this commit is folded, so that a client reads its own writes. */
+  /** Waits until this commit is folded, so that a client reads its own writes. */
   min: numberInQuery.int().min(0).optional(),
   limit: numberInQuery.int().min(1).max(pageRows.max).optional(),
   organisation: idSchema.optional(),
 });
-/** Of a row of definitions, which an open change may have otherwise. */
+/** Query for a definition that an open change may modify. */
 const waveReadQuerySchema = readQuerySchema.extend({
-  /** Adds the row of gateways that the open change has reached. */
+  /** Adds the definition as gateways see it that the open change has reached. */
   wave: flag,
 });
-/** Of a list that is read page after page. */
+/** Query for a list that is read in pages. */
 export const pageQuerySchema = readQuerySchema.extend({
-  /** What a row must contain. */
+  /** Text that a row must contain. */
   text: z.string().max(200).optional(),
   state: z.string().min(1).max(20).optional(),
-  /** A field of the answer; `-field`: the other way round. */
+  /** Field of the answer to sort by. `-field` sorts in descending order. */
   sort: z.string().min(1).max(40).optional(),
   after: cursorInQuery.optional(),
 });
 
-/** The body of an operation for many. */
+/** Body schema of an operation's bulk form. */
 export function manyBody({ body = z.never(), many }: Pick<OperationRow, 'body' | 'many'>): z.ZodType {
   return z.strictObject({
     items: z
@@ -118,12 +122,12 @@ export function operation<const Row extends Parts>(access: Access, summary: stri
   return { access, summary, ...row };
 }
 
-/** Of the state, in the present and in the past. */
+/** Declares a read of the state, present or past. */
 export function read<const Row extends Parts>(access: Access, summary: string, row: Row) {
   return { access, summary, query: readQuerySchema, past: true as const, ...row };
 }
 
-/** The same of a row of definitions, whose answer may have that of the wave, too. */
+/** Declares a read of a definition. Its answer may also contain the definition as an open change modifies it. */
 export function definition<const Row extends Parts & { readonly answer: z.ZodObject }>(
   access: Access,
   summary: string,
@@ -131,14 +135,14 @@ export function definition<const Row extends Parts & { readonly answer: z.ZodObj
 ) {
   const inWave = z.object({
     ...releaseShape,
-    /** null: there is none. */
+    /** null if the change removes the definition. */
     row: row.answer.nullable(),
   });
   const answer = row.answer.extend({ inWave: inWave.optional() }) as Row['answer'];
   return { ...read(access, summary, row), query: waveReadQuerySchema, answer };
 }
 
-/** The same of a list that takes `text`, `sort` and `after`. */
+/** Declares a list that accepts `text`, `sort` and `after`. */
 export function pages<const Row extends Parts>(access: Access, summary: string, row: Row) {
   return { access, summary, query: pageQuerySchema, past: true as const, ...row };
 }

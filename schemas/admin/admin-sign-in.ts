@@ -1,4 +1,4 @@
-/** The operations of the admin API about who calls, and about links to the console. */
+/** Admin API operations on the caller's identity and on sign-in links to the console. */
 import { z } from 'zod';
 import { roleSchema } from '../names.ts';
 import {
@@ -13,14 +13,14 @@ import { bodySchemas, pathSchemas } from './commands.ts';
 const id = z.string();
 const signInLinkSchema = z.object({ url: z.string(), expiresAt: z.string() });
 const meSchema = z.object({
-  /** The operator: every command is open. */
+  /** Whether the caller is the operator, who may use every command. */
   operator: z.boolean(),
   person: id.optional(),
-  /** Who the log names as the author of what the caller does. */
+  /** Name that the log records as author of the caller's commands. */
   actor: z.string(),
-  /** Those that the person is a member of, with what their role allows there. */
+  /** The person's organisations, each with the commands that the person's role allows there. */
   organisations: z.array(z.object({ id, name: z.string(), role: roleSchema, commands: z.array(z.string()) })),
-  /** What the operator may; empty for a person. */
+  /** Commands that the operator may use. Empty for a person. */
   commands: z.array(z.string()),
   position: z.int().min(0),
 });

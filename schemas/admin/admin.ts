@@ -1,6 +1,6 @@
 /**
- * The operations of the admin API: what each takes and answers, who may call it, and how. Routes, role checks, the OpenAPI
- * document, clients and the tests of isolation are made from this table; schemas/admin/admin-routes.ts has where each is.
+ * Table of all admin API operations: input, answer and permitted callers of each. The routes, role checks, OpenAPI document,
+ * clients and isolation tests are built from this table. schemas/admin/admin-routes.ts contains the methods and paths.
  */
 import type { z } from 'zod';
 import { activityRows } from './admin-activity.ts';
@@ -41,9 +41,9 @@ export const adminOperations = {
 } as const satisfies Readonly<Record<OperationName, OperationRow>>;
 
 type Rows = typeof adminOperations;
-/** What is decided on the state, and becomes events. */
+/** Operations that are decided against the state and become events. */
 export type CommandName = keyof typeof commandRows;
-/** What reads the state alone, of the present or of the past. */
+/** Operations that only read the present or past state. */
 export type StateReadName = keyof typeof readRows;
 
 type Of<Name extends OperationName, Part extends string> =
@@ -51,31 +51,34 @@ type Of<Name extends OperationName, Part extends string> =
 type Read<Schema> = Schema extends z.ZodType ? z.output<Schema> : undefined;
 type Given<Schema> = Schema extends z.ZodType ? z.input<Schema> : unknown;
 
-/** The parts of a call as the server has parsed them; undefined: it has no such part. */
+/** Parts of a call as the server has parsed them. A part is undefined if the operation does not have it. */
 export type ParamsOf<Name extends OperationName> = Read<Of<Name, 'params'>>;
 export type QueryOf<Name extends OperationName> = Read<Of<Name, 'query'>>;
 export type BodyOf<Name extends OperationName> = Read<Of<Name, 'body'>>;
-/** Of a stream: one line. Where a command is repeated and its resource was removed since, only ids are in it. */
+/**
+ * Answer of an operation, or one line of a stream. The answer to a repeated command contains only ids if its resource has
+ * since been removed.
+ */
 export type AnswerOf<Name extends OperationName> = Read<Of<Name, 'answer'>>;
 
 /**
- * What a client gives: the parameters of the path and the fields of the body or, where there is none, of the query. Options
- * that all commands have (`why`, `force`) are those of the client.
+ * Input that a client supplies: the path parameters, and the fields of the body or, without a body, of the query. The client
+ * itself adds the options that all commands share (`why`, `force`).
  */
 export type InputOf<Name extends OperationName> = {
   readonly [Param in PathNames<Name>]: string | number;
 } & Readonly<MethodOf<Name> extends 'GET' ? Given<Of<Name, 'query'>> : Given<Of<Name, 'body'>>>;
 
-/** Operations that also take many at once. */
+/** Operations with a bulk form. */
 export type ManyName = {
   [Name in OperationName]: Rows[Name] extends { readonly many: Many } ? Name : never;
 }[OperationName];
-/** What a command for many takes. */
+/** Body of an operation's bulk form. */
 export interface ManyOf<Name extends ManyName> {
   readonly items: readonly BodyOf<Name>[];
 }
 
-/** The answers by method and path. */
+/** Answers by method and path. */
 type ByRoute = { readonly [Name in OperationName as (typeof adminRoutes)[Name]]: AnswerOf<Name> };
 export type AdminRoute = keyof ByRoute & `${AdminMethod} ${string}`;
 export type AdminResponse<Route extends AdminRoute> = ByRoute[Route];

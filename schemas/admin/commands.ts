@@ -1,6 +1,6 @@
 /**
- * The bodies and path parameters of the admin API's commands. Strict: a field that a command does not have is refused.
- * Shapes only; whether what they name exists is decided against the state.
+ * Bodies and path parameters of the admin API's commands. All schemas are strict: a field that a command does not define is
+ * refused. They check formats only. Whether the named things exist is decided against the state.
  */
 import { z } from 'zod';
 import { daySeconds } from '../durations.ts';
@@ -37,12 +37,12 @@ const strictPlaceSchema = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('organisation'), id: idSchema }),
 ]);
 
-/** Path parameters, by what they name. */
+/** Path parameters, by the kind of thing that they name. */
 export const pathSchemas = {
   none: z.strictObject({}),
   id: z.strictObject({ id: idSchema }),
   tier: z.strictObject({ id: tierNameSchema }),
-  /** Tier id; `anonymous` stands for the visitors. */
+  /** Tier id. `anonymous` stands for the visitors. */
   tierOrVisitors: z.strictObject({ id: tierIdSchema }),
   model: z.strictObject({ id: modelIdSchema }),
   member: z.strictObject({ id: idSchema, person: personSchema }),
@@ -52,7 +52,7 @@ export const pathSchemas = {
   signer: z.strictObject({ fingerprint: sha256HexSchema }),
 };
 
-/** Keys, or tokens, that one command creates. */
+/** Maximum number of keys or tokens that one command creates. */
 export const madeAtOnceMax = 1000;
 
 export const bodySchemas = {
@@ -85,13 +85,13 @@ export const bodySchemas = {
   }),
   setMember: z.strictObject({ role: roleSchema }),
   adjustUsage: z.strictObject({
-    /** Added to the present period's tokens; negative gives allowance back. */
+    /** Tokens added to the present period's use. A negative number gives allowance back. */
     tokens: z.int().min(-1_000_000_000_000).max(1_000_000_000_000),
   }),
-  /** Ed25519, SPKI: base64 of its DER, or PEM. */
+  /** Ed25519 public key in SPKI format: PEM, or the DER in base64. */
   addSigner: z.strictObject({ publicKey: z.string().min(1).max(1000) }),
   setTier: z.strictObject({
-    /** Left out: where it is, or above all others where it is new. */
+    /** If left out, the rank stays as it is. A new tier is ranked above all others. */
     rank: z.int().min(0).max(1000).optional(),
     ...limitsShape,
     monthlyTokens: limitSchema.optional(),
@@ -102,7 +102,7 @@ export const bodySchemas = {
   setModel: z.strictObject({
     family: nameSchema,
     weight: weightSchema.optional(),
-    /** Left out: as it is, or prefix. */
+    /** If left out, it stays as it is, or becomes `prefix` for a new model. */
     affinity: affinitySchema.optional(),
     added: momentSchema.optional(),
   }),
@@ -115,12 +115,17 @@ export const bodySchemas = {
   }),
   setSurface: z.strictObject({ surface: surfaceSchema }),
   registerNode: z.strictObject({ ...nodeShape, place: strictPlaceSchema }),
-  /** Only where it is in this wave: the watch may have continued it since the caller looked. */
+  /**
+   * Advances the change only if it is still in this wave, because it may have advanced automatically since the caller looked.
+   */
   advanceChange: z.strictObject({ inWave: z.int().min(1).optional() }),
   withdrawChange: z.strictObject({ reason: nameSchema.optional() }),
   applyFleet: z.strictObject({
     fleet: declaredFleetSchema,
-    /** Remove what the file does not have. Keys are never in a file and go only with their organisation. */
+    /**
+     * Whether to remove what the file does not contain. A file never contains keys, so keys are removed only together with
+     * their organisation.
+     */
     prune: z.boolean().optional(),
   }),
 };

@@ -1,11 +1,11 @@
-/** The effect of a command before it is written, as the admin API is asked for it and answers with it. */
+/** Request and answer of the admin API's preview, which shows the effect of a command before it is written. */
 import { z } from 'zod';
 import { fleetSchema } from '../events/fleet.ts';
 import { idSchema } from '../names.ts';
 import { requestIdSchema } from '../records/decisions.ts';
 import { rowChangeSchema } from './admin-history.ts';
 
-/** A command as it would be sent: its method, its path below the prefix of the admin API, and its body. Or a fleet file. */
+/** Either a command as it would be sent (method, path below the admin API's prefix, and body) or a fleet file. */
 export const effectRequestSchema = z.union([
   z.strictObject({
     method: z.enum(['POST', 'PUT', 'PATCH', 'DELETE']),
@@ -24,37 +24,39 @@ const answerSchema = z.string();
 const recordedGroupSchema = z.object({
   /** Organisation of the requests; absent for visitors. */
   organisation: idSchema.optional(),
-  /** `shared`, or a stack. */
+  /** `shared`, or a stack's id. */
   host: z.string(),
-  /** Absent: a name that nothing in the state has. */
+  /** Absent if the requested name is not a known model. */
   model: z.string().optional(),
-  /** Absent: chat. */
+  /** Absent for chat. */
   operation: z.string().optional(),
   from: answerSchema,
   to: answerSchema,
-  /** As `asked` counts. */
+  /** Number of requests, counted like `asked`. */
   requests: count,
   /** Ids of some of the requests, for `headgate explain --request`. Empty if only traffic reports contain them. */
   examples: z.array(requestIdSchema),
 });
 
 const loweredSchema = z.object({
-  /** Absent: more than one, or visitors. */
+  /** Absent for visitors and if several organisations are affected. */
   organisation: idSchema.optional(),
   organisations: count,
-  /** It is a limit of visitors: of one, or with `total.` of all together. */
+  /**
+   * Set for a limit on visitors. If `what` begins with `total.`, the limit covers all visitors together, otherwise each one.
+   */
   visitors: z.literal(true).optional(),
-  /** The field of the tier. */
+  /** Name of the tier's field. */
   what: z.string(),
-  /** null: there is no limit. */
+  /** null if there was no limit. */
   from: z.number().nullable(),
   to: z.number(),
-  /** What one of them used of it in the last hour at most; absent: nothing is known. */
+  /** Highest use by one subject in the last hour. Absent if unknown. */
   peak: z.number().optional(),
 });
 
 export const effectSchema = z.object({
-  /** The effect holds for the state after this commit. */
+  /** Commit after which the effect was computed. */
   position: count,
   /**
    * Requests that were served in the last hour and are served on the present state, decided again after the events. They are taken
@@ -62,27 +64,30 @@ export const effectSchema = z.object({
    */
   recorded: z
     .object({
-      /** Start of the time that the requests cover; less than an hour ago if gateways had too many to read. */
+      /** Start of the covered time. Less than an hour ago if gateways had too many requests to read. */
       since: z.string(),
-      /** So many were decided again. Where that are not all, each stands for others of its organisation, host and model. */
+      /**
+       * Number of requests that were decided again. If fewer than `asked`, each stands for others with its organisation, host
+       * and model.
+       */
       decided: count,
-      /** All of them, as far as gateways answered. */
+      /** Number of all requests, as far as gateways answered. */
       asked: count,
       differ: count,
-      /** Served before and refused after. */
+      /** Number of requests that were served before and would be refused after. */
       refused: count,
-      /** Organisations of which nothing would be served. */
+      /** Organisations that would not be served at all any more. */
       lost: z.array(idSchema),
       /** Gateways that did not answer or do not keep decisions. Their reports count instead. */
       gatewaysSilent: z.array(z.string()),
       /** Silent gateways that also have no readable report, so that their requests are not known. Absent if there are none. */
       gatewaysUnseen: z.array(z.string()).optional(),
       groups: z.array(recordedGroupSchema),
-      /** There are more groups than are listed. */
+      /** Set if there are more groups than listed. */
       more: z.literal(true).optional(),
     })
     .optional(),
-  /** Limits that are lower after it. */
+  /** Limits that the command lowers. */
   limits: z.array(loweredSchema),
   /** Rows that the command changes. Present for operators, if no request was served in the last hour. */
   changes: z.array(rowChangeSchema).optional(),

@@ -1,6 +1,7 @@
 /**
- * What a control plane asks a gateway about its requests, and the lines of the answers. What follows from the state (names, and
- * whose a key is that was refused) the control plane adds; what a gateway cannot decide of a filter, it lets through.
+ * Questions that a control plane asks a gateway about its requests, and the lines of the answers. The control plane adds what
+ * only the state knows, such as names and the owners of refused keys. If a gateway cannot evaluate a filter, it lets the row
+ * through.
  */
 import { z } from 'zod';
 import { decisionRecordSchema, requestIdSchema } from '../records/decisions.ts';
@@ -9,7 +10,7 @@ import { requestFilterShape, requestRowSchema, requestsPerPageMax } from './requ
 const number = z.coerce.number<number>();
 const count = z.int().min(0);
 
-/** So many decisions are a sample of all gateways together. */
+/** Number of decisions in a sample of all gateways together. */
 export const sampledMax = 20_000;
 
 export const gatewayQuerySchema = z.object({
@@ -18,19 +19,19 @@ export const gatewayQuerySchema = z.object({
     .pick({ outcome: true, type: true, model: true, organisation: true, key: true, node: true }).shape,
   request: requestIdSchema.optional(),
   slowerThanMs: number.min(0).optional(),
-  /** ms since 1970, of the decision. */
+  /** Only decisions from this time on, in ms since 1970. */
   sinceMs: number.min(0).default(0),
-  /** Only requests that were kept before the one of this number. */
+  /** Only requests recorded before the one with this number. */
   before: number.min(0).default(Number.MAX_SAFE_INTEGER),
   limit: number.int().min(1).max(requestsPerPageMax).default(requestsPerPageMax),
-  /** How many decisions a sample has. */
+  /** Number of decisions in the sample. */
   sampled: number.int().min(1).max(sampledMax).default(sampledMax),
-  /** Of rows that are followed, so many at most; the others are counted. */
+  /** Most rows per second of a followed list. Further rows are only counted. */
   rowsPerSecond: number.int().min(1).optional(),
 });
 export type GatewayQuery = z.output<typeof gatewayQuerySchema>;
 
-/** Longer than any name, type or cause: what is longer no gateway has, and nobody is shown. */
+/** Longer than any name, type or cause. Rows with longer texts are dropped, because no genuine gateway sends them. */
 const textMax = 300;
 const hasLongText = (row: object): boolean =>
   Object.values(row).some((value) => typeof value === 'string' && value.length > textMax);
@@ -41,29 +42,29 @@ export const gatewayRowSchema = requestRowSchema
     at: z.iso.datetime(),
     /** Status of the answer; 0 if no head was sent, because control planes of version 0.2.0 require a number. */
     status: z.int(),
-    /** By the clock of the gateway: by which rows of several are merged. */
+    /** Time by the gateway's clock, used to merge the rows of several gateways. */
     endedMs: z.number(),
-    /** Its number in the records of the gateway; absent of one that is followed. */
+    /** Row number in the gateway's records. Absent in a followed list. */
     n: count.optional(),
   })
   .refine((row) => !hasLongText(row), 'a text of a row is too long');
 export type GatewayRow = z.infer<typeof gatewayRowSchema>;
 
-/** The last line of a page. */
+/** Last line of a page. */
 export const gatewayPageEndSchema = z.object({
-  /** Where to continue; absent: there are no more. */
+  /** Number from which the next page continues. Absent on the last page. */
   before: count.optional(),
 });
 
-/** Between rows that are followed, at least every two seconds. */
+/** Line sent at least every two seconds between followed rows. */
 export const gatewayPulseSchema = z.object({ missed: count });
 
-/** Of a sample: a decision, and how many requests of its organisation, host and model it stands for. */
+/** Sampled decision, and the number of requests with its organisation, host and model that it represents. */
 export const gatewaySampledSchema = z.object({ requests: z.number().min(0), decision: decisionRecordSchema });
 export type GatewaySampled = z.infer<typeof gatewaySampledSchema>;
 
-/** The last line of a sample. */
+/** Last line of a sample. */
 export const gatewaySampleEndSchema = z.object({
-  /** It is of the requests since then, ms since 1970. */
+  /** Start of the sampled time, in ms since 1970. */
   sinceMs: count,
 });

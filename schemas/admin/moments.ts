@@ -1,13 +1,13 @@
-/** How a moment of the past is written: a position of the log, a time, or a time ago. */
+/** Parses a moment of the past as people write it: a log position, a time or an age. */
 import { ageUnits, durationMs } from '../durations.ts';
 
 export type NamedMoment =
-  /** After this commit. */
+  /** State after this commit. */
   | { readonly position: number }
-  /** ms since 1970. */
+  /** Milliseconds since 1970. */
   | { readonly timeMs: number };
 
-/** `18240`, `2026-11-22T08:00:00Z` or `10m` (s, m, h, d). undefined: none of these. */
+/** Parses `18240`, `2026-11-22T08:00:00Z` or `10m` (units s, m, h, d). Returns undefined for any other text. */
 export function parseMoment(text: string, nowMs: number): NamedMoment | undefined {
   if (/^\d{1,16}$/.test(text)) {
     const position = Number(text);
@@ -18,7 +18,7 @@ export function parseMoment(text: string, nowMs: number): NamedMoment | undefine
   return isTime(text) ? { timeMs: Date.parse(text) } : undefined;
 }
 
-/** As `momentSchema` has it: without a schema, because every command line reads this file. */
+/** Accepts the same times as `momentSchema`, but without the schema library, because every command line loads this file. */
 function isTime(text: string): boolean {
   const [, day] = /^(\d{4}-\d\d-\d\d)T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?Z$/.exec(text) ?? [];
   const ms = day === undefined ? Number.NaN : Date.parse(day);

@@ -1,2 +1,2 @@
-/** How many rows a page of a list has: without a `limit`, and at most. */
+/** Default and maximum number of rows on a page of a list. */
 export const pageRows = { default: 100, max: 1000 } as const;

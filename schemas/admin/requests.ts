@@ -1,6 +1,6 @@
 /**
- * Requests as people follow them: one row for each that has ended, with its verdict, in the command line, the admin API and the
- * console alike. Made of what gateways keep of a request; no prompt and no answer is part of it.
+ * Requests as people follow them: one row per ended request, with its verdict. The command line, the admin API and the
+ * console show the same rows. Gateways' records of requests supply the data. Rows never contain prompts or answers.
  */
 import { z } from 'zod';
 import { type RefusalType, refusalKinds } from '../api/refusals.ts';
@@ -15,81 +15,81 @@ const ms = z.number().min(0);
 
 export const requestRowSchema = z.object({
   request: requestIdSchema,
-  /** When it was decided, by the clock of its gateway. */
+  /** Time of the decision by the gateway's clock. */
   at: z.string(),
   gateway: z.string(),
-  /** Of its key; absent of visitors, and where no key was known. */
+  /** Organisation of the key. Absent for visitors and unknown keys. */
   organisation: z.string().optional(),
   key: z.string().optional(),
-  /** As the key is called now. */
+  /** Present name of the key. */
   keyName: z.string().optional(),
   /** True for a visitor's request. */
   visitor: z.literal(true).optional(),
-  /** `shared`, the id of a stack, or `unknown`; members see a stack of others as `unknown`, too. */
+  /** `shared`, the id of a stack, or `unknown`. Members also see `unknown` for stacks of other organisations. */
   host: z.string(),
   operation: z.string(),
-  /** Absent: a listing, or a name that is no model's and therefore kept nowhere. */
+  /** Absent for listings and for names of no model, which are not stored anywhere. */
   model: z.string().optional(),
   verdict: outcomeSchema,
-  /** Status of the answer; absent if no head was sent. */
+  /** Status of the answer. Absent if no header was sent. */
   status: z.int().optional(),
-  /** Of a refusal. */
+  /** Type of a refusal. */
   type: z.string().optional(),
-  /** Of a refusal, finer than the type; for operators. */
+  /** Cause of a refusal, more detailed than its type. For operators only. */
   cause: z.string().optional(),
   /** The party that ended the request early. */
   endedBy: enderSchema.optional(),
-  /** For operators. */
+  /** For operators only. */
   node: z.string().optional(),
   promptTokens: count.optional(),
   completionTokens: count.optional(),
-  /** From the request line to the first byte of a node's answer. */
+  /** Time from the request line to the first byte of a node's answer. */
   firstTokenMs: ms.optional(),
   durationMs: ms,
-  /** Of the state that it was decided on. */
+  /** Position of the state that the decision used. */
   position: count,
 });
 export type RequestRow = z.infer<typeof requestRowSchema>;
 
-/** The newest first: in the order in which they ended. */
+/** Page of requests, newest first by the time at which they ended. */
 export const requestListSchema = z.object({
   items: z.array(requestRowSchema),
-  /** Opaque: what the next page, of older ones, is asked with. Absent: there are no more. */
+  /** Opaque cursor of the next page, which has older requests. Absent on the last page. */
   next: z.string().optional(),
-  /** Gateways that did not answer, or keep no decisions: theirs are missing. */
+  /** Gateways whose requests are missing, because they did not answer or do not store decisions. */
   silent: z.array(z.string()),
 });
 export type RequestList = z.infer<typeof requestListSchema>;
 
 /**
- * `data` of each event `requests` of the live stream (text/event-stream). The first has the newest `limit` ones, as the list has
- * them, with `next`; each later one those that ended since, newest first. A stream that is opened again begins again, so rows are
- * distinguished by `request`. `event: ended`: the session has ended.
+ * `data` of each `requests` event in the live stream (text/event-stream). The first event contains the newest `limit`
+ * requests and `next`, like the list. Each later event contains the requests that have ended since, newest first. A reopened
+ * stream starts again, so identify rows by `request`. `event: ended` means that the session has ended.
  */
 export const requestsMessageSchema = requestListSchema.extend({
-  /** More ended than are sent, or than were asked for: so many are in the list alone. */
+  /** Number of ended requests that the stream left out because there were more than it sends. The list contains them. */
   missed: count.optional(),
 });
 export type RequestsMessage = z.infer<typeof requestsMessageSchema>;
 
 const refusalTypes = Object.keys(refusalKinds) as [RefusalType, ...RefusalType[]];
 
-/** Which requests: each is one that all given filters name. */
+/** Filters of requests, combined with AND. */
 export const requestFilterShape = {
   outcome: outcomeSchema.optional(),
   type: z.enum(refusalTypes).optional(),
   model: modelIdSchema.optional(),
   organisation: idSchema.optional(),
   key: idSchema.optional(),
-  /** For operators. */
+  /** For operators only. */
   node: idSchema.optional(),
   gateway: z.string().min(1).max(200).optional(),
-  /** `500ms`, `2s`, `1m`: of those that took longer. */
+  /** Minimum duration, such as `500ms`, `2s` or `1m`. */
   'slower-than': z
     .string()
     .refine((text) => !Number.isNaN(slowerThanMs(text)), 'must be a duration such as 500ms or 2s')
     .optional(),
-  /** A time, or a time ago. */
+  /** Time or age from which requests are included. */
   since: momentInQuery.optional(),
   request: requestIdSchema.optional(),
 };
@@ -101,13 +101,16 @@ const limit = numberInQuery.int().min(1).max(requestsPerPageMax).default(request
 export const requestListQuerySchema = z.object({
   ...requestFilterShape,
   limit,
-  /** `next` of the page before. */
+  /** `next` of the previous page. */
   next: z.string().min(1).max(12_000).optional(),
 });
 export const requestTailQuerySchema = z.object({
   ...requestFilterShape,
-  /** Rows of the first message. */
+  /** Number of rows in the first message. */
   limit: numberInQuery.int().min(0).max(requestsPerPageMax).default(requestsPerPage),
-  /** So many rows a second at most of those that end, for who cannot show more: a sample; the others are in `missed`. */
+  /**
+   * Most rows per second to stream, for clients that cannot show more. The stream is then a sample, and `missed` counts the
+   * rest.
+   */
   'rows-per-second': numberInQuery.int().min(1).max(10_000).optional(),
 });

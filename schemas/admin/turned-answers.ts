@@ -1,7 +1,7 @@
 /**
- * Commands that can turn answers of requests: who gives one is shown first which, on a terminal and in the dialogs of the
- * console. Those of the log alone do not, nor what nobody has a key or a model of yet, nor a change in waves, which is counted
- * while it is made.
+ * Commands that can change the outcome of requests. Terminals and console dialogs first show which requests would be
+ * affected. The list excludes commands about the log alone, commands on things that no key or model uses yet, and commands on
+ * staged changes, whose effect is counted during the release.
  */
 import type { CommandName } from './admin.ts';
 

@@ -1,6 +1,6 @@
 /**
- * One request to an inference server and its response. The node is untrusted: no redirect is followed, the size of the
- * response and the wait are bounded, and JSON of too many values is not parsed.
+ * Sends one request to an inference server and reads the response. The node is untrusted: redirects are not followed, the
+ * response size and the wait are bounded, and JSON with too many values is not parsed.
  */
 import type { Dispatcher } from 'undici';
 import { ChunkBuffer } from '../runtime/chunk-buffer.ts';
@@ -9,18 +9,18 @@ import { Ticker, type Timed } from '../runtime/ticker.ts';
 
 export interface NodeAddress {
   readonly url: string;
-  /** The node's own credential, where it requires one. */
+  /** The node's own credential, if it requires one. */
   readonly credential?: string | undefined;
 }
 
 const answerBytesMax = 1024 * 1024;
-/** Some engines return a hundred values for each model. */
+/** Generous, because some engines return a hundred values per model. */
 const answerBounds: JsonBounds = { depth: 64, names: 100_000, values: 100_000 };
 
-/** Exact enough for waits of a second. */
+/** Precise enough for waits of a second. */
 const ticker = new Ticker(100);
 
-/** The time-out of one response. */
+/** Time-out of one response. */
 class ResponseWait implements Timed {
   index = -1;
   readonly #abort = new AbortController();
@@ -46,7 +46,10 @@ class ResponseWait implements Timed {
   }
 }
 
-/** A GET, or a POST where there is a body. `timeoutMs` is for the whole response, and counts no stall of this process. */
+/**
+ * Sends a POST if there is a body, otherwise a GET. `timeoutMs` covers the whole response. Time in which this process stalls
+ * does not count.
+ */
 export async function askNode(
   { url, credential }: NodeAddress,
   path: string,
@@ -54,7 +57,7 @@ export async function askNode(
   body?: object,
 ): Promise<Dispatcher.ResponseData> {
   const base = url.endsWith('/') ? url.slice(0, -1) : url;
-  // Loaded on use: a control plane whose nodes all have agents needs it not.
+  // Loaded on first use, because a control plane whose nodes all have agents does not need it.
   const { request } = await import('undici');
   const wait = new ResponseWait(timeoutMs);
   try {
@@ -76,7 +79,7 @@ export async function askNode(
   }
 }
 
-/** Throws SyntaxError where it is no JSON, or too large. */
+/** Parses the body as JSON. Throws SyntaxError if it is not JSON or has too many values. */
 export async function boundedJson(body: Dispatcher.ResponseData['body']): Promise<unknown> {
   const bytes = new ChunkBuffer({ bytesMax: answerBytesMax });
   const chunks: AsyncIterable<Buffer> = body;

@@ -1,5 +1,5 @@
-// Goal: which models of a node take images is known from few questions, and no engine can make its health wait for that.
-// Method: a server with Ollama's routes whose answers about single models each test decides.
+// Goal: detect which models of a node accept images with few requests, and never delay the node's health result by waiting
+// for an engine. Method: a server with Ollama's routes, whose answers about single models each test controls.
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
@@ -15,7 +15,7 @@ type Show = (model: string, response: ServerResponse) => void;
 interface Engine {
   models: readonly Model[];
   show: Show;
-  /** Names of the models asked about. */
+  /** Names of the models that were asked about. */
   readonly asked: string[];
   probe(): Promise<Probed>;
 }
@@ -97,7 +97,7 @@ test.each([
 ] as [string, Show][])('%s: it is not known to take images, and the node is up', async (_, show) => {
   const engine = await startEngine([{ id: 'a:1b' }], show);
   expect(await engine.probe()).toMatchObject({ up: true, models: ['a:1b'], imageModels: [] });
-  // What came to nothing is not asked for at once again.
+  // A failed request is not repeated at once.
   expect(await imageModels(engine)).toEqual([]);
   expect(engine.asked).toEqual(['a:1b']);
 });

@@ -1,14 +1,14 @@
 /**
- * Which models of a node accept images, and which rerank, where its engine reports that for one model at a time only.
- * A response is cached, so that few probes send a request. The requests of one probe are bounded in number and time,
- * because the health of a node must not wait for them: later probes send the others.
+ * Detects which models of a node accept images and which rerank, for engines that report this only one model at a time.
+ * Responses are cached, so few probes send a request. The number and time of one probe's requests are bounded, because the
+ * node's health must not wait for them. Later probes send the rest.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import { askNode, boundedJson, type NodeAddress } from './ask-node.ts';
 import { dialects } from './dialects.ts';
 import { type EngineModel, takesImages } from './node-answers.ts';
 
-/** An inference server, and the engine that it is. */
+/** Inference server and its engine. */
 export interface ProbeTarget extends NodeAddress {
   readonly dialect: Dialect;
 }
@@ -16,32 +16,32 @@ export interface ProbeTarget extends NodeAddress {
 interface Known {
   readonly modified: number | undefined;
   readonly is: boolean;
-  /** When to ask again, ms of `performance.now()`. */
+  /** Time of the next request, in ms of `performance.now()`. */
   readonly askAgainMs: number;
 }
 
 interface QuestionOptions {
-  /** Asks about one model; undefined where the response does not say it. */
+  /** Asks about one model. Returns undefined if the response does not answer the question. */
   readonly ask: (target: ProbeTarget, model: string, timeoutMs: number) => Promise<boolean | undefined>;
-  /** Models with the same key are one. */
+  /** Cache key. Models with the same key share a response. */
   readonly keyOf: (target: ProbeTarget, model: string) => string;
-  /** How long a response is cached; a model that is replaced is asked about at once. */
+  /** Lifetime of a cached response. A replaced model is asked about at once. */
   readonly keptMs: number;
 }
 
 const modelsPerProbeMax = 16;
 const probeMs = 1000;
-/** A request without a response would delay each probe. */
+/** Delay after a failed request. Without it, a model that never answers would delay each probe. */
 const askAgainMs = 10_000;
 
-/** What was asked about the models of one node, for as long as it is probed. */
+/** Cached capabilities of one node's models, kept for as long as the node is probed. */
 export class AskedModels {
   readonly images = new Question({
     ask: askImages,
     keyOf: (_, name) => shortName(name),
     keptMs: Number.POSITIVE_INFINITY,
   });
-  /** An engine that was started again may do something else with the same model. */
+  /** Expires, because a restarted engine may use the same model for something else. */
   readonly rerankers = new Question({ ask: askReranks, keyOf: rerankKeyOf, keptMs: 60_000 });
 }
 
@@ -55,7 +55,7 @@ class Question {
     this.#options = options;
   }
 
-  /** The names of the models that it is known to be so of. Never throws. */
+  /** Names of the models known to have the capability. Never throws. */
   async among(target: ProbeTarget, served: readonly EngineModel[]): Promise<string[]> {
     this.#asking ??= this.#ask(target, served).finally(() => {
       this.#asking = undefined;
@@ -91,14 +91,17 @@ class Question {
     }
   }
 
-  /** Models without a request so far are first, so that one model without a response delays no other. */
+  /**
+   * Models due for a request. Models that were never asked about come first, so that one unresponsive model does not delay
+   * the others.
+   */
   #due(models: ReadonlyMap<string, EngineModel>, nowMs: number): (readonly [string, EngineModel])[] {
     const dueMs = (key: string): number => this.#known.get(key)?.askAgainMs ?? 0;
     const due = [...models].filter(([key]) => dueMs(key) <= nowMs);
     return due.sort(([a], [b]) => dueMs(a) - dueMs(b)).slice(0, modelsPerProbeMax);
   }
 
-  /** A busy engine that does not respond leaves what is known of it. */
+  /** Caches the response. If the engine was too busy to answer, the previous result stays. */
   #note(key: string, { modified }: EngineModel, said: boolean | undefined): void {
     const is = said ?? this.#known.get(key)?.is ?? false;
     const keptMs = said === undefined ? askAgainMs : this.#options.keptMs;
@@ -119,12 +122,12 @@ async function askImages(
   return undefined;
 }
 
-/** What an engine shows without the name of a model holds for all of its models. */
+/** Some engines answer without regard to the model's name. Their response holds for all of their models. */
 function rerankKeyOf({ dialect }: ProbeTarget, name: string): string {
   return dialects[dialect].rerankSigns.some(({ posts }) => posts) ? name : '';
 }
 
-/** All signs must be given. */
+/** Whether all signs of a reranker are present. */
 async function askReranks(
   target: ProbeTarget,
   model: string,
@@ -141,12 +144,12 @@ async function askReranks(
   return rerankSigns.length > 0;
 }
 
-/** It is starting, or has too much to do. */
+/** Whether the status means that the engine is starting or overloaded. */
 function isUnready(status: number): boolean {
   return status === 503 || status === 429;
 }
 
-/** A missing tag means `latest`. */
+/** Removes the default tag `latest`. */
 function shortName(name: string): string {
   return name.endsWith(':latest') ? name.slice(0, -':latest'.length) : name;
 }

@@ -1,6 +1,5 @@
 /**
- * Detects the engine at an address, and its models, by routes that only that engine has. Used where an operator gives a URL
- * and nothing else.
+ * Detects the engine at a URL and its models, by routes that only that engine has. Used if an operator supplies only a URL.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import { askNode, boundedJson } from './ask-node.ts';
@@ -13,7 +12,7 @@ export interface DetectedEngine {
 
 const timeoutMs = 5000;
 
-/** A route and response that only one engine has, requested in this order: the first match decides. */
+/** Routes and responses that each identify one engine. They are tried in this order, and the first match wins. */
 const marks: readonly {
   readonly dialect: Dialect;
   readonly path: string;
@@ -33,7 +32,7 @@ const marks: readonly {
   { dialect: 'vllm', path: '/version', isOurs: (answer) => has(answer, 'version') },
 ];
 
-/** Throws an Error that names the requests that failed. */
+/** Returns the engine and its models. Throws an Error that names the failed requests. */
 export async function detectEngine(url: string): Promise<DetectedEngine> {
   const base = baseOf(url);
   const dialect = await detectDialect(base);
@@ -43,7 +42,7 @@ export async function detectEngine(url: string): Promise<DetectedEngine> {
   );
 }
 
-/** The engine's dialect; undefined where no known engine responds. Never throws. */
+/** Returns the engine's dialect, or undefined if no known engine responds. Never throws. */
 export async function detectDialect(base: string, credential?: string): Promise<Dialect | undefined> {
   for (const { dialect, path, isOurs } of marks) {
     const answer = await ask(base, path, credential);
@@ -52,7 +51,7 @@ export async function detectDialect(base: string, credential?: string): Promise<
   return undefined;
 }
 
-/** The address that paths are added to, whether or not it was given with `/v1`. */
+/** Base URL to which paths are appended. Accepts URLs with or without `/v1`. */
 export function baseOf(url: string): string {
   return url.replace(/\/(v1\/?)?$/, '');
 }

@@ -1,70 +1,80 @@
 /**
- * The properties of an engine: one table each, read by the functions next to it. The settings of a chat that it takes are in
- * chat-fields.ts. What neither grants is refused by name, never dropped: engines ignore fields that they do not know.
- * The facts are those of the captured frames in test/fixtures/captures and of the sources of the engines.
+ * Properties of an engine, one table per engine, read by the functions in the neighbouring files. chat-fields.ts lists the
+ * chat settings that each engine supports. Anything that neither supports is refused by name and never dropped, because
+ * engines ignore fields that they do not know. The facts come from the captured frames in test/fixtures/captures and from the
+ * engines' sources.
  */
 import type { Dialect } from '../../schemas/names.ts';
 
-/** A body for a node, as JSON. */
+/** JSON body of a request to a node. */
 export type NodeBody = Readonly<Record<string, unknown>>;
 
-/** How a node counts the tokens of a prompt, where it can. */
+/** Route on which a node counts a prompt's tokens. */
 export interface TokenCounter {
-  /** POST here, below the node's base address. */
+  /** Path of the POST route, relative to the node's base URL. */
   readonly path: string;
-  /** Fields of the request body that the counting route accepts, too. */
+  /** Fields of the request body that the counting route also accepts. */
   readonly fields: readonly string[];
-  /** The field of the response that contains the number of tokens. */
+  /** Field of the response that contains the number of tokens. */
   readonly answer: string;
 }
 
-/** A request whose response shows that a model reranks and does nothing else. */
+/** Request whose response shows that a model only reranks. */
 export interface RerankSign {
   readonly path: string;
-  /** POST, with the name of the model and nothing else; otherwise GET. */
+  /** If true, a POST with only the model's name. Otherwise a GET. */
   readonly posts: boolean;
   readonly statuses: readonly number[];
-  /** Whether the body says so, where the status does not suffice. `answer` is undefined where it is no JSON. */
+  /** Judges the body if the status alone is not enough. `answer` is undefined if the body is not JSON. */
   readonly isGiven?: (answer: unknown) => boolean;
 }
 
-/** A capability that some models lack, which an engine reports only in an error. */
+/** Capability that some models lack and that an engine reports only through an error. */
 export type Inability = 'images' | 'schema' | 'dimensions' | 'thinking';
 
 export interface DialectTable {
   readonly name: Dialect;
-  /** GET returns 200 while the engine is healthy. */
+  /** Path whose GET returns 200 while the engine is healthy. */
   readonly healthPath: string;
-  /** POST returns the capabilities of one model; undefined where the engine has no such route. */
+  /** Path whose POST returns one model's capabilities. undefined if the engine has no such route. */
   readonly modelPath: string | undefined;
-  /** All of them must be given; none where the engine reranks nothing. */
+  /** Signs of a reranker, all of which must be present. Empty if the engine cannot rerank. */
   readonly rerankSigns: readonly RerankSign[];
   readonly tokenCounter: TokenCounter | undefined;
-  /** Closes the connection after each stream without saying so in its head: a next request on it could be lost. */
+  /**
+   * Whether the engine closes the connection after each stream without announcing it in the header. The next request on that
+   * connection could be lost.
+   */
   readonly closesAfterStream: boolean;
-  /** Texts of an error that mean: too long. A group, where there is one, is the window in tokens. */
+  /** Error texts that mean that the prompt is too long. A capture group, if present, is the window in tokens. */
   readonly contextErrors: readonly RegExp[];
-  /** Texts of an error that mean: this model lacks the capability named by the key. */
+  /** Error texts that mean that the model lacks the capability named by the key. */
   readonly inabilities: Readonly<Partial<Record<Inability, RegExp>>>;
 
-  /** Accepts `max_completion_tokens`, too, and prefers it to `max_tokens`. */
+  /** Whether the engine accepts `max_completion_tokens` and prefers it to `max_tokens`. */
   readonly takesMaxCompletionTokens: boolean;
-  /** The field of a message with the reasoning of the model. */
+  /** Message field that contains the model's reasoning. */
   readonly reasoningField: 'reasoning' | 'reasoning_content';
-  /** Counts the prompt in the first chunk of a stream, where `continuous_usage_stats` asks for usage on every chunk. */
+  /**
+   * Whether the first chunk of a stream contains the prompt's token count if `continuous_usage_stats` requests usage on every
+   * chunk.
+   */
   readonly reportsUsageAtStart: boolean;
-  /** Returns an error for an image on a model without vision. Otherwise only models known to have it are sent images. */
+  /**
+   * Whether the engine returns an error for an image to a model without vision. If not, images are sent only to models known
+   * to accept them.
+   */
   readonly refusesUnseenImages: boolean;
   readonly toolChoices: readonly ('none' | 'auto' | 'required')[];
-  /** `as-required`: only that tool is sent, and some tool is required. */
+  /** Support for naming one tool. `as-required` sends only that tool and requires some tool call. */
   readonly namedTool: 'carried' | 'as-required' | 'refused';
-  /** Applies `parallel_tool_calls: false`. Otherwise the response is trimmed to its first call. */
+  /** Whether the engine obeys `parallel_tool_calls: false`. If not, the response is trimmed to its first call. */
   readonly takesSingleToolCall: boolean;
-  /** Fields by which it continues a last message of the assistant; undefined where it cannot. */
+  /** Fields that make the engine continue a final assistant message. undefined if it cannot. */
   readonly prefill: Readonly<Record<string, boolean>> | undefined;
-  /** Keeps the prefix caches of requests with different values of `cache_salt` apart. */
+  /** Whether `cache_salt` separates the prefix caches of different requests. */
   readonly takesCacheSalt: boolean;
-  /** Whether an embedding may have fewer dimensions, and whether its input may be token ids. */
+  /** Support for reduced embedding dimensions and for token ids as embedding input. */
   readonly takesDimensions: boolean;
   readonly takesTokenInput: boolean;
 }

@@ -1,4 +1,7 @@
-/** The table of each dialect. Adding an engine is a table here and its name in the vocabulary. */
+/**
+ * Dialect tables of all engines. The room `shared/engines` describes inference engines, detects them and probes them. Nothing
+ * outside these tables may depend on an engine's name. To add an engine, add a table here and its name to the vocabulary.
+ */
 import type { Dialect } from '../../schemas/names.ts';
 import type { DialectTable } from './dialect.ts';
 import { llamacpp } from './llamacpp.ts';

@@ -1,7 +1,7 @@
 /**
- * llama.cpp's server. Copies every unknown field into its sampling, so only known ones are ever sent.
- * It counts the usage of one choice only, takes a named tool as none, ignores `dimensions`, and continues a last
- * message of the assistant by itself.
+ * llama.cpp's server. It copies every unknown field into its sampling settings, so only known fields are ever sent. It
+ * reports the usage of one choice only, treats a named tool choice as none, ignores `dimensions`, and always continues a
+ * final assistant message.
  */
 import { member } from '../runtime/member.ts';
 import type { DialectTable } from './dialect.ts';
@@ -10,7 +10,7 @@ export const llamacpp: DialectTable = {
   name: 'llamacpp',
   healthPath: '/health',
   modelPath: undefined,
-  // Without `--reranking` it answers 501. A server of several models answers 400, too, but for another reason.
+  // Without `--reranking` the server answers 501. A server with several models also answers 400, but for another reason.
   rerankSigns: [{ path: '/v1/rerank', posts: true, statuses: [400], isGiven: lacksQuery }],
   tokenCounter: {
     path: '/v1/chat/completions/input_tokens',

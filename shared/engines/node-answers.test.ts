@@ -1,4 +1,4 @@
-/** What nodes return in addition to completions, tested with captured bodies of the four engines. */
+/** Tests responses other than completions, with bodies captured from the four engines. */
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';

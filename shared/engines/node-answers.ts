@@ -1,6 +1,6 @@
 /**
- * What a node returns in addition to completions: that a prompt is too long, its number of tokens, the models it serves.
- * Everything read here is untrusted: it may have any shape, and none of its text leaves this file.
+ * Interprets a node's responses other than completions: context errors, token counts and served models. Everything read here
+ * is untrusted. It may have any type, and none of its text leaves this file.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import { member } from '../runtime/member.ts';
@@ -9,7 +9,7 @@ import { dialects } from './dialects.ts';
 import { rejections } from './rejections.ts';
 
 export interface ContextError {
-  /** The window of the model in tokens, where the node reports it. */
+  /** The model's window in tokens, if the node reports it. */
   readonly windowTokens?: number;
 }
 
@@ -21,14 +21,14 @@ export interface TokenCountRequest {
 export interface EngineModel {
   readonly name: string;
   readonly windowTokens?: number;
-  /** When it was last replaced, seconds since 1970, where a model can be. */
+  /** Time of the model's last replacement, in seconds since 1970. Only for engines whose models can be replaced. */
   readonly modified?: number;
 }
 
-/** The path of every dialect for the models that a node serves now. */
+/** Path that lists the models that a node serves. It is the same in every dialect. */
 export const modelsPath = '/v1/models';
 
-/** Whether an error, as parsed from the node's body or frame, means that the request has too many tokens. */
+/** Returns the context error if an error from the node's body or frame means that the request has too many tokens. */
 export function contextErrorOf(dialect: Dialect, error: unknown): ContextError | undefined {
   const text = errorText(error);
   for (const pattern of dialects[dialect].contextErrors) {
@@ -40,7 +40,7 @@ export function contextErrorOf(dialect: Dialect, error: unknown): ContextError |
   return undefined;
 }
 
-/** The capability that the model lacks, where an error, as parsed from the node's body or frame, means that. */
+/** Returns the capability that the model lacks if an error from the node's body or frame says so. */
 export function inabilityOf(dialect: Dialect, error: unknown): Inability | undefined {
   const text = errorText(error);
   const known = Object.entries(dialects[dialect].inabilities) as [Inability, RegExp][];
@@ -48,20 +48,23 @@ export function inabilityOf(dialect: Dialect, error: unknown): Inability | undef
 }
 
 export interface Rejection {
-  /** The reason in a fixed text; undefined where the engine's text is unknown. */
+  /** Reason as a fixed text. undefined if the engine's text is unknown. */
   readonly reason?: string;
 }
 
-/** Statuses of errors that the request causes. Any server on the way to the model may answer with them. */
+/** Error statuses that the request itself causes. Any server on the way to the model may send them. */
 const rejecting: readonly unknown[] = [400, 413, 422, 501];
-/** Statuses with which the text decides. Engines answer many bad requests with 500, and errors within a stream may have no status. */
+/**
+ * Statuses for which the error's text decides. Engines answer many bad requests with 500, and errors within a stream may have
+ * no status.
+ */
 const rejectingWhereKnown: readonly unknown[] = [500, undefined, null];
-/** Beginnings of error types that mean status 400 if an error has no status. */
+/** Error types that mean status 400 if an error has no status. */
 const rejectingTypes = /^(bad ?request|invalid_request)/i;
 
 /**
- * Whether an error means that the engine will never accept this request. `status` is of the node's answer; an error within
- * a stream has its own.
+ * Returns a rejection if the error means that the engine will never accept this request. `status` is the status of the node's
+ * answer. An error within a stream contains its own status.
  */
 export function rejectionOf(status: number | undefined, error: unknown): Rejection | undefined {
   const its = status ?? member(member(error, 'error') ?? error, 'code');
@@ -74,7 +77,7 @@ export function rejectionOf(status: number | undefined, error: unknown): Rejecti
   return isSure ? {} : undefined;
 }
 
-/** The request for the number of tokens of the prompt in `body`; undefined where the engine has none. */
+/** Builds the request that counts the prompt's tokens. Returns undefined if the engine cannot count. */
 export function tokenCountRequest(dialect: Dialect, body: NodeBody): TokenCountRequest | undefined {
   const counter = dialects[dialect].tokenCounter;
   if (counter === undefined) return undefined;
@@ -85,13 +88,13 @@ export function tokenCountRequest(dialect: Dialect, body: NodeBody): TokenCountR
   return { path: counter.path, body: asked };
 }
 
-/** The number of tokens in the node's response; undefined where it contains none. */
+/** Number of tokens in the node's response. undefined if the response does not contain one. */
 export function tokenCountOf(dialect: Dialect, answer: unknown): number | undefined {
   const counter = dialects[dialect].tokenCounter;
   return counter === undefined ? undefined : positive(member(answer, counter.answer));
 }
 
-/** The models that a node has loaded, by the names it knows them by. Invalid entries are skipped. */
+/** Models that a node has loaded, by the engine's names. Invalid entries are skipped. */
 export function servedModels(dialect: Dialect, answer: unknown): readonly EngineModel[] {
   const entries = member(answer, 'data');
   if (!Array.isArray(entries)) return [];
@@ -103,7 +106,7 @@ export function servedModels(dialect: Dialect, answer: unknown): readonly Engine
     const modified = dialects[dialect].modelPath && positive(member(entry, 'created'));
     const model = { name, ...(windowTokens && { windowTokens }), ...(modified && { modified }) };
     models.push(model);
-    // A missing tag means this one.
+    // A name without a tag means `latest`.
     if (dialect === 'ollama' && name.endsWith(':latest')) {
       models.push({ ...model, name: name.slice(0, -':latest'.length) });
     }
@@ -117,13 +120,13 @@ export function takesImages(answer: unknown): boolean {
   return Array.isArray(capabilities) && capabilities.includes('vision');
 }
 
-/** A server of several models lists those that it has not loaded, too. */
+/** Whether an entry is loaded. A server with several models also lists those that it has not loaded. */
 function isLoaded(entry: unknown): boolean {
   const state = member(member(entry, 'status'), 'value');
   return state === undefined || state === 'loaded';
 }
 
-/** Engines put the text of an error in one of three fields, or return the text alone. */
+/** Text of an error. Engines put it into one of three fields or return it as a plain string. */
 function errorText(error: unknown): string {
   if (typeof error === 'string') return error;
   const inner = member(error, 'error');

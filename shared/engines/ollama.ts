@@ -1,7 +1,7 @@
 /**
- * Ollama, by its OpenAI-compatible routes. It refuses nothing: too long a prompt is cut, an image for a model without
- * vision is dropped, and without `max_tokens` it does not end. So most that differs is refused here, before it is sent.
- * When its runner dies, it sends one empty chunk without a model and ends the body cleanly.
+ * Ollama, through its OpenAI-compatible routes. It does not reject unsuitable requests: a long prompt is cut, an image for a
+ * model without vision is dropped, and without `max_tokens` the answer may never end. So the gateway refuses most such
+ * requests before sending them. If Ollama's runner dies, it sends one empty chunk without a model and ends the body cleanly.
  */
 import type { DialectTable } from './dialect.ts';
 

@@ -1,7 +1,6 @@
 /**
- * Probes one inference server: its health route, then the models it serves.
- * The node is untrusted: no redirect is followed, the size of a response and the wait are bounded, and none of its text is
- * kept except valid names of models.
+ * Probes one inference server: first its health route, then the models that it serves. The node is untrusted: redirects are
+ * not followed, the response size and the wait are bounded, and only valid model names are kept from its text.
  */
 import { isOutOfFiles } from '../runtime/open-files.ts';
 import { askNode, boundedJson } from './ask-node.ts';
@@ -14,23 +13,26 @@ export type Probed =
       readonly up: true;
       readonly models: readonly string[];
       readonly windows: Readonly<Record<string, number>>;
-      /** Those that accept images, where the engine reports that. */
+      /** Models that accept images, if the engine reports this. */
       readonly imageModels: readonly string[];
-      /** Those that rerank and do nothing else, where the engine shows that. */
+      /** Models that only rerank, if the engine shows this. */
       readonly rerankModels: readonly string[];
     }
-  /** `reason` may be stored in an event: a short fixed text, without text of the node. `silent`: it may only be slow. */
+  /**
+   * `reason` is a short fixed text without any text from the node, so events may contain it. `silent` means that the node did
+   * not answer and may only be slow.
+   */
   | { readonly up: false; readonly reason: string; readonly silent: boolean; readonly isOwnFault?: true };
 
 const timeoutDefaultMs = 2000;
 const modelsMax = 1000;
 
-/** Nothing is known of the node: this process could not open a connection to it. */
+/** Whether the probe says nothing about the node, because this process could not open a connection. */
 export function provesNothing(probed: Probed): boolean {
   return !probed.up && probed.isOwnFault === true;
 }
 
-/** `timeoutMs` is for each of its requests; those about single models are bounded by `asked`. Never throws. */
+/** Probes the node. `timeoutMs` applies to each request. `asked` bounds the requests about single models. Never throws. */
 export async function probe(
   target: ProbeTarget,
   asked: AskedModels,

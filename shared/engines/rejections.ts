@@ -1,6 +1,6 @@
 /**
- * Why engines refuse a request that the shape allows, as fixed texts. The patterns are of the engines' own texts and of
- * what chat templates raise; they are the same whichever engine runs the template.
+ * Fixed texts for the reasons why engines reject well-formed requests. The patterns match the engines' own texts and errors
+ * raised by chat templates. A template raises the same error in every engine.
  */
 export const rejections: readonly { readonly text: RegExp; readonly reason: string }[] = [
   {

@@ -1,4 +1,7 @@
-/** Goal: which engines rerank, and do nothing else, is found out from themselves; the simulated ones answer as the real. */
+/**
+ * Goal: the probe detects which engines only rerank from their own responses. The simulated engines answer like the real
+ * ones.
+ */
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test, vi } from 'vitest';
@@ -46,7 +49,7 @@ test.each([
 
 const models = JSON.stringify({ data: [{ id: 'a' }, { id: 'b' }] });
 
-/** Answers of an engine that is up, but for the paths given. */
+/** Responses of a healthy engine, except on the given paths. */
 function upBut(routes: Readonly<Record<string, readonly [status: number, body: string]>>): RequestListener {
   return ({ url = '' }, response) => {
     const [status, body] = routes[url] ?? (url === '/v1/models' ? [200, models] : [200, '{}']);

@@ -1,6 +1,6 @@
 /**
- * SGLang. Honours nearly the whole shape, but answers 400 to a null, and takes a named tool as "some tool".
- * Its errors are flat objects with `object: "error"`; in a stream they are nested, and `[DONE]` follows.
+ * SGLang. It supports nearly all request fields, but answers 400 to a null and treats a named tool choice as "any tool". Its
+ * errors are flat objects with `object: "error"`. In a stream they are nested and followed by `[DONE]`.
  */
 import { member } from '../runtime/member.ts';
 import type { DialectTable } from './dialect.ts';
@@ -9,7 +9,7 @@ export const sglang: DialectTable = {
   name: 'sglang',
   healthPath: '/health',
   modelPath: undefined,
-  // Rerankers that generate are started as chats are, and nothing shows the difference.
+  // Rerankers based on generation are started like chat models, so nothing distinguishes them.
   rerankSigns: [{ path: '/model_info', posts: false, statuses: [200], isGiven: scoresPairs }],
   tokenCounter: { path: '/tokenize', fields: ['model', 'messages', 'tools'], answer: 'count' },
   closesAfterStream: false,

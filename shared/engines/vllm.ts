@@ -1,7 +1,7 @@
 /**
- * vLLM. Honours nearly the whole shape; clamps nothing, so the limit of tokens is always set for it.
- * It answers a fault after the status line with an error frame and then `[DONE]`, and a request that it aborted
- * with the finish reason `abort`; after a signal to stop it freezes with its socket open.
+ * vLLM. It supports nearly all request fields but does not clamp any, so the token limit is always set for it. A fault after
+ * the status line produces an error frame and then `[DONE]`. An aborted request ends with the finish reason `abort`. After a
+ * stop signal, the process freezes with its socket open.
  */
 import type { DialectTable } from './dialect.ts';
 
@@ -9,7 +9,8 @@ export const vllm: DialectTable = {
   name: 'vllm',
   healthPath: '/health',
   modelPath: undefined,
-  // It has the routes of what its model does. One that embeds has the route of reranking, too. Older versions have all routes.
+  // vLLM has only the routes that its model supports. An embedding model also has the rerank route. Older versions have all
+  // routes.
   rerankSigns: [
     { path: '/v1/rerank', posts: false, statuses: [405] },
     { path: '/v1/embeddings', posts: false, statuses: [404] },
