@@ -1,4 +1,4 @@
-/** The last position at which the answer was another one, found by bisection over past states. */
+/** Finds the last position at which a question had another answer, by bisection over past states. */
 import type { ExplainedVerdict, RuledVerdict } from '../../schemas/records/explanations.ts';
 import type { StateView } from '../../shared/snapshot/waves.ts';
 
@@ -7,17 +7,20 @@ export interface EarlierAnswer extends Pick<RuledVerdict, 'served' | 'status' | 
 }
 
 export interface AnswerBefore {
-  /** The position of `now`. */
+  /** Position of the answer `now`. */
   readonly at: number;
   readonly now: ExplainedVerdict;
-  /** Positions at which it may have been another one, the newest first: just before the commits that decide. */
+  /** Positions just before the deciding commits, newest first. The answer probably differed at one of them. */
   readonly candidates: readonly number[];
   readonly view: StateView;
 }
 
 const candidatesMax = 3;
 
-/** `answerAt` reads one past state, from `begin` on; some fifty are read at most, whatever the length of the log. */
+/**
+ * Finds the earlier answer. `answerAt` reads one past state, from position `begin` on. It is called about fifty times at
+ * most, whatever the length of the log.
+ */
 export function answerBefore(
   { at, now, candidates }: Omit<AnswerBefore, 'view'>,
   begin: number,
@@ -39,7 +42,7 @@ export function answerBefore(
   return { position: low, served, status, ...(type !== undefined && { type }) };
 }
 
-/** Ever further back. */
+/** Positions before `at`, at doubling distances. */
 function* backwards(at: number): Iterable<number> {
   for (let step = 1; step < at; step *= 2) yield at - step;
 }

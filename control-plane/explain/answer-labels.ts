@@ -1,6 +1,6 @@
 /**
- * What a change of the state does to answers: the same question decided on the state before and after it, by the one
- * composition of decisions that serving has. Pure: the two states and the questions are given.
+ * Decides a question on a state and labels the answer, so that answers before and after a change can be compared. It uses the
+ * same composition of decisions as serving. The functions are pure: states and questions are parameters.
  */
 
 import type { Verdict } from '../../shared/decision/admission.ts';
@@ -28,7 +28,7 @@ export function isServed(label: AnswerLabel): boolean {
   return !/^\d/.test(label);
 }
 
-/** Served before and refused after. */
+/** Whether a request was served before and is refused after. */
 export function isRefusedAfter({
   from,
   to,
@@ -39,7 +39,7 @@ export function isRefusedAfter({
   return isServed(from) && !isServed(to);
 }
 
-/** Decides many questions on one state, which must not change meanwhile: what questions ask of it is asked once. */
+/** Decides many questions on one state. The state must not change meanwhile, because look-ups are cached. */
 export class Answers {
   readonly #lookup: Lookup;
 

@@ -1,4 +1,4 @@
-/** The event of a commit that set a row: its type, its author and the reason. */
+/** Returns the event of a commit that set a row, with its type, author and reason. */
 import type { Commit } from '../../schemas/events/commit.ts';
 import type { Because } from '../../schemas/records/explanations.ts';
 import type { Read } from '../../shared/decision/step.ts';
@@ -21,10 +21,10 @@ export async function becauseOf(
 
 function typeIn({ events }: Commit, { table, id, mark }: Read): string {
   const ofRow = events.filter(({ data }) => isAbout(data, table, id));
-  // The models of a tier are set with it.
+  // A tier's models are set together with the tier.
   const of = table === 'tier_model' ? 'tier' : table;
   const found = ofRow.findLast(({ type }) => explains(type, of, mark)) ?? ofRow.at(-1);
-  // What a removed organisation or stack had is removed with it.
+  // Rows of a removed organisation or stack are removed with it.
   return (found ?? events.findLast(({ type }) => type.endsWith('.removed')) ?? events[0])?.type ?? 'no_op';
 }
 

@@ -1,6 +1,6 @@
 /**
- * Which commit made the state what it is: the marks of a snapshot's rows, and what is kept of removed ones; on a past state
- * the versions of its rows, which say the same.
+ * Finds the commit that set or removed a row. In the present state it reads the rows' marks and what is kept of removed rows.
+ * In a past state it reads the rows' versions.
  */
 import { type Database, prepare } from '../../shared/runtime/sqlite.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
@@ -14,22 +14,25 @@ import {
 
 export interface SetAt {
   readonly seq: number;
-  /** The row was removed by that commit. */
+  /** Whether that commit removed the row. */
   readonly removed: boolean;
 }
 
-/** Versions looked at for the last change of an aspect; few are, unless a row changes often and this aspect of it never. */
+/**
+ * Most versions read to find the last change of an aspect. Reaching this bound takes a row that changes often while the
+ * aspect never does.
+ */
 const versionsMax = 20_000;
 
 /**
- * When the row was last set, or removed; undefined where nothing is known of it. `mark` is one of the table's marks,
- * `key` has / between its columns.
+ * Finds when the row was last set or removed. Returns undefined if nothing is known of it. `mark` is one of the table's
+ * marks. `key` contains the key columns separated by `/`.
  */
 export function setAt(db: Database, table: TableName, key: string, mark = 'set_at'): SetAt | undefined {
   const spec: TableSpec = tableSpecs[table];
   const columns = spec.marks && Object.hasOwn(spec.marks, mark) ? spec.marks[mark] : undefined;
   const isPast = hasVersions(db);
-  // Every row has versions, and only some have marks.
+  // Every row has versions, but only some have marks.
   if (columns === undefined && !(isPast && mark === 'set_at')) return undefined;
   const parts = keyParts(table, key);
   const where = spec.key.map((column) => `${column} = ?`).join(' AND ');
@@ -38,7 +41,7 @@ export function setAt(db: Database, table: TableName, key: string, mark = 'set_a
     : setAtMark(db, table, { where, parts, mark, key });
 }
 
-/** A past state is shown by views over all versions of its rows. */
+/** Whether this is a past state, which consists of views over all versions of its rows. */
 function hasVersions(db: Database): boolean {
   return db.prepare("SELECT 1 FROM temp.sqlite_master WHERE name = 'position'").get() !== undefined;
 }
@@ -80,7 +83,7 @@ function setAtVersion(
   return found && { seq: found.set_seq, removed: false };
 }
 
-/** The later version follows at once, and the aspect is the same in both. */
+/** Whether the later version follows without a gap and leaves the aspect unchanged. */
 function isContinued(version: Version, later: Version, columns: readonly string[]): boolean {
   if (columns.length === 0 || version.end_seq !== later.set_seq) return false;
   return columns.every((column) => version[column] === later[column]);

@@ -1,6 +1,6 @@
 /**
- * A decision on one state, described: every step with its text, and the commits that set the rows it depends on. Reads one
- * state and returns plain data, so that it runs where the state is: for past states, on the thread of the history.
+ * Describes a decision on one state: every step with its text, and the commits that set the rows behind it. It reads one
+ * state and returns plain data, so it can run wherever that state is. For past states that is the history thread.
  */
 
 import type { PlaceKey } from '../../schemas/names.ts';
@@ -29,30 +29,30 @@ export interface DescribedStep {
   readonly result: StepResult;
   readonly facts: StepFacts;
   readonly text: string;
-  /** It is one of those that decide. */
+  /** Whether the step is one of those that determine the answer. */
   readonly decides: boolean;
-  /** Commits that set what it depends on, the newest first. */
+  /** Commits that set the rows behind the step, newest first. */
   readonly seqs: readonly { readonly mark: Read; readonly seq: number }[];
-  /** The open change, of which it depends on a row. */
+  /** Open change that the step depends on. */
   readonly change?: string | undefined;
 }
 
 export interface DescribedDecision {
-  /** Of the state. */
+  /** Position of the state. */
   readonly seq: number;
-  /** What was recorded, where there is a record. */
+  /** Recorded verdict, if there is a record. */
   readonly verdict: ExplainedVerdict;
   readonly rederived: RuledVerdict;
-  /** For operators: finer than the type. */
+  /** Cause, more detailed than the type. For operators only. */
   readonly cause?: string | undefined;
-  /** The rules give what was recorded. */
+  /** Whether the rules lead to the recorded result. */
   readonly same: boolean;
   readonly steps: readonly DescribedStep[];
-  /** An open change has another row for one of them, which this state does not show. */
+  /** Open change that modifies one of the rows, although this state does not include the change. */
   readonly unreached?: string | undefined;
 }
 
-/** All steps in their order; those that were not decided are skipped. */
+/** All steps in order. Undecided steps are skipped. */
 function ladder(
   question: Question,
   { trace, verdict }: Decided,
@@ -69,13 +69,13 @@ function ladder(
   const unread = new Set(record === undefined ? [] : unreadSteps(record));
   const asked = names.map((name): Step => (unread.has(name) ? undefined : found.get(name)) ?? skipped(name));
   const shape = names.indexOf('shape');
-  // Where no tokens were needed, the body was not read.
+  // The body is not read if the decision does not need tokens.
   if (shape !== -1 && found.has('plan') && !unread.has('shape'))
     asked[shape] = { step: 'shape', result: record === undefined ? 'assumed' : 'ok', facts: {}, reads: [] };
   return record === undefined ? asked : asRecorded(asked, record);
 }
 
-/** An answer that rules alone do not give ends at the step that its stage names. */
+/** Adds the recorded end of a request that did not follow from the rules alone. */
 function asRecorded(asked: readonly Step[], record: DecisionRecord): readonly Step[] {
   const { stage, type, reason } = record;
   const { outcome, phase, endedBy } = verdictFrom(record);
@@ -88,7 +88,7 @@ function asRecorded(asked: readonly Step[], record: DecisionRecord): readonly St
   const facts = { ...(type !== undefined && { type }), ...(reason !== undefined && { reason }) };
   const refused: Step = { step, result: 'refused', facts, reads: [], cause: causeOf(record) };
   if (step === 'answer') return [...asked, refused];
-  // Nothing of a request that was not read is known, so none of the rules was asked.
+  // A request that could not be read has no facts, so no rule was applied.
   if (step === 'http') return [refused, ...asked.map((each) => skipped(each.step))];
   const at = asked.findIndex((each) => each.step === step);
   return asked.map((each, index) => {
@@ -101,7 +101,7 @@ function isRefusedOwn({ step, result }: Step): boolean {
   return step === 'own nodes' && result === 'refused';
 }
 
-/** Shows the step `own nodes` as skipped if the organisation has none, because having none refuses nothing. */
+/** Shows the step `own nodes` as skipped if the organisation has none, because having none is no reason for a refusal. */
 function withoutOwn(step: Step, of: Described): Step {
   const place = String(step.facts['place']) as PlaceKey;
   if (!isRefusedOwn(step) || of.nodesAt(place).length > 0) return step;
@@ -118,17 +118,20 @@ function ruledVerdict({ verdict }: Decided): RuledVerdict {
   return { outcome: 'refused', served: false, status, type, message };
 }
 
-/** The answer on this state, without its steps. */
+/** Answer on this state, without its steps. */
 export function answerOn(db: Database, question: Question): RuledVerdict {
   return ruledVerdict(decideOn(db, question));
 }
 
-/** The same, for many questions on one state. */
+/** Answer for one of many questions on the same state. */
 export function answerWith(lookup: Lookup, question: Question): RuledVerdict {
   return ruledVerdict(decideWith(lookup, question));
 }
 
-/** The steps that decide: the one that gave what is served, else the refused one and, of the route, those before it. */
+/**
+ * Steps that determine the answer. For a served request it is the step that supplied the node. For a refused one it is the
+ * refusing step and, if that is a routing step, the refused routing steps before it.
+ */
 function deciding(asked: readonly Step[], isServed: boolean): readonly Step[] {
   if (isServed)
     return asked.filter(({ step, result }) => result === 'ok' && steps[step].gives === true).slice(0, 1);
@@ -187,7 +190,7 @@ function readsOf(overlaid: Overlaid, marks: readonly Read[]): boolean {
   return marks.some(({ table, id }) => overlaid.has(table, id));
 }
 
-/** A row of an open change is there because it was staged. */
+/** Mark for rows that an open change has staged. */
 const staging: Read = { table: 'change', id: openSlot, mark: 'staged_at' };
 
 function withSeqs(

@@ -1,6 +1,6 @@
 /**
- * Which limits a change lowers, of organisations and of visitors, next to what the last hour used of each at most: decisions
- * with the counters as they were do not show what a lower limit does to bursts.
+ * Lists the limits that a change lowers, for organisations and visitors, beside the peak use in the last hour. Deciding
+ * recorded requests again does not show how a lower limit would affect bursts.
  */
 import type { LoweredLimit } from '../../schemas/admin/effect.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
@@ -10,7 +10,7 @@ import { createLookup } from '../../shared/snapshot/lookup.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import { findAnonymous } from '../state/catalog.ts';
 
-/** Columns of a tier, by the names of its fields. */
+/** Columns of the tier table, by field name. */
 const columns = {
   requestsPerMinute: 'requests_per_minute',
   concurrency: 'concurrency',
@@ -19,12 +19,12 @@ const columns = {
 } as const;
 const fields = Object.keys(columns) as (keyof typeof columns)[];
 
-/** By the names that a fleet file has for them; null: there is no limit. */
+/** Limits by their names in a fleet file. null means unlimited. */
 type Limits = Readonly<Record<string, number | null>>;
-/** Of organisations, and of visitors under `visitorsSubject`: what was used of each limit at most, as far as it is known. */
+/** Peak use of each limit by organisation, and by visitors under `visitorsSubject`, as far as it is known. */
 export type Peaks = ReadonlyMap<string, Readonly<Record<string, number>>>;
 
-/** By organisation, and of visitors; organisations without a plan have none. */
+/** Limits by organisation and for visitors. Organisations without a plan are left out. */
 export function limitsOn(db: Database): ReadonlyMap<string, Limits> {
   const tiers = new Map(
     all<RowOf<'tier'>>(db, 'SELECT * FROM tier').map((row): [string, Limits] => [row.id, limitsOf(row)]),
@@ -44,7 +44,7 @@ function limitsOf(row: RowOf<'tier'>): Limits {
   return Object.fromEntries(fields.map((field) => [field, row[columns[field]]]));
 }
 
-/** Of one visitor, and of all together. */
+/** Limits of a single visitor and of all visitors together. */
 function visitorLimits(db: Database): Limits | undefined {
   const anonymous = findAnonymous(db);
   const total = createLookup(db).visitorTotals();
@@ -66,11 +66,11 @@ function isLower(to: number, from: number | null): boolean {
 
 interface Asked {
   readonly peaks: Peaks;
-  /** Only this organisation. */
+  /** Restricts the result to this organisation. */
   readonly only?: string | undefined;
 }
 
-/** Each lowered limit once, with the number of organisations that have it. */
+/** Lowered limits, each once, with the number of affected organisations. */
 export function lowered(
   before: ReadonlyMap<string, Limits>,
   after: ReadonlyMap<string, Limits>,

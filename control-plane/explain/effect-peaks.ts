@@ -1,10 +1,13 @@
-/** What the last hour used of limits at most: requests of a minute as gateways counted them, the rest as recorded decisions saw it. */
+/**
+ * Peak use of each limit in the last hour. Requests per minute come from the gateways' counters, the other peaks from
+ * recorded decisions.
+ */
 import { promptTokensMaxOf, type SeenLimit } from '../../schemas/records/decisions.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Peaks } from './effect-limits.ts';
 import type { SampledDecision, SampledRecord } from './sampled.ts';
 
-/** `counted`: requests of a minute, by organisation. */
+/** Peak use by subject. `counted` contains the peak requests per minute by organisation. */
 export function peaksOf(counted: ReadonlyMap<string, number>, records: readonly SampledDecision[]): Peaks {
   const peaks = new Map<string, Record<string, number>>();
   const add = (subject: string, what: string, used: number): void => {
@@ -21,7 +24,7 @@ export function peaksOf(counted: ReadonlyMap<string, number>, records: readonly 
 
 type Used = readonly [subject: string, what: string, used: number];
 
-/** With the request itself. */
+/** Use of each limit at a recorded decision, including the request itself. */
 function usedBy(record: SampledRecord): Used[] {
   const { organisation, visitor, maxTokens = 0, counters } = record;
   const { windowUsed, inFlight, requests, concurrency, poolTokens, freeTurns, visitors } = counters;
@@ -42,7 +45,7 @@ function usedBy(record: SampledRecord): Used[] {
   ];
 }
 
-/** What was used itself, where a gateway recorded it; what it compared has what others might use, too. */
+/** Actual use if the gateway recorded it. The compared value also includes what other gateways might use. */
 function usedOf(use: SeenLimit | undefined, compared: number): number {
   return use === undefined ? compared : use.here + (use.elsewhere ?? 0);
 }

@@ -1,4 +1,7 @@
-/** The effect on recorded requests against each of them decided by itself on two snapshots, one of which has folded the events. */
+/**
+ * Compares the effect on recorded requests with deciding each request on two separate snapshots, one of which has folded the
+ * events.
+ */
 import { afterAll, expect, test } from 'vitest';
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
@@ -37,7 +40,7 @@ const keys = organisations.map((organisation) =>
   }),
 );
 
-/** As gateways would have recorded them: any organisation at any host with any model, and visitors. */
+/** Random decisions as gateways would have recorded them: any organisation, host and model, and visitors. */
 function randomSample(random: Random): SampledDecision[] {
   const oneOf = <Value>(values: readonly Value[]): Value =>
     values[Math.floor(random() * values.length)] as Value;

@@ -11,7 +11,7 @@ import { type Question, questionOf } from './question.ts';
 import type { SampledDecision, SampledRecord } from './sampled.ts';
 
 const sharedHost = 'shared';
-/** Groups of an answer, and examples of a group. */
+/** Maximum number of groups in an answer, and of examples in a group. */
 const groupsMax = 200;
 const examplesMax = 5;
 
@@ -70,12 +70,12 @@ export function* recordedAnswers(
   return found;
 }
 
-/** As many are decided in one turn at least, which takes far less than a caller notices. */
+/** Minimum number of questions decided in one turn. That takes far less time than a caller notices. */
 const pieceMin = 500;
-/** The state after is made again for each piece: that may take so long in all. */
+/** Bound on the total time spent rebuilding the changed state, which happens for each piece. */
 const remadeMsMax = 300;
 
-/** In pieces, each of which is for one state after the events, which takes so long to make. */
+/** Splits the requests into pieces. The changed state is rebuilt for each piece, which takes `madeMs`. */
 export function* piecesOf(
   served: readonly ServedRequests[],
   madeMs: number,
@@ -95,12 +95,15 @@ export function turnedOf(after: Answers, served: readonly ServedRequests[]): Tur
   return turned;
 }
 
-/** No change of rules turns another. */
+/** Whether rules alone decided the request. A change of rules cannot affect other requests. */
 function isDecidedByRules({ stage }: SampledRecord): boolean {
   return stage === 'admission' || stage === 'answer';
 }
 
-/** Anybody may ask any number of them, in which those that a change refuses would be a small share. */
+/**
+ * Whether no key, organisation or visitor is known. Anyone can send any number of such requests, which would hide those that
+ * a change refuses.
+ */
 function isOfNobody({ key, organisation, visitor }: SampledRecord): boolean {
   return (key ?? organisation ?? visitor) === undefined;
 }
@@ -124,7 +127,7 @@ export function recordedEffect(
   };
 }
 
-/** Organisations of which some request was served before, and none after. */
+/** Organisations with some requests served before the change and none after it. */
 function lostBy(served: readonly ServedRequests[], turned: readonly TurnedRequests[]): string[] {
   const countOf = (of: readonly ServedRequests[]): ReadonlyMap<string, number> =>
     new Map(

@@ -33,11 +33,11 @@ export interface EffectQuestion {
   readonly records?: readonly SampledDecision[] | undefined;
   /** Requests of the last hour that only the gateways' traffic reports contain. */
   readonly reported?: readonly ReportedRequests[] | undefined;
-  /** Requests of the busiest minute of the last hour, by organisation; absent: not known. */
+  /** Requests in the busiest minute of the last hour, by organisation. Absent if unknown. */
   readonly busiest?: ReadonlyMap<string, number> | undefined;
   /** Requests that the command is meant to refuse; they are left out. */
   readonly meant?: MeantRefusals | undefined;
-  /** Only what concerns this organisation. */
+  /** Restricts the result to this organisation. */
   readonly organisation?: string | undefined;
 }
 
@@ -45,7 +45,7 @@ export type FoundEffect = Pick<Effect, 'limits'> & { readonly recorded?: FoundRe
 
 type Previewed = <Result>(read: (db: Database) => Result) => Result;
 
-/** Reads the state after the events; throws CommandError Conflict if one of them does not fit. */
+/** Reads the state after the events. Throws CommandError Conflict if an event does not apply. */
 export function previewOf(
   snapshot: Snapshot,
   { events, by, nowMs }: Pick<EffectQuestion, 'events' | 'by' | 'nowMs'>,

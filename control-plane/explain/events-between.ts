@@ -1,4 +1,4 @@
-/** The events that made two explanations differ, oldest first. */
+/** Events that caused the difference between two explanations, oldest first. */
 import type { Because, Explanation } from '../../schemas/records/explanations.ts';
 
 export function eventsBetween(from: Explanation, to: Explanation, steps: readonly string[]): Because[] {

@@ -1,4 +1,9 @@
-/** A decision explained: every step, the events that made it so, what it was before, and what would turn it. */
+/**
+ * Explains a decision: every step, the events behind it, the answer before them, and single changes that would turn a
+ * refusal. The room `control-plane/explain` answers "why" questions with the same decision functions as serving, so that an
+ * explanation never contradicts a gateway. It must not write to the log. It tries changes on the state and undoes them, and
+ * it must not show members the names of other organisations' things.
+ */
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 import type { Because, ExplainedStep, Explanation } from '../../schemas/records/explanations.ts';
 import { outcomeFrom } from '../../schemas/records/verdict.ts';
@@ -24,13 +29,13 @@ import { wouldTurn } from './would.ts';
 
 export interface Explainer {
   readonly log: ControlLog;
-  /** False if reading the log would only end in a time-out. */
+  /** False if reading the log would only run into a time-out. */
   readonly isLogReachable: boolean;
   /** The present state. */
   readonly snapshot: Snapshot;
-  /** Members see no names of what belongs to others. */
+  /** Whether the caller is an operator. Members do not see names of other organisations' things. */
   readonly isOperator: boolean;
-  /** Asks past states, up to the last that may be read. */
+  /** Searches past states up to position `last`, the newest that may be read. */
   answerBefore(last: number, question: Question, asked: AnswerBefore): Promise<EarlierAnswer | undefined>;
 }
 
@@ -38,11 +43,11 @@ export interface ToExplain {
   readonly question: Question;
   readonly decision: DescribedDecision;
   readonly record?: DecisionRecord | undefined;
-  /** The question is about a past moment. */
+  /** Whether the question is about a past moment. */
   readonly isPast: boolean;
-  /** Whose rows are read where a change is open, at other positions, too. */
+  /** State view for other positions too: with or without the rows of an open change. */
   readonly view: StateView;
-  /** Of a request that was not made: how old the counters are; left out where gateways' use is not known. */
+  /** For a hypothetical request: age of the counters in seconds. Left out if the gateways' use is unknown. */
   readonly countedSecondsAgo?: number | undefined;
 }
 
@@ -84,7 +89,7 @@ export async function explain(explainer: Explainer, asked: ToExplain): Promise<E
   };
 }
 
-/** Rules alone gave the answer. */
+/** Whether rules alone determined the answer. */
 function isRuled(record: DecisionRecord | undefined): boolean {
   return record === undefined || (record.stage === 'admission' && outcomeFrom(record) !== 'ended');
 }
@@ -106,7 +111,7 @@ async function wouldBeServed(
 
 type ReadBecause = (mark: Read, seq: number) => Promise<Because | undefined>;
 
-/** Reads the events that set what a step read. After the log has failed once, the remaining steps get no events. */
+/** Reads the events behind a step. If the log fails once, the remaining steps get no events. */
 function becauseReader(explainer: Explainer): ReadBecause {
   let isAway = !explainer.isLogReachable;
   return async (mark, seq) => {
@@ -147,13 +152,16 @@ function withoutActor({ position, type, at }: Because): Because {
   return { position, type, at };
 }
 
-/** Of an answer that rules alone gave: the past has no gauges and no nodes that fail. */
+/**
+ * Finds the answer before the deciding events. Only for answers that rules alone determined, because past load and node
+ * failures are not recorded.
+ */
 async function answerBefore(
   explainer: Explainer,
   { question, decision: { seq: at, verdict: now, steps }, record, view }: ToExplain,
 ): Promise<EarlierAnswer | undefined> {
   if (!isRuled(record) || at <= 1) return undefined;
-  // What is served passed each step, so that any of them may have refused before.
+  // A served request passed every step, so an earlier refusal may have come from any of them.
   const changed = steps.filter(({ decides, result }) => decides || (now.served && result === 'ok'));
   const seqs = changed.flatMap(({ seqs: own }) => own.map(({ seq }) => seq - 1));
   const candidates = [...new Set(seqs)].filter((seq) => seq > 0 && seq < at).sort((a, b) => b - a);
@@ -189,7 +197,7 @@ function assumptionsOf(
   ];
 }
 
-/** Steps whose result or text differ, by name. */
+/** Names of the steps whose result or text differs. */
 export function differingSteps(a: Explanation, b: Explanation): string[] {
   const names = [...new Set([...a.steps, ...b.steps].map(({ step }) => step))];
   const view = ({ steps }: Explanation, name: string): string => {

@@ -1,4 +1,4 @@
-/** Items by a key, in the order in which the keys come. */
+/** Groups items by key, in the order in which the keys first occur. */
 export function groupBy<Item>(
   items: Iterable<Item>,
   keyOf: (item: Item) => string,

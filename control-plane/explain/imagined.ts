@@ -1,4 +1,4 @@
-/** A request that might be made: who asks, by the state, and what it would be judged by. */
+/** Builds a hypothetical request: its caller, as the state knows it, and the facts for its decision. */
 import type { ExplainRequest } from '../../schemas/records/explanations.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
@@ -8,15 +8,18 @@ import { findKey, findOrganisation } from '../state/tenants.ts';
 import { factsOf, type Question } from './question.ts';
 import type { CounterFacts } from './recorded-counters.ts';
 
-/** The organisation that asks, and the period that its tokens are counted in. */
+/** Calling organisation and the period in which its tokens count. */
 export interface Asker {
   readonly organisation: string;
   readonly period: string;
-  /** Tokens that an operator added or subtracted. */
+  /** Tokens that an operator added or subtracted in that period. */
   readonly adjustment: number;
 }
 
-/** undefined: nobody whose tokens are counted. Throws NotFound for a key or an organisation that is not there. */
+/**
+ * Finds the calling organisation. Returns undefined for callers whose tokens are not counted. Throws NotFound if the key or
+ * organisation does not exist.
+ */
 export function askerOn(
   db: Database,
   { key, organisation }: Pick<ExplainRequest, 'key' | 'organisation'>,
@@ -37,7 +40,7 @@ function notFound(message: string): CommandError {
   return new CommandError('NotFound', message);
 }
 
-/** `counters`: what it would find counted. */
+/** Builds the question. `counters` contains the use that the request would meet. */
 export function imagined(ask: ExplainRequest, counters: CounterFacts, nowMs: number): Question {
   const { host, path, model, promptTokens, maxTokens, key, organisation = '', visitor } = ask;
   const credential = key === undefined ? { organisation } : { keyId: key, header: 'authorization' as const };

@@ -1,4 +1,4 @@
-/** The matrix of a large organisation: pages of what it has, in steps of which none is long. */
+/** Tests the matrix of a large organisation: it is read in pages and computed in short steps. */
 import { beforeAll, expect, test } from 'vitest';
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';

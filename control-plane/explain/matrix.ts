@@ -1,4 +1,4 @@
-/** The answer to each model at each host of an organisation, a page of models at a time. */
+/** Answers for every model at every host of an organisation, one page of models at a time. */
 import type { AdminResponse } from '../../schemas/admin/admin.ts';
 import type { PlaceKey } from '../../schemas/names.ts';
 import { explainRequestSchema } from '../../schemas/records/explanations.ts';
@@ -13,9 +13,9 @@ import type { CounterFacts } from './recorded-counters.ts';
 
 export interface MatrixQuestion {
   readonly organisation: string;
-  /** `shared`, or a stack; absent: all. */
+  /** `shared`, or a stack's id. Absent for all hosts. */
   readonly host?: string | undefined;
-  /** The last model of the page before. */
+  /** Last model of the previous page. */
   readonly after?: string | undefined;
 }
 
@@ -23,10 +23,10 @@ type Matrix = AdminResponse<'GET /explain/matrix'>;
 type Cell = Matrix['items'][number];
 export type MatrixPage = Pick<Matrix, 'items' | 'next'>;
 
-/** Answers of a page; of a model all hosts are on one page. */
+/** Maximum number of answers on a page. All hosts of a model are on the same page. */
 const cellsMax = 1000;
 
-/** What the tier, a stack or an own node of the organisation has, by id. */
+/** Ids of the models in the organisation's tier, stacks and own nodes. */
 function modelsOf(db: Database, id: string): string[] {
   const tier = findOrganisation(db, id)?.tier ?? null;
   const planned = tier === null ? [] : (findTier(db, tier)?.models ?? []);
@@ -52,7 +52,10 @@ function planOf(db: Database, { organisation, host, after = '' }: MatrixQuestion
   };
 }
 
-/** What the model is for there, by the surface of a stack and as far as engines show it: a model that reranks does nothing else. */
+/**
+ * Operation to explain for a model at a host. It follows from the stack's API surface and from whether the model only
+ * reranks, as far as engines show that.
+ */
 function pathFor(
   lookup: Lookup,
   organisation: string,
@@ -65,7 +68,7 @@ function pathFor(
   return routes.length > 0 && routes.every(({ reranks }) => reranks) ? 'rerank' : 'chat';
 }
 
-/** A step for each answer, so that its caller can give other work a turn. */
+/** Computes one answer per step, so that the caller can run other work in between. */
 export function* matrixSteps(
   db: Database,
   question: MatrixQuestion,

@@ -1,4 +1,7 @@
-/** What is asked: a request as it might be made, or one that a gateway recorded. Becomes the facts of a decision. */
+/**
+ * A question is a request to explain, hypothetical or recorded by a gateway. This file converts it into the facts of a
+ * decision and decides it.
+ */
 
 import { operations } from '../../schemas/api/operations.ts';
 import { type DecisionRecord, promptTokensMaxOf } from '../../schemas/records/decisions.ts';
@@ -28,17 +31,17 @@ export interface Decided {
   readonly trace: Trace;
 }
 
-/** Names of hosts are a setting of each gateway; here a target is given instead. */
+/** Empty, because host names are a setting of each gateway. Questions name their target instead. */
 const noHosts: HostNames = { shared: new Set(), stackDomain: 'invalid' };
 
-/** No model can have this id, so it decides as any name that nobody knows. */
+/** No model can have this id, so it is decided like any unknown name. */
 const unknownModel = '(unknown)';
 
 export function decideOn(db: Database, question: Question): Decided {
   return decideWith(createLookup(db), question);
 }
 
-/** The same, for many questions on one state. */
+/** Decides one of many questions on the same state. */
 export function decideWith(
   lookup: Lookup,
   { facts, counters, fenced, outboxFull, nowMs }: Question,
@@ -48,7 +51,7 @@ export function decideWith(
   return { verdict: admission(of, facts, countersOf(counters), { fenced, outboxFull, nowMs }, trace), trace };
 }
 
-/** The verdict alone, for very many questions: nobody reads their traces. */
+/** Returns only the verdict, for very many questions whose traces are not needed. */
 export function verdictWith(lookup: Lookup, question: Question): Verdict {
   const { facts, counters, fenced, outboxFull, nowMs } = question;
   return admission({ lookup, hosts: noHosts }, facts, countersOf(counters), { fenced, outboxFull, nowMs });
@@ -68,7 +71,7 @@ interface Asked
 
 export function factsOf(asked: Asked): AdmissionFacts {
   const { operation, host, stack, model = unknownModel, credential } = asked;
-  // Each by its name: to spread objects costs as much as a decision.
+  // Field by field, because spreading the objects costs as much as a decision.
   const { promptTokensMax, promptTokensLeast, maxTokens, visitor, network } = asked;
   const { method, path } = operations[operation];
   const fixed = host === 'shared' ? ({ kind: 'shared' } as const) : undefined;
@@ -89,13 +92,16 @@ export function factsOf(asked: Asked): AdmissionFacts {
   };
 }
 
-/** Whose rows its gateway read, or would have read at another position. At its own one the record says so. */
+/**
+ * State view that the gateway used, or would have used at another position. At the record's own position, the record states
+ * it.
+ */
 export function viewOf({ gateway, position, change }: DecisionRecord, at: number): StateView {
   if (at !== position) return { gateway };
   return change === undefined ? 'base' : 'wave';
 }
 
-/** What a question is made of; the rest of a record is about its answer. */
+/** Fields of a record that make up a question. The other fields are about the answer. */
 export const askedFields = {
   ...{ at: true, host: true, stack: true, operation: true, key: true, header: true, fault: true },
   ...{ carried: true, visitor: true, model: true, promptTokensMax: true, promptTokens: true },
@@ -104,7 +110,7 @@ export const askedFields = {
 } as const satisfies Partial<Record<keyof DecisionRecord, true>>;
 export type AskedRecord = Pick<DecisionRecord, keyof typeof askedFields>;
 
-/** The facts of a recorded decision; what its gateway knew of the headers is in it, and no more. */
+/** Builds the question from a recorded decision. The record contains everything that the gateway knew of the headers. */
 export function questionOf(record: AskedRecord): Question {
   const { key, header = 'authorization', fault = 'missing', carried = false } = record;
   const { operation, host, stack, model, visitor, promptTokensLeast, maxTokens } = record;
@@ -120,7 +126,7 @@ export function questionOf(record: AskedRecord): Question {
       promptTokensMax: promptTokensMaxOf(record),
       promptTokensLeast,
       maxTokens,
-      // Which network it was is not recorded, only what it had used.
+      // Records contain only the network's use, not the network itself.
       network: record.counters.networkTurns === undefined ? undefined : 'n-recorded',
       credential,
     }),

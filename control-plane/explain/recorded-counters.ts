@@ -1,38 +1,38 @@
-/** What a decision reads of counters, as it was recorded or is found elsewhere: they stand still while it is made. */
+/** Counters with fixed values, taken from a record or from the gateways' reports. */
 import type { SeenLimit } from '../../schemas/records/decisions.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import { type Counters, windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import type { LimitUsers } from '../../shared/decision/limits.ts';
 
 interface LimitCounters {
-  /** What was compared with the limit of the minute: the limit less the room that there was. */
+  /** Value compared with the limit per minute: the limit minus its remaining room. */
   readonly windowUsed: number;
-  /** The same of the weights in flight. */
+  /** Value compared with the concurrency limit: the limit minus its remaining room. */
   readonly inFlight: number;
   readonly requests?: SeenLimit | undefined;
   readonly concurrency?: SeenLimit | undefined;
 }
 
-/** What the counters held when the request came. */
+/** Values of the counters when the request arrived. */
 export interface CounterFacts extends LimitCounters {
-  /** `windowUsed` and `inFlight` are what all gateways use, as they published it. */
+  /** Set if `windowUsed` and `inFlight` are sums that all gateways published. */
   readonly published?: true | undefined;
   /** Tokens of the allowance used in the present period. */
   readonly poolTokens: number;
   /** Completed turns of the visitor. */
   readonly freeTurns: number;
-  /** Turns of the visitor's network on the day. */
+  /** Turns of the visitor's network on that day. */
   readonly networkTurns?: number | undefined;
-  /** Of all visitors together. */
+  /** Counters of all visitors together. */
   readonly visitors?: VisitorCounters | undefined;
 }
 
 interface VisitorCounters extends LimitCounters {
-  /** Of the day. */
+  /** Tokens of that day. */
   readonly tokens: number;
 }
 
-/** Counters that stand still at what was recorded. */
+/** Counters that always return the recorded values. */
 export function countersOf(counters: CounterFacts): Counters {
   const { visitors = { windowUsed: 0, inFlight: 0, tokens: 0 } } = counters;
   const of = (subject: string) => (subject === visitorsSubject ? visitors : counters);
@@ -54,7 +54,7 @@ export function countersOf(counters: CounterFacts): Counters {
   };
 }
 
-/** Room was that of one limit: with another one, what is known to be used counts. */
+/** Value to compare. The recorded room applied to one limit, so for another limit the known use counts. */
 function comparedWith(limit: number | null, compared: number, use: SeenLimit | undefined): number {
   if (use === undefined || limit === null || compared + use.room === limit) return compared;
   return use.here + (use.elsewhere ?? 0);

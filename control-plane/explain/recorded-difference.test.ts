@@ -1,4 +1,4 @@
-/** Which step differs first, and of which steps a record has no facts. */
+/** Checks which step differs first and for which steps a record has no facts. */
 import { expect, test } from 'vitest';
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 import type { Cause } from '../../shared/decision/causes.ts';
@@ -7,7 +7,7 @@ import { Trace } from '../../shared/decision/trace.ts';
 import type { Decided } from './question.ts';
 import { differenceFrom, unreadSteps } from './recorded-difference.ts';
 
-/** What is read of a record of a refusal. */
+/** Relevant fields of a recorded refusal. */
 function recorded(cause: Cause, counted?: 'node'): DecisionRecord {
   const { status, type, reason, message } = new Refusal(cause, 'as it was');
   return {
@@ -16,7 +16,7 @@ function recorded(cause: Cause, counted?: 'node'): DecisionRecord {
   } as DecisionRecord;
 }
 
-/** Refused now by a cause. */
+/** Present decision that refuses with a cause. */
 function decided(cause: Cause): Decided {
   const refusal = new Refusal(cause, 'as it is');
   const trace = new Trace();

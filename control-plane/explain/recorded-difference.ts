@@ -1,4 +1,4 @@
-/** Compares a recorded decision with what is decided now from its facts. */
+/** Compares a recorded decision with the present decision on the same facts. */
 
 import { type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
@@ -10,7 +10,7 @@ import { stepNames, steps } from '../../shared/decision/steps.ts';
 import type { Decided } from './question.ts';
 
 export interface Difference {
-  /** The first step that differs. */
+  /** First step that differs. */
   readonly step: StepName;
   readonly recorded: string;
   readonly now: string;
@@ -21,23 +21,26 @@ export function isDecided(record: DecisionRecord): boolean {
   return verdictFrom(record).phase !== 'undecided';
 }
 
-/** undefined where the rules give what was recorded. Of an answer that rules do not give, only that they let it pass. */
+/**
+ * Returns the difference, or undefined if the rules lead to the recorded result. If the recorded answer did not follow from
+ * the rules, only checks that they would let the request pass.
+ */
 export function differenceFrom(record: DecisionRecord, decided: Decided): Difference | undefined {
   if (!isDecided(record) || (record.stage !== 'admission' && record.stage !== 'answer')) return undefined;
-  // A fault may come before any fact is known.
+  // An internal fault can occur before any fact is known.
   if (record.type === 'InternalError') return undefined;
   const isPassed = record.stage === 'answer' || outcomeFrom(record) !== 'refused';
   const wanted = isPassed ? 'served' : refusalText(record);
   const now = decidedText(decided);
   const step = recordedStep(record);
-  // Records have no path, so whether it had an extra slash cannot be decided again.
+  // Records do not contain paths, so an extra slash cannot be judged again.
   if (step === 'path' && (now.step === 'path' || record.operation === 'model')) return undefined;
   if (wanted !== now.text) return { step: earlier(step, now.step), recorded: wanted, now: now.text };
   return placeDifference(record, decided);
 }
 
 function refusalText({ type = '', message = '', status }: DecisionRecord): string {
-  // No status was sent if the client had left.
+  // The record has no status if the client had left.
   return `${status ?? refusalKinds[type as RefusalType]?.status} ${type} ${message}`;
 }
 
@@ -48,7 +51,7 @@ function decidedText({ verdict, trace }: Decided): { readonly text: string; read
   return { text: `${status} ${type} ${message}`, ...(step !== undefined && { step }) };
 }
 
-/** The step that rules refused it at. */
+/** Step at which the rules refused the recorded request. */
 function recordedStep(record: DecisionRecord): StepName | undefined {
   if (outcomeFrom(record) !== 'refused' || record.stage !== 'admission') return undefined;
   const cause = causeOf(record);
@@ -65,7 +68,7 @@ export function unreadSteps(record: DecisionRecord): readonly StepName[] {
   const isKeyUnread = step === 'fresh' && record.carried === true && record.key === undefined;
   if (group === 'head')
     return stepNames.filter((name) => steps[name].needs !== 'head' || (name === 'key' && isKeyUnread));
-  // A listing reads no limits, and a node counts the prompt of what has passed all of them.
+  // Listings do not read limits, and a node counts the prompt only after all limits have passed.
   if (group === 'listing' || (step === 'context' && record.counted === 'node')) return [];
   const at = stepNames.indexOf(step);
   const readsNoSums = at < stepNames.indexOf('context');
@@ -84,7 +87,7 @@ function earlier(a: StepName | undefined, b: StepName | undefined): StepName {
   return stepNames.find((name) => name === a || name === b) ?? 'nodes';
 }
 
-/** Both are served, by the same capacity and a node of it? */
+/** Difference in the capacity or node that serves the request. */
 function placeDifference({ capacity, node }: DecisionRecord, { verdict }: Decided): Difference | undefined {
   if (verdict.kind !== 'placed' || capacity === undefined) return undefined;
   const { placement } = verdict.decision;

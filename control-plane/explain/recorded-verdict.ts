@@ -1,4 +1,4 @@
-/** The verdict that a gateway recorded, as an explanation states it. */
+/** Verdict that a gateway recorded, as explanations state it. */
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 import type { ExplainedVerdict } from '../../schemas/records/explanations.ts';
 import { verdictFrom } from '../../schemas/records/verdict.ts';
@@ -17,8 +17,8 @@ export function recordedVerdict(record: DecisionRecord): ExplainedVerdict {
 }
 
 /**
- * Why a request ended early; `it` stands for the client, node or gateway that ended it. Version 0.2.0 exports decisions without
- * a reason.
+ * Reason why a request ended early. `it` stands for the client, node or gateway that ended it. Decisions that version 0.2.0
+ * exported have no reason.
  */
 export function endReason({ finish = '' }: DecisionRecord): string {
   const [, by, reason = 'it ended early'] = /^(\w+): (.+)/.exec(finish) ?? [];

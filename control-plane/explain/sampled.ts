@@ -1,10 +1,10 @@
-/** The lines of a sample of recorded decisions, read where they are decided again. */
+/** Parses the lines of a sample of recorded decisions. */
 import type { z } from 'zod';
 import { gatewaySampledSchema, sampledMax } from '../../schemas/admin/gateway-requests.ts';
 import { decisionRecordSchema } from '../../schemas/records/decisions.ts';
 import { askedFields } from './question.ts';
 
-/** What is not read is not checked: a sample has very many lines. */
+/** Only the fields in use are validated, because a sample has very many lines. */
 const recordSchema = decisionRecordSchema.pick({
   ...askedFields,
   req: true,
@@ -16,11 +16,11 @@ const lineSchema = gatewaySampledSchema.extend({ decision: recordSchema });
 export type SampledRecord = z.output<typeof recordSchema>;
 export interface SampledDecision {
   readonly record: SampledRecord;
-  /** So many requests it stands for. */
+  /** Number of requests that the sampled one represents. */
   readonly requests: number;
 }
 
-/** Of one organisation, or of all, text after text; what cannot be read is left out. */
+/** Parses decisions of one organisation or of all, one text per step. Invalid lines are left out. */
 export function* sampledIn(
   texts: readonly string[],
   organisation: string | undefined,

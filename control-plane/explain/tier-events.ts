@@ -1,4 +1,4 @@
-/** The event that sets a tier to what it is, with a change. */
+/** Builds the event that sets a tier to its present values with one modification. */
 import type { EventData } from '../../schemas/events/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { findAnonymous, findTier } from '../state/catalog.ts';
@@ -7,7 +7,7 @@ type TierEvent =
   | { readonly type: 'tier.set'; readonly data: EventData<'tier.set'> }
   | { readonly type: 'anonymous.set'; readonly data: EventData<'anonymous.set'> };
 
-/** `changed`: limits that are others, or none any more; `model`: one more that it includes. */
+/** Event for the tier. `changed` contains limits with new values, or undefined for no limit. `model` is a model to add. */
 export function exactTierEvent(
   db: Database,
   id: string,

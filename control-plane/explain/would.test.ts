@@ -1,4 +1,4 @@
-/** What would turn a refusal, for each cause that the rules have: some command, or none for a reason that is known. */
+/** Checks for each cause that the rules can produce whether a command would turn the refusal, or why none does. */
 import { expect, test } from 'vitest';
 import { resolveHost } from '../../shared/decision/admission.ts';
 import { type Cause, causeNames, causes } from '../../shared/decision/causes.ts';
@@ -7,7 +7,9 @@ import { corpusHosts, factsOf, goldenCases, recordsOfCorpus } from '../../test/r
 import { decideOn, type Question } from './question.ts';
 import { wouldTurn } from './would.ts';
 
-/** The request has to be another one, a stack or a key is not the caller's, or only time helps. */
+/**
+ * Causes that no command can turn: the request must be different, the stack or key is not the caller's, or only time helps.
+ */
 const withoutCommand: readonly Cause[] = [
   ...(['unknown host', 'fenced', 'fenced without a key'] as const),
   ...(['two Authorization headers', 'malformed', 'unknown'] as const),
@@ -22,7 +24,7 @@ const withoutCommand: readonly Cause[] = [
     'wrong kind',
   ] as const),
 ];
-/** Only visitors have them, and no golden decision does. */
+/** Causes that only visitors meet. The golden decisions do not include them. */
 const ofVisitors: readonly Cause[] = [
   ...(['network turns', 'visitor tokens', 'visitor requests', 'visitor concurrency'] as const),
 ];
@@ -46,12 +48,12 @@ test('each cause of the rules has a command that turns it, or is known to have n
   const ruled = causeNames.filter((name) => causes[name].stage === 'admission');
   const without = ruled.filter((name) => !turned.has(name) && !ofVisitors.includes(name));
   expect(without).toEqual(withoutCommand);
-  // Other plans come first, then the tier without its limit.
+  // Other plans are suggested first, then the tier without its limit.
   for (const cause of ['context', 'allowance', 'requests', 'concurrency'] as const)
     expect(turned.get(cause)?.at(-1), cause).toMatch(/^headgate tier set \S+ --[a-z-]+ none\b/);
 });
 
-/** A question has a target, and no names of hosts. */
+/** Replaces the host name by a target, because questions do not contain host names. */
 function withTarget(facts: Question['facts']): Question['facts'] {
   try {
     return { ...facts, fixed: resolveHost(facts.host, corpusHosts) };

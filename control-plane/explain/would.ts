@@ -1,6 +1,6 @@
 /**
- * What would turn a refusal: single changes of a fixed list, each tried on a copy of the state, which is undone. Given as
- * the commands that make them.
+ * Suggests commands that would turn a refusal into an answer. It tries single changes from a fixed list on the state and
+ * undoes each of them.
  */
 
 import type { Organisation } from '../../schemas/admin/admin.ts';
@@ -23,17 +23,17 @@ import { exactTierEvent } from './tier-events.ts';
 interface Change {
   readonly command: string;
   readonly events: readonly KnownEvent[];
-  /** The question, where the change is to the request's key. */
+  /** Modified question, for changes that concern the request itself rather than the state. */
   readonly ask?: Question;
 }
 
-/** Changes tried for one explanation. */
+/** Maximum number of changes tried for one explanation. */
 const triesMax = 24;
-/** Commands shown, and of one kind. */
+/** Maximum number of suggested commands, in all and of one kind. */
 const shownMax = 4;
 const ofKindMax = 2;
 
-/** Each change is tried on the state of that moment, in a turn of the event loop of its own. */
+/** Tries each change on the present state in a separate turn of the event loop. */
 export async function wouldTurn(
   snapshot: Snapshot,
   question: Question,
@@ -51,7 +51,7 @@ export async function wouldTurn(
   return found;
 }
 
-/** Of many plans that would do, a few leave room for other kinds of changes. */
+/** Whether two commands are of one kind. Bounding each kind leaves room for other kinds of changes. */
 function sameKind({ command }: Change): (other: string) => boolean {
   const kind = (text: string): string => text.split(' ', 3).join(' ');
   return (other) => kind(other) === kind(command);
@@ -63,7 +63,7 @@ function turns(snapshot: Snapshot, { events, ask }: Change, question: Question):
     if (passedOver.length > 0) return false;
     const { verdict, trace } = decideOn(db, ask ?? question);
     if (verdict.kind !== 'refused') return true;
-    // Of a request that was refused for its key the model is not known: the key is all that can be turned.
+    // If a request was refused for its key, the model is not recorded, so only the key can be judged.
     return ask !== undefined && isUnknown(question) && trace.steps.some(isGoodKey);
   });
 }
@@ -175,7 +175,7 @@ function* otherPlans(db: Database, { id, name, anchor, tier, suspended }: Organi
     );
 }
 
-/** Turns of visitors have no end to be taken away: the least number that leaves one more. */
+/** Smallest settings that give a visitor one more turn. Turn limits cannot be removed, only raised. */
 function* moreTurns(db: Database, step: StepName, used: number): Iterable<Change> {
   const before = findAnonymous(db)?.freeTurns ?? 0;
   const turns = { flag: '--free-turns', field: 'freeTurns', value: used + 1 };
@@ -187,7 +187,7 @@ function* moreTurns(db: Database, step: StepName, used: number): Iterable<Change
     yield { command: `headgate tier set anonymous ${more.flag} ${more.value}`, events: [event] };
 }
 
-/** The tier without the limit that refuses, or with the model. */
+/** The tier without the refusing limit, or with the model added. */
 function* tierChanges(db: Database, tier: string, step: StepName, model: string): Iterable<Change> {
   const set = `headgate tier set ${word(tier)}`;
   const others = countOnTier(db, tier) - 1;
@@ -205,7 +205,7 @@ function* tierChanges(db: Database, tier: string, step: StepName, model: string)
   yield { command: `${set} --models ${event.data.models.map(word).join(',')}${reach}`, events: [event] };
 }
 
-/** A word of a shell; ids of models have no quotes. */
+/** Quotes a word for a shell. Model ids cannot contain quotes. */
 function word(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text}'`;
 }

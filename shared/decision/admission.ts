@@ -1,9 +1,11 @@
 /**
- * Admission: the one composition of all decisions before a node is asked. `admit` decides from the head of a request, before
- * its body is read: host → operation → key → listing; `decideRequest` (decide.ts) from its body. Serving calls them as the request
- * arrives; `admission` calls both at once, for explain and replay.
- * Pure: look-up, time and the state of the gateway are parameters. Host and operation are resolved without a look-up: a
- * label of stack form names a stack whether or not one exists, and a path reveals nothing.
+ * Composes all decisions made before a node is asked. The room `shared/decision` decides host, operation, key, plan, limits
+ * and route, so that serving, `explain` and replay always agree. It must stay pure: look-up, time and the gateway's state are
+ * parameters, and nothing here reads a clock, a file or a network.
+ *
+ * `admit` decides from a request's head, before its body is read: host → operation → key → listing. `decideRequest`
+ * (decide.ts) decides from the body. Serving calls them one after the other as the request arrives. `admission` calls both at
+ * once, for explain and replay. Host and operation are resolved without a look-up, so they do not reveal which stacks exist.
  */
 
 import { type InferenceKind, operationKinds, operations, pathsOf } from '../../schemas/api/operations.ts';
@@ -31,15 +33,18 @@ import type { Target } from './route.ts';
 import { refuse, type Trace } from './trace.ts';
 
 export interface HostNames {
-  /** Names of the shared host, lower case, without port. `*` stands for every name whose first label is not a stack id. */
+  /**
+   * Names of the shared host, in lower case and without a port. `*` stands for every name whose first label is not a stack
+   * id.
+   */
   readonly shared: ReadonlySet<string>;
-  /** Stack hosts are `<stack id>.<stackDomain>`; lower case. */
+  /** Domain of stack hosts, in lower case. A stack's host is `<stack id>.<stackDomain>`. */
   readonly stackDomain: string;
 }
 
 const sharedTarget: Target = { kind: 'shared' };
 
-/** Resolves a `Host` header, its port ignored. Throws NotFoundError for any other host. */
+/** Resolves a `Host` header and ignores its port. Throws NotFoundError for an unknown host. */
 export function resolveHost(header: string | undefined, names: HostNames): Target {
   const host = withoutPort(header ?? '').toLowerCase();
   if (names.shared.has(host)) return sharedTarget;
@@ -71,7 +76,7 @@ const known = new Map<string, Operation>(
 );
 const modelPath = operations.model.path.slice(0, -'{model}'.length);
 
-/** `path` is without its query. */
+/** Resolves the operation. `path` excludes the query. */
 export function resolveOperation(method: string, path: string): Operation {
   const operation = known.get(path) ?? modelAt(path);
   const isTaken = operations[operation.kind].method === (method === 'HEAD' ? 'GET' : method);
@@ -87,21 +92,21 @@ function modelAt(path: string): Operation {
   }
 }
 
-/** The parts of a request's head that admission depends on. */
+/** Parts of a request's head that admission depends on. */
 export interface RequestHead extends Credentials {
   readonly host: string | undefined;
-  /** The target of a listener with a single target, which ignores the host. */
+  /** Fixed target of a listener that ignores the host. */
   readonly fixed?: Target | undefined;
-  /** A visitor of the playground, who needs neither host nor key. */
+  /** Visitor of the playground, who needs neither host nor key. */
   readonly visitor?: string | undefined;
-  /** Of the visitor: keyed hash of the network and the day. */
+  /** Keyed hash of the visitor's network and the day. */
   readonly network?: string | undefined;
   readonly method: string;
-  /** Without its query. */
+  /** Path without the query. */
   readonly path: string;
 }
 
-/** Filled in step by step, so that logs and metrics have the known parts of a refused request. */
+/** Intermediate results, filled in step by step so that logs and metrics show what was known of a refused request. */
 export interface AdmissionProgress {
   target?: Target | undefined;
   operation?: Operation | undefined;
@@ -119,7 +124,10 @@ export interface AdmittedInference {
   readonly caller: Client;
 }
 
-/** The decisions before the body is read. Throws a Refusal; with a trace, only where nothing further can be decided. */
+/**
+ * Makes the decisions that precede the body. Throws a Refusal. With a trace, it throws only if nothing further can be
+ * decided.
+ */
 export function admit(
   lookup: Lookup,
   hosts: HostNames,
@@ -144,7 +152,7 @@ export function admit(
   return { kind: 'inference', target, operation, caller };
 }
 
-/** Whether a model's path ends with a slash. That is a typing error, because no model's name ends so. */
+/** Whether a model's path ends with a slash. That is a typing error, because no model name ends with one. */
 function isSlashBehindModel(operation: Operation): boolean {
   return operation.kind === 'model' && operation.model.endsWith('/');
 }
@@ -156,7 +164,9 @@ function noSuchPath({ method, path }: RequestHead): Refusal {
   return new Refusal('no such path', `There is nothing at this path.${hint}`);
 }
 
-/** The model listing on the shared host is the one thing that needs no key (Authentication 7). */
+/**
+ * Whether the operation needs a key. Only the model listing on the shared host does not (specification, Authentication 7).
+ */
 function needsKey(target: Target, operation: Operation): boolean {
   return target.kind === 'stack' || !isListing(operation);
 }
@@ -176,30 +186,31 @@ function identify(
     trace?.add('fresh', 'ok');
     return authenticate(lookup, target, head, nowMs, trace);
   }
-  // A snapshot this old proves nothing about a key. One response for every credential hides which keys pass the checksum.
+  // A snapshot this old proves nothing about a key. All credentials get the same response, so that it does not reveal which
+  // keys pass the checksum.
   if (carriesCredential(target, head)) refuse(trace, cannotTakeNow('fenced'));
   else refuse(trace, unauthorized('fenced without a key'));
   return authenticate(lookup, target, head, nowMs, trace);
 }
 
-/** All that a decision depends on in addition to the state: the request's head, and what its shape gave. */
+/** Everything besides the state that a decision depends on: the request's head and the facts from its body. */
 export interface AdmissionFacts extends RequestHead {
   readonly model: string;
   readonly promptTokensMax: number;
-  /** Lower bound; undefined if the tokens were counted. */
+  /** Lower bound of the prompt's tokens. undefined if they were counted. */
   readonly promptTokensLeast?: number | undefined;
-  /** undefined: the request asks for no number. */
+  /** Requested number of tokens. undefined if the request does not state one. */
   readonly maxTokens: number | undefined;
 }
 
 export type Verdict =
-  /** `counted`: it passed the limits, so it counts against them. */
+  /** `counted` means that the request passed the limits, so it counts against them. */
   | { readonly kind: 'refused'; readonly refusal: Refusal; readonly counted: boolean }
   | { readonly kind: 'placed'; readonly decision: Decision }
-  /** The body of a model listing, JSON. */
+  /** The JSON body of a model listing. */
   | { readonly kind: 'listed'; readonly body: string };
 
-/** The verdict on these facts; with a trace, each step is noted in it. Throws only for a fault of this program. */
+/** Returns the verdict on the facts. With a trace, each step is recorded in it. Throws only for a fault of this program. */
 export function admission(
   { lookup, hosts }: { readonly lookup: Lookup; readonly hosts: HostNames },
   facts: AdmissionFacts,
@@ -239,7 +250,7 @@ export function admission(
   };
 }
 
-/** A refusal after which nothing can be decided. */
+/** Records a refusal after which nothing can be decided. */
 function refuseLast(trace: Trace, { caller }: AdmissionProgress, refusal: Refusal): void {
   const { type } = refusal;
   const isOfPlan = type === 'ModelNotInPlanError' && caller?.kind === 'key';
@@ -247,10 +258,10 @@ function refuseLast(trace: Trace, { caller }: AdmissionProgress, refusal: Refusa
   trace.refuse(refusal, facts, isOfPlan ? planReads(caller, null) : []);
 }
 
-/** The body's part of what a decision depends on. */
+/** Decision facts from a request's body. */
 type BodyFacts = Pick<RequestFacts, 'model' | 'promptTokensMax' | 'promptTokensLeast' | 'maxTokens'>;
 
-/** Adds to the body's facts what follows from the operation; where nothing is generated, no tokens are asked for. */
+/** Adds the facts that follow from the operation. Operations that do not generate text request no tokens. */
 export function requestFacts(
   { target, operation, caller }: AdmittedInference,
   { model, promptTokensMax, promptTokensLeast, maxTokens }: BodyFacts,

@@ -8,7 +8,7 @@ import { memorySnapshot } from '../snapshot/open-snapshot.ts';
 import { authenticate, type Credentials, carriesCredential } from './authenticate.ts';
 import { Refusal } from './refusal.ts';
 
-/** The same keys in every run. */
+/** Deterministic key, so that every run uses the same keys. */
 function keyOf(name: string): string {
   return mintKey((bytes) => createHash('shake256', { outputLength: bytes }).update(name).digest());
 }
@@ -58,7 +58,7 @@ snapshot.apply(
 );
 const lookup = createLookup(snapshot.db);
 
-/** Fails the test that makes it answer. */
+/** A look-up that fails the test when used. */
 const noLookup = new Proxy({} as Lookup, {
   get: () => () => {
     throw new Error('the snapshot was asked');
@@ -185,7 +185,7 @@ test('Authentication 2: a foreign stack, switched or not, and a missing one answ
   );
 });
 
-/** The same keys, and both stacks of an organisation that has none of them. */
+/** A look-up with the same keys in which another organisation owns both stacks. */
 function inOtherHands(): Lookup {
   return {
     ...lookup,

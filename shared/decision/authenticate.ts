@@ -1,6 +1,7 @@
 /**
- * Whose request is it? A key resolves to one organisation, or the request is refused with bytes that do not reveal why
- * (Authentication 8). The checksum is checked before any look-up (Authentication 3).
+ * Identifies the caller of a request. A key resolves to one organisation. Otherwise the request is refused with bytes that do
+ * not reveal the reason (specification, Authentication 8). The key's checksum is verified before any look-up (Authentication
+ * 3).
  */
 import type { keyFaults } from '../../schemas/records/decisions.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
@@ -12,38 +13,40 @@ import type { Target } from './route.ts';
 import type { StepFacts } from './step.ts';
 import type { Trace } from './trace.ts';
 
-/** The plan by which an organisation asks: none where it is suspended. */
+/** Plan of an organisation. null if it has none or is suspended. */
 export function planOf({ suspended, tier }: KeyOwner): TierLimits | null {
   return suspended ? null : tier;
 }
 
-/** An organisation's key, a visitor of the playground, or no one, where no key is needed. */
+/** An organisation's key, a visitor of the playground, or nobody if no key is needed. */
 export type Caller =
   | { readonly kind: 'key'; readonly owner: KeyOwner }
   | {
       readonly kind: 'anonymous';
       readonly visitor: string;
-      /** Keyed hash of the visitor's network and the day; undefined where it is not counted. */
+      /** Keyed hash of the visitor's network and the day. undefined if the network is not counted. */
       readonly network?: string | undefined;
-      /** The moment of whose month and day both are, ms since 1970; the decision's own where it is undefined. */
+      /**
+       * Moment whose month and day the visitor's hashes belong to, in ms since 1970. Defaults to the time of the decision.
+       */
       readonly admittedMs?: number | undefined;
     }
   | { readonly kind: 'nobody' };
 
-/** A caller of inference. */
+/** Caller of an inference operation. */
 export type Client = Exclude<Caller, { readonly kind: 'nobody' }>;
 
-/** Begins the subject of a visitor; no id of an organisation contains a colon. */
+/** Prefix of a visitor's subject. Organisation ids cannot contain a colon. */
 export const visitorPrefix = 'visitor:';
 
-/** The organisation or visitor that is limited. */
+/** Subject of the limits: the organisation or visitor. */
 export function subjectOf(client: Client): string {
   return client.kind === 'key' ? client.owner.organisation : `${visitorPrefix}${client.visitor}`;
 }
 
 /**
- * Who has a share of memory, of the workers' turns and of the evidence about nodes, by subject: an organisation, or all visitors
- * together, because anybody can be many visitors.
+ * Subject whose requests share memory, worker turns and evidence about nodes. All visitors are one sharer, because one person
+ * can appear as many visitors.
  */
 export function sharerOf(subject: string): string {
   return subject.startsWith(visitorPrefix) ? visitorsSubject : subject;
@@ -52,27 +55,27 @@ export function sharerOf(subject: string): string {
 export interface Credentials {
   readonly authorization: string | undefined;
   readonly xApiKey: string | undefined;
-  /** In place of both, where a decision is made again: headers are never recorded. */
+  /** Recorded credential that replaces both headers when a decision is repeated, because headers are never recorded. */
   readonly recorded?: RecordedCredential | undefined;
 }
 
 type RecordedKey =
   | { readonly keyId: string; readonly header: 'authorization' | 'x-api-key' }
-  /** Any good key of it. */
+  /** Any valid key of this organisation. */
   | { readonly organisation: string };
 
-/** What the headers of a request were found to carry. */
+/** Contents of a request's key headers, as recorded. */
 export type RecordedCredential =
   | RecordedKey
   | { readonly fault: (typeof keyFaults)[number]; readonly carried: boolean };
 
-/** A key as it was sent, or as it was recorded. */
+/** Key as sent or as recorded. */
 type PresentedKey = string | RecordedKey | undefined;
 
-/** Separates the values of a header that was sent several times. No value can contain it. */
+/** Separator between the values of a repeated header. Header values cannot contain it. */
 export const fieldSeparator = '\n';
 
-/** Why a key is not accepted; `owner` where it is somebody's. */
+/** Reason why a key is not accepted. `owner` is set if the key belongs to someone. */
 interface KeyFault {
   readonly fault: CauseOf<'Unauthorized'>;
   readonly owner?: KeyOwner;
@@ -110,8 +113,9 @@ function acceptKey(lookup: Lookup, key: PresentedKey, nowMs: number): KeyOwner |
 }
 
 /**
- * `x-api-key` counts only where the stack named is the key's own and speaks the Anthropic-style API (Authentication 2);
- * everywhere else it is as if absent, so that it reveals nothing of a foreign stack.
+ * Accepts `x-api-key` only if the stack belongs to the key's organisation and uses the Anthropic-style API (specification,
+ * Authentication 2). In all other cases the header counts as absent, so that it reveals nothing about other organisations'
+ * stacks.
  */
 function acceptXApiKey(
   lookup: Lookup,
@@ -126,7 +130,10 @@ function acceptXApiKey(
   return stack?.surface === 'anthropic' && stack.organisation === owner?.organisation ? found : undefined;
 }
 
-/** On a switched stack of the key's organisation, where `x-api-key` counts, no other key may be in it. */
+/**
+ * Whether `x-api-key` contains a second, different key. Only checked on a stack of the key's organisation with the
+ * Anthropic-style API, because only there `x-api-key` counts.
+ */
 function isSecondKey(
   lookup: Lookup,
   target: Target,
@@ -143,7 +150,7 @@ function nonEmpty(header: string | undefined): string | undefined {
   return header?.trim() === '' ? undefined : header;
 }
 
-/** The keys that the headers carry, as they were sent or recorded. */
+/** Keys in the headers, as sent or as recorded. */
 function presented(
   { authorization, xApiKey }: Credentials,
   recorded: RecordedKey | undefined,
@@ -154,12 +161,15 @@ function presented(
     : [recorded, undefined];
 }
 
-/** Is the key of an `Authorization` header good, whatever it may be used for? */
+/** Whether an `Authorization` header contains a valid key, whatever the key may be used for. */
 export function carriesKey(lookup: Lookup, authorization: string, nowMs: number): boolean {
   return !('fault' in acceptKey(lookup, bearerKey(authorization), nowMs));
 }
 
-/** The recorded fault. If `Authorization` is not empty but has no key, the header is at fault: sent twice, or malformed. */
+/**
+ * Cause to record. If `Authorization` is present but contains no key, the cause is the header: it was sent twice or is
+ * malformed.
+ */
 function faultIn({ fault }: KeyFault, authorization: string | undefined): KeyFault['fault'] {
   if (fault !== 'missing' || authorization === undefined || isEmptyBearer(authorization)) return fault;
   return authorization.includes(fieldSeparator) ? 'two Authorization headers' : 'malformed';
@@ -169,7 +179,10 @@ function isEmptyBearer(authorization: string): boolean {
   return /^(bearer)?\s*$/i.test(authorization);
 }
 
-/** Identifies the caller. Throws Unauthorized, one answer for every cause; with a trace, only where no caller is known. */
+/**
+ * Identifies the caller. Throws Unauthorized with the same answer for every cause. With a trace, it throws only if the caller
+ * remains unknown.
+ */
 export function authenticate(
   lookup: Lookup,
   target: Target,
@@ -214,8 +227,8 @@ function keyFacts({ keyId, organisation, expiresAtMs }: KeyOwner, state: string)
 }
 
 /**
- * Does the request carry anything that might be a key? Asked where the snapshot is too old to look one up; what it is does
- * not count, so that nothing is revealed of it. On the shared host `x-api-key` is as if absent.
+ * Whether the request contains anything that might be a key. Used if the snapshot is too old to look keys up. The key's value
+ * does not matter, so the answer reveals nothing about it. On the shared host `x-api-key` counts as absent.
  */
 export function carriesCredential(
   target: Target,

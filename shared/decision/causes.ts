@@ -1,7 +1,7 @@
 /**
- * Why a request is refused: every cause there is, once. Its row says which step it ends at, which part of the request's way
- * finds it (`admission`: rules alone, so that it can be decided again), the refusal that answers it, and what an explanation
- * says of it. Log, metrics and records have it as a text.
+ * All causes for which a request can be refused, one row each. A row states the step at which the request ends, the stage
+ * that detects the cause, the type of the refusal, and the explanation's text. Only causes of the stage `admission` follow
+ * from rules alone, so only they can be decided again. Logs, metrics and records contain the cause as text.
  */
 
 import type { RefusalType } from '../../schemas/api/refusals.ts';
@@ -9,7 +9,7 @@ import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 
 export type Stage = DecisionRecord['stage'];
 
-/** The step of what rules alone do not decide. */
+/** Step that explanations show for a stage other than `admission`. */
 export const stepOfStage = {
   http: 'http',
   body: 'shape',
@@ -22,15 +22,15 @@ export interface CauseRow {
   readonly step: StepOfCause;
   readonly stage: Stage;
   readonly type: RefusalType;
-  /** In an explanation; null where the step has the facts to say it. */
+  /** Text for explanations. null if the step's own text states the facts. */
   readonly says: string | null;
-  /** In log, metrics and records, where that is not the cause's own name. */
+  /** Text for logs, metrics and records, if it differs from the cause's name. */
   readonly label?: string | undefined;
-  /** Begins that text, which continues with what is known of the fault. */
+  /** Start of the text for logs. The details of the fault follow. */
   readonly opening?: string | undefined;
 }
 
-/** Which text the log has of a cause. `its type`: it was never distinguished from others of its type. */
+/** Text for logs. `its type` is for causes that were never distinguished from others with the same type. */
 type Text = 'its type' | Pick<CauseRow, 'label' | 'opening'>;
 
 function ruled<Step extends string, Type extends RefusalType, Says extends string | null>(
@@ -71,7 +71,7 @@ const tooLong = 'it needs more than the context window of the model';
 const otherKind = 'the model reranks and does nothing else, or it does not rerank';
 const noAnswer = 'the node did not answer it';
 
-/** In the order of their steps; what is open fits every text that begins like it, so it comes last. */
+/** Causes in the order of their steps. Causes with an `opening` match many texts, so they come last. */
 const rows = {
   'bad http': found('http', wrongShape, 'it is not well-formed HTTP'),
   'large headers': found('http', 'PayloadTooLargeError', 'its headers are too large'),
@@ -150,12 +150,12 @@ const rows = {
 
 type Rows = typeof rows;
 export type Cause = keyof Rows;
-/** Those that are answered with this refusal. */
+/** Causes that are answered with this type of refusal. */
 export type CauseOf<Type extends RefusalType> = {
   [Name in Cause]: Rows[Name]['type'] extends Type ? Name : never;
 }[Cause];
 export type StepOfCause = Rows[Cause]['step'];
-/** Steps that have a cause of which only they can say something. */
+/** Steps with a cause that has no text of its own, so the step must supply one. */
 export type SayingStep = {
   [Name in Cause]: Rows[Name]['says'] extends string ? never : Rows[Name]['step'];
 }[Cause];
@@ -163,13 +163,13 @@ export type SayingStep = {
 export const causes: Readonly<Record<Cause, CauseRow>> = rows;
 export const causeNames = Object.keys(rows) as readonly Cause[];
 
-/** What log, metrics and records have of it. `detail`: of what is open, what is known of the fault. */
+/** Text of a cause for logs, metrics and records. `detail` is appended if the cause has an opening. */
 export function textOf(cause: Cause, detail = ''): string {
   const { label = cause, opening } = causes[cause];
   return opening === undefined ? label : opening + detail;
 }
 
-/** The cause of a recorded refusal; undefined where nothing here is refused so. */
+/** Returns the cause of a recorded refusal, or undefined if no cause matches. */
 export function causeOf({
   stage,
   type,
@@ -179,6 +179,6 @@ export function causeOf({
     const { type: own, label = name, opening } = causes[name];
     return type === own && (opening === undefined ? reason === label : reason.startsWith(opening));
   });
-  // A cause of another stage was found before there was a request.
+  // A cause of another stage was detected before the request was complete.
   return fitting.find((name) => causes[name].stage === stage) ?? fitting[0];
 }

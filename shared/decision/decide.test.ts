@@ -8,7 +8,7 @@ import type { Counters } from './decide.ts';
 import { contextNeeded, type Decision, decide, type RequestFacts } from './decide.ts';
 import { Refusal } from './refusal.ts';
 
-/** What a look-up answers; more than the fold could ever make, contradictions included. */
+/** Answers of a look-up. They may contradict each other and include more than the fold could ever produce. */
 interface Content {
   readonly anonymous: TierLimits | undefined;
   readonly stacks: Readonly<Record<string, { organisation: string; surface: 'openai' | 'anthropic' }>>;
@@ -16,7 +16,7 @@ interface Content {
   readonly pooled: readonly string[];
   readonly included: readonly string[];
   readonly weight: number;
-  /** Own nodes that are away now, as `place model`. */
+  /** Own nodes that are down at present, as `place model`. */
   readonly away: readonly string[];
   readonly nextTier: string | undefined;
 }
@@ -68,7 +68,7 @@ function lookupOf(content: Content): Lookup {
   };
 }
 
-// Mostly none, so that many requests get as far as a place.
+// Mostly unlimited, so that many requests reach routing.
 const anyLimit = fc.oneof(
   { weight: 6, arbitrary: fc.constant(null) },
   { weight: 1, arbitrary: fc.nat(10) },
@@ -81,7 +81,7 @@ const anyTier = fc.record<TierLimits>({
   concurrency: anyLimit,
   contextTokens: anyLimit,
   monthlyTokens: anyLimit,
-  // Visitors are one request in five: a limit on most of them keeps the refusal for used-up turns in every run.
+  // Visitors are a fifth of the requests. A limit on most of them ensures that every run refuses some for used-up turns.
   freeTurns: fc.option(fc.nat(8), { nil: null, freq: 4 }),
 });
 const pairs = (firsts: readonly string[]) =>
@@ -95,7 +95,7 @@ const anyContent = fc.record<Content>({
       surface: fc.constantFrom('openai' as const, 'anthropic' as const),
     }),
   ),
-  // Every place has nodes of its own, so that a node identifies its place.
+  // Every place has its own nodes, so a node identifies its place.
   routes: fc
     .subarray(pairs(places))
     .map((keys) => Object.fromEntries(keys.map((key) => [key, [`${key} 1`, `${key} 2`]]))),
@@ -161,7 +161,7 @@ const moment = fc.integer({ min: 0, max: 4e12 });
 
 type Outcome = Decision | Refusal;
 
-/** Any other throw fails the property that asked. */
+/** Any other error fails the calling property. */
 function outcomeOf(lookup: Lookup, counters: Counters, facts: RequestFacts, nowMs: number): Outcome {
   try {
     return decide(lookup, counters, facts, nowMs);
@@ -171,7 +171,7 @@ function outcomeOf(lookup: Lookup, counters: Counters, facts: RequestFacts, nowM
   }
 }
 
-/** All of an outcome that a client or its counters can observe; the reason is for the log alone. */
+/** Everything in an outcome that a client or the counters can observe. The reason is only for the log. */
 function observable(outcome: Outcome): unknown {
   if (outcome instanceof Refusal) return [outcome.envelope('/'), outcome.retryAfterSeconds];
   const { placement, ...counted } = outcome;
@@ -183,7 +183,7 @@ function placementOf(outcome: Outcome) {
   return outcome.placement;
 }
 
-/** Runs a property, and again, at most ten times, until its cases have reached `enough` outcomes: rare ones may need it. */
+/** Runs a property up to ten times, until its cases have reached `enough` outcomes. Rare outcomes may need several runs. */
 function assertReaching<Case>(
   property: fc.IProperty<Case>,
   numRuns: number,
@@ -208,7 +208,7 @@ test('for any look-up, counters and facts there is a decision or a Refusal, twic
     seen,
     13,
   );
-  // Not vacuous: whatever can be decided was.
+  // Ensure that every possible outcome occurred.
   expect([...seen].sort()).toEqual([
     ...['ContextWindowExceededError', 'DedicatedOnlyModelError', 'InferenceConcurrencyLimitedError'],
     ...['InferenceRateLimitedError', 'InferenceUnavailableError', 'InferenceUpsellError'],
@@ -292,7 +292,7 @@ test('Errors 6, Routing rule 4: own and not serving, foreign, and missing are on
   );
   expect(seen).toContain('TargetNotServingError');
   expect(seen).toContain('InferenceRateLimitedError');
-  // Pinned requests never draw on the allowance.
+  // Requests to stacks never use the allowance.
   expect(seen).not.toContain('InferenceUpsellError');
 });
 
@@ -314,7 +314,7 @@ test('Errors 7: only what the pool would answer draws on the allowance', () => {
       };
       const free = ask(null) as Decision;
       const { placement } = free;
-      // With an allowance that is used up, only a pool request changes its answer.
+      // A used-up allowance changes the answer of pool requests only.
       const draws =
         placement instanceof Refusal
           ? placement.type === 'InferenceUnavailableError' && lookup.isPooled(facts.model)
@@ -348,7 +348,7 @@ test('Errors 5, Errors 10: what a model weighs that the pool does not have is no
           outcomeOf(lookupOf({ ...content, pooled, weight }), counters, facts, nowMs),
         ) as [Outcome, Outcome];
         if (placementOf(light)) return;
-        // Its own stack or node may serve it, and then it weighs what it weighs.
+        // An own stack or node may serve it, and then its real weight counts.
         const own: PlaceKey[] = [
           `organisation:${caller.owner.organisation}`,
           ...stackIds.map((id): PlaceKey => `stack:${id}`),

@@ -1,8 +1,8 @@
 /**
- * The decision on a request with its body, before anything is sent: freshness → plan → limits → route.
- * Pure: the snapshot's answers, the counters, the facts, the time and the state of the gateway are parameters. Live serving
- * and replay both call it. The route is worked out first and reveals nothing; then plan, limits and routing answer in order:
- * context → allowance → requests per minute → concurrency → route. Every message of a limit names the tier.
+ * Decides a request with its body, before anything is sent to a node: freshness → plan → limits → route. The function is
+ * pure: the snapshot's answers, counters, facts, time and gateway state are parameters. Serving and replay both call it. The
+ * route is computed first, but it is reported last, so it reveals nothing. The refusals come in this order: context →
+ * allowance → requests per minute → concurrency → route. Every message about a limit names the tier.
  */
 import type { KeyOwner, Lookup, TierLimits, VisitorTotals } from '../snapshot/lookup.ts';
 import { type Client, planOf, subjectOf } from './authenticate.ts';
@@ -12,17 +12,17 @@ import { type Placement, type RoutingFacts, refuseWithoutPlan, route, type Targe
 import type { Read } from './step.ts';
 import { refuse, Trace } from './trace.ts';
 
-/** The state of the gateway that a decision depends on. */
+/** State of the gateway that a decision depends on. */
 export interface Conditions {
-  /** Is the snapshot too old to prove a key? */
+  /** Whether the snapshot is too old to prove a key. */
   readonly fenced: boolean;
-  /** Can no more usage be recorded? */
+  /** Whether no more usage can be recorded. */
   readonly outboxFull: boolean;
-  /** Wall clock, ms since 1970. */
+  /** Wall clock in ms since 1970. */
   readonly nowMs: number;
 }
 
-/** Of the subject of those requests that only count tokens; no id of an organisation has a colon. */
+/** Subject prefix of requests that only count tokens. Organisation ids cannot contain a colon. */
 const countingPrefix = 'counting:';
 
 export interface RequestFacts {
@@ -30,56 +30,61 @@ export interface RequestFacts {
   readonly caller: Client;
   readonly model: string;
   readonly surface: RoutingFacts['surface'];
-  /** Upper bound of the prompt's tokens: their exact number if it was counted, otherwise the prompt's bytes. */
+  /** Upper bound of the prompt's tokens. This is the exact number if it was counted, otherwise the number of bytes. */
   readonly promptTokensMax: number;
-  /** Lower bound; undefined if the tokens were counted. Called only if the upper bound does not fit. */
+  /** Lower bound of the prompt's tokens. undefined if they were counted. Called only if the upper bound does not fit. */
   readonly promptTokensLeast?: (() => number) | undefined;
-  /** Tokens asked for; undefined where the request asks for no number. */
+  /** Requested number of tokens. undefined if the request does not state one. */
   readonly maxTokens: number | undefined;
-  /** Its tokens are counted and nothing is generated: it has limits of its own. */
+  /** Whether the request only counts tokens and generates nothing. Such requests have separate limits. */
   readonly onlyCounts?: boolean | undefined;
-  /** Asks a model to rerank documents. */
+  /** Whether the request asks a model to rerank documents. */
   readonly reranks: boolean;
 }
 
 export interface Decision {
-  /** Where it goes, or the router's refusal: the request counts against its limits either way. */
+  /** The chosen place, or the router's refusal. The request counts against its limits in both cases. */
   readonly placement: Placement | Refusal;
   readonly tier: TierLimits;
-  /** The organisation or visitor that asks. */
+  /** The calling organisation or visitor. */
   readonly subject: string;
-  /** Where it counts, in the minute and while it is in flight. */
+  /** Subject under which the request is counted, per minute and in flight. */
   readonly counted: string;
   readonly weight: number;
-  /** Of a visitor: what is counted of all visitors together, under the subject `visitorsSubject`. */
+  /** Limits on all visitors together, counted under the subject `visitorsSubject`. Only for a visitor. */
   readonly total?: VisitorTotals | undefined;
-  /** The bounds of the prompt leave open whether it fits the tier: it is to be counted before anything is forwarded. */
+  /**
+   * Whether the prompt's bounds leave open if it fits the tier. If so, a node must count it before the request is forwarded.
+   */
   readonly uncounted: boolean;
 }
 
-/** What the admission rule reads, however it is counted. */
+/** Counters that the admission rules read, independent of how they are kept. */
 export interface Counters extends RateCounters {
-  /** Tokens that completed pool requests took of this period's allowance. */
+  /** Tokens of this period's allowance that completed pool requests have used. */
   poolTokens(organisation: string, anchor: string, nowMs: number): number;
-  /** Turns of a visitor in the month of a moment, of which the subject is: completed, and in flight. */
+  /** Turns of a visitor in the month of `atMs`, completed or in flight. The subject is specific to that month. */
   freeTurns(visitor: string, atMs: number): number;
 }
 
 export const windowMs = 60_000;
 
-/** Start of the subject's window: the minute's phase comes from its id, so that not all windows end at once; counting has the same. */
+/**
+ * Start of the subject's window. The subject's id determines the phase of its minute, so that windows do not all end at once.
+ * Requests that only count tokens use the same phase.
+ */
 export function windowStartMs(subject: string, nowMs: number): number {
   let phase = 0;
   const first = subject.startsWith(countingPrefix) ? countingPrefix.length : 0;
   for (let i = first; i < subject.length; i++) phase = (Math.imul(phase, 31) + subject.charCodeAt(i)) >>> 0;
-  // Without mixing, ids that differ in a number at their end would share a second.
+  // Without this mixing, ids that differ only in a trailing number would share a second.
   phase = Math.imul(phase ^ (phase >>> 16), 0x85ebca6b);
   phase = Math.imul(phase ^ (phase >>> 13), 0xc2b2ae35);
   const offset = ((phase ^ (phase >>> 16)) >>> 0) % windowMs;
   return Math.floor((nowMs - offset) / windowMs) * windowMs + offset;
 }
 
-/** Needs: the prompt and what is asked for, or one token where nothing is. */
+/** Context that a request needs: its prompt, plus the requested tokens or one token if it does not state a number. */
 export function contextNeeded(facts: Pick<RequestFacts, 'promptTokensMax' | 'maxTokens'>): number {
   return facts.promptTokensMax + answerNeeded(facts.maxTokens);
 }
@@ -88,7 +93,10 @@ function answerNeeded(maxTokens: number | undefined): number {
   return maxTokens ?? 1;
 }
 
-/** A model that the pool does not have weighs 1 where it is refused, so that it does not reveal the models of others. */
+/**
+ * Weight of the request. A refused model outside the pool weighs 1, so that the weight does not reveal other organisations'
+ * models.
+ */
 function weightOf(lookup: Lookup, model: string, placement: Placement | Refusal): number {
   return placement instanceof Refusal && !lookup.isPooled(model) ? 1 : lookup.weight(model);
 }
@@ -98,7 +106,10 @@ function tierOf(lookup: Lookup, caller: RequestFacts['caller']): TierLimits | nu
   return planOf(caller.owner);
 }
 
-/** Would the pool answer? Only then is the allowance asked: the model is installed there, in the plan, and no own node serves it. */
+/**
+ * Whether the pool would answer, which is the condition for checking the allowance. The model must be in the pool and the
+ * plan, and no own node may serve it.
+ */
 function usesPool(
   lookup: Lookup,
   facts: RequestFacts,
@@ -126,7 +137,7 @@ function planRead({ organisation: id, suspended }: KeyOwner): Read {
   return { table: 'organisation', id, mark: suspended ? 'suspended_set_at' : 'tier_set_at' };
 }
 
-/** The rows that a plan is from. */
+/** Rows that a plan depends on. */
 export function planReads(caller: Client, tier: TierLimits | null): readonly Read[] {
   const own: Read[] = caller.kind === 'key' ? [planRead(caller.owner)] : [];
   return tier === null ? own : [...own, { table: 'tier', id: tier.id }];
@@ -141,7 +152,7 @@ function noPlan(caller: Client, trace: Trace | undefined, routeTrace: Trace | un
   return refusal;
 }
 
-/** Throws what plan and limits refuse; returns what routing found for a request that passed them. */
+/** Applies plan and limits, and throws their refusals. Returns the routing result of a request that passed them. */
 export function decide(
   lookup: Lookup,
   counters: Counters,
@@ -154,13 +165,14 @@ export function decide(
   const organisation = caller.kind === 'key' ? caller.owner.organisation : null;
   const { target, model, surface, reranks } = facts;
   const routing: RoutingFacts = { target, organisation, tier: tier?.id ?? null, model, surface, reranks };
-  // The route is worked out first and is the last step.
+  // The route is computed first and reported as the last step.
   const routeTrace = trace && new Trace();
   const placement = route(lookup, routing, routeTrace);
   if (tier === null) throw noPlan(caller, trace, routeTrace);
   trace?.add('plan', 'ok', { tier: tier.id }, planReads(caller, tier));
   const subject = subjectOf(caller);
-  // Clients count before each turn: that takes nothing from requests, and has as much of its own.
+  // Clients count tokens before each turn. Counting has separate limits of the same size, so it takes nothing from the actual
+  // requests.
   const counted = facts.onlyCounts ? `${countingPrefix}${subject}` : subject;
   const modelWeight = weightOf(lookup, facts.model, placement);
   const weight = weightWithin(modelWeight, tier.concurrency);
@@ -190,8 +202,8 @@ export function decide(
 }
 
 /**
- * The decision with the body. Freshness is checked again, because the body may have taken long, and a suspended process
- * resumes with an old snapshot. Throws the refusals of plan and limits.
+ * Decides a request with its body. Freshness is checked again, because the body may have taken long to arrive, and a
+ * suspended process resumes with an old snapshot. Throws the refusals of plan and limits.
  */
 export function decideRequest(
   lookup: Lookup,

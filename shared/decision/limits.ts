@@ -1,7 +1,8 @@
 /**
- * The limits of a plan, a row each, in the order in which they are asked (Errors 7 to 10, Limits 1 to 4). Visitors have further
- * ones in addition to their own turns, requests and concurrency: the turns of their network in a day, and what all visitors together
- * may use, so that paying callers are not crowded out by visitors who are new again and again. Pure, as decide.ts.
+ * Limits of a plan, one row each, in the order in which they are checked (specification, Errors 7 to 10 and Limits 1 to 4).
+ * In addition to a visitor's own turns, requests and concurrency, there are limits on the visitor's network per day and on
+ * all visitors together. These protect paying callers from people who keep returning as new visitors. The checks are pure,
+ * like decide.ts.
  */
 
 import { counted } from '../../schemas/grouped.ts';
@@ -14,62 +15,65 @@ import type { StepFacts } from './step.ts';
 import type { PassedStep } from './steps.ts';
 import type { Trace } from './trace.ts';
 
-/** A window of requests: a fixed minute whose phase is the subject's own. */
+/** Rate window: a fixed minute whose phase depends on the subject. */
 export interface RateWindow {
-  /** What counts against the limit: requests admitted in it so far, and what other gateways hold of it. */
+  /** Amount that counts against the limit: requests admitted in the window, plus what other gateways hold of it. */
   readonly used: number;
   readonly endsAtMs: number;
 }
 
 export type LimitKind = 'requests' | 'concurrency';
 
-/** Who used a limit: what one gateway knew, or the sum that all published. */
+/** Use of a limit, as one gateway knew it or as the sum that all gateways published. */
 export type LimitUsers = Omit<SeenLimit, 'room'> | { readonly used: number };
 
-/** What limits that many share are compared with. */
+/** Counters of the shared limits. */
 export interface RateCounters {
-  /** `limit`: what `used` is compared with. */
+  /** Present window of a subject. `limit` is the limit that `used` will be compared with. */
   window(subject: string, nowMs: number, limit: number | null): RateWindow;
-  /** Sum of the weights of the requests in flight, and what other gateways hold for theirs, as it counts for a further weight. */
+  /** Weight in flight, including what other gateways hold, as it counts when admitting another `weight`. */
   inFlight(subject: string, limit: number | null, weight: number): number;
-  /** What explains the numbers above, read in the same turn; undefined where it is not known. */
+  /** Breakdown of these numbers, read in the same turn of the event loop. undefined if unknown. */
   users?(kind: LimitKind, subject: string, nowMs: number, limit: number): LimitUsers | undefined;
-  /** Turns that the visitors of a network completed or stopped on the day of a moment, of which its hash is, or have in flight. */
+  /**
+   * Turns of a network's visitors on the day of `atMs`, completed, stopped or in flight. The network's hash is specific to
+   * that day.
+   */
   networkTurns(network: string, atMs: number): number;
-  /** Tokens that all visitors together used on the day of a moment. */
+  /** Tokens that all visitors together used on the day of `atMs`. */
   visitorTokens(atMs: number): number;
 }
 
 export interface LimitFacts {
-  /** Organisation or visitor that is counted. */
+  /** Organisation or visitor under which the request is counted. */
   readonly subject: string;
   readonly tier: TierLimits;
-  /** Tokens the request needs: its prompt and what it asks for. */
+  /** Tokens that the request needs: prompt plus requested answer. */
   readonly contextTokens: number;
-  /** Of these, what is for the answer. */
+  /** Part of `contextTokens` for the answer. */
   readonly answerTokens?: number;
-  /** The number is a bound from below. */
+  /** Whether `contextTokens` is a lower bound. */
   readonly atLeast?: boolean;
-  /** Draw on the allowance only where the pool would answer. */
+  /** Use of the allowance. Other than `none` only if the pool would answer. */
   readonly allowance:
     | { readonly kind: 'none' }
     | { readonly kind: 'tokens'; readonly used: number }
     | { readonly kind: 'turns'; readonly used: number };
   readonly model: string;
-  /** What the request counts as: the model's weight, at most all that the tier carries. */
+  /** Weight of the request: the model's weight, but at most the tier's concurrency. */
   readonly weight: number;
-  /** Of the model; above `weight` only where the tier carries less. */
+  /** The model's own weight. Exceeds `weight` only if the tier's concurrency is smaller. */
   readonly modelWeight?: number | undefined;
   /** Id of the next tier that allows more of this model; undefined if there is none. Called only for the refusal that names the tier. */
   readonly nextTier: () => string | undefined;
-  /** Of a visitor: what counts in addition to the own turns. */
+  /** Additional counts for a visitor. */
   readonly visitors?: VisitorFacts | undefined;
 }
 
 export interface VisitorFacts {
-  /** Turns of the network today; null where no network is known. */
+  /** Turns of the network today. null if the network is unknown. */
   readonly networkTurns: number | null;
-  /** null: unlimited. */
+  /** null means unlimited. */
   readonly networkTurnsMax: number | null;
   /** Tokens of all visitors today. */
   readonly tokens: number;
@@ -100,7 +104,7 @@ export function visitorFacts(
   };
 }
 
-/** Context of a request: it is a property of the request, so it comes first. */
+/** Checks the request's context. It comes first, because the context depends only on the request. */
 export function checkContext({
   tier,
   contextTokens,
@@ -144,14 +148,14 @@ function checkVisitorTokens({ tier, visitors }: LimitFacts): void {
 }
 
 /**
- * What a request counts as: at most the whole limit, because one that counts as more would find no room, whatever ends.
- * At least one, so that a limit of none carries none.
+ * Weight that counts against a limit. It is at most the limit, because a larger weight would never fit. It is at least one,
+ * so that a limit of 0 admits nothing.
  */
 export function weightWithin(weight: number, limit: number | null): number {
   return limit === null ? weight : Math.max(1, Math.min(weight, limit));
 }
 
-/** What the refusal of a request in flight says of its weight, and when to try again. */
+/** Text that states the weight of a refused request and when to retry. */
 function countsText({ model, weight: own, modelWeight = own }: LimitFacts, weight: number): string {
   if (modelWeight > weight)
     return ` A request for ${model} counts as ${modelWeight}, so it takes all of them. Try again once they have finished.`;
@@ -161,25 +165,25 @@ function countsText({ model, weight: own, modelWeight = own }: LimitFacts, weigh
 
 interface Limit {
   readonly step: PassedStep;
-  /** Of this request? Left out: of every one. */
+  /** Whether the limit applies to the request. If left out, it applies to every request. */
   readonly holds?: (facts: LimitFacts) => boolean;
-  /** Throws the refusal. */
+  /** Throws the refusal if the limit has no room. */
   readonly check: (facts: LimitFacts, counters: RateCounters, nowMs: number) => void;
-  /** What it compares, for an explanation. */
+  /** Compared values, for an explanation. */
   readonly compares: (facts: LimitFacts, counters: RateCounters, nowMs: number) => StepFacts;
-  /** What an explanation has where it does not hold. */
+  /** Facts for an explanation if the limit does not apply. */
   readonly otherwise?: StepFacts;
 }
 
 const totalOf = ({ visitors }: LimitFacts): VisitorTotals => visitors?.total ?? unlimited;
 
-/** Whose minute and number in flight: the caller's, or those of all visitors together. */
+/** Subject whose rate and concurrency are checked: the caller, or all visitors together. */
 interface Whose {
   subject(facts: LimitFacts): string;
   limits(facts: LimitFacts): Pick<TierLimits, 'requestsPerMinute' | 'concurrency'>;
-  /** The caller's own is within its limit already. */
+  /** Weight that counts here. The caller's own weight is already capped by its limit. */
   weight(facts: LimitFacts, limit: number | null): number;
-  /** In a message. */
+  /** Words that name the subject in messages. */
   readonly words: string;
 }
 const own: Whose = {
@@ -218,7 +222,7 @@ function rate(step: 'requests' | 'visitor requests', whose: Whose): Limit {
       const subject = whose.subject(facts);
       const { used } = counters.window(subject, nowMs, allowed);
       const users = counters.users?.('requests', subject, nowMs, allowed);
-      // Spread last: Node 20 takes 100 times as long for a new name behind a spread.
+      // The spread comes last, because Node 20 takes 100 times as long to add a new property after a spread.
       return { room: Math.max(0, allowed - used), allowed, ...users };
     },
   };
@@ -294,7 +298,10 @@ const limits: readonly Limit[] = [
   concurrency('visitor concurrency', all),
 ];
 
-/** A refusal that waiting cannot cure is never hidden behind one that it can, and a request counts only if it passes all. */
+/**
+ * Checks all limits in order. Refusals that waiting cannot cure come first, so a curable refusal never hides them. A request
+ * counts against the limits only if it passes all of them.
+ */
 export function checkLimits(facts: LimitFacts, counters: RateCounters, nowMs: number, trace?: Trace): void {
   const { id } = facts.tier;
   for (const { step, holds, check, compares, otherwise } of limits) {

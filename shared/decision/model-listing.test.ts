@@ -1,4 +1,4 @@
-/** The one document of models that the clients of both families read. */
+/** Checks the model document that clients of both API families read. */
 import { expect, test } from 'vitest';
 import { modelEntry, modelListing } from './model-listing.ts';
 

@@ -1,10 +1,12 @@
 /**
- * The model listing. On the shared host: the models of the pool, and nothing of any organisation. On a stack host: exactly
- * what that stack can answer, so nothing to an organisation without a plan; a foreign stack gets the same answer as a missing
- * one. One model is answered as a request for it would be.
- * One document that the clients of both families read, with identifier, family and the time added (Model listing entry).
- * The order is the newest first, then by id, so that two answers compare equal. `owned_by` repeats the family, and never
- * names an organisation.
+ * The model listing. On the shared host it contains the pool's models and nothing about any organisation. On a stack's host
+ * it contains exactly what the stack can answer, so it is empty for an organisation without a plan. A stack of another
+ * organisation gets the same answer as a missing stack. A request for a single model is answered like an inference request
+ * for that model.
+ *
+ * Clients of both API families read the same document, with id, family and creation time (specification, Model listing
+ * entry). Models are sorted by time, newest first, then by id, so that equal listings have equal bytes. `owned_by` repeats
+ * the family and never names an organisation.
  */
 
 import { type OperationKind, operations } from '../../schemas/api/operations.ts';
@@ -21,7 +23,7 @@ export function isListing(operation: { readonly kind: OperationKind }): operatio
   return operations[operation.kind].countsAs === 'listing';
 }
 
-/** Where the models of the host are served, and whether its surface has an operation that reranks. */
+/** Place that serves the host's models, and whether the host's API surface includes reranking. */
 interface ListedPlace {
   readonly place: PlaceKey;
   readonly reranks: boolean;
@@ -38,19 +40,19 @@ function placeOf(lookup: Lookup, target: Target, caller: Caller): ListedPlace {
   };
 }
 
-/** The models of the place that are asked for text or embeddings: all but those that rerank and do nothing else. */
+/** Models of the place that answer requests for text or embeddings. Excludes models that only rerank. */
 export function textModels(lookup: Lookup, place: PlaceKey): readonly ServedModel[] {
   return lookup.listing(place).filter(({ id }) => lookup.routes(place, id).some(({ reranks }) => !reranks));
 }
 
-/** The answer's body. Throws TargetNotServingError or, for a model that is not there, the refusal of its host. */
+/** Returns the body of the listing. Throws TargetNotServingError, or the host's refusal if a single model is missing. */
 export function listModels(
   lookup: Lookup,
   target: Target,
   caller: Caller,
   operation: ListingOperation,
 ): string {
-  // As for a request, the plan comes before the stack, so own, foreign and missing stacks have one answer.
+  // As in an inference request, the plan is checked before the stack, so own, foreign and missing stacks get the same answer.
   if (operation.kind === 'model' && !isEntitled(caller)) throw withoutPlan('not listed without a plan');
   const { place, reranks } = placeOf(lookup, target, caller);
   const listed = reranks ? lookup.listing(place) : textModels(lookup, place);
@@ -69,7 +71,7 @@ export function listModels(
     : dedicatedOnly('not listed by the pool');
 }
 
-/** Is a request of the caller not refused for want of a plan? Who needs no key has the plan of nobody. */
+/** Whether the caller has a plan. Callers without a key need none. */
 function isEntitled(caller: Caller): boolean {
   return caller.kind !== 'key' || planOf(caller.owner) !== null;
 }
@@ -81,7 +83,7 @@ export interface ListedModel {
   readonly added: string;
 }
 
-/** The document of one model. */
+/** Document of one model. */
 export function modelEntry({ id, family, added }: ListedModel) {
   const addedMs = Date.parse(added);
   return {
@@ -96,7 +98,7 @@ export function modelEntry({ id, family, added }: ListedModel) {
   };
 }
 
-/** The document of a list; complete, so `has_more` is always false. */
+/** Document of a list. It is always complete, so `has_more` is always false. */
 export function modelListing(models: readonly ListedModel[]) {
   const data = models.map(modelEntry).sort((a, b) => b.created - a.created || (a.id < b.id ? -1 : 1));
   return {

@@ -1,11 +1,11 @@
 /**
- * A refusal: what the client reads, its cause, and apart from both the text for the log.
- * Anything a phase throws that is not a Refusal is a fault of this program and becomes InternalError.
+ * A refusal: the client's error message, its cause, and a separate text for the log. If a phase of a request throws anything
+ * else, that is a fault of this program and becomes InternalError.
  */
 import { type ErrorEnvelope, type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
 import { type Cause, type CauseOf, causes, textOf } from './causes.ts';
 
-/** Which limit had no room for a request. */
+/** Limit that had no room for a request. */
 export interface Exhausted {
   readonly kind: 'rate' | 'concurrency';
   readonly subject: string;
@@ -14,17 +14,17 @@ export interface Exhausted {
 }
 
 export interface RefusalOptions {
-  /** What is known of the fault, for our own log and metrics; never shown to the client. */
+  /** Details of the fault for our log and metrics. Never shown to the client. */
   readonly detail?: string | undefined;
-  /** Seconds for `Retry-After`; only the two 429 refusals carry it. */
+  /** Seconds for `Retry-After`. Only the two 429 refusals contain it. */
   readonly retryAfterSeconds?: number;
-  /** Id of the key that was refused, for the decision journal; never shown to the client. */
+  /** Id of the refused key, for the decision journal. Never shown to the client. */
   readonly keyId?: string | undefined;
-  /** The limit that time or other requests free again. */
+  /** Limit whose room time or other requests will free. */
   readonly exhausted?: Exhausted;
 }
 
-/** The service itself is in no state to take the request, whatever the nodes do. */
+/** Refuses because the service itself cannot take the request, whatever the state of its nodes. */
 export function cannotTakeNow(cause: CauseOf<'InferenceUnavailableError'>): Refusal {
   return new Refusal(
     cause,
@@ -36,14 +36,14 @@ export class Refusal extends Error {
   override readonly name = 'Refusal';
   override readonly cause: Cause;
   readonly type: RefusalType;
-  /** Its cause in words, for the log and for metrics; never shown to the client. */
+  /** Cause in words, for logs and metrics. Never shown to the client. */
   readonly reason: string;
   readonly retryAfterSeconds: number | undefined;
   readonly keyId: string | undefined;
   readonly exhausted: Exhausted | undefined;
 
   constructor(cause: Cause, message: string, options: RefusalOptions = {}) {
-    // Nobody reads where it was made, and to find that out costs more than the decision.
+    // No stack trace, because nobody reads it and creating it costs more than the decision.
     const { stackTraceLimit } = Error;
     Error.stackTraceLimit = 0;
     super(message);
@@ -60,7 +60,7 @@ export class Refusal extends Error {
     return refusalKinds[this.type].status;
   }
 
-  /** The one error envelope (Errors). `path` is the request's path without its query. */
+  /** The error envelope (specification, Errors). `path` is the request's path without the query. */
   envelope(path: string): ErrorEnvelope {
     const { code, status } = refusalKinds[this.type];
     return { error: { code, type: this.type, message: this.message, status, path } };

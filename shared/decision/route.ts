@@ -1,6 +1,7 @@
 /**
- * Where a request goes (Routing algorithm): an organisation's own node, else the pool, else a refusal; or, on a stack
- * host, that stack or a refusal. A pure look-up: nothing is balanced, preferred or fallen back to.
+ * Chooses the place that serves a request (specification, Routing algorithm). On the shared host this is the organisation's
+ * own node, then the pool. On a stack's host it is that stack only. Otherwise the request is refused. Routing is a pure
+ * look-up. It must not balance load, prefer nodes or fall back to another place.
  */
 
 import { operations } from '../../schemas/api/operations.ts';
@@ -12,29 +13,29 @@ import { Refusal } from './refusal.ts';
 import type { Read } from './step.ts';
 import type { Trace } from './trace.ts';
 
-/** What the host selects: the shared service, or one stack, which may not exist. */
+/** Target that the host selects: the shared service, or one stack, which may not exist. */
 export type Target = { readonly kind: 'shared' } | { readonly kind: 'stack'; readonly stack: string };
 
 export interface Placement {
   readonly capacity: Capacity;
-  /** Nodes of the one place that routing chose; never empty. */
+  /** Nodes of the chosen place. Never empty. */
   readonly candidates: readonly Route[];
 }
 
 export interface RoutingFacts {
   readonly target: Target;
-  /** null: an anonymous visitor, who never reaches dedicated capacity. */
+  /** null for a visitor, who must never reach dedicated capacity. */
   readonly organisation: string | null;
-  /** The plan; null: no inference entitlement. */
+  /** Plan of the organisation. null means that it may not use inference. */
   readonly tier: string | null;
   readonly model: string;
-  /** The API surface of the path; embeddings are on every surface. */
+  /** API surface of the path. Embeddings belong to every surface. */
   readonly surface: 'openai' | 'anthropic' | 'any';
-  /** Only a model that reranks answers it, and such a model answers nothing else. */
+  /** Whether the request needs a model that reranks. Such models answer no other requests. */
   readonly reranks: boolean;
 }
 
-/** One answer for all causes, so that a foreign stack cannot be distinguished from one that does not serve the model. */
+/** The same answer for all causes, so that a stack of another organisation looks like one that does not serve the model. */
 export function targetNotServing(cause: CauseOf<'TargetNotServingError'>, detail?: string): Refusal {
   return new Refusal(cause, 'This stack does not serve the requested model.', { detail });
 }
@@ -47,7 +48,7 @@ export function unavailable(cause: CauseOf<'InferenceUnavailableError'>, detail?
   );
 }
 
-/** A node failed before the first byte, as the host has it. `detail` is for the log. */
+/** A node failed before the first byte. The answer depends on the host. `detail` is for the log. */
 export function nodeFailed(detail: string): Refusal {
   return unavailable('node failed', detail);
 }
@@ -105,7 +106,7 @@ function wrongKind(reranks: boolean): Refusal {
   );
 }
 
-/** The nodes of a place whose model is of the kind that is asked for, usually all of them. */
+/** Keeps the nodes whose model is of the requested kind, which is usually all of them. */
 function ofKind(
   capacity: Capacity,
   candidates: readonly Route[],
@@ -119,7 +120,7 @@ function ofKind(
   return { capacity, candidates };
 }
 
-/** Serving ends at a refusal; with a trace it is noted, and the next step is decided too. */
+/** Whether the decision ends at this refusal. With a trace, the refusal is recorded and the next step is decided too. */
 function ends(trace: Trace | undefined, refusal: Refusal, reads: readonly Read[] = []): boolean {
   trace?.refuse(refusal, {}, reads);
   return trace === undefined;
@@ -155,7 +156,7 @@ function routeStack(
   return wrong ?? answer;
 }
 
-/** The organisation's own node had the model loaded last, and is down or drained now: that passes. */
+/** Refuses temporarily if the organisation's own node last had the model loaded and is now down or drained. */
 function ownNodeAway(lookup: Lookup, { organisation, model }: RoutingFacts): Refusal | undefined {
   if (organisation === null || !lookup.loadedLast(`organisation:${organisation}`, model)) return undefined;
   return unavailable('own node away');
@@ -181,7 +182,7 @@ function routeShared(lookup: Lookup, facts: RoutingFacts, trace: Trace | undefin
   return routePool(lookup, facts, trace, wrong);
 }
 
-/** `wrong`: a refusal before, which stays the answer. */
+/** Routes to the pool. `wrong` is an earlier refusal, which remains the answer. */
 function routePool(
   lookup: Lookup,
   facts: RoutingFacts,
@@ -231,8 +232,8 @@ function nodesOf(candidates: readonly Route[]): readonly string[] {
 }
 
 /**
- * The place that answers, or the refusal. Returned and not thrown, because limits answer before routing does. With a trace
- * every step is noted, those after the refusal too.
+ * Chooses the place or returns a refusal. The refusal is returned rather than thrown, because the limits are reported before
+ * the route. With a trace, every step is recorded, including those after the refusal.
  */
 export function route(lookup: Lookup, facts: RoutingFacts, trace?: Trace): Placement | Refusal {
   if (facts.tier === null && trace === undefined) return refuseWithoutPlan(facts.organisation);

@@ -1,4 +1,4 @@
-/** What steps say, in words, and the rows that made it so. */
+/** A step in words, with the rows that determined its result. */
 import { grouped } from '../../schemas/grouped.ts';
 import type { PlaceKey } from '../../schemas/names.ts';
 import { causes } from './causes.ts';
@@ -12,30 +12,30 @@ export interface StepText {
 export interface NodeReport {
   readonly id: string;
   readonly fault?: 'down' | 'drained' | 'not loaded';
-  /** The mark of the row that says since when. */
+  /** Mark of the row that dates the node's present condition. */
   readonly mark: 'up_set_at' | 'drained_set_at' | 'loaded_set_at';
 }
 
-/** The state that a step is described by. */
+/** State that a step's text refers to. */
 export interface Described {
   readonly model: string;
-  /** The number of tokens of the prompt is a bound from above. */
+  /** Whether the prompt's token count is an upper bound. */
   readonly isBound: boolean;
-  /** A row's name, and its id where that is another; the id alone where the row is gone. */
+  /** A row's name, followed by its id if they differ. Only the id if the row no longer exists. */
   nameOf(table: 'organisation' | 'api_key', id: string): string;
-  /** Those that have the model loaded come first. */
+  /** Nodes of the place, those with the model loaded first. */
   nodesAt(place: PlaceKey): readonly NodeReport[];
   isInstalled(place: PlaceKey): boolean;
 }
 
 export type Describe = (step: Step, of: Described) => StepText;
 
-/** By the result of a step. A text as it is has the rows that the step read. */
+/** Texts by the step's result. A plain string refers to the rows that the step read. */
 export interface StepTexts {
   readonly ok?: Describe | string;
-  /** It was not asked, and is taken as passed. */
+  /** The step was not checked and counts as passed. */
   readonly assumed?: Describe | string;
-  /** In place of what its causes say. */
+  /** Replaces the texts of the step's causes. */
   readonly refused?: Describe | string;
 }
 
@@ -46,11 +46,11 @@ const turnsText = (value: unknown): string => `${number(value)} turn${value === 
 const limitText = (value: unknown): string => (value === null ? 'no limit' : `of ${number(value)}`);
 const placeOf = ({ facts }: Step): PlaceKey => String(facts['place']) as PlaceKey;
 
-/** What its cause says. Recorded causes may be those of another build. */
+/** Text of the step's cause. Records may contain causes of other builds. */
 const said: Describe = ({ cause }) =>
   plain((cause && causes[cause].says) ?? 'refused for a cause that this build does not know');
 
-/** Why there was no request for the rules to judge: calls of the playground are refused by other steps' causes too. */
+/** Explains why the rules never saw the request. Calls of the playground can also be refused with causes of other steps. */
 export const unread: Describe = (step, of) => {
   if (step.cause !== undefined && causes[step.cause].step === 'http') return said(step, of);
   return plain(step.facts['type'] === 'Unauthorized' ? 'its key is not accepted' : 'it was not read');
@@ -65,7 +65,7 @@ export const key: Describe = (step, of) => {
   return keyText(step, of, (name, owner) => `${name} of ${owner}${end}`);
 };
 
-/** Why there was no answer, or not a whole one. */
+/** Explains why there was no answer or only a part of it. */
 export const unfinished: Describe = (step, of) =>
   step.facts['endedBy'] === undefined ? said(step, of) : plain(String(step.facts['reason']));
 
@@ -102,12 +102,12 @@ export const withoutPlan: Describe = (step, of) =>
         ...planMarks(step),
       );
 
-/** The tier's own row says nothing of who has it. */
+/** Only the organisation's row, because the tier's row does not say who has the tier. */
 function planMarks({ reads }: Step): Read[] {
   return reads.filter(({ table }) => table === 'organisation');
 }
 
-/** A limit of a tier, which is what made it so. */
+/** Text about a tier's limit, which refers to the tier's row. */
 const tierLimit =
   (text: (facts: StepFacts, of: Described) => string): Describe =>
   ({ facts }, of) => {
@@ -118,7 +118,7 @@ const tierLimit =
     );
   };
 
-/** The parts, so that the number of the prompt is the one that the record has. */
+/** Text with the separate parts, so that the prompt's number is the one in the record. */
 export const context = tierLimit(({ needed, prompt, answer, atLeast, allowed }, { isBound }) => {
   const bound = atLeast ? 'at least ' : isBound ? 'at most ' : '';
   const parts = answer === 0 ? '' : ` (${number(prompt)} of the prompt, ${number(answer)} for the answer)`;
@@ -139,7 +139,10 @@ export const visitorTokens = tierLimit(
   ({ used, allowed }) => `${tokensText(used)} of all visitors used today, ${limitText(allowed)}`,
 );
 
-/** What is known of who used it: the sum that gateways published, what the gateway that decided knew, or only its room. */
+/**
+ * Text about the use of a limit. It shows the sum that gateways published, the deciding gateway's own knowledge, or only the
+ * remaining room.
+ */
 export function uses(what: string): Describe {
   return tierLimit(({ used, here, elsewhere, held, room, weight, allowed }) => {
     const counts = weight === undefined ? '' : `, this one counts ${number(weight)}`;
@@ -176,7 +179,7 @@ export function inTier(says: string): Describe {
     const tier = reads.find(({ table }) => table === 'tier')?.id;
     const text = `${tier ?? 'the plan'} ${says}`;
     if (tier === undefined) return plain(text);
-    // A change of its models alone is none of the tier's own row.
+    // A change to the tier's models does not update the tier's own row.
     const models = [model, '*'].map((id): Read => ({ table: 'tier_model', id: `${tier}/${id}` }));
     return plain(text, { table: 'tier', id: tier }, ...models);
   };
@@ -209,7 +212,7 @@ export const away: Describe = (step, of) => {
     .slice(0, nodesNamedMax)
     .map(({ id, fault }) => `${id} ${fault ? faultTexts[fault] : 'serves it'}`);
   if (reports.length > nodesNamedMax) texts.push(`and ${reports.length - nodesNamedMax} more`);
-  // Nodes that never had it say less than those that would serve it if they were there.
+  // Prefer nodes that would serve the model if they were up. Nodes that never had it explain less.
   const absent = reports.filter(({ fault }) => fault !== 'not loaded');
   const deciding = absent.length > 0 || step.step === 'own nodes' ? absent : reports;
   return plain(texts.join(', '), ...deciding.map(markOf));
@@ -236,7 +239,7 @@ function markOf({ id, mark }: NodeReport): Read {
   return { table: 'node', id, mark };
 }
 
-/** In words. Only a step that was not asked has no text of its own. */
+/** Describes a step in words. Skipped steps share one text. */
 export function describeStep(
   step: Step,
   { ok, assumed, refused = said }: StepTexts,

@@ -1,15 +1,15 @@
-/** One step of a decision, as it was decided. */
+/** One decided step of a decision. */
 import type { MarkOf, TableName } from '../snapshot/tables.ts';
 import type { Cause, StepOfCause } from './causes.ts';
 import type { Refusal } from './refusal.ts';
 
-/** A place that has no node for a request is no refusal: the next one is asked. */
+/** Name of a step. `own nodes` has no cause of its own, because routing goes on to the next place if a place has no node. */
 export type StepName = StepOfCause | 'own nodes';
 
-/** `refused` without a refusal: the step gave nothing, and the next one was asked. */
+/** `refused` without a refusal means that the step found nothing and the next step was decided. */
 export type StepResult = 'ok' | 'assumed' | 'refused' | 'skipped';
 
-/** A row that a step depends on, and the mark of its aspect where the others do not matter. */
+/** Row that a step depends on. `mark` names the relevant aspect if only one matters. */
 export type Read = {
   [Table in TableName]: { readonly table: Table; readonly id: string; readonly mark?: MarkOf<Table> };
 }[TableName];
@@ -24,6 +24,6 @@ export interface Step {
   readonly facts: StepFacts;
   readonly reads: readonly Read[];
   readonly refusal?: Refusal;
-  /** Of what was refused, also where it was recorded. */
+  /** Cause of the refusal, decided or recorded. */
   readonly cause?: Cause | undefined;
 }

@@ -1,4 +1,4 @@
-/** The table of causes and steps: what a record, a metric and an explanation can say of each. */
+/** Checks which causes and steps records, metrics and explanations can describe. */
 import { expect, test } from 'vitest';
 import { type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
 import { causeNames, causeOf, causes, textOf } from './causes.ts';

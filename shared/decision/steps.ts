@@ -1,14 +1,17 @@
 /**
- * The steps of a decision, in the order in which they are decided. A row says everything that others read of a step: which
- * explanations have it, what must be known to decide it, whose names it has, what of a plan it compares, and a text for
- * each result that it can have. Its causes are in causes.ts, and name it.
+ * Steps of a decision, in the order in which they are decided. A row contains everything that other files need to know of a
+ * step: when explanations show it, what it needs, whose names it contains, which plan limit it compares, and a text for each
+ * possible result. causes.ts assigns each cause to its step.
  */
 import type { SayingStep } from './causes.ts';
 import type { StepName } from './step.ts';
 import type { Describe, StepTexts } from './step-texts.ts';
 import * as say from './step-texts.ts';
 
-/** A limit of a tier: the option of `headgate tier set` that changes it, and its field, of the tier or of all its visitors. */
+/**
+ * Limit of a tier: the option of `headgate tier set` that changes it, and its field in the tier or in the totals of all
+ * visitors.
+ */
 interface PlanLimit {
   readonly flag: string;
   readonly field: string;
@@ -16,22 +19,28 @@ interface PlanLimit {
 }
 
 export interface StepRow {
-  /** `http` and `answer` are known of a record only; a listing has no body and no route. */
+  /** Group of the step. Only records contain `http` and `answer`. Listings have no body and no route. */
   readonly group: 'http' | 'head' | 'listing' | 'body' | 'route' | 'answer';
-  /** Explanations have it also where it was not asked: all, those of a host, or none. */
+  /** When explanations show the step although it was not decided: always, on one kind of host, or never. */
   readonly shown: 'always' | 'stack' | 'shared' | 'asked';
-  /** What is read for it: sums are read together before the first limit, uses one after the other until one refuses. */
+  /**
+   * Data that the step reads. Sums are read together before the first limit. Uses are read one after the other until one
+   * refuses.
+   */
   readonly needs: 'head' | 'body' | 'sums' | 'use';
-  /** Whose names its facts have: members see none of others. `place`: of whom its nodes are. */
+  /**
+   * Whose names the step's facts contain, because members must not see others' names. With `place`, the owner of the place
+   * decides.
+   */
   readonly names: 'own' | 'others' | 'place';
-  /** Where it passes, it gives what is served. */
+  /** Whether passing this step determines what is served. */
   readonly gives?: true;
-  /** Another plan may turn its refusal; with its limit, where it compares one. */
+  /** Set if another plan might change the step's refusal, with the limit that the step compares. */
   readonly plan?: { readonly limit?: PlanLimit };
   readonly texts: StepTexts;
 }
 
-/** Where a cause says nothing, its step must. */
+/** A step must supply a text if a cause of the step has none. */
 type RowOf<Name extends StepName> = Name extends SayingStep | 'own nodes'
   ? StepRow & { readonly texts: { readonly refused: Describe | string } }
   : StepRow;
@@ -44,7 +53,7 @@ const unasked = { shown: 'asked', needs: 'head', names: 'own' } as const;
 
 const limit = (flag: string, field: string) => ({ plan: { limit: { flag, field } } });
 const ofAll = (flag: string, field: string) => ({ plan: { limit: { flag, field, isOfAll: true } } }) as const;
-/** The numbers are all there is to say, whichever is larger. */
+/** Same text for both results, because the numbers say everything. */
 const either = (text: Describe) => ({ texts: { ok: text, refused: text } });
 
 const rows = {
@@ -110,7 +119,7 @@ const rows = {
   answer: { ...unasked, group: 'answer', texts: { refused: say.unfinished } },
 } as const satisfies { readonly [Name in StepName]: RowOf<Name> };
 
-/** The results that each step can have when it is asked: those that it has a text for. */
+/** Possible results of each step, derived from its texts. */
 type Rows = typeof rows;
 export type StepResults = {
   [Name in StepName]: 'refused' | Extract<keyof Rows[Name]['texts'], 'ok' | 'assumed'>;

@@ -1,6 +1,6 @@
 /**
- * What a decision came from, step by step. Serving has no trace and ends at the first refusal; with a trace the same
- * functions continue, because a refusal often has a second cause behind it. The first refusal stays the verdict.
+ * Record of a decision's steps. Without a trace, serving stops at the first refusal. With a trace, the same functions go on,
+ * because a second cause often hides behind the first. The first refusal remains the verdict.
  */
 import { causes } from './causes.ts';
 import { Refusal } from './refusal.ts';
@@ -10,17 +10,17 @@ import type { PassedStep, StepResults } from './steps.ts';
 export class Trace {
   readonly #steps = new Map<StepName, Step>();
 
-  /** In the order in which they were decided. */
+  /** Steps in the order in which they were decided. */
   get steps(): readonly Step[] {
     return [...this.#steps.values()];
   }
 
-  /** The refusal that serving answers with. */
+  /** Refusal that a client would receive. */
   get refusal(): Refusal | undefined {
     return this.steps.find(({ refusal }) => refusal !== undefined)?.refusal;
   }
 
-  /** The first result of a step holds. */
+  /** Records a step. Only the first result of each step is kept. */
   add<Name extends StepName>(
     step: Name,
     result: StepResults[Name] | 'skipped',
@@ -30,7 +30,7 @@ export class Trace {
     if (!this.#steps.has(step)) this.#steps.set(step, { step, result, facts, reads });
   }
 
-  /** The step is that of the cause. */
+  /** Records a refusal under the step of its cause. */
   refuse(refusal: Refusal, facts: StepFacts = {}, reads: readonly Read[] = []): void {
     const { cause } = refusal;
     const { step } = causes[cause];
@@ -38,12 +38,12 @@ export class Trace {
       this.#steps.set(step, { step, result: 'refused', facts, reads, refusal, cause });
   }
 
-  /** Adds the steps that were decided apart. */
+  /** Appends steps that were traced separately. */
   append(other: Trace): void {
     for (const step of other.steps) if (!this.#steps.has(step.step)) this.#steps.set(step.step, step);
   }
 
-  /** Runs a check that throws its refusal. */
+  /** Runs a check that may throw a refusal, and records the result. */
   attempt(step: PassedStep, check: () => void, facts: StepFacts, reads: readonly Read[]): void {
     try {
       check();
@@ -55,7 +55,7 @@ export class Trace {
   }
 }
 
-/** Ends the decision; with a trace it is noted, and the next step is decided too. */
+/** Throws the refusal. With a trace, it records the refusal instead, and the next step is decided too. */
 export function refuse(
   trace: Trace | undefined,
   refusal: Refusal,

@@ -46,7 +46,7 @@ function asked(counters: Counted, network: string | null = 'n-1') {
   return { type, step, message, retryAfterSeconds, exhausted };
 }
 
-/** Every limit passed: no node answers. */
+/** Result of a visitor who passed every limit: no node answers. */
 const passed = { type: 'InferenceUnavailableError', step: 'nodes' };
 
 test.each<[string, Counted, object]>([

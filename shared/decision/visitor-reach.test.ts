@@ -1,4 +1,7 @@
-/** I6 over random fleets: whatever was installed, registered and reported, a visitor reaches nodes of the pool alone. */
+/**
+ * Tests invariant I6 with random fleets: whatever was installed, registered and reported, a visitor reaches only nodes of the
+ * pool.
+ */
 import { expect, test } from 'vitest';
 import { decideWith, factsOf } from '../../control-plane/explain/question.ts';
 import { runs } from '../../test/support/budget.ts';
@@ -9,7 +12,7 @@ import { memorySnapshot } from '../snapshot/open-snapshot.ts';
 const counters = { windowUsed: 0, inFlight: 0, poolTokens: 0, freeTurns: 0, networkTurns: 0 };
 const conditions = { counters, fenced: false, outboxFull: false, nowMs: Date.UTC(2026, 10, 22) };
 
-/** How each history ends: visitors are served a model that a node of each kind of place has loaded. */
+/** Final events of each history: visitors may use a model that a node in each kind of place has loaded. */
 const model = 'echo-small';
 const stack = 'stk-amber-otter-1';
 const owner = { owner: 'control-1', generation: 1 };
