@@ -1,11 +1,11 @@
 /** docs/a-request.md and docs/an-event.md are true: a request and an event pass the files of the twelve steps, in their order. */
 import { execFile } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { scaledMs } from './support/budget.ts';
 import { operatorToken, organisation, ProcessFleet, statusWith } from './support/process-fleet.ts';
 import { recordedBuild } from './support/recorded-build.ts';
@@ -62,6 +62,8 @@ beforeAll(async () => {
     const { plane, gateway, admin, key } = await fleet.stand();
     const revoked = await admin.createKey(organisation, 'r');
     writeFileSync(join(folder, 'begin'), '');
+    for (const { pid } of [plane.ready, gateway.ready])
+      await vi.waitUntil(() => existsSync(join(folder, `${pid}-0.calls`)), { timeout: scaledMs(10_000) });
     const asked = now();
     expect(await statusWith(gateway.ready.api, key)).toBe(200);
     await walk('request', asked);

@@ -13,9 +13,10 @@ globalThis.__called = (name) => {
   if (isRecording) lines += `${process.hrtime.bigint()} ${name}\n`;
 };
 
+/** The thread's file exists as soon as its calls are noted. */
 function write() {
   isRecording ||= existsSync(`${folder}/begin`);
-  if (lines !== '') appendFileSync(file, lines);
+  if (isRecording) appendFileSync(file, lines);
   lines = '';
 }
 
