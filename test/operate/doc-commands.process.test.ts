@@ -78,7 +78,7 @@ beforeAll(async () => {
   ])
     expect((await bash(command)).code).toBe(0);
   const signing = { HEADGATE_SIGNING_KEY: `${firstKey}.pem` };
-  plane = await fleet.serve('control-plane', 'cp', [], signing);
+  plane = await fleet.serve('control-plane', 'cp', ['--console-port', '0'], signing);
   const node = await fleet.simNode('node');
   const admin = fleet.admin(plane);
   const document = smallFleet(node.ready.url) as { organisations: object[]; pool: object };
