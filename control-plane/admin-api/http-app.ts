@@ -5,13 +5,13 @@
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import { ClientGone } from '../../shared/runtime/body-pieces.ts';
 import type { Closers } from '../../shared/runtime/closers.ts';
 import type { Connections, ListenerName } from '../../shared/runtime/connections.ts';
 import { endWith } from '../../shared/runtime/end-with.ts';
 import { createHttpServer, headerBytesMax, type ParserError } from '../../shared/runtime/http-server.ts';
 import { type ListenAddress, listenError } from '../../shared/runtime/listener.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
-import { ClientGone } from '../../shared/runtime/request-body.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import type { BodyBudgets } from '../core/body-limits.ts';
 import { CommandError, type CommandErrorType } from '../core/command-error.ts';
@@ -20,7 +20,7 @@ import { readBodies } from './request-bodies.ts';
 
 /** A client must have sent its headers, and its whole request, within these. */
 const headersTimeoutMs = 30_000;
-const requestTimeoutMs = 120_000;
+const requestTimeoutMs = 60_000;
 /** In one turn of the event loop: a list of a large fleet takes some 10 ms. */
 const handledMax = 8;
 
@@ -105,10 +105,7 @@ function refuseUnreadable(error: ParserError, socket: Socket): void {
     socket.destroySoon();
     return;
   }
-  const refusal =
-    error.code === 'HPE_HEADER_OVERFLOW'
-      ? new CommandError('CommandTooLarge', `the headers are larger than ${headerBytesMax} bytes`)
-      : new CommandError('InvalidCommand', 'the request is not well-formed HTTP');
+  const refusal = parserRefusal(error.code);
   const body = JSON.stringify(refusal.envelope('/'));
   const lines = [
     `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`,
@@ -117,6 +114,16 @@ function refuseUnreadable(error: ParserError, socket: Socket): void {
     'connection: close',
   ];
   endWith(socket, `${lines.join('\r\n')}\r\n\r\n${body}`);
+}
+
+function parserRefusal(code: string | undefined): CommandError {
+  if (code === 'HPE_HEADER_OVERFLOW')
+    return new CommandError('CommandTooLarge', `the headers are larger than ${headerBytesMax} bytes`);
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT')
+    return new CommandError('Busy', `the request did not arrive whole within ${requestTimeoutMs / 1000} s`, {
+      next: 'try again',
+    });
+  return new CommandError('InvalidCommand', 'the request is not well-formed HTTP');
 }
 
 const retryAfterSecondsOf: { readonly [Type in CommandErrorType]?: number } = { Busy: 5, TooManyRequests: 1 };

@@ -1,12 +1,14 @@
 /**
- * Bodies of requests to this replica: read with the limit that their route declares, into memory of which each caller has a
- * share, and parsed.
+ * Reads and parses the JSON bodies of requests to this replica. Each route declares how large its body may be, and each caller has a
+ * share of the memory for bodies. Node's request timeout ends bodies that arrive too slowly.
  */
+import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
+import { dropBody, readPieces } from '../../shared/runtime/body-pieces.ts';
+import type { MemoryBudget, MemoryShortage } from '../../shared/runtime/byte-budget.ts';
+import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 import { peerOf } from '../../shared/runtime/connections.ts';
 import { scanJson } from '../../shared/runtime/json-scan.ts';
-import { type BodyFault, discardRest, readWhole } from '../../shared/runtime/request-body.ts';
 import { callerName } from '../commands/authorise.ts';
 import { type BodyBudgets, type BodyLimit, bodyLimits } from '../core/body-limits.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -32,7 +34,7 @@ export function readBodies(app: FastifyInstance, bodies: BodyBudgets): void {
     if (request.raw.complete === false) {
       // Fastify would close the connection, which resets it before the client has read the answer.
       reply.removeHeader('connection');
-      discardRest(request.raw);
+      dropBody(request.raw);
     }
     done(null, payload);
   });
@@ -53,16 +55,30 @@ function askForBody(request: FastifyRequest, { raw }: FastifyReply): void {
 async function readJson(request: FastifyRequest, bodies: BodyBudgets): Promise<unknown> {
   if (request.is404) return undefined;
   const { bytes: bytesMax, json } = limitOf(request);
-  const refusal = (fault: BodyFault): CommandError => bodyRefusal(fault, bytesMax);
-  const body = await readWhole(request.raw, { bytesMax, memory: memoryOf(request, bodies), refusal });
-  const text = body.bytes.whole().toString('utf8');
-  body.release();
+  const text = await readText(request.raw, bytesMax, memoryOf(request, bodies));
   if (text === '') return undefined;
   const { exceeded } = scanJson(text, json);
   if (exceeded !== undefined) throw new CommandError('CommandTooLarge', excess[exceeded](json[exceeded]));
   const parsed = tryParse(text);
   if (parsed === undefined) throw new CommandError('InvalidCommand', 'the body is not JSON');
   return parsed.value;
+}
+
+/** Rejects with CommandError, or ClientGone. After a refusal, the rest of the body is read and dropped. */
+async function readText(request: IncomingMessage, bytesMax: number, memory: MemoryBudget): Promise<string> {
+  const declared = Number(request.headers['content-length'] ?? bytesMax);
+  if (declared > bytesMax) throw bodyRefusal('large', bytesMax);
+  const body = new ChunkBuffer({ reserve: (bytes) => memory.reserve(bytes), bytesMax: declared });
+  try {
+    await readPieces(request, (piece) => {
+      if (body.add(piece)) return;
+      throw bodyRefusal(body.length + piece.length > declared ? 'large' : memory.shortage, bytesMax);
+    });
+    return body.whole().toString('utf8');
+  } finally {
+    memory.release(body.allocatedBytes);
+    body.clear();
+  }
 }
 
 /** Undefined where the text is not JSON. The parser's own message quotes the text, so it goes no further. */
@@ -80,14 +96,10 @@ const excess = {
   values: (max: number) => `the body has more than ${max} values`,
 } as const;
 
-function bodyRefusal(fault: BodyFault, bytesMax: number): CommandError {
+function bodyRefusal(fault: 'large' | MemoryShortage, bytesMax: number): CommandError {
   switch (fault) {
     case 'large':
       return new CommandError('CommandTooLarge', `the body is larger than ${bytesMax} bytes`);
-    case 'slow':
-      return new CommandError('Busy', 'the body came slower than 8 KiB a second, so it was not waited for', {
-        next: 'try again',
-      });
     case 'share':
       return new CommandError(
         'TooManyRequests',

@@ -4,7 +4,6 @@ import { connect, type Socket } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
-import type { BodyPace } from '../../shared/runtime/request-body.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';
 import { chat, expectRefusal } from '../../test/support/api.ts';
 import { serveExchanges } from '../../test/support/exchange-server.ts';
@@ -15,6 +14,7 @@ import { shapeBody } from '../request/shape-body.ts';
 import { TenantSecrets } from '../surfaces/common/tenant-secrets.ts';
 import { readBody } from './body.ts';
 import type { Exchange } from './exchange.ts';
+import type { BodyPace } from './incoming-body.ts';
 
 const MiB = 1024 * 1024;
 const bytesMax = 32 * MiB;

@@ -1,15 +1,9 @@
 /** Reads a request's body whole, and refuses it in the words of a gateway. */
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { SharedBudget } from '../../shared/runtime/byte-budget.ts';
-import {
-  type Body,
-  type BodyFault,
-  type BodyPace,
-  type BodySource,
-  readFrom,
-} from '../../shared/runtime/request-body.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import { memoryRefusal } from '../surfaces/common/memory-refusal.ts';
+import { type Body, type BodyFault, type BodyPace, type BodySource, readFrom } from './incoming-body.ts';
 
 interface BodyOptions {
   readonly pace?: BodyPace | undefined;

@@ -5,7 +5,6 @@
 import type { Socket } from 'node:net';
 import type { Refusal } from '../../shared/decision/refusal.ts';
 import { headerBytesMax } from '../../shared/runtime/http-server.ts';
-import { endUntaken } from '../../shared/runtime/untaken.ts';
 import { mintRequestId } from '../surfaces/common/request-id.ts';
 import { pathOfRefused } from './answers.ts';
 import { type ConnectionEvent, type ConnectionState, connectionTransitions } from './connection-states.ts';
@@ -15,6 +14,7 @@ import type { FaultName } from './faults.ts';
 import { RequestHeadReader } from './head-readers.ts';
 import type { ParsedRequest } from './message-head.ts';
 import { MessageReader, type MessageSink } from './message-reader.ts';
+import { endUntaken } from './untaken.ts';
 
 /** Waits, in looks of the listener: a stall of this process is one look, so what arrived meanwhile comes before a wait ends. */
 export interface ConnectionBounds {

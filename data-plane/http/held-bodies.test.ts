@@ -3,11 +3,12 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { Refusal } from '../../shared/decision/refusal.ts';
+import { ClientGone } from '../../shared/runtime/body-pieces.ts';
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
-import { type Body, type BodyPace, ClientGone } from '../../shared/runtime/request-body.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';
 import { serveExchanges } from '../../test/support/exchange-server.ts';
 import { readBody } from './body.ts';
+import type { Body, BodyPace } from './incoming-body.ts';
 
 const KiB = 1024;
 const MiB = 1024 * KiB;

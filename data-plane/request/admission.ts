@@ -10,10 +10,10 @@ import {
 } from '../../shared/decision/admission.ts';
 import type { Target } from '../../shared/decision/route.ts';
 import type { SharedBudget } from '../../shared/runtime/byte-budget.ts';
-import type { Body } from '../../shared/runtime/request-body.ts';
 import { badHttp, credentialHeader } from '../http/answers.ts';
 import { readBody } from '../http/body.ts';
 import type { Exchange } from '../http/exchange.ts';
+import type { Body } from '../http/incoming-body.ts';
 import type { Gateway } from './gateway.ts';
 import type { RequestRecord } from './request-record.ts';
 

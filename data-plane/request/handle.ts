@@ -11,7 +11,7 @@ import { sharerOf, subjectOf } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import { nodeFailed, nodeOfStackFailed, type Placement, type Target } from '../../shared/decision/route.ts';
-import { ClientGone } from '../../shared/runtime/request-body.ts';
+import { ClientGone } from '../../shared/runtime/body-pieces.ts';
 import { idFields, pathOf, refuseEncoded, sendJson, sendRefusal } from '../http/answers.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { NodeChooser } from '../nodes/affinity.ts';

@@ -11,7 +11,7 @@ import {
 } from '../../shared/decision/decide.ts';
 import { weightWithin } from '../../shared/decision/limits.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
-import { ClientGone } from '../../shared/runtime/request-body.ts';
+import { ClientGone } from '../../shared/runtime/body-pieces.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import type { VisitorTotals } from '../../shared/snapshot/lookup.ts';
 import type { Exchange } from '../http/exchange.ts';

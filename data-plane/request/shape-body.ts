@@ -4,12 +4,12 @@
  */
 import type { Dialect } from '../../schemas/names.ts';
 import type { Operation } from '../../shared/decision/admission.ts';
-import type { Body } from '../../shared/runtime/request-body.ts';
 import type { BodyWorker, JobOptions } from '../body-worker/body-worker.ts';
 import { withText } from '../body-worker/request-outline.ts';
 import type { WorkerHandle } from '../body-worker/start-worker.ts';
 import { oneHeader } from '../http/answers.ts';
 import type { Exchange } from '../http/exchange.ts';
+import type { Body } from '../http/incoming-body.ts';
 import type { ReadableBody } from '../nodes/forward.ts';
 import type { CountRequest, NodeTarget, WorkerText } from '../surfaces/common/asked.ts';
 import { refuseOtherThanJson } from '../surfaces/common/json-body.ts';

@@ -12,14 +12,13 @@ import {
 } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
+import { dropBody } from './body-pieces.ts';
 import type { Connections, ListenerName } from './connections.ts';
 import { endWith, lingerAtEnd } from './end-with.ts';
 import { boundTurns } from './handled-turns.ts';
 import { httpFault } from './http-fault.ts';
 import { boundPipelining, mayRefuse } from './pipelining.ts';
-import { discardRest } from './request-body.ts';
 import type { Certificate } from './tls.ts';
-import { endUntaken } from './untaken.ts';
 import { waits } from './waits.ts';
 
 /** Largest header block, bytes: prompts belong in bodies. */
@@ -36,7 +35,7 @@ export interface HttpServerOptions {
   /** Timeout of the whole request, body included. */
   readonly requestTimeoutMs: number;
   readonly keepAliveTimeoutMs?: number;
-  /** Timeout of a client that takes nothing of what it was written. */
+  /** Timeout of a client that does not read: no write completes. */
   readonly stallTimeoutMs?: number;
   /** Answers a request whose head could be read in two ways, with the fault as a sentence. */
   readonly badHttp: BadHttp;
@@ -97,12 +96,10 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
   );
   // Beyond this number Node silently drops headers, a second Host too. 0 means no limit: headerBytesMax bounds them.
   server.maxHeadersCount = 0;
-  // Below TLS, where the system says what was taken.
-  server.on('connection', (socket: Socket) => {
-    const untaken = endUntaken(socket, stallTimeoutMs, true);
-    socket.once('close', () => clearInterval(untaken));
+  server.on(certificate ? 'secureConnection' : 'connection', (socket: Socket) => {
+    lingerAtEnd(socket);
+    endUnread(socket, stallTimeoutMs);
   });
-  server.on(certificate ? 'secureConnection' : 'connection', lingerAtEnd);
   certificate?.renewOn(server);
   connections.guard(server, name);
   return server;
@@ -110,6 +107,20 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
 
 function refuseInOneLine(_error: ParserError, socket: Socket): void {
   endWith(socket, 'HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n');
+}
+
+/**
+ * Ends a connection whose client has completed no write for at least `ms`, and at most twice as long. Node's own timer would begin
+ * again with each byte that the client sends. An idle connection has nothing to write.
+ */
+function endUnread(socket: Socket, ms: number): void {
+  let before: number | undefined;
+  const watch = setInterval(() => {
+    const taken = socket.writableLength > 0 ? socket.bytesWritten - socket.writableLength : undefined;
+    if (taken !== undefined && taken === before) socket.destroy();
+    before = taken;
+  }, ms).unref();
+  socket.once('close', () => clearInterval(watch));
 }
 
 /** For listeners without an envelope. */
@@ -123,6 +134,6 @@ function checked(handle: RequestListener, badHttp: BadHttp): RequestListener {
     const fault = httpFault(request);
     if (fault === undefined) return handle(request, response);
     badHttp(request, response, fault);
-    discardRest(request);
+    dropBody(request);
   };
 }

@@ -29,7 +29,7 @@ function inOrder(base, rows) {
 /** The way of a request to a node and back. */
 const requestRoad = inOrder(decision, [
   ['data-plane/surfaces/common', 2750],
-  ['data-plane/http', 2050],
+  ['data-plane/http', 2300],
   ['data-plane/surfaces/chat', 450],
   ['data-plane/surfaces/embeddings', 150],
   ['data-plane/surfaces/messages', 750],
@@ -68,7 +68,7 @@ const rooms = {
       ['schemas/admin', 2050],
     ],
   ),
-  'shared/runtime': [4450, schemas],
+  'shared/runtime': [4100, schemas],
   'shared/ids': [100, schemas],
   'shared/log/core': [1050, plumbing],
   'shared/log/embedded': [800, [...plumbing, 'shared/log/core']],

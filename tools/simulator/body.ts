@@ -1,29 +1,21 @@
-/**
- * Reads the body of a request, bounded.
- */
+/** Reads the body of a request, bounded. */
 import type { IncomingMessage } from 'node:http';
-import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
-import { type BodyFault, ClientGone, discardRest, readWhole } from '../../shared/runtime/request-body.ts';
+import { ClientGone, readPieces } from '../../shared/runtime/body-pieces.ts';
+import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 
-const memory = new BodyBudget();
-
-/** Calls back with the whole body, or undefined when it is larger than `bytesMax` or comes too slowly. Never calls back for a client that left. */
+/** Calls back with the whole body, or with undefined once it is larger than `bytesMax`. Never calls back for a client that left. */
 export function readBody(
   request: IncomingMessage,
   bytesMax: number,
   done: (body: Buffer | undefined) => void,
 ): void {
-  const refusal = (fault: BodyFault): Error => new Error(fault);
-  readWhole(request, { bytesMax, memory, refusal }).then(
-    ({ bytes, release }) => {
-      const whole = bytes.whole();
-      release();
-      done(whole);
-    },
+  const bytes = new ChunkBuffer({ bytesMax });
+  readPieces(request, (piece) => {
+    if (!bytes.add(piece)) throw new RangeError('the body is too large');
+  }).then(
+    () => done(bytes.whole()),
     (error: unknown) => {
-      if (error instanceof ClientGone) return;
-      done(undefined);
-      discardRest(request);
+      if (!(error instanceof ClientGone)) done(undefined);
     },
   );
 }

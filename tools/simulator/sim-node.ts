@@ -27,7 +27,7 @@ import { badRequest } from './validate.ts';
 /** A larger request is refused. */
 const bodyBytesMax = 64 * 2 ** 20;
 /** A keep-alive shorter than a client's own would race with its next request. */
-const timeouts = { headersTimeoutMs: 60_000, requestTimeoutMs: 300_000, keepAliveTimeoutMs: 70_000 };
+const timeouts = { headersTimeoutMs: 60_000, requestTimeoutMs: 60_000, keepAliveTimeoutMs: 70_000 };
 
 export interface SimNodeOptions {
   /** Address to listen on; 127.0.0.1 by default. */

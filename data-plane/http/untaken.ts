@@ -10,19 +10,17 @@ interface WritingSocket extends Socket {
 /**
  * Ends a connection once its client has taken nothing for so long, or for twice as long; until the interval is cleared.
  * The socket's own timer begins again with each byte that the client sends, so one that reads nothing and sends a byte now and then
- * would keep its connection, and a node, for days. A socket that lasts for many answers may have nothing to be taken.
+ * would keep its connection, and a node, for days.
  */
-export function endUntaken(socket: Socket, ms: number, mayOweNothing = false): NodeJS.Timeout {
+export function endUntaken(socket: Socket, ms: number): NodeJS.Timeout {
   const { _parent }: WritingSocket = socket;
   const below: WritingSocket = _parent ?? socket;
   let before = takenOf(below);
-  let isOwed = leftOf(below) > 0;
   const watch = setInterval(() => {
     const taken = takenOf(below);
-    if (taken === before && (isOwed || !mayOweNothing)) socket.destroy();
+    if (taken === before) socket.destroy();
     if (socket.destroyed) clearInterval(watch);
     before = taken;
-    isOwed = leftOf(below) > 0;
   }, ms);
   return watch.unref();
 }
@@ -30,9 +28,4 @@ export function endUntaken(socket: Socket, ms: number, mayOweNothing = false): N
 /** Bytes that the system took; of a write under way the handle alone knows how many. */
 function takenOf({ _handle }: WritingSocket): number {
   return _handle ? _handle.bytesWritten - _handle.writeQueueSize : 0;
-}
-
-/** Bytes that it did not take yet. */
-function leftOf({ writableLength, _handle }: WritingSocket): number {
-  return writableLength + (_handle?.writeQueueSize ?? 0);
 }

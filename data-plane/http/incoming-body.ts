@@ -1,14 +1,18 @@
 /**
- * Reads a request's body whole, within bounds: its size, the memory that bodies may take, the client's pace, and how many
- * pieces one turn of the event loop reads. A body for which its caller's share has no room can be held back until it has:
- * its connection is not read, so that the client's system waits. Nothing of it is logged or kept beyond its request.
+ * Reads a request's body whole, within bounds: its size, the memory that bodies may take, and the client's pace. If a caller's share
+ * has no room, a body can be held back until it has: its connection is not read, so the client's system waits. Nothing of a body is
+ * logged or kept beyond its request.
  */
-import type { IncomingMessage } from 'node:http';
-import type { Socket } from 'node:net';
-import type { HeldBody, MemoryBudget, MemoryShortage, SharedBudget } from './byte-budget.ts';
-import { ChunkBuffer } from './chunk-buffer.ts';
-import { Ticker, type Timed } from './ticker.ts';
-import { waits } from './waits.ts';
+import { ClientGone } from '../../shared/runtime/body-pieces.ts';
+import type {
+  HeldBody,
+  MemoryBudget,
+  MemoryShortage,
+  SharedBudget,
+} from '../../shared/runtime/byte-budget.ts';
+import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
+import { Ticker, type Timed } from '../../shared/runtime/ticker.ts';
+import { waits } from '../../shared/runtime/waits.ts';
 
 /** The slowest that a body may come: this many bytes in each such span of time but the first. */
 export interface BodyPace {
@@ -20,22 +24,8 @@ export interface BodyPace {
 /** 8 KiB a second. Most bodies come with their head, and are never waited for here. */
 const slowestPace: BodyPace = { bytes: 80 * 1024, ms: waits.clientBody.ms, ticker: new Ticker(1000) };
 
-/** Pieces of a body read before other connections get their turn. */
-const piecesInTurnMax = 512;
-/** Pieces of fewer bytes on average are small. */
-const pieceBytesMin = 12;
-/** No client sends so many small ones in one body. */
-const smallPiecesMax = 2048;
-/** How large the rest of a refused request's body may be. */
-const restBytesMax = 64 * 1024 * 1024;
-
 /** A body of so many bytes waits for no larger one: it is parsed and given back at once. */
 const turnlessBytesMax = 256 * 1024;
-
-/** The client left before its body was whole; there is no one to answer. */
-export class ClientGone extends Error {
-  override readonly name = 'ClientGone';
-}
 
 /** Why a body is not read to its end. */
 export type BodyFault = 'large' | 'slow' | MemoryShortage;
@@ -87,131 +77,6 @@ export function readFrom(source: BodySource, bounds: BodyBounds): Promise<Body> 
   return new Promise((resolve, reject) => {
     new IncomingBody(bounds, declaredBytes, resolve, reject).readFrom(source);
   });
-}
-
-export function readWhole(request: IncomingMessage, bounds: BodyBounds): Promise<Body> {
-  const body = (sink: BodySink): BodyFlow => pourBody(request, sink);
-  return readFrom({ declaredBytes: declaredLength(request), body }, bounds);
-}
-
-/** The listeners stay: the request lives no longer than its response, and a lost connection closes it without an error. */
-function pourBody(request: IncomingMessage, sink: BodySink): BodyFlow {
-  const turns = new Turns(request);
-  request.on('data', (piece: Buffer) => {
-    turns.count(piece.length);
-    sink.onPiece(piece);
-  });
-  request.on('end', () => sink.onEnd());
-  request.on('close', () => sink.onClose());
-  return turns;
-}
-
-function declaredLength({ headers }: IncomingMessage): number {
-  return Number(headers['content-length'] ?? Number.POSITIVE_INFINITY);
-}
-
-/** Reads and drops what is left of a refused request's body, so that the client gets to read the refusal; bounded. */
-export function discardRest(request: IncomingMessage, msMax: number = waits.clientRest.ms): void {
-  if (request.complete) return;
-  let bytes = 0;
-  request.on('error', () => undefined);
-  const turns = new Turns(request);
-  request.on('data', (chunk: Buffer) => {
-    turns.count(chunk.length);
-    bytes += chunk.length;
-    if (bytes > restBytesMax) request.destroy();
-  });
-  const late = setTimeout(() => request.destroy(), msMax).unref();
-  request.on('close', () => clearTimeout(late));
-  request.resume();
-}
-
-/**
- * Lets other connections have their turn after so many pieces of a body. The parser has cut all that was read from the socket into
- * pieces by then, and they are taken as they come: while they waited, those of one byte would hold a hundred times the memory
- * of what was sent.
- */
-class Turns implements BodyFlow {
-  readonly #request: IncomingMessage;
-  #pieces = 0;
-  #bytes = 0;
-  #small = 0;
-  #isHeld = false;
-
-  constructor(request: IncomingMessage) {
-    this.#request = request;
-  }
-
-  /** Called for each piece. */
-  count(bytes: number): void {
-    this.#pieces += 1;
-    this.#bytes += bytes;
-    if (this.#pieces < piecesInTurnMax) return;
-    const request = this.#request;
-    const { socket } = request;
-    if (this.#bytes < this.#pieces * pieceBytesMin) this.#small += this.#pieces;
-    if (this.#small >= smallPiecesMax) endInPieces(socket);
-    this.#pieces = 0;
-    this.#bytes = 0;
-    if (socket.destroyed) return;
-    stopReading(request);
-    setImmediate(() => {
-      if (!this.#isHeld) readOn(request);
-    });
-  }
-
-  hold(): void {
-    this.#isHeld = true;
-    stopReading(this.#request);
-  }
-
-  letGo(): void {
-    this.#isHeld = false;
-    readOn(this.#request);
-  }
-}
-
-/** A request asks for more after each piece, which resumes its connection; a resumption that is due already comes first. */
-function stopReading(request: IncomingMessage): void {
-  request._read = readNothing;
-  process.nextTick(pauseStopped, request);
-}
-
-function readNothing(): void {
-  // The connection stays paused.
-}
-
-function pauseStopped(request: IncomingMessage): void {
-  if (request._read === readNothing) request.socket.pause();
-}
-
-function readOn(request: IncomingMessage): void {
-  Reflect.deleteProperty(request, '_read');
-  request.socket.resume();
-}
-
-interface ParsedSocket extends Socket {
-  readonly parser?: { [key: string]: unknown } | null;
-}
-
-/**
- * Ends a connection whose body comes in very small pieces. All that was read is parsed to its end nevertheless, at 10 us for each of
- * ten thousand pieces, because Node copies each before anybody can refuse it; so its parser is not asked for them any more.
- */
-function endInPieces(socket: ParsedSocket): void {
-  const parser = socket.parser ?? {};
-  const [key, onBody] = Object.entries(parser).find(([, value]) => isOnBody(value)) ?? [];
-  socket.destroy();
-  if (key === undefined) return;
-  parser[key] = null;
-  // It is used again for other connections.
-  socket.once('close', () => {
-    parser[key] = onBody;
-  });
-}
-
-function isOnBody(value: unknown): boolean {
-  return typeof value === 'function' && value.name === 'parserOnBody';
 }
 
 /** Its pace is watched from its head on, so that one of which nothing comes is not waited for either. */
