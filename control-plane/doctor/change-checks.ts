@@ -11,7 +11,7 @@ const hoursText = (hours: number): string =>
 export const changeChecks: readonly DoctorCheck[] = [
   check({
     code: 'HG9001',
-    well: 'no change stands still',
+    well: 'no open change is stuck',
     of: ({ changes }) => changes && (changes.open ? [changes.open] : []),
     level: 'warn',
     wrong: ({ stuck, openHours }) => stuck !== undefined || openHours >= openHoursMax,
@@ -20,12 +20,12 @@ export const changeChecks: readonly DoctorCheck[] = [
   }),
   check({
     code: 'HG9002',
-    well: 'no change was withdrawn by itself in the last day',
+    well: 'no change was withdrawn automatically in the last day',
     of: ({ changes }) => changes?.withdrawn,
     level: 'warn',
     text: ({ reason, hoursAgo }) => `it was withdrawn ${hoursText(hoursAgo)}: ${reason}`,
     next: ({ id }) =>
-      `headgate events show ${id} has what it would have changed; correct it and stage it again`,
+      `headgate events show ${id} shows what it would have changed; correct it and stage it again`,
   }),
   check({
     code: 'HG9003',
@@ -34,7 +34,7 @@ export const changeChecks: readonly DoctorCheck[] = [
     level: 'fail',
     object: ({ gateway }) => gateway,
     text: ({ reason }, { changes }) =>
-      `it is in the wave of the change ${changes?.open?.id} and does not follow the log: ${reason}`,
+      `change ${changes?.open?.id} has reached it, and it does not follow the log: ${reason}`,
     next: ({ reason }) => nextOfHalted(reason),
   }),
 ];

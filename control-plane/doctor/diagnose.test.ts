@@ -231,8 +231,8 @@ test('a topic is not read or not reached, and silence is judged only by a replic
   const of = (facts: DoctorFacts, code: string) =>
     diagnose(facts).checks.find((check) => check.code === code);
   const failing = (isReached: boolean) => topics({ failing: { seconds: 9, reason: 'why', isReached } });
-  expect(of(failing(true), 'HG2012')?.text).toBe('it cannot be read for 9 s: why');
-  expect(of(failing(false), 'HG2012')?.text).toBe('it cannot be reached for 9 s: why');
+  expect(of(failing(true), 'HG2012')?.text).toBe('it could not be read for 9 s: why');
+  expect(of(failing(false), 'HG2012')?.text).toBe('it could not be reached for 9 s: why');
   const missing = topics({
     failing: { seconds: 9, reason: '(UNKNOWN_TOPIC_OR_PARTITION)', isReached: true },
   });
@@ -257,13 +257,13 @@ const said: readonly (readonly [DoctorFacts, string, RegExp, RegExp])[] = [
     /57 s; if it runs, it accepts/,
     /ended, start it;.*forget gw-1/,
   ],
-  [gateway({ freshSeconds: 30 }), 'HG4009', /30 s old; at 45 s it accepts no key$/, /check its log/],
-  [gateway({ freshSeconds: 66 }), 'HG4009', /66 s old; it accepts no key$/, /check its log/],
+  [gateway({ freshSeconds: 30 }), 'HG4009', /30 s old; at 45 s it stops accepting keys$/, /reaches its log/],
+  [gateway({ freshSeconds: 66 }), 'HG4009', /66 s old; it accepts no keys$/, /reaches its log/],
   [
     gateway({ freshSeconds: 66, stalePolicy: 'serve' }),
     'HG4009',
-    /66 s old; it continues to serve .* without later revocations$/,
-    /check its log/,
+    /66 s old; it continues to serve .* does not know of later revocations$/,
+    /reaches its log/,
   ],
   [gateway({ state: 'LAGGING', lagEvents: 1 }), 'HG4004', /^it is 1 commit behind$/, /^wait/],
   [open({ stuck: 'it waits for 50 requests' }), 'HG9001', /^it waits for 50/, /change show 17, then/],
@@ -303,7 +303,7 @@ const said: readonly (readonly [DoctorFacts, string, RegExp, RegExp])[] = [
     gateway({ fault: 'cannot write /data/state.db (SQLITE_FULL)' }),
     'HG4006',
     /SQLITE_FULL/,
-    /^make room .* data folder/,
+    /^free some space .* data folder/,
   ],
 ];
 

@@ -13,8 +13,9 @@ const clockFailSeconds = 3600;
 
 /** What follows from a proof of this age. */
 function afterwards(seconds: number, policy: Gateway['stalePolicy']): string {
-  if (policy === 'serve') return 'it continues to serve (--when-stale=serve), without later revocations';
-  return seconds < fencesSeconds ? `at ${fencesSeconds} s it accepts no key` : 'it accepts no key';
+  if (policy === 'serve')
+    return 'it continues to serve (--when-stale=serve), but does not know of later revocations';
+  return seconds < fencesSeconds ? `at ${fencesSeconds} s it stops accepting keys` : 'it accepts no keys';
 }
 
 type Gateway = NonNullable<DoctorFacts['gateways']>[number];
@@ -41,7 +42,7 @@ export const gatewayChecks: readonly DoctorCheck[] = [
     of: ({ gateways }) => only(gateways),
     level: 'warn',
     wrong: (gateways) => gateways.length === 0,
-    text: 'no gateway has reported: nobody is served',
+    text: 'no gateway has reported, so no request is served',
     next: 'start one: headgate gateway',
   }),
   ofReadGateways({
@@ -74,8 +75,8 @@ export const gatewayChecks: readonly DoctorCheck[] = [
     well: 'gateways have the digests of this replica',
     level: 'fail',
     wrong: ({ state, sameLog }) => state === 'DIVERGED' && sameLog,
-    text: 'its rows differ from those of this replica: it accepts no key from them',
-    next: 'it rebuilds its state itself; headgate gateway verify names the tables',
+    text: 'its rows differ from those of this replica, so it accepts no keys',
+    next: 'wait: it rebuilds its state automatically; headgate gateway verify names the tables',
   }),
   ofGateways({
     code: 'HG4006',
@@ -88,17 +89,17 @@ export const gatewayChecks: readonly DoctorCheck[] = [
   }),
   check({
     code: 'HG4007',
-    well: 'each gateway has a name of its own',
+    well: 'each gateway has its own name',
     of: ({ gateways }) =>
       gateways && [...new Map(gateways.map((gateway) => [gateway.name, gateway])).values()],
     level: 'fail',
     wrong: ({ processes }) => processes > 1,
     text: ({ processes }) => `${processes} processes report under this name`,
-    next: 'start each gateway with a --name of its own',
+    next: 'give each gateway its own --name',
   }),
   ofGateways({
     code: 'HG4008',
-    well: 'gateways have the fold of this replica',
+    well: 'gateways have the fold version of this replica',
     level: 'warn',
     wrong: hasOtherFold,
     text: otherFoldText,
@@ -113,7 +114,7 @@ export const gatewayChecks: readonly DoctorCheck[] = [
       const age = freshSeconds ?? 0;
       return `its last proof is ${Math.round(age)} s old; ${afterwards(age, stalePolicy)}`;
     },
-    next: 'check its log: that it is reached, and how long it takes',
+    next: 'check that it reaches its log, and how long the log takes to answer',
   }),
   check({
     code: 'HG4010',
@@ -122,7 +123,7 @@ export const gatewayChecks: readonly DoctorCheck[] = [
     level: 'fail',
     wrong: ({ foreign, missing }) => foreign !== missing,
     object: ({ gateway }) => gateway,
-    text: 'a stack of another organisation can be distinguished from one that is not there',
+    text: 'the stack of another organisation gets another answer than a stack that does not exist',
     next: 'check what is between clients and the gateway; report it if nothing is',
   }),
   ofGateways({
@@ -142,7 +143,7 @@ export const gatewayChecks: readonly DoctorCheck[] = [
     level: 'warn',
     wrong: ({ isMute = false }) => isMute,
     text: 'its metrics listener cannot be reached from this replica: explain does not find its requests',
-    next: 'give it a --metrics-bind and --advertise by which control planes reach it, and the same gateway token and build',
+    next: 'set its --metrics-bind and --advertise so that control planes reach it, and use the same gateway token and build',
   }),
   ofGateways({
     code: 'HG4014',
@@ -176,7 +177,7 @@ export const nodeChecks: readonly DoctorCheck[] = [
   }),
   ofNodes({
     code: 'HG5003',
-    well: 'each node has a replica that watches it',
+    well: 'a replica watches each node',
     level: 'fail',
     wrong: ({ owner }, { controlPlanes, log }) =>
       controlPlanes !== undefined &&
@@ -184,11 +185,11 @@ export const nodeChecks: readonly DoctorCheck[] = [
       !controlPlanes.some(({ name, silentSeconds }) => name === owner && silentSeconds <= silentWarnSeconds),
     text: ({ owner }) =>
       owner === undefined ? 'no replica watches it' : `the replica ${owner}, which watches it, is silent`,
-    next: 'another replica takes it over within seconds; if none does, see its log',
+    next: 'wait: another replica takes it over within seconds; if none does, read the logs of the control planes',
   }),
   check({
     code: 'HG5004',
-    well: 'agents have loaded what they were asked to',
+    well: 'agents have loaded the installed models',
     of: ({ nodes }) => nodes?.flatMap(({ id, failedLoads }) => failedLoads.map((load) => ({ id, ...load }))),
     level: 'fail',
     text: ({ model, reason }) => `it could not load ${model}${reason === undefined ? '' : `: ${reason}`}`,
@@ -201,14 +202,15 @@ export const nodeChecks: readonly DoctorCheck[] = [
     wrong: ({ overstatedTo = [] }) => overstatedTo.length > 0,
     text: ({ overstatedTo = [] }) =>
       `it reported more tokens than a request can use (${overstatedTo.join(', ')}); less was billed`,
-    next: ({ id }) => `see who runs ${id} and which engine it is; headgate node drain ${id}`,
+    next: ({ id }) =>
+      `find out which engine answers as ${id}; if you cannot trust it: headgate node drain ${id}`,
   }),
   ofNodes({
     code: 'HG5006',
     well: 'the log takes what nodes report',
     level: 'warn',
     wrong: ({ withheld }) => withheld === true,
-    text: 'it reported more than the log takes of one node a day: changes of its models are withheld',
+    text: 'it reported more in a day than the log accepts from one node, so changes of its models are withheld',
     next: ({ id }) =>
       `headgate events list --newest --node ${id}; if its agent is not to be trusted, revoke its token`,
   }),
@@ -219,7 +221,7 @@ export const nodeChecks: readonly DoctorCheck[] = [
     wrong: ({ unansweredAt = [], up, drained }) => up && !drained && unansweredAt.length > 0,
     text: ({ unansweredAt = [] }) =>
       `it passes its health checks, but has answered none of the latest requests of ${unansweredAt.join(', ')}`,
-    next: ({ id }) => `see the log of its engine and restart it; headgate node drain ${id}`,
+    next: ({ id }) => `read the log of its engine and restart it; meanwhile headgate node drain ${id}`,
   }),
   ofNodes({
     code: 'HG5008',

@@ -9,7 +9,7 @@ function missingTopicNext(topic: string): string {
   if (topic === 'headgate.control')
     return 'the topic is missing: see "The log is unreachable, lost or truncated" in docs/recover.md';
   if (topic === 'headgate.usage')
-    return 'the topic is missing: start a control plane again, which creates it; gateways still have the rows of the last day';
+    return 'the topic is missing: restart a control plane, which creates it; gateways still have the rows of the last day';
   return 'the topic is missing: running processes create it again if they may create topics; see HG2012 in docs/errors';
 }
 
@@ -25,11 +25,11 @@ export const logChecks: readonly DoctorCheck[] = [
   }),
   ofLog({
     code: 'HG2002',
-    well: 'the fold continues',
+    well: 'the fold follows the log',
     level: 'fail',
     wrong: ({ fault }) => fault !== undefined,
-    text: ({ fault }) => `the log is not followed any more: ${fault}`,
-    next: 'see docs/recover.md for recovery',
+    text: ({ fault }) => `this process has stopped following the log: ${fault}`,
+    next: 'see docs/recover.md, "A process that cannot continue"',
   }),
   ofLog({
     code: 'HG2003',
@@ -57,7 +57,7 @@ export const logChecks: readonly DoctorCheck[] = [
     of: ({ controlPlanes }) => controlPlanes,
     level: 'fail',
     wrong: ({ maySign }, { log }) => log?.isSigned === true && !maySign,
-    text: 'the log is signed, and this replica has no key of a signer: its commands are refused',
+    text: 'the log is signed, but this replica has no trusted signing key, so its commands are refused',
     next: 'headgate signer add PUBLIC-KEY-FILE, then give the replica the key with HEADGATE_SIGNING_KEY',
   }),
   ofLog({
@@ -78,7 +78,7 @@ export const logChecks: readonly DoctorCheck[] = [
       history?.fault === undefined
         ? `the history has ${history?.position} of ${position} commits: reads of the past wait`
         : `the history cannot be read: ${history.fault}`,
-    next: 'wait until it is made; if it does not proceed, see the log of the control plane',
+    next: 'wait until it is complete; if its position does not move, read the log of the control plane',
   }),
   ofLog({
     code: 'HG2008',
@@ -114,7 +114,7 @@ export const logChecks: readonly DoctorCheck[] = [
     of: ({ log }) => only(log?.brokers?.replicas),
     level: 'warn',
     wrong: (replicas) => replicas < 2,
-    text: 'a topic is on one broker alone: with that broker the log is lost',
+    text: 'a topic is on a single broker: if that broker is lost, so is the log',
     next: 'run three brokers, then give the topics three replicas: see docs/kafka.md',
   }),
   check({
@@ -124,7 +124,7 @@ export const logChecks: readonly DoctorCheck[] = [
     level: 'fail',
     object: ({ topic }) => topic,
     text: ({ seconds, reason, isReached }) =>
-      `it cannot be ${isReached ? 'read' : 'reached'} for ${Math.round(seconds)} s: ${reason}`,
+      `it could not be ${isReached ? 'read' : 'reached'} for ${Math.round(seconds)} s: ${reason}`,
     next: ({ isReached, reason, topic }) => {
       if (/UNKNOWN_TOPIC_OR_PARTITION|does not exist/.test(reason)) return missingTopicNext(topic);
       return isReached
@@ -151,11 +151,11 @@ export const logChecks: readonly DoctorCheck[] = [
     level: 'fail',
     object: ({ topic }) => topic,
     text: ({ count, first, last, claimed = [] }) => {
-      const names = claimed.length === 0 ? '' : `; by their own claim they are of ${claimed.join(', ')}`;
+      const names = claimed.length === 0 ? '' : `; the records name ${claimed.join(', ')} as their writer`;
       return `${count} records have no valid MAC of the gateway token and do not count, at the offsets ${first} to ${last}${names}`;
     },
     next: ({ topic }) =>
-      `upgrade gateways that do not sign, give all the same HEADGATE_GATEWAY_TOKEN, and restrict who may write to ${topic}`,
+      `upgrade gateways that do not sign, give all processes the same HEADGATE_GATEWAY_TOKEN, and restrict who may write to ${topic}`,
   }),
   ofLog({
     code: 'HG2017',

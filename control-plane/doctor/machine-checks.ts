@@ -63,8 +63,8 @@ export const machineChecks: readonly DoctorCheck[] = [
     well: 'data folders can be written',
     of: ({ machine }) => machine && (machine.unwritable ?? []),
     level: 'fail',
-    text: 'this folder cannot be written, or not be made',
-    next: (path) => `chown it to the user of the process: ${path}`,
+    text: 'this folder cannot be created or written',
+    next: (path) => `make the user of the process its owner: chown USER ${path}`,
   }),
   check({
     code: 'HG1007',
@@ -75,7 +75,7 @@ export const machineChecks: readonly DoctorCheck[] = [
       const end = endOfLife[major];
       return major >= 20 && end !== undefined && now > Date.parse(end) + graceMs;
     },
-    text: (major) => `Node ${major} is maintained no longer since ${endOfLife[major]}`,
+    text: (major) => `Node ${major} has not been maintained since ${endOfLife[major]}`,
     next: 'install Node 24',
   }),
   check({
@@ -85,23 +85,23 @@ export const machineChecks: readonly DoctorCheck[] = [
     level: 'warn',
     object: String,
     text: 'another process listens on this port',
-    next: 'end that process, or give another port with --port, --metrics-port, --console-port or --play-port',
+    next: 'stop that process, or choose another port with --port, --metrics-port, --console-port or --play-port',
   }),
   check({
     code: 'HG1009',
     well: 'files of the data folder are within their bounds',
     of: ({ machine }) => machine && (machine.overgrown ?? []),
     level: 'warn',
-    text: ({ bytes }) => `this file has ${gigabytes(bytes)}, more than it needs`,
-    next: 'look for another program that has it open, and restart the process',
+    text: ({ bytes }) => `this file takes ${gigabytes(bytes)}, more than it should`,
+    next: 'stop other programs that have it open, then restart the process',
   }),
   check({
     code: 'HG1010',
     well: 'the data folder is closed to others',
     of: ({ machine }) => machine && (machine.openToOthers ?? []),
     level: 'warn',
-    text: 'others on this machine have access to what it holds',
-    next: (path) => `chmod go-rwx ${path}; a process does so at its start with what it owns`,
+    text: 'other users of this machine have access to it',
+    next: (path) => `chmod go-rwx ${path}; a process also corrects this when it starts`,
   }),
 ];
 
@@ -124,7 +124,7 @@ export function hasOtherFold({ foldVersion }: Folds, facts: DoctorFacts): boolea
 }
 
 export function otherFoldText({ foldVersion }: Folds, facts: DoctorFacts): string {
-  return `it has fold version ${foldVersion}, this replica ${ownFold(facts)}`;
+  return `it has fold version ${foldVersion}, but this replica has ${ownFold(facts)}`;
 }
 
 const ofControlPlanes = checksOf(({ controlPlanes }) => controlPlanes);
@@ -135,19 +135,19 @@ export const controlPlaneChecks: readonly DoctorCheck[] = [
     level: 'warn',
     wrong: ({ silentSeconds }, { log }) => log?.hasReports !== false && silentSeconds > silentWarnSeconds,
     text: ({ silentSeconds }) => `this replica has not reported for ${Math.round(silentSeconds)} s`,
-    next: 'start it again; ten minutes after its last report it is left out',
+    next: 'start it again; ten minutes after its last report it is no longer listed',
   }),
   ofControlPlanes({
     code: 'HG3002',
     well: 'control planes have equal digests at equal positions',
     level: 'fail',
     wrong: ({ isDiverged }) => isDiverged,
-    text: ({ position }) => `at position ${position} its digest is not that of this replica`,
+    text: ({ position }) => `at position ${position} its digest differs from that of this replica`,
     next: 'stop it, delete its state.db and start it again',
   }),
   ofControlPlanes({
     code: 'HG3003',
-    well: 'control planes have one version of the fold',
+    well: 'control planes have the same fold version',
     level: 'warn',
     wrong: hasOtherFold,
     text: otherFoldText,
@@ -155,7 +155,7 @@ export const controlPlaneChecks: readonly DoctorCheck[] = [
   }),
   ofControlPlanes({
     code: 'HG3004',
-    well: 'control planes follow one log',
+    well: 'control planes follow the same log',
     level: 'fail',
     wrong: ({ sameLog }) => !sameLog,
     text: 'it follows another log than this replica',

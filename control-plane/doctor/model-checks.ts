@@ -18,7 +18,7 @@ function loadedOf({ nodes = [] }: DoctorFacts): Set<string> {
 export const modelChecks: readonly DoctorCheck[] = [
   check({
     code: 'HG6001',
-    well: 'what is installed is loaded somewhere',
+    well: 'installed models are loaded',
     of: (facts) => {
       const loaded = loadedOf(facts);
       return (
@@ -33,7 +33,7 @@ export const modelChecks: readonly DoctorCheck[] = [
   }),
   check({
     code: 'HG6002',
-    well: 'what nodes have loaded is installed',
+    well: 'loaded models are installed',
     of: ({ models: known, nodes = [] }) => {
       const installed = new Set(known?.installs.map(({ place, model }) => at(place, model)));
       const catalog = new Set(known?.catalog);
@@ -47,7 +47,7 @@ export const modelChecks: readonly DoctorCheck[] = [
     },
     level: 'warn',
     object: ({ id, model }) => `${id}/${model}`,
-    text: ({ place }) => `loaded, and not installed on ${place}: nobody is served by it`,
+    text: ({ place }) => `loaded but not installed on ${place}, so nobody can use it`,
     next: ({ place, model }) =>
       place === 'pool'
         ? `headgate pool install ${model}`
@@ -64,7 +64,7 @@ export const modelChecks: readonly DoctorCheck[] = [
     },
     level: 'warn',
     object: ({ model }) => model,
-    text: 'installed on the pool, and no tier includes it',
+    text: 'installed on the pool, but no tier includes it',
     next: 'add it to a tier: headgate tier set',
   }),
   check({
@@ -112,7 +112,7 @@ export const modelChecks: readonly DoctorCheck[] = [
     },
     level: 'warn',
     text: ({ organisation, createdBy }) =>
-      `made by ${createdBy}, who is no member of ${organisation} any more`,
+      `created by ${createdBy}, who is no longer a member of ${organisation}`,
     next: ({ id }) => `headgate key revoke ${id}, or keep it on purpose: --skip models`,
   }),
   check({
@@ -133,13 +133,13 @@ export const modelChecks: readonly DoctorCheck[] = [
 export const limitChecks: readonly DoctorCheck[] = [
   check({
     code: 'HG7001',
-    well: 'totals of usage are those of the rows',
+    well: 'totals of usage agree with the rows',
     of: ({ limits }) => limits?.differing,
     level: 'fail',
     object: ({ organisation }) => organisation,
     text: ({ day, counted, rows }) =>
-      `on ${day} ${counted} requests are counted, and ${rows} rows are kept for billing`,
-    next: 'compare with another replica; restore usage.db of the one that differs, see docs/recover.md',
+      `on ${day} ${counted} requests were counted, but ${rows} rows are kept for billing`,
+    next: 'compare with another replica; restore usage.db of the one that differs: see docs/recover.md',
   }),
   check({
     code: 'HG7002',
@@ -149,7 +149,7 @@ export const limitChecks: readonly DoctorCheck[] = [
     wrong: ({ id }, { limits, models }) =>
       limits?.unlimitedTiers.includes(id) === true &&
       (models?.organisations.filter(({ tier }) => tier === id) ?? []).length > 1,
-    text: 'several organisations share a tier without any limit: one of them can take all of the pool',
+    text: 'several organisations share a tier without limits, so one of them can occupy the whole pool',
     next: ({ id }) => `headgate tier set ${id} --concurrency …`,
   }),
   check({
@@ -160,21 +160,21 @@ export const limitChecks: readonly DoctorCheck[] = [
     wrong: ([, count]) => count > 0,
     object: ([kind]) => kind,
     text: ([kind, count]) => `${count} rows of usage were ${kind}, and are not billed`,
-    next: 'see the log of the control plane: usage rows',
+    next: 'read the lines about usage rows in the log of the control plane',
   }),
   check({
     code: 'HG7005',
-    well: 'the counters of the gateways are those of the rows of usage',
+    well: 'counters of gateways agree with usage rows',
     of: ({ limits }) => limits?.counterDifferences,
     level: 'warn',
     object: ({ organisation }) => organisation,
     text: ({ period, counters, rows }) =>
-      `in the period from ${period} gateways counted ${counters} tokens, and the rows of usage have ${rows}`,
-    next: 'a data folder was lost, or rows were: compare with headgate usage export',
+      `in the period from ${period} gateways counted ${counters} tokens, but the usage rows contain ${rows}`,
+    next: 'a data folder or rows were lost: compare with headgate usage export',
   }),
   check({
     code: 'HG7006',
-    well: 'no model counts as more than a tier carries in flight',
+    well: 'no model has a larger weight than the concurrency of its tiers',
     of: ({ limits }) => limits?.overweight,
     level: 'warn',
     object: ({ tier, model }) => `${tier}/${model}`,

@@ -310,7 +310,7 @@ test('topics that cannot be read, although they can be appended to, are named, a
   );
   await asAdmin((admin) => admin.createAcls({ acl: rules }));
   await serving(async () => {
-    for (const topic of unread) await found(`HG2012 ${topic} it cannot be read for`);
+    for (const topic of unread) await found(`HG2012 ${topic} it could not be read for`);
     const states = async () =>
       (await fleet.admin(plane).call('GET', '/gateways')).items.map(({ state }) => state).join();
     await until(async () => (await states()) === 'STALE,STALE', waitMs);

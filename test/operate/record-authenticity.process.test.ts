@@ -205,7 +205,7 @@ test('a record without a valid MAC counts nowhere, on no topic, and doctor names
   }, 60_000);
   for (const topic of topics)
     expect(refused.find(({ object }) => object === topic)?.text).toMatch(
-      /^8 records have no valid MAC .* offsets \d+ to \d+(?:; by their own claim .*)?$/,
+      /^8 records have no valid MAC .* offsets \d+ to \d+(?:; the records name .*)?$/,
     );
   expect(await answers()).toEqual(before);
   await expectAnswer();
