@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { hashKey, mintId, mintKey, mintNodeToken, parseKey, randomText } from './api-key.ts';
 
 const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
-/** A key from bytes that fast-check draws; drawn on where some are outside the alphabet's range. */
+/** Keys minted from bytes that fast-check generates. More bytes are drawn if some are outside the alphabet's range. */
 const keys = fc
   .infiniteStream(fc.nat(255))
   .map((stream) =>
@@ -81,7 +81,7 @@ test('every character of an alphabet is equally likely: bytes beyond its last wh
   let next = 256;
   const descending = (count: number) => Uint8Array.from({ length: count }, () => --next);
   const text = randomText(descending, alphabet, 248);
-  // 255 to 248 give nothing, 247 to 0 give each character four times.
+  // Bytes 255 to 248 are redrawn; bytes 247 to 0 give each character four times.
   expect(text.charAt(0)).toBe('z');
   expect(text).toBe([...alphabet].reverse().join('').repeat(4));
 });
@@ -91,7 +91,7 @@ test('ids and tokens have their form', () => {
   expect(mintNodeToken(randomBytes)).toMatch(/^ngt_[A-Za-z0-9_-]{43}$/);
 });
 
-/** Bit by bit, so that the library's table is checked by something that is not a table. */
+/** Computes the checksum bit by bit, so that the library's table is checked by code without a table. */
 function base62Crc(text: string): string {
   let crc = 0xffffffff;
   for (const byte of Buffer.from(text)) {

@@ -1,4 +1,4 @@
-/** The fold of claims, rule by rule: what each reader of the log grants, in its order. */
+/** The fold of claims, rule by rule: the grants that every reader of the log computes, in order. */
 import { expect, test } from 'vitest';
 import { type GaugeRecord, inFlightWindow } from '../../schemas/records/gauges.ts';
 import { readGauges } from '../../test/support/read-gauges.ts';
@@ -7,7 +7,7 @@ import { ClaimsRows } from './claims-rows.ts';
 
 const minute = 60_000;
 
-/** A log of one limit of 10, read by one reader. */
+/** A log with a single limit of 10, and a reader of it. */
 class Log {
   readonly fold = new ClaimsFold();
   readonly #window: number;
@@ -19,7 +19,7 @@ class Log {
     this.#window = window;
   }
 
-  /** The next record of a process; returns what is granted to it. */
+  /** Appends a record of a process and returns its grant. */
   append(process: string, claim?: { used?: number; claim: number }, more: Partial<GaugeRecord> = {}): number {
     const n = (this.#numbers.get(process) ?? 0) + 1;
     this.#numbers.set(process, n);
@@ -43,15 +43,15 @@ test('a process gets no more than the others leave, keeps what it holds, and wha
   const log = new Log();
   expect(log.append('a', { claim: 7 })).toBe(7);
   expect(log.append('b', { claim: 7 })).toBe(3);
-  // What is held is kept although others asked for it, and no more is granted.
+  // A process keeps what it holds even if others ask for it, but does not get more.
   expect(log.append('a', { claim: 7 })).toBe(7);
   expect(log.append('a', { claim: 9 })).toBe(7);
   expect(log.append('b', { claim: 5 })).toBe(3);
-  // Given up: the other gets it with its next record, and the first one not back.
+  // Room given up goes to the other process with its next record. The first one does not get it back.
   expect(log.append('a', { claim: 5 })).toBe(5);
   expect(log.append('b', { claim: 5 })).toBe(5);
   expect(log.append('a', { claim: 7 })).toBe(5);
-  // What was admitted was admitted, also beyond the limit; nobody loses by it what it holds.
+  // Admitted requests count even beyond the limit. Nobody else loses room because of them.
   expect(log.append('a', { used: 8, claim: 8 })).toBe(8);
   expect(log.append('b', { claim: 5 })).toBe(5);
   expect(log.append('b', { claim: 6 })).toBe(5);
@@ -218,7 +218,7 @@ test('a sweep looks at a bounded part of what is in flight, and some of them at 
 test.each([
   [3, 60],
   [5, 60],
-  // Among three it is less than one.
+  // With three processes, a share is below one.
   [3, 4],
 ])(
   'of what is in flight others leave what the shares were before a gateway joined until all know it: %i of %i',
@@ -248,7 +248,7 @@ test.each([
     for (const process of before) append(process, 1000);
     for (const process of before) append(process, 4000);
     append('new', 5000);
-    // The new one claims at once: the others may not have read of it, and use what their share was.
+    // The new process claims at once. The others may not have read its record, and still use their former share.
     expect(append('new', 5001, most)).toBe(most / 2);
     expect(append('new', 7999, most)).toBe(most / 2);
     const share = most < 2 * joins ? 0 : most / (2 * joins);

@@ -1,6 +1,6 @@
 /**
- * The claims of all gateways, folded in the order of the log, so that every reader grants the same: a process keeps what it
- * holds, and gets more only where the others leave room. Nobody waits for a leader. Pure: times are passed in.
+ * Folds the claims of all gateways in log order, so that every reader grants the same. A process keeps what it holds, and
+ * gets more only if the others leave room. No leader is needed. Pure: times are passed in.
  */
 import {
   type GaugeRecord,
@@ -21,58 +21,66 @@ interface ProcessState {
   name: string;
   n: number;
   offset: number;
-  /** When its last record was folded here, monotonic ms. */
+  /** Monotonic time in ms at which its last record was folded here. */
   foldedMs: number;
   ended: boolean;
-  /** Minutes in which it is a member begin from here on, and until there, ms since 1970. */
+  /** First and last minute in which the process is a member, by the minute's start in ms since 1970. */
   from: number;
   until: number;
-  /** All have read its first record, or are cut off. */
+  /** Whether every other process has read its first record or is cut off. */
   isKnown: boolean;
 }
 
-/** How long a record about weight in flight says what is in flight. */
+/** Time in ms for which a record about weight in flight is taken as exact. */
 const certainMs = 250;
-/** Those that ended are remembered for so long, because a record of theirs may still arrive. */
+/** Time in ms for which ended processes are remembered, because a late record of theirs may still arrive. */
 const endedKeptMs = 600_000;
-/** A process that another one replaced on its data folder may have used its share until then, by a clock that is ahead. */
+/**
+ * Extra time in ms for which a process replaced on its data folder may have used its share, because its clock may be ahead.
+ */
 const replacedMs = 1000;
-/** Who writes by a clock this far from that of the log is a member of no minute: it would join some that have begun. */
+/**
+ * Largest difference in ms between a writer's clock and the log's. Beyond it, the writer is not a member of any minute,
+ * because it would join minutes that have already begun.
+ */
 export const clockOffMs = 30_000;
-/** One that was silent had been cut off for longer than this when others ended it, and has used no share since. */
+/**
+ * Time in ms. A process that others ended because of its silence had already been cut off for longer than this, and has not
+ * used its share since.
+ */
 const cutOffBeforeMs = 5000;
 
-/** Who has not read a record for so long is cut off, by the time of the log. */
+/** Time in ms, by the log, after which a process that has not read a record is cut off. */
 const knownMs = 3000;
 
 const noCell = { claim: 0, yields: false };
 
 export class ClaimsFold implements Members {
   readonly #processes = new Map<string, ProcessState>();
-  /** The last record, and the last one of any other process. */
+  /** Writer and offset of the last record, and the offset of the last record of any other process. */
   #last = { process: '', offset: -1 };
   #lastOther = -1;
   #live = 0;
-  /** Live processes that not all may know yet, and when all do, by the time of the log, ms since 1970. */
+  /** Live processes that may not be known to all yet, with the time at which they will be: log time, ms since 1970. */
   readonly #joining = new Map<string, number>();
-  /** The process that holds all room. */
+  /** Process that holds all room, if any. */
   #alone: string | undefined;
 
   #epoch = 0;
 
   readonly #rows = new ClaimsRows(this);
 
-  /** The offset of the last record that was folded. */
+  /** Offset of the last folded record. */
   get offset(): number {
     return this.#last.offset;
   }
 
-  /** Processes that have not ended. */
+  /** Number of processes that have not ended. */
   get live(): number {
     return this.#live;
   }
 
-  /** The process that holds all room: no other is granted anything until it gives it up, or was silent. */
+  /** Process that holds all room. Nobody else is granted anything until it gives the room up, ends, or falls silent. */
   get alone(): string | undefined {
     return this.#alone;
   }
@@ -90,8 +98,9 @@ export class ClaimsFold implements Members {
   }
 
   /**
-   * Processes that have a standing share of limits in flight, or of this minute. Of what is in flight those that all know: until
-   * then the others may use what their share was without the new one, and nobody else gets that.
+   * Counts the processes with a standing share of an in-flight limit or of this minute. For in-flight limits, only processes
+   * known to all count: until then, the others may use a share computed without the new process, and nobody else gets that
+   * room.
    */
   count(window: number): number {
     if (window === inFlightWindow) return this.#live - this.#joining.size;
@@ -110,12 +119,12 @@ export class ClaimsFold implements Members {
     return window === inFlightWindow ? state.isKnown && !state.ended : isOfMinute(state, window);
   }
 
-  /** Minutes that begin from here on have the process as a member, as far as the log is read. */
+  /** Start of the first minute in which the process is a member, as far as the log has been read. */
   memberFrom(process: string): number {
     return this.#processes.get(process)?.from ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Limits that are known. */
+  /** Number of known limits. */
   get size(): number {
     return this.#rows.size;
   }
@@ -132,13 +141,13 @@ export class ClaimsFold implements Members {
     return this.#processes.get(process)?.name;
   }
 
-  /** The live processes but one, and when a record of each was last folded here. */
+  /** Yields all live processes except the given one, with the time at which their last records were folded. */
   *others(process: string): IterableIterator<{ readonly process: string } & Readonly<ProcessState>> {
     for (const [id, state] of this.#processes)
       if (id !== process && !state.ended) yield { ...state, process: id };
   }
 
-  /** Processes other than this one whose last record was folded no later than that, monotonic ms. */
+  /** Returns live processes, other than this one, whose last record was folded no later than `foldedMs` (monotonic). */
   silentBefore(foldedMs: number, process: string): LastSeen[] {
     const silent: LastSeen[] = [];
     for (const [id, { ended, foldedMs: last, offset }] of this.#processes)
@@ -146,10 +155,10 @@ export class ClaimsFold implements Members {
     return silent;
   }
 
-  /** What the others leave of the limit: neither claimed nor their share. May be below 0. */
+  /** Room that the others leave in the limit: neither claimed nor covered by their standing shares. May be negative. */
   left(process: string, limit: Limit, row = this.row(limit)): number {
     if (row !== undefined) {
-      // Of a limit that was raised the others learn by a record; one that holds all room needs none.
+      // Others learn from a record that a limit was raised. A process that holds all room does not need that.
       const more = this.#alone === process ? Number.POSITIVE_INFINITY : 0;
       return this.#rows.left(row, process) + Math.min(more, limit.limit - row.limit);
     }
@@ -158,8 +167,8 @@ export class ClaimsFold implements Members {
   }
 
   /**
-   * How much of its grant a process may use. While claims exceed the limit (for requests in flight, claims and reserved shares), a
-   * process may not replace what ends.
+   * Returns how much of its grant a process may use. While claims (for in-flight limits, claims and reserved shares) exceed
+   * the limit, a process may not replace what ends.
    */
   kept(process: string, limit: Limit, granted: number): number {
     const row = this.row(limit);
@@ -170,15 +179,15 @@ export class ClaimsFold implements Members {
     );
   }
 
-  /** What others use by their last records; a weight in flight may have ended since. */
+  /** Use by other processes, according to their last records. Some weight in flight may have ended since. */
   usedByOthers(process: string, limit: LimitName): number {
     const row = this.row(limit);
     return row === undefined ? 0 : row.used - (row.cells.get(process)?.used ?? 0);
   }
 
   /**
-   * What nobody else gives up: what others use for certain, as a weight in flight may have ended since its record, and what
-   * processes that ended hold of a minute, because they may have used it.
+   * Room that others will certainly not give up. In flight, only recent records are certain, because requests may have ended
+   * since. For a minute, it includes the room of ended processes, because they may have used it.
    */
   keptByOthers(process: string, limit: Limit, nowMs: number): number {
     const isMinute = limit.window !== inFlightWindow;
@@ -198,7 +207,7 @@ export class ClaimsFold implements Members {
     return Math.max(claim, isMember ? this.#rows.reservedOf(limit.window, limit.limit) : 0);
   }
 
-  /** False where the record is a repetition, or of a process that has ended. `loggedMs`: the time that the log gave it. */
+  /** Folds a record. Returns false for a repetition or an ended process. `loggedMs` is the log's time. */
   apply(record: GaugeRecord, offset: number, nowMs: number, loggedMs?: number): boolean {
     const { process } = record;
     const lastOfOthers = process === this.#last.process ? this.#lastOther : this.#last.offset;
@@ -216,7 +225,8 @@ export class ClaimsFold implements Members {
     for (const [id, seen] of silent)
       if (this.#alone === id && (this.#processes.get(id)?.offset ?? 0) <= seen) this.#alone = undefined;
     if (alone === undefined && this.#alone === process) this.#alone = undefined;
-    // Room is taken whole only where nothing of another process is in the log since the writer read it, and by no last record.
+    // A process may take all room only if the log contains no record of another process since the offset it had read, and
+    // never with its last record.
     if (alone !== undefined && lastOfOthers <= alone && !this.hasEnded(process)) this.#alone ??= process;
   }
 
@@ -229,7 +239,7 @@ export class ClaimsFold implements Members {
     const known = this.#processes.get(process);
     if (known !== undefined && (known.ended || n <= known.n)) return false;
     const isTrue = Math.abs(at - loggedMs) <= clockOffMs;
-    // What was once believed of the same moment stays, as it does for those who read it then.
+    // If the same start was accepted earlier it stays valid, as it does for readers who accepted it then.
     const from = isTrue || known?.from === asked ? asked : Number.POSITIVE_INFINITY;
     if (known?.from !== from) this.#epoch++;
     if (known === undefined) {
@@ -262,7 +272,7 @@ export class ClaimsFold implements Members {
     }
   }
 
-  /** Forgets what is over, a part with each call, and processes that ended long ago. Returns as the sweep of the rows. */
+  /** Forgets expired rows, in parts, and processes that ended long ago. Returns the number of limits and cells examined. */
   sweep(nowMs: number, wallMs: number): number {
     for (const [id, { ended, foldedMs }] of this.#processes)
       if (ended && foldedMs + endedKeptMs < nowMs) this.#processes.delete(id);
@@ -271,9 +281,9 @@ export class ClaimsFold implements Members {
 
   #end([process, seen]: LastSeen, by: GaugeRecord, nowMs: number, loggedMs: number = by.at): void {
     const known = this.#processes.get(process);
-    // A later record is in the log: it was not silent.
+    // The log contains a later record, so the process was not silent.
     if (known !== undefined && (known.ended || known.offset > seen)) return;
-    // A clean stop has said all that it used, unless that was more than a record may have.
+    // A process that stops cleanly has reported everything it used, unless that did not fit into one record.
     const isWhole = process === by.process && by.entries.length < gaugeEntriesMax;
     const wasSilent = seen < Number.MAX_SAFE_INTEGER;
     const until = isWhole ? Number.NEGATIVE_INFINITY : loggedMs + (wasSilent ? -cutOffBeforeMs : replacedMs);

@@ -1,69 +1,69 @@
-/** What is claimed of each limit, folded from the entries of records in the order of the log. Pure: times are passed in. */
+/** Claims on each limit, folded from record entries in log order. Pure: times are passed in. */
 import { type GaugeEntry, inFlightWindow } from '../../schemas/records/gauges.ts';
 
-/** What one process holds of one limit. */
+/** State of one process in one limit. */
 export interface Cell {
   used: number;
-  /** What it asked for; more than `claim` where there was no room. */
+  /** Claim that the process asked for. Larger than `claim` if there was no room. */
   asked: number;
   claim: number;
-  /** It has given up its standing share. */
+  /** Whether the process has given up its standing share. */
   yields: boolean;
-  /** When it was read here, monotonic ms. */
+  /** Monotonic time in ms at which the entry was read here. */
   atMs: number;
 }
 
 /**
- * Who has a standing share of a limit: room that each member may use without asking, and that the others leave alone.
- * A function of the log's prefix, so every reader knows the same.
+ * Processes with a standing share of a limit: room that each may use without asking, and that the others leave alone. Depends
+ * only on the prefix of the log, so every reader computes the same.
  */
 export interface Members {
-  /** Another one whenever any answer may have changed. */
+  /** Changes whenever any answer may have changed. */
   readonly epoch: number;
-  /** Those to whom the others leave a share. */
+  /** Number of members to whom the others leave a share. */
   count(window: number): number;
-  /** Those among whom who uses a share divides: of what is in flight also those that the others may not know yet. */
+  /** Number of processes that divide the shares. In flight, includes those that others may not know yet. */
   sharers(window: number, members: number): number;
   has(process: string, window: number): boolean;
 }
 
-/** One limit of one subject. */
+/** State of one limit of one subject. */
 export interface LimitRow {
   readonly subject: string;
   readonly window: number;
-  /** As of the last record about it. */
+  /** Limit according to the last record about it. */
   limit: number;
   readonly cells: Map<string, Cell>;
   /** Sum of the claims. */
   claimed: number;
-  /** Sum of what is used, by the last records. */
+  /** Sum of the use, according to the last records. */
   used: number;
-  /** Processes that asked for more than they got. */
+  /** Number of processes that asked for more than they got. */
   short: number;
-  /** Of whom the two sums below are. */
+  /** Epoch of the members for which the sums below were computed. */
   epoch: number;
   members: number;
-  /** Sum of the claims of those that reserve no more than their claim. */
+  /** Sum of the claims of processes whose claim is at least their standing share. */
   above: number;
-  /** Members that reserve their standing share, whether they have a cell or not. */
+  /** Number of members that reserve their standing share, with or without a cell. */
   below: number;
 }
 
-/** A minute's claims are kept for so long after it began, on this machine's clock. */
+/** Time in ms after its start, by this machine's clock, for which a minute's claims are kept. */
 const windowKeptMs = 130_000;
-/** A minute further away from the time of its record would only take memory. */
+/** Largest distance in ms between a minute and its record's time. Minutes further away would only waste memory. */
 const windowDistanceMs = 200_000;
-/** Limits at most, so that no writer can fill the memory. */
+/** Most limits held, so that no writer can exhaust the memory. */
 const rowsMax = 200_000;
-/** Limits and cells that one sweep looks at, and the cells of one limit more. */
+/** Number of limits and cells after which a sweep stops; the current limit's cells are still finished. */
 const sweptAtOnce = 5_000;
 
-/** What names a limit: its subject, and the beginning of the minute or `inFlightWindow`. */
+/** Identifies a limit by its subject and the start of the minute, or `inFlightWindow`. */
 export type LimitName = Pick<GaugeEntry, 'subject' | 'window'>;
 
 export interface Limit {
   readonly subject: string;
-  /** Beginning of the minute, ms since 1970, or `inFlightWindow`. */
+  /** Start of the minute in ms since 1970, or `inFlightWindow`. */
   readonly window: number;
   readonly limit: number;
 }
@@ -71,23 +71,23 @@ export interface Limit {
 export interface EntriesOfProcess {
   readonly process: string;
   readonly entries: readonly GaugeEntry[];
-  /** Another process holds all room. */
+  /** Whether another process holds all room. */
   readonly isBlocked: boolean;
-  /** When they were read, monotonic ms. */
+  /** Monotonic time in ms at which the entries were read. */
   readonly atMs: number;
-  /** The time of their record, ms since 1970: that of the log, which all readers share. */
+  /** Log time of the record in ms since 1970, equal for all readers. */
   readonly loggedMs: number | undefined;
 }
 
-/** A standing share is that part of the limit over all members: the rest is claimed by those that need it. */
+/** Divisor: all standing shares together are half of the limit. The rest can be claimed by whoever needs it. */
 const sharesOfLimit = 2;
 
 export class ClaimsRows {
   readonly #members: Members;
-  /** By window, then by subject: no key is composed for each entry of each record. */
+  /** Rows by window, then by subject, so that no key must be built for each entry. */
   readonly #windows = new Map<number, Map<string, LimitRow>>();
   #size = 0;
-  /** Where the next sweep continues. */
+  /** Position at which the next sweep continues. */
   #sweeping: MapIterator<LimitRow> | undefined;
 
   constructor(members: Members) {
@@ -104,31 +104,33 @@ export class ClaimsRows {
     return row;
   }
 
-  /** What is left to each member of a limit that nobody has a cell of; 0 where it is less than one. */
+  /** Share left to each member of a limit that does not have any cells; 0 if it is below one. */
   reservedOf(window: number, limit: number): number {
     return shareOf(limit, this.#members.count(window));
   }
 
-  /** The standing share that a member uses, at most of what the row says where the limit is known; 0 where it is less than one. */
+  /**
+   * Standing share that a member may use; 0 if it is below one. If the row's limit is lower than `limit`, the row's counts.
+   */
   shareOf(window: number, limit: number, row: LimitRow | undefined): number {
     const members = row === undefined ? this.#members.count(window) : row.members;
     return shareOf(Math.min(limit, row?.limit ?? limit), this.#members.sharers(window, members));
   }
 
-  /** What the others leave of the limit: what is neither claimed nor their standing share. May be below 0. */
+  /** Room that the others leave in the limit: neither claimed nor covered by their standing shares. May be negative. */
   left(row: LimitRow, process: string): number {
     const cell = row.cells.get(process);
     const reserves = this.#reservesShare(row, process, cell);
     return leftOf(row, row.above - (reserves ? 0 : (cell?.claim ?? 0)), row.below - Number(reserves));
   }
 
-  /** Does another process lack what it asked for? */
+  /** Whether another process got less than it asked for. */
   lacksElsewhere(row: LimitRow, process: string): boolean {
     const cell = row.cells.get(process);
     return row.short > Number(cell !== undefined && this.#isShort(row, process, cell));
   }
 
-  /** Do all claims and standing shares fit into the limit? */
+  /** Whether all claims and standing shares together fit into the limit. */
   fits(row: LimitRow): boolean {
     return leftOf(row, row.above, row.below) >= 0;
   }
@@ -149,12 +151,12 @@ export class ClaimsRows {
     }
   }
 
-  /** A process ended: what it admitted in a minute was admitted, what it held in flight is over. Those who are members have changed. */
+  /** Ends a process. Its admissions in a minute still count; its requests in flight are over. */
   end(process: string): void {
     for (const row of this.#rows()) {
       const cell = row.cells.get(process);
       if (cell === undefined) continue;
-      // What is reserved, and who lacks room, is summed again.
+      // Forces the row's sums to be recomputed.
       row.epoch = -1;
       if (row.window !== inFlightWindow) {
         cell.asked = cell.claim;
@@ -178,7 +180,7 @@ export class ClaimsRows {
     row.below += after.below - below;
   }
 
-  /** What a cell adds to the two sums of its row. */
+  /** Contribution of a cell to the two sums of its row. */
   #part(row: LimitRow, process: string, cell: Cell): { above: number; below: number } {
     return this.#reservesShare(row, process, cell) ? { above: 0, below: 1 } : { above: cell.claim, below: 0 };
   }
@@ -193,14 +195,16 @@ export class ClaimsRows {
     );
   }
 
-  /** Does it lack what it asked for? What its own standing share covers is not lacking. */
+  /**
+   * Whether the cell lacks room that its process asked for. Room covered by the process's own standing share is not lacking.
+   */
   #isShort(row: LimitRow, process: string, { asked, claim, yields }: Cell): boolean {
     if (asked <= claim) return false;
     const isCovered = asked <= shareOf(row.limit, row.members) && !yields;
     return !(isCovered && this.#members.has(process, row.window));
   }
 
-  /** Sums again what is reserved, after the members or the limit changed. */
+  /** Recomputes the reserved sums after the members or the limit changed. */
   #reserve(row: LimitRow): void {
     row.epoch = this.#members.epoch;
     row.members = this.#members.count(row.window);
@@ -220,8 +224,8 @@ export class ClaimsRows {
   }
 
   /**
-   * Forgets past minutes, and what nobody holds of weight in flight. Of that each call looks at a part, which bounds its turn of
-   * the event loop. Returns how many limits and cells it looked at.
+   * Forgets past minutes, and idle in-flight cells. It examines in-flight limits in parts, to bound each turn of the event
+   * loop. Returns the number of limits and cells examined.
    */
   sweep(wallMs: number): number {
     for (const [window, rows] of this.#windows)
@@ -269,7 +273,7 @@ export class ClaimsRows {
   }
 }
 
-/** What holds nothing any more remains until a sweep comes to it: it is likely to be used again before. */
+/** Returns the process's cell, creating it if necessary. Idle cells stay until a sweep. */
 function cellOf(row: LimitRow, process: string): Cell {
   let cell = row.cells.get(process);
   if (cell === undefined) {
@@ -279,7 +283,7 @@ function cellOf(row: LimitRow, process: string): Cell {
   return cell;
 }
 
-/** Without a cell a process would reserve its share, so one that yields is kept. */
+/** Whether the cell can be removed. Without its cell, a process that yields would reserve a share. */
 function isIdle({ asked, claim, yields }: Cell): boolean {
   return asked + claim === 0 && !yields;
 }
@@ -290,12 +294,12 @@ function isFar(window: number, loggedMs: number | undefined): boolean {
   );
 }
 
-/** Whole requests of a standing share; 0 where it is less than one. */
+/** Whole requests in a standing share; 0 if it is below one. */
 function shareOf(limit: number, members: number): number {
   return members === 0 ? 0 : Math.floor(limit / (sharesOfLimit * members));
 }
 
-/** In whole numbers: a share is a fraction, and what is left is rounded once. */
+/** Computes the room left in integers: shares are fractions, and only the result is rounded. */
 function leftOf({ limit, members }: LimitRow, above: number, below: number): number {
   if (below === 0) return limit - above;
   const parts = sharesOfLimit * members;

@@ -1,4 +1,6 @@
-/** Requests that wait for room: which wait, which are released, and which are refused. Over a log without delays. */
+/**
+ * Requests that wait for room: which ones wait, which are released, and which are refused. The log does not delay anything.
+ */
 import { expect, test } from 'vitest';
 import type { Claimant } from '../../data-plane/limits/claimant.ts';
 import { inFlightWindow } from '../../schemas/records/gauges.ts';
@@ -9,13 +11,13 @@ import type { Limit } from './claims-rows.ts';
 const minute: Limit = { subject: 'acme', window: 60_000, limit: 10 };
 const inFlight: Limit = { subject: 'acme', window: inFlightWindow, limit: 10 };
 
-/** As admitted one after the other, with all waits, and known to all. */
+/** Admits requests one after the other, with all waits, until everyone knows of them. */
 function hold(log: ClaimLog, claimant: Claimant, limit: Limit, weight: number): void {
   for (let n = 0; n < weight; n++) claimant.add(limit, 1, log.nowMs);
   log.pass(2000);
 }
 
-/** Has so many requests wait; what became of them, in their order. */
+/** Makes this many requests wait. Returns their outcomes in order. */
 function wait(log: ClaimLog, claimant: Claimant, limit: Limit, count: number): boolean[] {
   const ends: boolean[] = [];
   for (let n = 0; n < count; n++)
@@ -71,7 +73,7 @@ test('after a pause of its process a gateway reads the log before it refuses; on
   expect(one.wait(inFlight, 1, log.nowMs + 500, log.nowMs, () => undefined)).toBeUndefined();
 });
 
-/** Has a request wait; when it was decided once more. */
+/** Makes a request wait. Returns the times at which it was decided again. */
 function waitFor(log: ClaimLog, claimant: Claimant, limit: Limit, untilMs: number): number[] {
   const endsMs: number[] = [];
   claimant.wait(limit, 1, untilMs, log.nowMs, () => endsMs.push(log.nowMs));
@@ -82,7 +84,7 @@ test('a request that the log answered without room is decided when its time is u
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   hold(log, one, inFlight, 10);
-  // Nothing is given up, and what is in flight may have ended.
+  // Nothing is given up, but requests in flight may have ended.
   log.set(one, 'suspended');
   log.pass(1200);
   const sinceMs = log.nowMs;
@@ -100,7 +102,7 @@ test('a request that the log has not answered when its time is up waits for the 
   const first = waitFor(log, one, minute, firstMs + 2000);
   log.pass(1200);
   log.set(one, 'live');
-  // The same request needs room of another limit, too.
+  // The same request also needs room in another limit.
   log.set(one, 'behind');
   const secondMs = log.nowMs;
   const second = waitFor(log, one, inFlight, firstMs + 2000);

@@ -1,4 +1,4 @@
-/** A status topic whose file is moved away and replaced while it is read: an unread topic never counts as read. */
+/** A status topic whose file is moved away and replaced while it is read. An unread topic must never count as read. */
 import { mkdirSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
