@@ -1,6 +1,6 @@
 /**
- * An agent: watches the engine next to it, keeps its models in sync, and reports on the link to a control plane. It has
- * no listener and no flags, so that many can run in one process.
+ * A node agent: watches the engine next to it, keeps its models in sync, and reports to a control plane over the link. It
+ * does not have a listener or flags, so many agents can run in one process.
  */
 import type { Beat } from '../schemas/records/node-messages.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
@@ -14,7 +14,7 @@ export interface NodeAgentOptions {
   readonly node: string;
   readonly token: string;
   readonly engine: Engine;
-  /** Load the models that the node's place has installed, where the engine can load models. */
+  /** Whether to load the models installed at the node's place, if the engine can load models. */
   readonly loadsModels: boolean;
   readonly logger: Logger;
 }
@@ -42,7 +42,10 @@ export class NodeAgent {
     });
   }
 
-  /** Resolves once the engine was probed and the link was started, so that the first heartbeat is already true. */
+  /**
+   * Resolves after the first probe of the engine, when the link has been started, so that the first heartbeat is already
+   * correct.
+   */
   async start(): Promise<void> {
     await within(
       this.engine.start(() => this.link.sendHeartbeat()),
@@ -52,19 +55,19 @@ export class NodeAgent {
   }
 
   /**
-   * Takes the node out of service, then waits until its engine has no request in flight, up to a time-out. An engine that
-   * does not report its requests in flight is not waited for.
+   * Takes the node out of service, then waits until its engine has no requests in flight, up to a time limit. Does not wait
+   * for an engine that does not report its requests in flight.
    */
   async drain(timeoutSeconds: number): Promise<void> {
     await this.link.leave();
     if (this.engine.view.inFlight === undefined) return;
     const until = performance.now() + timeoutSeconds * 1000;
-    // Requests that were sent before the node left may not be counted yet.
+    // The engine may not have counted requests yet that were sent before the node left.
     await sleep(Math.min(2000, timeoutSeconds * 1000));
     while (performance.now() < until && (this.engine.view.inFlight ?? 0) > 0) await sleep(drainPollMs);
   }
 
-  /** Ends at once; the control plane sees a closed socket. */
+  /** Stops immediately; the control plane sees a closed socket. */
   async stop(): Promise<void> {
     this.#stopped = true;
     await this.link.stop();

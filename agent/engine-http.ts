@@ -1,5 +1,5 @@
 /**
- * One HTTP request to the engine next to the agent. The engine is untrusted: no redirect is followed, every wait and every
+ * Sends HTTP requests to the engine next to the agent. The engine is untrusted: redirects are not followed, every wait and
  * response is bounded, and only the functions that parse a response see its content.
  */
 import { type Dispatcher, request } from 'undici';
@@ -7,7 +7,7 @@ import { ChunkBuffer } from '../shared/runtime/chunk-buffer.ts';
 import { member } from '../shared/runtime/member.ts';
 
 export interface EngineTarget {
-  /** Base address, without a slash at its end. */
+  /** Base URL without a trailing slash. */
   readonly url: string;
   readonly credential?: string | undefined;
 }
@@ -16,14 +16,14 @@ export interface EngineRequest {
   readonly method?: 'GET' | 'POST' | 'DELETE';
   readonly path: string;
   readonly body?: object;
-  /** Until the head of the response, and then between any two parts of its body. */
+  /** Time limit in ms for the head of the response, and for each pause within its body. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal;
 }
 
 const responseBytesMax = 4 * 1024 * 1024;
 
-/** The engine responded with another status than 200. */
+/** Thrown if the engine's status is not 200. */
 export class EngineError extends Error {
   override readonly name = 'EngineError';
   readonly status: number;
@@ -34,7 +34,7 @@ export class EngineError extends Error {
   }
 }
 
-/** The body of the response. Throws EngineError for any status but 200, and what undici throws. */
+/** Returns the response body. Throws EngineError for any status but 200, and undici's errors. */
 export async function requestEngine(target: EngineTarget, engineRequest: EngineRequest): Promise<string> {
   const bytes = new ChunkBuffer({ bytesMax: responseBytesMax });
   for await (const part of streamEngine(target, engineRequest)) {
@@ -43,7 +43,7 @@ export async function requestEngine(target: EngineTarget, engineRequest: EngineR
   return bytes.whole().toString('utf8');
 }
 
-/** The parts of a response body as they arrive. Throws as `requestEngine`. */
+/** Yields the parts of a response body as they arrive. Throws like `requestEngine`. */
 export async function* streamEngine(
   target: EngineTarget,
   engineRequest: EngineRequest,
@@ -78,7 +78,7 @@ function send(target: EngineTarget, engineRequest: EngineRequest): Promise<Dispa
   });
 }
 
-/** The message of the engine's error, reduced to one line. */
+/** Extracts the error message from the engine's response, as a single line. */
 function reasonOf(text: string): string | undefined {
   try {
     const answer: unknown = JSON.parse(text);

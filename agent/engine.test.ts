@@ -1,5 +1,5 @@
-// Goal: an agent detects its engine by polling it, and notices when it is down.
-// Method: simulated engines of each kind.
+// An agent detects its engine by polling it, and notices when the engine is down. The tests use simulated engines of each
+// kind.
 import { expect, onTestFinished, test } from 'vitest';
 import { type FaultyNode, startFaultyNode } from '../test/simulator/faulty-node.ts';
 import { stall } from '../test/support/stall.ts';

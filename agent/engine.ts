@@ -1,7 +1,7 @@
 /**
- * Watches the inference server next to the agent: polls its kind, health, models and requests in flight each second, and
- * keeps the latest result. After a refused connection or an error response it is down at once, without a response after
- * three seconds.
+ * Watches the inference server next to the agent. It polls the server's kind, health, models and requests in flight once per
+ * second, and keeps the latest result. A refused connection or an error response takes the server down at once; silence does
+ * after three seconds.
  */
 import type { Dialect } from '../schemas/names.ts';
 import {
@@ -18,7 +18,7 @@ import { type ModelLoader, modelLoader } from './model-loader.ts';
 
 export interface EngineView {
   readonly up: boolean;
-  /** Why it is down. */
+  /** Reason for being down. */
   readonly reason?: string;
   /** undefined until an engine has answered. */
   readonly dialect?: Dialect;
@@ -26,26 +26,26 @@ export interface EngineView {
   readonly windows: Readonly<Record<string, number>>;
   readonly imageModels: readonly string[];
   readonly rerankModels: readonly string[];
-  /** undefined where the engine does not report it. */
+  /** undefined if the engine does not report it. */
   readonly inFlight?: number;
 }
 
-/** The engine as an agent sees it. */
+/** The engine from the agent's point of view. */
 export interface Engine {
   readonly view: EngineView;
-  /** Loads and unloads models; undefined where the engine cannot, or its kind is not known yet. */
+  /** Loads and unloads models. undefined if the engine cannot, or as long as its kind is unknown. */
   readonly loader: ModelLoader | undefined;
-  /** Calls `onChange` when it goes up or down, until it is stopped. Resolves after the first poll. */
+  /** Starts polling; calls `onChange` whenever the engine goes up or down. Resolves after the first poll. */
   start(onChange: () => void): Promise<void>;
   stop(): Promise<void>;
 }
 
 export interface EngineWatchOptions extends EngineTarget {
-  /** The folder of vLLM's adapters, by name; without it none are loaded. */
+  /** Folder with vLLM's adapters by name. If omitted, no adapters are loaded. */
   readonly loraFolder?: string | undefined;
-  /** Between two polls; a second unless it is given. */
+  /** Time in ms between two polls; default 1 s. */
   readonly pollMs?: number;
-  /** Without a response for so long it is down; three seconds unless it is given. */
+  /** Time in ms without a response after which the engine is down; default 3 s. */
   readonly silenceMsMax?: number;
 }
 
@@ -53,12 +53,12 @@ interface PollResult {
   readonly dialect: Dialect;
   readonly probed: Probed;
   readonly inFlight: number | undefined;
-  /** Number of the poll. */
+  /** Sequence number of the poll. */
   readonly poll: number;
 }
 
 const nothing = { models: [], windows: {}, imageModels: [], rerankModels: [] } as const;
-/** An engine that did not report its requests in flight is polled for them again after this. */
+/** Time in ms before requests in flight are polled again if the engine did not report them. */
 const inFlightRetryMs = 30_000;
 
 export class EngineWatch implements Engine {
@@ -72,9 +72,12 @@ export class EngineWatch implements Engine {
   #timer: NodeJS.Timeout | undefined;
   #pendingPolls = 0;
   #detecting = false;
-  /** Counted, because a stall of this process is one poll, and what it answered meanwhile is read after it. */
+  /**
+   * Number of polls so far. Silence is measured in polls: if this process stalls, only one poll passes, and the answers that
+   * arrived meanwhile are read after it.
+   */
   #polls = 0;
-  /** The latest poll that was answered. */
+  /** Latest poll that was answered. */
   #answeredPoll = -1;
   #inFlightNotBeforeMs = 0;
   #loader: ModelLoader | undefined;
@@ -113,7 +116,7 @@ export class EngineWatch implements Engine {
     if (dialect === undefined) {
       if (!this.#detecting) this.#detect().catch(() => undefined);
     } else if (this.#pendingPolls < heartbeatsMissedMax) {
-      // Polls overlap: a slow response does not delay the next poll.
+      // Polls overlap, so that a slow response does not delay the next poll.
       this.#poll(dialect).catch(() => undefined);
     }
   }
@@ -163,7 +166,9 @@ export class EngineWatch implements Engine {
     }
   }
 
-  /** Drops the dialect, because another engine may be started at the address: it is detected again. */
+  /**
+   * Takes the engine down. Drops its kind, because another engine may be started at this address; the kind is detected again.
+   */
   #down(reason: string): void {
     this.#replace({ up: false, reason, ...nothing });
   }

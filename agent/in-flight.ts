@@ -1,10 +1,10 @@
-/** The number of requests in flight of an engine, for the kinds that report it; Ollama does not. */
+/** Reads an engine's number of requests in flight. Every kind of engine but Ollama reports it. */
 import type { Dialect } from '../schemas/names.ts';
 import { type EngineTarget, requestEngine } from './engine-http.ts';
 
 interface Source {
   readonly path: string;
-  /** undefined where the response does not contain it. */
+  /** Extracts the number; undefined if the response does not contain it. */
   count(text: string): number | undefined;
 }
 
@@ -24,7 +24,9 @@ const sources: Readonly<Record<Dialect, Source | undefined>> = {
 const timeoutMs = 1000;
 const countMax = 1_000_000;
 
-/** undefined where the engine does not report it, or cannot be reached. Never throws. */
+/**
+ * Returns the number of requests in flight; undefined if the engine does not report it or cannot be reached. Never throws.
+ */
 export async function inFlightOf(dialect: Dialect, target: EngineTarget): Promise<number | undefined> {
   const source = sources[dialect];
   if (source === undefined) return undefined;
@@ -37,7 +39,7 @@ export async function inFlightOf(dialect: Dialect, target: EngineTarget): Promis
   }
 }
 
-/** The sum of all series with one of these names, in Prometheus's text format. */
+/** Sums all series with one of these names, in Prometheus's text format. */
 function sum(text: string, names: readonly string[]): number | undefined {
   let total: number | undefined;
   for (const line of text.split('\n')) {

@@ -1,5 +1,5 @@
-// Goal: an agent stays attached to some control plane while one accepts it, and reports its state.
-// Method: WebSocket servers that accept, refuse, or stop responding.
+// An agent stays attached to a control plane as long as one accepts it, and reports its state. The tests use WebSocket
+// servers that accept, refuse, or stop responding.
 import { createServer, get, type IncomingMessage, type Server } from 'node:http';
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
@@ -22,10 +22,10 @@ const logger = pino({ level: 'trace' }, { write });
 interface Replica {
   readonly url: string;
   readonly server: Server;
-  /** The received frames, oldest first. */
+  /** Received frames, oldest first. */
   readonly frames: { type: string }[];
   readonly sockets: WebSocket[];
-  /** Upgrades are refused with this status; 0 accepts them. */
+  /** Status with which upgrades are refused; 0 accepts them. */
   refuse: number;
   upgrades: number;
 }
@@ -55,7 +55,7 @@ async function replica(autoPong = true): Promise<Replica> {
   return Object.assign(one, { url: `http://127.0.0.1:${port}` });
 }
 
-/** The longest pauses, oldest first; they are recorded, and cut short. */
+/** Longest possible pauses, oldest first. They are recorded and cut short. */
 const pausesMs: number[] = [];
 const clock = {
   ...systemClock,
@@ -129,7 +129,7 @@ test('a replica that answers no ping is abandoned', async () => {
   const well = await replica();
   link([silent, well]);
   await until(() => taken([silent, well]) !== undefined);
-  // Wherever it begins, it comes by the silent one.
+  // Whichever replica it started with, it meets the silent one.
   well.sockets[0]?.close(1001, 'this replica ends');
   const before = well.sockets.length;
   await until(() => well.sockets.length > before);

@@ -1,7 +1,9 @@
 /**
- * Keeps one WebSocket to one control plane: sends a hello and a heartbeat each second, receives what is installed. When
- * the session ends it reconnects, to the same replica, or to the next one where that replica failed, with growing random
- * pauses once all have failed. A replica that answers no ping for three seconds is abandoned.
+ * Keeps one WebSocket to one control plane. It sends a hello, then a heartbeat every second, and receives the list of
+ * installed models.
+ *
+ * When a session ends, the link reconnects to the same replica, or to the next one if the replica failed. Once all replicas
+ * have failed, it pauses for growing random times. It abandons a replica that has not answered pings for three seconds.
  */
 import WebSocket from 'ws';
 import {
@@ -21,25 +23,25 @@ import { type Clock, systemClock, within } from '../shared/runtime/retry.ts';
 import { readUpgradeError } from './upgrade-error.ts';
 
 export interface LinkOptions {
-  /** Base addresses of control planes, http or https. */
+  /** Base URLs of control planes, http or https. */
   readonly controlPlanes: readonly string[];
   readonly node: string;
   readonly token: string;
-  /** Returns the current state; called for each heartbeat. */
+  /** Returns the current state. Called for every heartbeat. */
   readonly heartbeat: () => Beat;
   readonly onInstalls: (position: number, models: readonly string[]) => void;
   readonly logger: Logger;
-  /** Between two heartbeats, and two pings; that of the protocol unless it is given. */
+  /** Time in ms between two heartbeats, and between two pings; default as in the protocol. */
   readonly heartbeatMs?: number;
-  /** Of the pauses before a reconnect. */
+  /** Clock for the pauses before reconnecting. */
   readonly clock?: Clock;
 }
 
-/** How a session ended, which decides where to reconnect. */
+/** End of a session, which decides where to reconnect. */
 interface Ended {
-  /** The session lasted, so this replica accepts the agent. */
+  /** Whether the session lasted, which shows that the replica accepts this agent. */
   readonly lasted: boolean;
-  /** The replica was abandoned because it answered no pings. */
+  /** Whether the replica was abandoned because it did not answer pings. */
   readonly silent: boolean;
   readonly code: number;
   readonly reason: string;
@@ -48,12 +50,15 @@ interface Ended {
 const handshakeMsMax = 3000;
 const pauseMsMin = 200;
 const pauseMsMax = 3000;
-/** After a refusal that only an operator can resolve, or a conflict with another agent of the same token. */
+/**
+ * Longest pause in ms after a refusal that only an operator can resolve, or after a conflict with another agent that uses the
+ * same token.
+ */
 const refusedPauseMsMax = 30_000;
 const lastedMsMin = 3000;
 const releasedMsMax = 5000;
 const closeMsMax = 1000;
-/** All agents of a failed replica reconnect at the same time; this spreads them. */
+/** Random pause of up to this many ms, because all agents of a failed replica reconnect at the same time. */
 const spreadMs = 500;
 const unauthorisedStatus = 401;
 
@@ -73,14 +78,14 @@ export class ControlPlaneLink {
     this.#clock = options.clock ?? systemClock;
     this.#urls = options.controlPlanes.map((url) => url.replace(/^http/, 'ws').replace(/\/+$/, ''));
     if (this.#urls.length === 0) throw new Error('an agent needs the address of a control plane');
-    // Stable over restarts of the agent, and spread over the nodes.
+    // Start with a replica chosen by the node's name: stable across restarts and evenly spread over all nodes.
     this.#urlIndex = hashOf(options.node) % this.#urls.length;
   }
 
   get connected(): boolean {
     return this.#socket?.readyState === WebSocket.OPEN;
   }
-  /** Sessions opened so far. */
+  /** Number of sessions opened so far. */
   get connects(): number {
     return this.#connects;
   }
@@ -94,7 +99,7 @@ export class ControlPlaneLink {
     this.#send(this.#options.heartbeat());
   }
 
-  /** Announces the end of the agent, and waits, up to a time-out, until that is in the log. */
+  /** Announces that the agent is leaving, and waits up to a time limit until the log contains this. */
   async leave(): Promise<void> {
     if (!this.connected) return;
     const released = new Promise<void>((resolve) => {
@@ -191,13 +196,13 @@ export class ControlPlaneLink {
   }
 }
 
-/** Sends heartbeats and pings while a socket is open, and terminates it where the pings get no answer. */
+/** Sends heartbeats and pings while a socket is open. Terminates the socket if pings are not answered. */
 class Heartbeat {
   readonly #socket: WebSocket;
   readonly #intervalMs: number;
   readonly #send: () => void;
   #timer: NodeJS.Timeout | undefined;
-  /** Pings since the last answer. */
+  /** Number of pings since the last answer. */
   #unanswered = 0;
   #silent = false;
 
@@ -210,7 +215,7 @@ class Heartbeat {
     });
   }
 
-  /** True once the socket was terminated because the pings got no answer. */
+  /** Whether the socket was terminated because its pings were not answered. */
   get silent(): boolean {
     return this.#silent;
   }
@@ -225,7 +230,8 @@ class Heartbeat {
   }
 
   #tick(): void {
-    // Counted, because a stall of this process is one tick, and answers that came meanwhile are read after it.
+    // Count pings instead of measuring time: if this process stalls, only one tick passes, and the answers that arrived
+    // meanwhile are read after it.
     if (this.#unanswered >= heartbeatsMissedMax) {
       this.#silent = true;
       this.#socket.terminate();

@@ -1,4 +1,7 @@
-/** Composition root of an agent process: it runs next to one inference server and reports on it. */
+/**
+ * Composition root of an agent process. The agent runs next to one inference server, reports on it and loads its models. It
+ * promises to leave service cleanly: close() drains the node first. It never serves or sees a client's request.
+ */
 import { Registry } from 'prom-client';
 import { baseOf } from '../shared/engines/detect.ts';
 import { type Closers, openAll } from '../shared/runtime/closers.ts';
@@ -14,16 +17,16 @@ export interface AgentSettings {
   readonly controlPlanes: readonly string[];
   readonly node: string;
   readonly token: string;
-  /** Address of the engine, with or without `/v1`. */
+  /** URL of the engine, with or without `/v1`. */
   readonly engine: string;
-  /** The engine's own credential, where it requires one. */
+  /** The engine's own credential, if it requires one. */
   readonly credential?: string | undefined;
   readonly loadsModels: boolean;
   readonly loraFolder?: string | undefined;
-  /** Of health and metrics. */
+  /** Address of the listener for health and metrics. */
   readonly metricsBind: string;
   readonly metricsPort: number;
-  /** Of the listener of health and metrics. */
+  /** Certificate of that listener. */
   readonly certificate?: Certificate | undefined;
   readonly drainTimeoutSeconds: number;
   readonly logger: Logger;
@@ -31,11 +34,11 @@ export interface AgentSettings {
 
 export interface RunningAgent {
   readonly metrics: string;
-  /** Takes the node out of service, waits for what is in flight, ends. */
+  /** Takes the node out of service, waits for requests in flight, then stops. */
   close(): Promise<void>;
 }
 
-/** Rejects where the listener cannot be opened; an unreachable engine or control plane is waited for. */
+/** Starts the agent. Rejects if the listener cannot be opened. An unreachable engine or control plane is waited for. */
 export function startAgent(settings: AgentSettings): Promise<RunningAgent> {
   return openAll(settings.logger, (closers) => openAgent(settings, closers));
 }

@@ -1,6 +1,6 @@
 /**
- * Loads and unloads models, by kind of engine. Ollama pulls and deletes; llama.cpp's router loads and unloads what it has on
- * its disk; vLLM loads adapters from a configured folder. Every wait is bounded.
+ * Loads and unloads models, depending on the kind of engine. Ollama pulls and deletes models. llama.cpp's router loads and
+ * unloads models on its disk. vLLM loads adapters from a configured folder. Every wait is bounded.
  */
 import { join } from 'node:path';
 import type { Dialect } from '../schemas/names.ts';
@@ -8,7 +8,9 @@ import { sleep } from '../shared/runtime/retry.ts';
 import { EngineError, type EngineTarget, oneLine, requestEngine, streamEngine } from './engine-http.ts';
 
 export interface ModelLoader {
-  /** Resolves once the engine has the model; rejects with an Error that contains the reason. Percents are integers. */
+  /**
+   * Resolves once the engine has loaded the model. Rejects with an Error that contains the reason. Percentages are integers.
+   */
   load(model: string, onPercent: (percent: number) => void, signal: AbortSignal): Promise<void>;
   unload(model: string, signal: AbortSignal): Promise<void>;
 }
@@ -17,12 +19,15 @@ export interface LoaderOptions extends EngineTarget {
   readonly loraFolder?: string | undefined;
 }
 
-/** Without progress of a load: an engine reports nothing while it verifies a large file. */
+/**
+ * Time in ms that a load may go without progress. It is long, because an engine does not report any while it verifies a large
+ * file.
+ */
 const progressTimeoutMs = 10 * 60_000;
 const responseTimeoutMs = 30_000;
 const pollIntervalMs = 500;
 
-/** undefined for an engine that cannot load models through its API. */
+/** Returns undefined for an engine that cannot load models through its API. */
 export function modelLoader(dialect: Dialect, options: LoaderOptions): ModelLoader | undefined {
   switch (dialect) {
     case 'ollama':
@@ -77,14 +82,14 @@ interface PullLine {
 
 const lineCharactersMax = 100_000;
 
-/** The JSON objects of a stream, one per line. Throws on an invalid line. */
+/** Yields the JSON objects of a stream with one object per line. Throws on an invalid line. */
 async function* linesOf(parts: AsyncIterable<string>): AsyncGenerator<PullLine, void, undefined> {
   let rest = '';
   for await (const part of parts) {
     rest += part;
     if (rest.length > lineCharactersMax && !part.includes('\n'))
       throw new Error('the engine writes a line without end');
-    // Without a line end there is nothing to split, so a line that arrives byte by byte is split once.
+    // Split only when a line ends, so that a line arriving byte by byte is split once.
     if (!part.includes('\n')) continue;
     const lines = rest.split('\n');
     rest = lines.pop() ?? '';
@@ -145,7 +150,10 @@ async function routerState(target: EngineTarget, model: string, signal: AbortSig
   return status?.failed === true ? 'failed' : status?.value;
 }
 
-/** Adapters are folders below one that the operator configured; the pattern keeps a name inside it. */
+/**
+ * Loads adapters from subfolders of a folder that the operator has configured. The name pattern keeps paths inside that
+ * folder.
+ */
 function adapterLoader(target: EngineTarget, folder: string): ModelLoader {
   return {
     load: async (model, _onPercent, signal) => {

@@ -1,5 +1,5 @@
-// Goal: installs reach the engines that take models, with their progress and failures, and nothing else is touched.
-// Method: an HTTP server that answers as Ollama, llama.cpp's router or vLLM do on these few paths.
+// Installed models reach engines that can load them, with their progress and failures, and no other model is touched. The
+// tests use an HTTP server that answers like Ollama, llama.cpp's router or vLLM on these few paths.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { pino } from 'pino';
 import { afterEach, expect, test } from 'vitest';
@@ -19,7 +19,7 @@ afterEach(async () => {
 type Asked = [path: string, body: Record<string, unknown>];
 type Answer = (asked: Asked, response: ServerResponse) => void;
 
-/** A server that notes what it is asked, and the engine that an agent would see at it. */
+/** Starts a server that records its requests. Returns it with the engine that an agent would see there. */
 async function engineAt(
   dialect: Dialect,
   answer: Answer,
@@ -92,14 +92,14 @@ test('Ollama pulls a model, reports its percents, and may have it deleted again 
   sync.setDesired(1, ['llama3']);
   await until(() => pull !== undefined);
   expect(sync.states()).toEqual([{ model: 'llama3', state: 'loading' }]);
-  // Broken within a line, as a network does it.
+  // The line arrives in two parts, as it may over a network.
   const progress = line({ status: 'pulling', total: 200, completed: 85 });
   pull!.write(progress.slice(0, 10));
   pull!.write(progress.slice(10));
   await until(() => sync.states()[0]?.percent === 42);
   pull!.end(line({ status: 'success' }));
   await until(() => sync.states().length === 0);
-  // Until the engine lists it, it is not pulled again.
+  // The model is not pulled again before the engine lists it.
   sync.reconcile();
   serve(['llama3']);
   sync.setDesired(2, []);
@@ -155,7 +155,7 @@ test('an older message about what is installed is ignored', async () => {
   await until(() => asked.length === 1 && sync.states().length === 0);
   sync.setDesired(6, ['old']);
   sync.reconcile();
-  // Nothing happens: a load of the old one would be requested within a few turns of the event loop.
+  // Nothing happens: a load of the old model would be requested within a few turns of the event loop.
   await new Promise((resolve) => setTimeout(resolve, 30));
   expect(asked.map(([, body]) => body['model'])).toEqual(['new']);
 });

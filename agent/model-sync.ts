@@ -1,6 +1,6 @@
 /**
- * Reconciles the models of an engine with those that its place has installed, one at a time. A failed load is retried after
- * growing pauses. Only models that this agent loaded are unloaded: those that an operator loaded stay.
+ * Reconciles an engine's models with those installed at its place, one at a time. A failed load is retried after growing
+ * pauses. Only models that this agent loaded are unloaded; models loaded by an operator stay.
  */
 import type { Install } from '../schemas/records/node-messages.ts';
 import { installsPerNodeMax } from '../schemas/records/node-messages.ts';
@@ -12,13 +12,13 @@ import type { ModelLoader } from './model-loader.ts';
 export interface ModelSyncOptions {
   readonly engine: Engine;
   readonly logger: Logger;
-  /** Pause after the first failure, ms; doubles with each. */
+  /** Pause in ms after the first failure; doubles with each further one. Default 30 s. */
   readonly retryMsMin?: number;
 }
 
 const retryMsMax = 15 * 60_000;
 
-/** How long the engine may take to list a model that it has loaded. */
+/** Time in ms that the engine may take to list a model that it has loaded. */
 const listedMsMax = 10_000;
 
 interface Failure {
@@ -41,7 +41,7 @@ export class ModelSync {
     this.#options = options;
   }
 
-  /** Sets the models to be loaded as of a position of the log; a message older than the last one is ignored. */
+  /** Sets the desired models as of a log position. Ignores a message older than the last one. */
   setDesired(position: number, models: readonly string[]): void {
     if (position < this.#position) return;
     this.#position = position;
@@ -51,7 +51,7 @@ export class ModelSync {
     this.reconcile();
   }
 
-  /** Starts the next load or unload, if one is due; called for each heartbeat. */
+  /** Starts the next load or unload if one is due. Called for every heartbeat. */
   reconcile(): void {
     const { engine } = this.#options;
     const { loader, view } = engine;

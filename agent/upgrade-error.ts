@@ -1,4 +1,7 @@
-/** Why a control plane refused an agent's upgrade, for the agent's log: the message of its error body, else the status. */
+/**
+ * Extracts the reason for which a control plane refused an agent's upgrade, for the agent's log: the message of the error
+ * body, otherwise the status.
+ */
 import type { IncomingMessage } from 'node:http';
 import { z } from 'zod';
 import { ChunkBuffer } from '../shared/runtime/chunk-buffer.ts';
@@ -8,10 +11,10 @@ const waitMsMax = 1000;
 const textLengthMax = 300;
 const envelopeSchema = z.object({ error: z.object({ message: z.string(), next: z.string().optional() }) });
 
-/** Reads the response, bounded in bytes and time. Never rejects. */
+/** Reads the response within limits on bytes and time. Never rejects. */
 export async function readUpgradeError(response: IncomingMessage): Promise<string> {
   const status = `refused with ${response.statusCode ?? 0}`;
-  // An error after the response was read has no other handler and would end the process.
+  // An error after reading the response has no other handler, and would end the process.
   response.on('error', () => undefined);
   const timer = setTimeout(() => response.destroy(), waitMsMax);
   const bytes = new ChunkBuffer({ bytesMax });
