@@ -1,8 +1,9 @@
 /**
- * The client of the admin API, for the CLI, `headgate dev` and tests: JSON over HTTP, with every wait and body bounded. A
- * write carries an Idempotency-Key. A retry after an unknown outcome sends the same key, so that no command takes effect
- * twice. Once the outcome of a try is unknown, only an answer to the command ends that: a later failure proves nothing about it.
- * Failures are AdminErrors.
+ * Client of the admin API, for the CLI, `headgate dev` and tests: JSON over HTTP, with every wait and body bounded. Failures
+ * are AdminErrors.
+ *
+ * Every write carries an Idempotency-Key, and a retry sends the same key, so a command never takes effect twice. Once the
+ * outcome of an attempt is unknown, only an answer to that command can settle it; a later failure does not prove anything.
  */
 import { randomUUID } from 'node:crypto';
 import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
@@ -21,40 +22,40 @@ import { resourcesIn } from './answers.ts';
 import { requestOf } from './call-path.ts';
 
 export interface AdminSettings {
-  /** Base address, without a slash at its end. */
+  /** Base URL without a trailing slash. */
   readonly admin: string;
   readonly token: string;
 }
 
-/** Applies to every call. */
+/** Options that apply to every call. */
 export interface ClientOptions {
-  /** Acts as this member. */
+  /** Member to act as. */
   readonly person?: string | undefined;
-  /** Reads the state of this moment: a position, a time, or a time ago. */
+  /** Moment whose state is read: a position, a time, or an age. */
   readonly at?: string | undefined;
   readonly ifAt?: number | undefined;
   readonly why?: string | undefined;
   readonly force?: boolean | undefined;
   readonly dryRun?: boolean | undefined;
-  /** A command of definitions becomes a change that is released in waves; absent: it acts at once. */
+  /** Stages a command on definitions as a change that is released in waves. If omitted, the command takes effect at once. */
   readonly stage?: StageOptions | undefined;
-  /** A command that does not fit one commit may be several, where it can; the answer then says what remains. */
+  /** Lets a command that does not fit into one commit become several, if it can. The answer then says what remains. */
   readonly inParts?: boolean | undefined;
-  /** A command is not sent: its call rejects with EffectFound. */
+  /** Rejects each command with EffectFound instead of sending it. */
   readonly effect?: boolean | undefined;
-  /** Called before an operation is; where it rejects, nothing is sent. */
+  /** Called before each operation. If it rejects, nothing is sent. */
   readonly announce?: ((name: OperationName, input: object) => Promise<void>) | undefined;
-  /** Idempotency-Key of the command, to repeat one whose outcome is unknown; one of its own unless given. */
+  /** Idempotency-Key to use, in order to repeat a command whose outcome is unknown. Generated if omitted. */
   readonly commandId?: string | undefined;
   /** Aborts the call in flight. */
   readonly signal?: AbortSignal;
-  /** Attempts of one call, the first included. */
+  /** Most attempts of one call, including the first. */
   readonly attemptsMax?: number;
-  /** Deadline for a whole response, body included. */
+  /** Time limit in ms for a whole response, including its body. */
   readonly timeoutMs?: number;
 }
 
-/** How a change is released; what is left out is as the fleet file or the control plane has it. */
+/** Release plan of a staged change. Defaults come from the fleet file or the control plane. */
 export interface StageOptions {
   readonly waves?: string | undefined;
   readonly hold?: string | undefined;
@@ -62,7 +63,7 @@ export interface StageOptions {
   readonly advanceUnseen?: boolean | undefined;
 }
 
-/** In place of an answer to a command, of a client that only asks for effects. */
+/** Thrown instead of a command's answer if the client only asks for effects. */
 export class EffectFound extends Error {
   readonly effect: Resource;
 
@@ -72,11 +73,11 @@ export class EffectFound extends Error {
   }
 }
 
-/** Operations that need no input. */
+/** Operations that do not require any input. */
 type PlainName = {
   [Name in OperationName]: object extends InputOf<Name> ? Name : never;
 }[OperationName];
-/** Operations that give a list page after page. */
+/** Operations that return a list in pages. */
 type PagedName = {
   [Name in OperationName]: 'after' extends keyof InputOf<Name> ? Name : never;
 }[OperationName];
@@ -91,7 +92,7 @@ interface Call {
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
   readonly timeoutMs?: number | undefined;
-  /** Of a command that changes something. */
+  /** Set if the call is a command that changes something. */
   readonly commandId?: string;
 }
 
@@ -114,7 +115,7 @@ export class AdminClient {
     this.#signal = options.signal ?? new AbortController().signal;
   }
 
-  /** Calls an operation. An input has the parameters of its path, and the fields of its query or body. */
+  /** Calls an operation. The input contains the path parameters and the fields of the query or body. */
   run<Name extends PlainName>(name: Name, input?: InputOf<Name>, timeoutMs?: number): Promise<AnswerOf<Name>>;
   run<Name extends OperationName>(
     name: Name,
@@ -129,7 +130,7 @@ export class AdminClient {
     return this.#announced(name, input, timeoutMs);
   }
 
-  /** Like `run`, for inputs whose fields are not known at compile time. A command is refused unless the log is at position `ifAt`. */
+  /** Like `run`, but for untyped inputs. A command is refused unless the log is at position `ifAt`. */
   send(name: OperationName, input: object, ifAt?: number): Promise<Resource> {
     return this.#announced(name, input, undefined, ifAt);
   }
@@ -145,7 +146,7 @@ export class AdminClient {
     return this.#answer(call);
   }
 
-  /** All items of a list, read page after page. */
+  /** Reads all pages of a list and returns its items. */
   async all<Name extends PagedName>(name: Name, input: object = {}): Promise<ItemOf<Name>[]> {
     const items: ItemOf<Name>[] = [];
     let asked: object = { ...input, limit: pageRows.max };
@@ -157,7 +158,7 @@ export class AdminClient {
     }
   }
 
-  /** A call that is sent as text; a write is a command. */
+  /** Sends a call with an explicit method and path. A write is a command. */
   protected text(method: AdminMethod, path: string, body?: unknown): Promise<Resource> {
     const { at } = this.#options;
     return this.#answer(
@@ -197,7 +198,7 @@ export class AdminClient {
     return { method, path, query, body, headers, ...((!dryRun || effect) && { commandId: id }) };
   }
 
-  /** A response to stream: `idleMs` bounds the wait for each chunk. */
+  /** Opens a response for streaming. `idleMs` bounds the wait for each chunk. */
   async open<Name extends OperationName>(
     name: Name,
     input: InputOf<Name>,
@@ -277,7 +278,7 @@ export class AdminClient {
         ...call.headers,
       },
       ...(call.body !== undefined && { body: JSON.stringify(call.body) }),
-      // The token is for this address alone: a redirect is handled as an invalid response.
+      // The token is meant for this address only, so a redirect counts as an invalid response.
       redirect: 'manual',
       signal,
     });
@@ -326,7 +327,7 @@ function isRetryable(failure: unknown): boolean {
   return failure instanceof AdminError && /^(?:ConnectionLost|OutcomeUnknown)$/.test(failure.type);
 }
 
-/** Whether a command may have been carried out although it failed here: a proxy's 504 says as little as a lost connection. */
+/** Whether a command may have been executed although it failed here. A proxy's 504 proves as little as a lost connection. */
 function isUndecided(failure: unknown): failure is AdminError {
   if (!(failure instanceof AdminError)) return false;
   const { type, status = 0 } = failure;
@@ -335,7 +336,7 @@ function isUndecided(failure: unknown): failure is AdminError {
   );
 }
 
-/** The last failure of a call, unless the call is a command that an earlier try, or this one, may have carried out. */
+/** Returns the last failure of a call or, if any attempt of a command may have been executed, an error that says so. */
 function outcomeOf({ commandId: id }: Call, failures: readonly unknown[]): unknown {
   const last = failures.at(-1);
   const first = failures.find(isUndecided);

@@ -1,12 +1,12 @@
-/** A failed call of the admin API: a refusal of the control plane, an invalid response, or a network failure. */
+/** A failed call of the admin API: a refusal by the control plane, an invalid response, or a network failure. */
 
 export interface AdminErrorOptions {
-  /** Type of the refusal, or a kind of failure of this client. Scripts may switch on it. */
+  /** Type of the refusal, or of this client's failure. Scripts may rely on it. */
   readonly type: string;
   /** HTTP status of a refusal; undefined if there was no valid response. */
   readonly status?: number;
   readonly why?: readonly string[];
-  /** What to do. */
+  /** Next step. */
   readonly next?: string;
   readonly cause?: unknown;
 }
@@ -26,7 +26,7 @@ export class AdminError extends Error {
     this.next = options.next;
   }
 
-  /** The control plane or its log could not be reached, so that the same call may succeed later. */
+  /** Whether the control plane or its log could not be reached, so that the same call may succeed later. */
   get isUnreachable(): boolean {
     return unreachableTypes.has(this.type);
   }
@@ -34,16 +34,16 @@ export class AdminError extends Error {
 
 const unreachableTypes = new Set(['OutcomeUnknown', 'LogUnavailable', 'Unreachable', 'ConnectionLost']);
 
-/** Of a connection that was never open, so that nothing was sent. */
+/** Codes of connections that were never open, so nothing was sent. */
 const unsentCodes = new Set([
   ...['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH'],
   'UND_ERR_CONNECT_TIMEOUT',
 ]);
 
-/** Codes of Node and OpenSSL for a certificate that is not trusted. */
+/** Matches codes of Node and OpenSSL for untrusted certificates. */
 const certificateCode = /CERT|UNABLE_TO_(?:GET|VERIFY)/;
 
-/** Any error of a call: one of the network becomes an AdminError that names the next step. */
+/** Converts a network error to an AdminError that names the next step. Other errors are returned unchanged. */
 export function toAdminError(error: unknown, admin: string, isInterrupted: boolean): unknown {
   if (error instanceof AdminError || !isNetworkFailure(error)) return error;
   if (isInterrupted) return new AdminError('interrupted', { type: 'Interrupted' });
@@ -80,7 +80,7 @@ function connectionError(cause: unknown, admin: string): AdminError {
   return failure('ConnectionLost', `the connection to the control plane at ${admin} was lost`, 'try again');
 }
 
-/** The code of the system or of undici. */
+/** Returns the code from the system or from undici. */
 function networkCode(error: unknown): string {
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
   if (cause instanceof AggregateError && cause.errors.length > 0) return networkCode(cause.errors[0]);

@@ -1,4 +1,4 @@
-/** The compiler finds the answer of a call by its method and path; these claims fail at the type check. */
+/** The compiler derives the answer type of a call from its method and path. A wrong claim fails the type check. */
 import { expectTypeOf, test } from 'vitest';
 import type { AdminResponse } from '../../schemas/admin/admin.ts';
 import type { AnswerAt, Resource } from './answers.ts';

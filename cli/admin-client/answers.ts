@@ -1,19 +1,19 @@
 /**
- * The type of an answer to a call that is sent as text, found by its method and path: `AnswerAt<'GET', '/keys/k1'>` is an ApiKey. It comes
- * from the schemas of the admin API and is not checked at run time.
+ * Types of answers, derived from a call's method and path: `AnswerAt<'GET', '/keys/k1'>` is an ApiKey. They come from the
+ * schemas of the admin API and are not checked at run time.
  */
 import type { AdminResponse, AdminRoute } from '../../schemas/admin/admin.ts';
 
 /** A JSON object from the control plane. */
 export type Resource = Readonly<Record<string, unknown>>;
 
-/** The objects of a list in an answer; empty where there is no list. */
+/** Objects in a list of an answer; empty if there is no such list. */
 export function resourcesIn(answer: Resource, member: string): Resource[] {
   const list = answer[member];
   return Array.isArray(list) ? list : [];
 }
 
-/** A Resource if no route matches, for example because the path is only known as a string. */
+/** Answer to a call. An untyped Resource if no route matches, for example because the path is only known as a string. */
 export type AnswerAt<Method extends string, Path extends string> = [TypedAnswer<Method, Path>] extends [never]
   ? Resource
   : TypedAnswer<Method, Path>;
@@ -32,7 +32,7 @@ type Segments<Path extends string> = Path extends `${infer Head}/${infer Rest}`
   ? [Head, ...Segments<Rest>]
   : [Path];
 
-/** A `:name` of the pattern matches any segment; other segments are compared. */
+/** Whether the path matches the pattern, in which `:name` matches any segment. */
 type IsMatch<Pattern extends string[], Path extends string[]> = Pattern extends [
   infer Expected,
   ...infer PatternRest extends string[],

@@ -1,15 +1,15 @@
-/** The request that an operation's input becomes. */
+/** Request built from an operation's input. */
 import { type AdminMethod, type OperationName, partsOf, routeOf } from '../../schemas/admin/admin-routes.ts';
 import { AdminError } from './admin-error.ts';
 
 export interface OperationRequest {
   readonly method: AdminMethod;
   readonly path: string;
-  /** What the path does not name: the query of a GET, otherwise the body. */
+  /** Fields that are not in the path: the query of a GET, otherwise the body. */
   readonly rest: Readonly<Record<string, unknown>>;
 }
 
-/** Throws AdminError Usage for a part of the path that cannot be an id. */
+/** Builds the request. Throws AdminError of type Usage if a path parameter cannot be an ID. */
 export function requestOf(name: OperationName, input: object): OperationRequest {
   const { path, params, rest } = partsOf(name, input);
   for (const part of Object.values(params)) checkPart(part);
@@ -17,7 +17,7 @@ export function requestOf(name: OperationName, input: object): OperationRequest 
 }
 
 function checkPart(part: string): void {
-  // URL normalisation removes these, so the request would go to another path.
+  // URL normalisation would remove these, so the request would go to another path.
   if (part === '' || part === '.' || part === '..') throw usage('an id is missing or empty', 'headgate help');
   if (/^(?:[a-z]{2,8}_[A-Za-z0-9]{40}|ngt_[A-Za-z0-9_-]{43})$/.test(part))
     throw usage('this is the value of a key or token, not its id; it was not sent', 'headgate key list');

@@ -1,4 +1,4 @@
-/** Changes of rows or resources as lines: `~ tier Team` and, below it, `context_tokens  8192 → 16384`. */
+/** Formats changes of rows or resources as lines: `~ tier Team`, followed by `context_tokens  8192 → 16384`. */
 import type { Resource } from '../admin-client/answers.ts';
 import { cellText } from './text.ts';
 
@@ -11,7 +11,7 @@ export function changeLines(changes: readonly Resource[]): string[] {
   ]);
 }
 
-/** `field  before → after`, indented. */
+/** Formats changed fields as indented lines: `field  before → after`. */
 export function fieldLines(fields: unknown): string[] {
   const list = (Array.isArray(fields) ? fields : []) as Resource[];
   const isSet = (value: unknown): boolean => value !== null && value !== undefined;
@@ -23,7 +23,7 @@ export function fieldLines(fields: unknown): string[] {
     });
 }
 
-/** Rows have lists as JSON, and times as ms since 1970. */
+/** Converts a stored value for display. Rows contain lists as JSON, and times in ms since 1970. */
 function shownValue(field: string, value: unknown): unknown {
   if (typeof value === 'number' && field.endsWith('_at')) return new Date(value).toISOString();
   if (typeof value !== 'string' || !/^[[{]/.test(value)) return value;

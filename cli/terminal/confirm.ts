@@ -1,6 +1,6 @@
 /**
- * Asks for confirmation before a destructive command. On a terminal the operator types the name of the resource.
- * Without a terminal --yes is required, because a prompt would wait without end.
+ * Asks for confirmation before a destructive command. On a terminal, the operator types the name of the resource. Without a
+ * terminal --yes is required, because a prompt would wait forever.
  */
 import { createInterface } from 'node:readline/promises';
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
@@ -9,8 +9,8 @@ import { CliError, interrupted, usageError } from './errors.ts';
 import type { Session } from './session.ts';
 
 /**
- * `what` completes "type NAME to …", for example "delete the organisation acme". Returns after confirmation, with
- * --yes, or where nothing is written. Otherwise throws a CliError with exit 2, or 130 on Ctrl-C.
+ * Returns once confirmed, with --yes, or if nothing will be written. Otherwise throws a CliError with exit code 2, or 130 on
+ * Ctrl-C. `what` completes "type NAME to …", for example "delete the organisation acme".
  */
 export async function confirmDestructive(
   session: Session,

@@ -1,4 +1,7 @@
-/** Renders a command's effect: a sentence, a table of requests that would be answered differently, and limits that would be lower. */
+/**
+ * Formats a command's effect: a sentence, a table of requests that would be answered differently, and a table of limits that
+ * would be lower.
+ */
 
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
 import { type Effect, effectSchema } from '../../schemas/admin/effect.ts';
@@ -12,7 +15,7 @@ import { changeLines } from './change-lines.ts';
 import { column, type Line, type Renderer, type View } from './render.ts';
 
 type Recorded = NonNullable<Effect['recorded']>;
-/** For the clocks of others, and while they answer. */
+/** Tolerance in ms for clock differences and for the time that gateways take to answer. */
 const toleranceMs = 120_000;
 
 const ofRequests: View['columns'] = [
@@ -44,7 +47,7 @@ function first(examples: unknown): unknown {
   return Array.isArray(examples) ? examples[0] : undefined;
 }
 
-/** For example `12 of 3,400 requests served in the last hour would be answered differently, 7 of them refused`. */
+/** Formats, for example, `12 of 3,400 requests served in the last hour would be answered differently, 7 of them refused`. */
 function sentence(recorded: Recorded): string {
   const { asked, differ, refused } = recorded;
   if (asked === 0) return `No request was served ${servedPeriod(recorded)}`;
@@ -58,7 +61,7 @@ function sentence(recorded: Recorded): string {
   return `${grouped(differ)} of ${what} would be answered differently${part}`;
 }
 
-/** At most these rows of a table; JSON has all. */
+/** Most rows shown of a table; JSON contains all. */
 const rowsMax = 20;
 
 function table(out: Renderer, rows: readonly Resource[], columns: View['columns']): Line[] {
@@ -70,13 +73,13 @@ function moreLines(count: number): string[] {
   return count > rowsMax ? [`… and ${grouped(count - rowsMax)} more; -o json has all`] : [];
 }
 
-/** `in the last hour`, or a later start if gateways had too many requests to read the whole hour. */
+/** Returns `in the last hour`, or a later start if gateways had too many requests to read the whole hour. */
 function servedPeriod({ since }: Recorded): string {
   const isWholeHour = Date.parse(since) < wallClockMs() - hourMs + toleranceMs;
   return isWholeHour ? 'in the last hour' : `since ${since.slice(11, 16)} UTC`;
 }
 
-/** Names the gateways that did not answer, and says whether their reports count instead. */
+/** Names the gateways that did not answer, and says whether their reports are used instead. */
 function silentTexts({ gatewaysSilent, gatewaysUnseen: unseen = [] }: Recorded): string[] {
   const reported = gatewaysSilent.filter((name) => !unseen.includes(name));
   return [
@@ -104,7 +107,7 @@ function rowLines(changes: NonNullable<Effect['changes']>): string[] {
   return [...changeLines(changes.slice(0, rowsMax)), ...moreLines(changes.length)];
 }
 
-/** Whether answers or limits would differ or, if no request was served that could show it, rows. */
+/** Whether any answers or limits would differ or, if no served request could show it, any rows. */
 function hasEffect({ recorded, limits, changes = [] }: Effect): boolean {
   return (recorded?.differ ?? 0) + limits.length + changes.length > 0;
 }
@@ -123,10 +126,10 @@ function plural(count: number, what: string): string {
   return count === 1 ? `1 ${what}` : `${grouped(count)} ${what}s`;
 }
 
-/** For how long a command waits for its effect: gateways have five seconds for what they recorded. */
+/** Time in ms to wait for an effect. Gateways have five seconds to return what they recorded. */
 const timeoutMs = 8000;
 
-/** Of a command that is about to be sent, without colour; nothing where no answer would change. */
+/** Returns uncoloured notes about a command that is about to be sent. Empty if no answer would change. */
 export async function effectNotes(
   { api, out }: { readonly api: AdminClient; readonly out: Renderer },
   { name, input }: { readonly name: OperationName; readonly input: object },
@@ -149,7 +152,7 @@ export async function effectNotes(
   );
 }
 
-/** Prints it. Returns whether anything would be otherwise. */
+/** Prints an effect. Returns whether anything would change. */
 export async function showEffect(out: Renderer, answer: unknown): Promise<boolean> {
   const effect = effectSchema.parse(answer);
   const isAny = hasEffect(effect);

@@ -1,6 +1,6 @@
 /**
- * Errors of the CLI: four lines on stderr and an exit code that scripts can rely on. This file holds the only table
- * of exit codes. No error text repeats a key, a token or a password.
+ * Errors of the CLI: a few lines on stderr, and an exit code that scripts can rely on. This file contains the only table of
+ * exit codes. Error texts must never contain a key, a token or a password.
  */
 
 import { printable } from '../../schemas/printable.ts';
@@ -20,7 +20,7 @@ export const exitCodes = {
 } as const;
 export type ExitCode = keyof typeof exitCodes;
 
-/** Of the errors that the commands find themselves: the stable name of a kind, on which scripts may switch. */
+/** Exit codes of errors that the commands detect themselves. Each type is a stable name that scripts may rely on. */
 const exitCodeOfType = {
   Conflict: 6,
   ConnectionLost: 7,
@@ -46,7 +46,7 @@ type Kind =
   | { readonly type: string; readonly exitCode: ExitCode };
 type CliErrorOptions = Kind & {
   readonly why?: string | readonly string[];
-  /** What to do: a command, where there is one. */
+  /** Next step, preferably a command. */
   readonly next?: string;
   readonly cause?: unknown;
 };
@@ -68,7 +68,7 @@ export class CliError extends Error {
   }
 }
 
-/** Ends the command with an exit code and no message, because the output is already complete. */
+/** Thrown to end the command with an exit code but no message, because its output is already complete. */
 export class Exit extends Error {
   override readonly name = 'Exit';
   readonly exitCode: ExitCode;
@@ -79,17 +79,17 @@ export class Exit extends Error {
   }
 }
 
-/** A usage error; nothing was sent. */
+/** Creates a usage error. Nothing has been sent. */
 export function usageError(message: string, next = 'headgate help'): CliError {
   return new CliError(message, { type: 'Usage', next });
 }
 
-/** The result of Ctrl-C. */
+/** Creates the error for Ctrl-C. */
 export function interrupted(): CliError {
   return new CliError('interrupted', { type: 'Interrupted' });
 }
 
-/** Exit codes of errors thrown by the libraries under the commands. */
+/** Exit codes of errors thrown by the libraries that commands use, by error name. */
 const exitCodeOfName: Readonly<Record<string, ExitCode>> = {
   LogUnavailable: 7,
   LogReplaced: 7,
@@ -100,7 +100,7 @@ const exitCodeOfName: Readonly<Record<string, ExitCode>> = {
   SigningKeyUnusable: 2,
 };
 
-/** Any thrown value as a CliError; an unexpected one keeps its message and exits 1. */
+/** Converts any thrown value to a CliError. An unexpected error keeps its message and exits with 1. */
 export function toCliError(thrown: unknown): CliError {
   if (isWithoutFolder(thrown))
     return new CliError('the working folder no longer exists', {
@@ -156,7 +156,7 @@ function defaultNext(type: string): string | undefined {
   }
 }
 
-/** The four lines of an error; `why` may take several. */
+/** Formats an error as four lines, or more if `why` has several. */
 export function errorText(error: CliError): string {
   const lines = [
     `error[${error.type}]: ${error.message}`,

@@ -1,21 +1,21 @@
 /**
- * Reads a fleet file: YAML (or JSON, which is YAML) into the fleet document, or every fault with its line and column.
- * The text is untrusted: its size, its aliases and the number of reported faults are bounded, and nothing throws.
+ * Parses a fleet file, which is YAML (or JSON, a subset). Returns the fleet document, or all its faults with line and column.
+ * The text is untrusted: its size, its aliases and the number of reported faults are bounded. It never throws.
  */
 import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml';
 import type { z } from 'zod';
 import { declaredFleetSchema, type Fleet, pathText } from '../../schemas/events/fleet.ts';
 
-/** Bytes of a fleet file. */
+/** Largest fleet file in bytes. */
 export const fleetFileBytesMax = 8 * 1024 * 1024;
-/** Faults reported for one file; fix these first to see more. */
+/** Most faults reported for one file. Users fix these first to see more. */
 const faultsMax = 200;
-/** Uses of one anchor, nested ones multiplied. */
+/** Most uses of one anchor; nested uses multiply. */
 const aliasesMax = 100;
 
 export interface FleetFault {
   readonly file: string;
-  /** From 1, as editors count. */
+  /** Line number from 1, as in editors. */
   readonly line: number;
   readonly column: number;
   readonly message: string;
@@ -23,7 +23,7 @@ export interface FleetFault {
 
 export type ParsedFleet = { readonly fleet: Fleet } | { readonly faults: readonly FleetFault[] };
 
-/** `file` is only named in the faults. They are in the order of the file. */
+/** Parses the text. `file` is only used to name the file in faults, which are sorted by position. */
 export function parseFleet(text: string, file: string): ParsedFleet {
   const lines = new LineCounter();
   const at = (offset: number, message: string): FleetFault => {
@@ -47,13 +47,13 @@ export function parseFleet(text: string, file: string): ParsedFleet {
     const faults = parsed.error.issues.flatMap((issue) => faultsOf(document, issue));
     return { faults: inOrder(faults.map(({ offset, message }) => at(offset, message))) };
   } catch (error) {
-    // Too many aliases, an alias without its anchor, nesting deeper than the stack.
+    // Too many aliases, an alias without an anchor, or nesting deeper than the stack.
     const why = error instanceof ReferenceError ? error.message : 'it is nested too deeply';
     return { faults: [{ file, line: 1, column: 1, message: `cannot be parsed: ${why}` }] };
   }
 }
 
-/** `FILE:LINE:COL message`, one line a fault. */
+/** Formats a fault as one line: `FILE:LINE:COL message`. */
 export function faultLine({ file, line, column, message }: FleetFault): string {
   return `${file}:${line}:${column} ${message}`;
 }
@@ -75,11 +75,11 @@ function faultsOf(document: Document, issue: z.core.$ZodIssue): { offset: number
 }
 
 interface Location {
-  /** Whether the whole path is there. */
+  /** Whether the whole path exists. */
   readonly found: boolean;
   /** Start of the value, or of the innermost existing node around it. */
   readonly offset: number;
-  /** Start of its key; `offset` if it has none. */
+  /** Start of the value's key, or `offset` if it does not have one. */
   readonly keyOffset: number;
 }
 

@@ -1,6 +1,6 @@
 /**
- * The environment of a command: three streams, environment variables, the working folder. Commands receive it as a
- * value, so that tests pass their own; only `processIo` uses the process.
+ * Environment of a command: three streams, environment variables and the working folder. Commands receive it as a value, so
+ * that tests can pass their own. Only `processIo` accesses the process.
  */
 import { homedir } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
@@ -17,14 +17,14 @@ export interface Io {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
   readonly home: string;
-  /** Aborts on the first Ctrl-C. The listener exists only until `release`. */
+  /** Returns a signal that aborts on the first Ctrl-C. The listener exists until `release` is called. */
   interrupted(): { readonly signal: AbortSignal; release(): void };
 }
 
-/** The process's own streams and settings. */
+/** Returns the process's own streams and settings. */
 export function processIo(): Io {
   const { stdout, stderr, stdin } = process;
-  // The reader of a pipe may close it early (`headgate events list | head`): the exit code stays that of the command.
+  // The reader of a pipe may close it early (`headgate events list | head`). The exit code must not change because of that.
   for (const stream of [stdout, stderr])
     stream.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code !== 'EPIPE') throw error;
@@ -35,7 +35,7 @@ export function processIo(): Io {
     stderr,
     stdin,
     env: environment,
-    // Read only on use, because reading it throws if the folder has been removed.
+    // Read on use only, because reading it throws if the folder has been removed.
     get cwd() {
       return process.cwd();
     },
@@ -49,7 +49,7 @@ export function processIo(): Io {
   };
 }
 
-/** A user without an entry and without HOME, as in many containers, has no home folder. */
+/** Returns `/` if the user has no home folder: no passwd entry and no HOME, as in many containers. */
 function homeOrRoot(): string {
   try {
     return homedir();
@@ -58,12 +58,12 @@ function homeOrRoot(): string {
   }
 }
 
-/** Streams whose reader has closed them. */
+/** Streams whose readers have closed them. */
 const gone = new WeakSet<Writable>();
 
 /**
- * Writes and waits for a slow reader, so that output is not buffered in memory without bound. What nobody reads any more is
- * dropped.
+ * Writes text and waits for a slow reader, so that the buffered output stays bounded. Drops the text if the reader has closed
+ * the stream.
  */
 export async function writeAll(stream: Writable, text: string | Uint8Array): Promise<void> {
   if (gone.has(stream)) return;
@@ -74,7 +74,7 @@ export async function writeAll(stream: Writable, text: string | Uint8Array): Pro
   );
 }
 
-/** A piece of output that has no end, or is as long as the log: once nobody reads it, the command is done. */
+/** Writes a piece of output that is endless or as long as the log. Ends the command once its reader has gone. */
 export async function writePiece(stream: Writable, text: string | Uint8Array): Promise<void> {
   await writeAll(stream, text);
   if (gone.has(stream)) throw new Exit(0);

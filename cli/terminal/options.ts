@@ -1,58 +1,58 @@
-/** Parsers of option values. Each throws commander's own error, which names the option and becomes exit 2. */
+/** Parsers of option values. Each throws commander's own error, which names the option and becomes exit code 2. */
 import { InvalidArgumentError } from 'commander';
 import { momentForms, parseMoment } from '../../schemas/admin/moments.ts';
 import { ageUnits, dayMs, durationMs, slowerThanMs } from '../../schemas/durations.ts';
 import type { Place } from '../../schemas/names.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 
-/** Of `--output`. */
+/** Values of `--output`. */
 export const formats = ['table', 'json', 'jsonl', 'yaml', 'name'] as const;
 export type Format = (typeof formats)[number];
 
-/** A position of the log: a whole number from 1. */
+/** Parses a log position: a whole number from 1. */
 export function position(text: string): number {
   return wholeNumber(text, 1);
 }
 
-/** A moment of the past, as the control plane reads it. */
+/** Checks a past moment, in the formats that the control plane accepts. */
 export function moment(text: string): string {
   if (parseMoment(text, wallClockMs()) === undefined)
     throw new InvalidArgumentError(`It must be ${momentForms}.`);
   return text;
 }
 
-/** The Idempotency-Key of a command that was sent before. */
+/** Checks the Idempotency-Key of a command that was sent before. */
 export function commandId(text: string): string {
   if (/^[A-Za-z0-9._-]{8,64}$/.test(text)) return text;
   throw new InvalidArgumentError('It must be 8 to 64 letters, digits, dots, underscores or hyphens.');
 }
 
-/** A count from 1. */
+/** Parses a count from 1. */
 export function count(text: string): number {
   return wholeNumber(text, 1);
 }
 
-/** A number of tokens from 0. */
+/** Parses a number of tokens from 0. */
 export function amount(text: string): number {
   return wholeNumber(text, 0);
 }
 
-/** A limit: a whole number from 0, or `none` for unlimited. */
+/** Parses a limit: a whole number from 0, or `none` for unlimited. */
 export function limit(text: string): number | 'none' {
   return limitIn(0)(text);
 }
 
-/** The same within bounds. */
+/** Returns a parser of a limit within bounds. */
 export function limitIn(least: number, most?: number): (text: string) => number | 'none' {
   return (text) => (text === 'none' ? 'none' : wholeNumber(text, least, most, ', or none'));
 }
 
-/** A whole number within bounds. */
+/** Returns a parser of a whole number within bounds. */
 export function countIn(least: number, most: number): (text: string) => number {
   return (text) => wholeNumber(text, least, most);
 }
 
-/** Tokens that are added, or with a minus taken away. */
+/** Parses a number of tokens to add or, with a minus sign, to subtract. */
 export function signedAmount(text: string): number {
   if (!/^[+-]?\d{1,12}$/.test(text))
     throw new InvalidArgumentError('It must be a whole number, such as 1000 or -1000.');
@@ -66,7 +66,7 @@ function wholeNumber(text: string, least: number, most = Number.MAX_SAFE_INTEGER
   throw new InvalidArgumentError(`It must be a whole number, ${range}${or}.`);
 }
 
-/** A day of the calendar. */
+/** Checks a calendar day, YYYY-MM-DD. */
 export function day(text: string): string {
   const ms = /^\d{4}-\d{2}-\d{2}$/.test(text) ? Date.parse(text) : Number.NaN;
   if (Number.isNaN(ms) || new Date(ms).toISOString().slice(0, 10) !== text)
@@ -74,14 +74,14 @@ export function day(text: string): string {
   return text;
 }
 
-/** A time in UTC, RFC 3339. */
+/** Checks a time in UTC, RFC 3339. */
 export function time(text: string): string {
   if (!/^\d{4}-\d{2}-\d{2}T[\d:.]+Z$/.test(text) || Number.isNaN(Date.parse(text)))
     throw new InvalidArgumentError('It must be a time in UTC, such as 2026-11-22T08:00:00Z.');
   return text;
 }
 
-/** A time, or an age such as `30m`, in ms since 1970. */
+/** Parses a time, or an age such as `30m`, to ms since 1970. */
 export function sinceMs(text: string): number {
   const ageMs = durationMs(text, ageUnits);
   const ms = Number.isNaN(ageMs) ? Date.parse(text) : wallClockMs() - ageMs;
@@ -89,27 +89,27 @@ export function sinceMs(text: string): number {
   throw new InvalidArgumentError('It must be a time, or an age such as 30m, 1h or 1d.');
 }
 
-/** `60s`, `500ms`, `2m` or seconds alone, in seconds; an hour at most. */
+/** Parses `60s`, `500ms`, `2m` or plain seconds, up to one hour. Returns seconds. */
 export function durationSeconds(text: string): number {
   const seconds = durationMs(text, ['alone', 'ms', 's', 'm']) / 1000;
   if (seconds >= 0 && seconds <= 3600) return seconds;
   throw new InvalidArgumentError('It must be a duration such as 60s, one hour at most.');
 }
 
-/** How long a request took, as a filter has it. */
+/** Checks a shortest request duration for filters. */
 export function slowerThan(text: string): string {
   if (!Number.isNaN(slowerThanMs(text))) return text;
   throw new InvalidArgumentError('It must be a duration such as 500ms, 2s or 1m.');
 }
 
-/** How long a sign-in link is valid, in seconds. */
+/** Parses the validity of a sign-in link. Returns seconds. */
 export function linkSeconds(text: string): number {
   const ms = durationMs(text, ageUnits);
   if (ms >= 60_000 && ms <= 30 * dayMs) return ms / 1000;
   throw new InvalidArgumentError('It must be a duration such as 7d or 12h, from 60s to 30d.');
 }
 
-/** Some of these names, separated by commas. */
+/** Returns a parser of a comma-separated list of these names. */
 export function namesOf<Name extends string>(known: readonly Name[]): (text: string) => Name[] {
   return (text) => {
     const names = text.split(',');
@@ -118,12 +118,12 @@ export function namesOf<Name extends string>(known: readonly Name[]): (text: str
   };
 }
 
-/** `a,b,c` as a list, `*` as it is. */
+/** Parses `a,b,c` to a list; returns `*` unchanged. */
 export function selection(text: string): '*' | string[] {
   return text === '*' ? '*' : text.split(',').filter((id) => id !== '');
 }
 
-/** `pool`, `stack:ID` or `organisation:ID`. */
+/** Parses `pool`, `stack:ID` or `organisation:ID`. */
 export function place(text: string): Place {
   if (text === 'pool') return { kind: 'pool' };
   const [, kind, id = ''] = /^(stack|organisation):(.+)$/.exec(text) ?? [];

@@ -1,6 +1,6 @@
 /**
- * Prints results: tables for people, json, jsonl and yaml for scripts, name for shells. The JSON forms are stable: a
- * list is `{"items":[…],"position":N}`, a single resource is the resource itself.
+ * Prints results: tables for people; json, jsonl and yaml for scripts; names for shells. The JSON formats are stable: a list
+ * is `{"items":[…],"position":N}`, and a single resource is the resource itself.
  */
 import { styleText } from 'node:util';
 import { printable } from '../../schemas/printable.ts';
@@ -13,26 +13,29 @@ import { ageText, amountText, cellText, printableJson } from './text.ts';
 export interface Column<Row = Resource> {
   readonly heading: string;
   cell(row: Row): unknown;
-  /** Decides the colour; the text alone must also distinguish the states. */
+  /** Chooses the colour. The text must distinguish the states even without colour. */
   severity?(row: Row): Severity;
-  /** Its text is cut where the table would be wider than a screen; JSON and the resource alone have it whole. */
+  /**
+   * Whether the text is shortened if the table would be too wide. JSON and the output of a single resource contain it in
+   * full.
+   */
   readonly isLong?: boolean;
 }
 export type Severity = 'good' | 'warn' | 'bad' | undefined;
 
-/** Part of a line: without colour the text alone is printed. */
+/** Part of a line. Without colour, only the text is printed. */
 export type Part = string | { readonly text: string; readonly style: Style | undefined };
 export type Line = string | readonly Part[];
 type Style = NonNullable<Severity> | 'faint' | 'strong';
 
 const formatOf = { good: 'green', warn: 'yellow', bad: 'red', faint: 'dim', strong: 'bold' } as const;
-/** Narrower ones are treated as if they had these. */
+/** Smallest assumed terminal width in columns. */
 const columnsMin = 40;
-/** Of a table. */
+/** Largest width of a table. */
 const widthMax = 160;
-/** What a cell that is cut keeps. */
+/** Smallest width of a shortened column. */
 const cutMin = 10;
-/** Members with numbers that are copied into commands, or count nothing. */
+/** Members whose numbers are printed without digit groups, because they are pasted into commands or are not counts. */
 const plainMembers: ReadonlySet<string> = new Set([
   'position',
   'applied',
@@ -41,24 +44,24 @@ const plainMembers: ReadonlySet<string> = new Set([
   'foldVersion',
 ]);
 
-/** How a kind of resource is printed. */
+/** Describes how a kind of resource is printed. */
 export interface View<Row = Resource> {
   readonly columns: readonly Column<Row>[];
-  /** The id, for `-o name`. */
+  /** ID for `-o name`. */
   name(row: Row): unknown;
 }
 
-/** A column that shows one member. */
+/** Creates a column that shows one member. */
 export function column<Row = Resource>(heading: string, member: keyof Row & string): Column<Row> {
   return { heading, cell: (row) => memberText(member, row[member]) };
 }
 
-/** The same, of texts that may be long. */
+/** Creates a column for a member whose text may be long. */
 export function longColumn<Row = Resource>(heading: string, member: keyof Row & string): Column<Row> {
   return { ...column<Row>(heading, member), isLong: true };
 }
 
-/** A column with the time since a moment, or until it. The resource alone has the moment. */
+/** Creates a column with the time since or until a moment. The output of a single resource shows the moment itself. */
 export function ageColumn<Row = Resource>(
   heading: string,
   member: keyof Row & string,
@@ -71,7 +74,7 @@ function memberText(member: string, value: unknown): string {
   return plainMembers.has(member.split('.').at(-1) ?? '') ? cellText(value) : amountText(value);
 }
 
-/** A list that is being printed. */
+/** A list that is being printed page by page. */
 interface Listing {
   page(answer: Resource): Promise<void>;
   end(): Promise<void>;
@@ -82,21 +85,21 @@ export class Renderer {
   readonly #io: Io;
   readonly #colour: boolean;
 
-  /** `colour` false turns it off; otherwise a terminal without NO_COLOR gets it. */
+  /** `colour` false turns colour off. Otherwise it is used on a terminal, unless NO_COLOR is set. */
   constructor(io: Io, format: Format, colour: boolean) {
     this.format = format;
     this.#io = io;
     this.#colour = colour && io.stdout.isTTY === true && !io.env['NO_COLOR'];
   }
 
-  /** A list answer. */
+  /** Prints an answer with a list. */
   async list(answer: Resource, view: View): Promise<void> {
     const listing = this.listing(view);
     await listing.page(answer);
     await listing.end();
   }
 
-  /** A list whose pages are printed as they come; JSON and YAML are one document, which is printed at the end. */
+  /** Starts a list whose pages are printed as they arrive. JSON and YAML are printed as one document at the end. */
   listing(view: View): Listing {
     let widths: readonly number[] | undefined;
     const all: Resource[] = [];
@@ -123,7 +126,7 @@ export class Renderer {
     return { page, end: async () => (isDocument ? this.document({ ...last, items: all }) : undefined) };
   }
 
-  /** A single resource: as a table, one line for each member. */
+  /** Prints a single resource. The table format has one line per member. */
   async resource(resource: Resource, view: Pick<View, 'name'>): Promise<void> {
     if (this.format === 'name') return this.#out(`${cellText(view.name(resource))}\n`);
     if (this.format !== 'table') return this.document(resource);
@@ -135,20 +138,20 @@ export class Renderer {
     return this.#out(lines.join(''));
   }
 
-  /** Of the terminal; undefined where it is none. */
+  /** Width of the terminal in columns; undefined if output is not a terminal. */
   get columns(): number | undefined {
     const { isTTY, columns = 80 } = this.#io.stdout;
     return isTTY === true ? Math.max(columnsMin, columns) : undefined;
   }
 
-  /** Prints `lines` in place of a table; other formats print the document. */
+  /** Prints `lines` instead of a table. Other formats print the document. */
   async lines(lines: readonly Line[], document: Resource, name: unknown): Promise<void> {
     if (this.format === 'name') return this.#out(`${cellText(name)}\n`);
     if (this.format !== 'table') return this.document(document);
     return this.#out(this.#text(lines));
   }
 
-  /** One document in the chosen machine-readable format; JSON if the format is `table`. */
+  /** Prints one document in the chosen machine-readable format, or as JSON if the format is `table`. */
   async document(value: unknown): Promise<void> {
     if (this.format === 'yaml') return this.#out(await yamlText(value));
     return this.#out(`${printableJson(value, this.format === 'jsonl' ? undefined : 2)}\n`);
@@ -158,7 +161,7 @@ export class Renderer {
     return writeAll(this.#io.stdout, text);
   }
 
-  /** The rows of a table below its headings, to be printed among other lines. */
+  /** Formats a table with its headings, to be printed among other lines. */
   table(items: readonly Resource[], columns: readonly Column[]): Line[] {
     return tableOf(items, columns).lines;
   }
@@ -174,12 +177,12 @@ export class Renderer {
 
   #paint(text: string, style: Style | undefined): string {
     if (!this.#colour || !style) return text;
-    // The constructor has checked the stream that is written to.
+    // The constructor has already checked the stream.
     return styleText(formatOf[style], text, { validateStream: false });
   }
 }
 
-/** Rows below their headings; with the widths of the page before, the rows that continue it. */
+/** Formats rows below their headings. With the widths of the previous page, formats only rows, to continue that table. */
 function tableOf(
   items: readonly Resource[],
   columns: readonly Column[],
@@ -200,7 +203,7 @@ function tableOf(
   return { lines: before ? lines : [line(headings), ...lines], widths };
 }
 
-/** A member of a resource; the members of an object get lines of their own, as `place.kind`, and so do objects of a list. */
+/** Flattens a member: each member of an object gets its own line, such as `place.kind`, and so does each object in a list. */
 function flattened(member: string, value: unknown): (readonly [string, unknown])[] {
   if (value === undefined) return [];
   if (Array.isArray(value) && value.some((one) => typeof one === 'object'))
@@ -209,7 +212,7 @@ function flattened(member: string, value: unknown): (readonly [string, unknown])
   return Object.entries(value).flatMap(([inner, part]) => flattened(`${member}.${inner}`, part));
 }
 
-/** The width of each column: long ones give way, the widest first, until the table fits. */
+/** Computes the column widths. Long columns shrink, the widest first, until the table fits. */
 function fitted(columns: readonly Column[], rows: readonly (readonly string[])[]): number[] {
   const widths = columns.map((_, at) =>
     rows.reduce((most, row) => Math.max(most, [...(row[at] ?? '')].length), 0),
@@ -233,7 +236,7 @@ function cut(text: string, width: number): string {
   return characters.length <= width ? text : `${characters.slice(0, width - 1).join('')}…`;
 }
 
-/** YAML in which every string with an unsafe character is in double quotes and escaped. */
+/** Formats YAML. Strings with unsafe characters are double-quoted and escaped. */
 async function yamlText(value: unknown): Promise<string> {
   const { Document, visit } = await import('yaml');
   const document = new Document(value);

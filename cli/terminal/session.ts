@@ -1,6 +1,6 @@
 /**
- * One run of one command: its global options, its client and its output. What costs start-up time is created on first
- * use.
+ * A single run of one command: its global options, its client and its output. Anything that costs start-up time is created on
+ * first use.
  */
 import type { Command } from 'commander';
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
@@ -20,16 +20,16 @@ import { Renderer } from './render.ts';
 import { resolveSettings } from './settings.ts';
 import { wordsOf } from './usage-errors.ts';
 
-/** The options that every command takes. */
+/** Options that every command accepts. */
 export interface Globals {
   readonly output?: Format;
-  /** A position, a time, or a time ago. */
+  /** A position, a time, or an age. */
   readonly at?: string;
   readonly ifAt?: number;
   readonly yes?: boolean;
   readonly dryRun?: boolean;
   readonly effect?: boolean;
-  /** Only of commands that can be staged, as the next four. */
+  /** This and the next four: only for commands that can be staged. */
   readonly stage?: boolean;
   readonly waves?: string;
   readonly hold?: string;
@@ -69,20 +69,20 @@ export class Session {
     this.out = new Renderer(io, globals.output ?? 'table', globals.color !== false);
   }
 
-  /** Throws a CliError if no address or no token is configured. */
+  /** Returns the client. Throws a CliError if no address or no token is configured. */
   api(): Promise<AdminClient> {
     this.#client ??= this.#connect();
     return this.#client;
   }
 
-  /** For what a command reads of the present although it is about a past moment. */
+  /** Returns a client for reads of the present state by a command about the past. */
   presentApi(): Promise<AdminClient> {
     return this.#connect({ at: undefined });
   }
 
-  /** Of a command that may be several commits, for the first call or for those that continue it. */
+  /** Returns a client for a command that may become several commits: for its first call, or for the ones that continue it. */
   apiInParts(call: 'first' | 'next'): Promise<AdminClient> {
-    // What names a position or an id is about the first call alone.
+    // Options that name a position or an ID apply to the first call only.
     const own = call === 'next' && { ifAt: undefined, commandId: undefined, announce: undefined };
     return this.#connect({ inParts: true, ...own });
   }
@@ -107,12 +107,12 @@ export class Session {
     );
   }
 
-  /** It is asked what a command would do. */
+  /** Whether the command only asks what it would do. */
   get writesNothing(): boolean {
     return this.globals.dryRun === true || this.globals.effect === true;
   }
 
-  /** Who sits at a terminal sees what a command changes before it is sent, also where nothing is to be confirmed. */
+  /** At a terminal, notes the effect of a command before sending it, even if it does not need confirmation. */
   async #announce(name: OperationName, input: object): Promise<void> {
     const { io, globals } = this;
     const isWatched = io.stdin.isTTY && io.stderr.isTTY && !globals.yes && !globals.quiet;
@@ -120,7 +120,7 @@ export class Session {
       await this.noteEffect(name, input, 'a sentence');
   }
 
-  /** Notes which answers a command would turn, if any. Nothing is refused for want of it. */
+  /** Notes which answers a command would change, if any. If the effect cannot be determined, the command is sent anyway. */
   async noteEffect(name: OperationName, input: object, what: 'all' | 'a sentence'): Promise<void> {
     if (!isTurning(name)) return;
     this.#isEffectNoted = true;
@@ -128,19 +128,19 @@ export class Session {
     const asked = { api: await this.api(), out: this.out };
     const found = effectNotes(asked, { name, input }, what).catch((error: unknown) => {
       if (this.signal.aborted) throw interrupted();
-      // The command that follows is refused in the same way.
+      // The command itself will be refused in the same way.
       if (what === 'a sentence' && error instanceof AdminError && (error.status ?? 500) < 500) return [];
       return [`its effect is not known: ${error instanceof Error ? error.message : String(error)}`];
     });
     for (const text of await found) this.note(text);
   }
 
-  /** A hint or progress on stderr; nothing with --quiet. */
+  /** Prints a hint or progress to stderr, unless --quiet is set. */
   note(text: string): void {
     if (!this.globals.quiet) this.io.stderr.write(`${printable(text)}\n`);
   }
 
-  /** Notes how far a long work is, at most every two seconds. */
+  /** Returns a function that notes the progress of long work, at most every two seconds. */
   progress(): (text: string) => void {
     let reportedMs = performance.now();
     return (text) => {
@@ -150,20 +150,23 @@ export class Session {
     };
   }
 
-  /** A renderer with `format` unless -o was given. */
+  /** Returns a renderer that uses `format` unless -o was given. */
   defaultFormat(format: Format): Renderer {
     return new Renderer(this.io, this.globals.output ?? format, this.globals.color !== false);
   }
 }
 
-/** A command's handler; `options` are its own and the global ones, operands follow in order. */
+/** Handler of a command. `options` are its own and the global ones; operands follow in order. */
 export type Work<Options> = (
   session: Session,
   options: Options & Globals,
   ...operands: string[]
 ) => Promise<void>;
 
-/** Commands that read no state, or only that of this moment. The control plane refuses others by name. */
+/**
+ * Commands that do not read any state, or only the present one. For other commands without a past, the control plane refuses
+ * --at itself.
+ */
 const presentOnly: ReadonlySet<string> = new Set([
   'validate',
   'gateway verify',
@@ -174,7 +177,7 @@ const presentOnly: ReadonlySet<string> = new Set([
   'replay',
 ]);
 
-/** Of those above, a command that has one. */
+/** Exceptions: subcommands of the above that do accept a past moment. */
 const withPast: ReadonlySet<string> = new Set(['replay decide']);
 
 function refusePast(command: Command, { at }: Globals): void {
@@ -184,7 +187,7 @@ function refusePast(command: Command, { at }: Globals): void {
     throw usageError(`${names.join(' ')} has no past: leave out --at`);
 }
 
-/** Commands that write without a control plane: nobody could say what answers they change. */
+/** Commands that write without a control plane, so their effect cannot be determined. */
 const writesHere: ReadonlySet<string> = new Set(['backup', 'console']);
 
 function refuseEffect(command: Command, { effect }: Globals): void {
@@ -193,7 +196,7 @@ function refuseEffect(command: Command, { effect }: Globals): void {
     throw usageError(`${names.join(' ')} changes no answer: leave out --effect`);
 }
 
-/** Prints the effect instead of a command's result. Exits 0 if nothing would be answered differently, else 1. */
+/** Prints the effect instead of a command's result. Exits with 0 if no answer would change, otherwise 1. */
 async function endWithEffect({ out }: Session, { effect }: EffectFound): Promise<void> {
   const { showEffect } = await import('./effect-lines.ts');
   if (await showEffect(out, effect)) throw new Exit(1);

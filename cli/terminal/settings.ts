@@ -1,7 +1,7 @@
 /**
- * Resolves the control plane's address and the token: from flags, then the environment, then the context file that
- * `headgate dev` writes. A context's token is sent only to that context's control plane, and the address of a
- * discovered context receives no token but its own.
+ * Resolves the control plane's address and the token from flags, then the environment, then the context file that `headgate
+ * dev` writes. A context's token is only sent to that context's control plane. The address in a context file that was merely
+ * discovered never receives any other token.
  */
 import { closeSync, constants, existsSync, fstatSync, openSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -17,7 +17,7 @@ import type { Io } from './io.ts';
 export interface Context {
   readonly admin?: string;
   readonly token?: string;
-  /** Address of the control log. */
+  /** URL of the control log. */
   readonly log?: string;
   readonly dataDir?: string;
   readonly gateways: readonly { readonly name: string; readonly dataDir: string }[];
@@ -31,7 +31,7 @@ export interface SettingsFlags {
   readonly tokenFile?: string;
 }
 
-/** Throws a CliError: 2 for an address, token or file that cannot be used, 4 where no token may be sent. */
+/** Throws a CliError: exit code 2 if the address, token or file cannot be used, 4 if no token may be sent. */
 export async function resolveSettings(io: Io, flags: SettingsFlags): Promise<AdminSettings> {
   const chosen = flags.admin ?? settingOf('HEADGATE_ADMIN', io.env);
   const given = (await tokenOfFile(io, flags.tokenFile)) ?? tokenOfEnvironment(io);
@@ -40,7 +40,7 @@ export async function resolveSettings(io: Io, flags: SettingsFlags): Promise<Adm
   const admin = baseUrl(chosen ?? context.admin ?? defaultAdmin);
   const ofContext =
     context.admin !== undefined && baseUrl(context.admin) === admin ? context.token : undefined;
-  // A repository or a shared folder may contain another user's context: its address receives no token but its own.
+  // A repository or shared folder may contain another user's context, so its address only receives its own token.
   const wasFound = chosen === undefined && context.admin !== undefined && !isNamed;
   if (wasFound && flags.tokenFile !== undefined) throw notSent('the token file', admin, path);
   const token = wasFound ? ofContext : (given ?? ofContext);
@@ -69,7 +69,7 @@ function tokenOfEnvironment(io: Io): string | undefined {
   return undefined;
 }
 
-/** Also prevents fetch from quoting an invalid header value in its error. */
+/** Validates a token, which also keeps fetch from quoting an invalid header value in its error. */
 function checkedToken(token: string, source: string): string {
   if (isToken(token)) return token;
   throw usageError(
@@ -78,7 +78,7 @@ function checkedToken(token: string, source: string): string {
   );
 }
 
-/** The context in effect; empty if there is none. Throws a CliError for an unusable file. */
+/** Reads the context in effect; empty if there is none. Throws a CliError if the file cannot be used. */
 export function readContext(io: Io): Context {
   return locateContext(io).context;
 }
@@ -86,7 +86,10 @@ export function readContext(io: Io): Context {
 interface LocatedContext {
   readonly context: Context;
   readonly path: string | undefined;
-  /** Named by HEADGATE_CONTEXT; otherwise discovered in the working folder, above it, or in the home folder. */
+  /**
+   * Whether HEADGATE_CONTEXT names the file. Otherwise it was discovered in the working folder, above it, or in the home
+   * folder.
+   */
   readonly isNamed: boolean;
 }
 
@@ -107,7 +110,7 @@ function locateContext(io: Io): LocatedContext {
   }
 }
 
-/** Throws a CliError if another user could have written the file. */
+/** Reads the file. Throws a CliError if another user could have written it. */
 function readTrusted(path: string): string {
   // Non-blocking, because the path may be a named pipe.
   const descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
@@ -161,7 +164,10 @@ function asContext(document: unknown): Context {
   };
 }
 
-/** The address without trailing slash and API prefix. The error never quotes it: it may contain a password. */
+/**
+ * Removes a trailing slash and the API prefix from an address. Errors never quote the address, because it may contain a
+ * password.
+ */
 function baseUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password || url.search || url.hash)
@@ -179,7 +185,7 @@ async function tokenOfFile(io: Io, file: string | undefined): Promise<string | u
   return checkedToken(text, 'the token file');
 }
 
-/** The text of a file, or of stdin for `-`. Throws a CliError with exit 2 if it cannot be read or is too large. */
+/** Reads a file, or stdin for `-`. Throws a CliError with exit code 2 if it cannot be read or is too large. */
 export async function readInput(io: Io, file: string, bytesMax = 8 * 1024 * 1024): Promise<string> {
   try {
     if (file !== '-') {

@@ -1,17 +1,17 @@
-/** Text for terminals and tables. */
+/** Formats values as text for terminals and tables. */
 import { grouped } from '../../schemas/grouped.ts';
 import { printable } from '../../schemas/printable.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 
-/** JSON text with printable strings: JSON itself does not escape 0x7f to 0x9f and marks of text direction. */
+/** Formats JSON with printable strings: JSON itself does not escape U+007F to U+009F or text direction marks. */
 export function printableJson(value: unknown, indent?: number): string {
-  // A raw line feed is indentation; inside strings JSON has escaped it.
+  // A raw line feed is indentation; JSON has escaped those inside strings.
   return printable(JSON.stringify(value, null, indent), '\n');
 }
 
 const isGroup = (value: unknown): value is object => typeof value === 'object' && value !== null;
 
-/** A value as one table cell, never JSON: `-` if there is none, `kind stack, id stk-a-b-1` for an object. */
+/** Formats a value as one table cell, never as JSON: `-` for no value, `kind stack, id stk-a-b-1` for an object. */
 export function cellText(value: unknown): string {
   if (value === undefined || value === null || value === '') return '-';
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
@@ -24,31 +24,31 @@ export function cellText(value: unknown): string {
     : parts.map(([name, part]) => `${printable(name)} ${cellText(part)}`).join(', ');
 }
 
-/** A cell of a table: the digits of a number are in groups of three. */
+/** Formats a table cell. The digits of numbers are grouped by three. */
 export function amountText(value: unknown): string {
   return typeof value === 'number' ? grouped(value) : cellText(value);
 }
 
 const namesShown = 3;
 
-/** The first names of a list, and how many more there are. */
+/** Lists the first names and the number of further ones. */
 export function someText(names: unknown): string {
   if (!Array.isArray(names) || names.length <= namesShown) return cellText(names);
   return `${cellText(names.slice(0, namesShown))} and ${grouped(names.length - namesShown)} more`;
 }
 
-/** `31 of 60`, `31, no limit`; null: not known, or without a limit. */
+/** Formats `31 of 60` or `31, no limit`. null means unknown or unlimited. */
 export function usedText(used: unknown, limit: unknown): string {
   const number = typeof used === 'number' ? grouped(used) : undefined;
   if (typeof limit !== 'number') return number === undefined ? 'no limit' : `${number}, no limit`;
   return `${number ?? '-'} of ${grouped(limit)}`;
 }
 
-/** Since or until a time: `45s`, `5m`, `3h`, `12d`, `in 89d`; `-` where it is no time. */
+/** Formats the time since or until a moment: `45s`, `5m`, `3h`, `12d`, `in 89d`; `-` if it is not a time. */
 export function ageText(at: unknown, nowMs = wallClockMs()): string {
   const seconds = (nowMs - Date.parse(String(at))) / 1000;
   if (Number.isNaN(seconds)) return '-';
-  // A clock that differs a little makes nothing of the past lie ahead.
+  // A small clock difference must not make the past look like the future.
   return seconds < -5 ? `in ${spanText(-seconds)}` : spanText(Math.max(0, seconds));
 }
 

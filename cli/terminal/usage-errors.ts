@@ -1,11 +1,11 @@
 /**
- * Errors with the commands that there are: in place of what was typed, and as a next step. Commander knows what is wrong, and the
- * table of commands what would be right.
+ * Adds the available commands to errors: as a correction of the typed command, and as the next step. Commander knows what is
+ * wrong; the table of commands knows what would be right.
  */
 import type { Command, CommanderError } from 'commander';
 import { CliError, type ExitCode } from './errors.ts';
 
-/** A failure of commander. */
+/** Converts an error of commander. */
 export function usageOf(error: CommanderError, program: Command, argv: readonly string[]): CliError {
   const [message = '', ...rest] = error.message.replace(/^error: /, '').split('\n');
   const hint = rest.join(' ').trim();
@@ -18,7 +18,7 @@ export function usageOf(error: CommanderError, program: Command, argv: readonly 
   });
 }
 
-/** Each error has a next step: where nothing better is known, what exists, or how the command is used. */
+/** Adds a next step to an error without one: a list of what exists, or the help of the command. */
 export function withNext(error: CliError, program: Command, argv: readonly string[]): CliError {
   const { type, exitCode, why, cause } = error;
   if (error.next !== undefined || exitCode === 130) return error;
@@ -37,12 +37,12 @@ function nextOf(exitCode: ExitCode, command: Command): string {
   return helpOf(command);
 }
 
-/** Processes have variables for their options. */
+/** Whether the command starts a process. Only their options have environment variables. */
 function isProcess({ options }: Command): boolean {
   return options.some(({ envVar }) => envVar !== undefined);
 }
 
-/** The words of a command, as they are typed: `node token list`. */
+/** Words of a command as typed, such as `node token list`. */
 export function wordsOf(command: Command): string[] {
   const words: string[] = [];
   for (let up: Command | null = command; up?.parent; up = up.parent) words.unshift(up.name());
@@ -53,7 +53,7 @@ export function helpOf(command: Command): string {
   return ['headgate', 'help', ...wordsOf(command)].join(' ');
 }
 
-/** The command that a line names, as far as it names one, and the first word that is none of it. */
+/** Finds the command that a command line names, as far as it names one, and the first excess operand. */
 export function namedBy(
   program: Command,
   argv: readonly string[],

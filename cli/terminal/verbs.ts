@@ -1,31 +1,32 @@
-/**
- * Builds uniform nouns and verbs: help that starts with examples, and one way to declare an action.
- */
+/** Builds uniform nouns and verbs: help that starts with examples, and one way to declare an action. */
 import { type Command, Option } from 'commander';
 import { withExamples } from './examples.ts';
 import type { Io } from './io.ts';
 import { action, type Work } from './session.ts';
 
-/** Headings of `headgate help`: the question that a command answers. */
+/** Group headings of `headgate help`: questions that the commands answer. */
 export const groups = {
   deployed: 'What is deployed?',
   healthy: 'Is it healthy?',
   past: 'What happened?',
 } as const;
 
-/** A noun is a group of verbs and has no action itself. */
+/** A group of verbs, without its own action. */
 export interface Noun {
   readonly command: Command;
   verb(signature: string, summary: string, ...examples: string[]): Verb;
 }
-/** A verb: options first, `action` last. */
+/** A verb. Declare its options first and its `action` last. */
 export interface Verb {
   readonly command: Command;
   option(flags: string, summary: string, parse?: (text: string) => unknown): Verb;
   required(flags: string, summary: string, parse?: (text: string) => unknown): Verb;
-  /** An option with one of a few values; others are refused with these. */
+  /** Adds an option with a fixed set of values. Any other value is refused with a list of them. */
   choice(flags: string, summary: string, values: readonly string[], isRequired?: boolean): Verb;
-  /** What an operand of the signature may be: one of these, or what can be parsed. Its text is passed on as it is. */
+  /**
+   * Restricts an operand of the signature to these values, or to what the function can parse. Its text is passed on
+   * unchanged.
+   */
   operand(name: string, allowed: readonly string[] | ((text: string) => unknown)): Verb;
   repeated(flags: string, summary: string): Verb;
   action<Options>(work: Work<Options>): void;
@@ -47,8 +48,8 @@ export function noun(
 }
 
 /**
- * A process and a noun may share a name (`gateway`). The mandatory options of the process must not apply to the
- * verbs, which is what commander does by default.
+ * Lets a process and a noun share a name (`gateway`). By default, commander would also apply the mandatory options of the
+ * process to the verbs.
  */
 function withVerbs(process: Command): Command {
   const needed = process.options.filter(({ mandatory }) => mandatory);
