@@ -4,7 +4,7 @@ import type { View } from '../terminal/render.ts';
 import type { Globals, Session } from '../terminal/session.ts';
 import { isStaged, showChange } from './staged-change.ts';
 
-/** The result of a write: as a table one sentence, otherwise the resource with its position. */
+/** Prints the result of a write: one sentence as a table, otherwise the resource with its position. */
 export function printWriteResult(
   session: Session,
   resource: Resource,
@@ -17,18 +17,18 @@ export function printWriteResult(
   return session.out.lines([`${what} ${id} ${outcome(session.globals, resource, done)}`], resource, id);
 }
 
-/** What a write did as it was asked to, and is rarely meant. */
+/** Prints an answer's warnings about effects that were requested but are rarely intended. */
 export function noteWarnings(session: Session, { warnings }: Resource): void {
   if (Array.isArray(warnings)) for (const text of warnings) session.note(`warning: ${String(text)}`);
 }
 
-/** `created at position 12`, `unchanged`, or `would be created`. */
+/** Returns `created at position 12`, `unchanged`, or `would be created`. */
 export function outcome({ dryRun }: Globals, resource: Resource, done: string): string {
   if (resource['unchanged'] === true) return 'unchanged';
   return dryRun ? `would be ${done}` : `${done} at position ${String(resource['position'])}`;
 }
 
-/** A sign-in link; of a dry run only that one would be made. */
+/** Prints a sign-in link or, in a dry run, that one would be created. */
 export async function showLink(
   session: Session,
   { url, expiresAt }: Resource,
@@ -40,7 +40,7 @@ export async function showLink(
   session.note(note(String(expiresAt)));
 }
 
-/** The part of a list that one call reads. */
+/** Part of a list that one call reads. */
 export interface ListPart {
   readonly limit?: number;
   readonly after?: string;
@@ -48,16 +48,16 @@ export interface ListPart {
 
 interface ShownList {
   readonly view: View;
-  /** Of all pages together; undefined: all there are. */
+  /** Most items over all pages; undefined for all. */
   readonly limit: number | undefined;
-  /** Undefined: as many as there are without a limit. */
+  /** Undefined if the list is read in one call without a limit. */
   readonly rowsPerPage: number | undefined;
   ask(part: ListPart): Promise<Resource>;
-  /** Adds what another call knows of the items of a page. */
+  /** Adds data from another call to the items of a page. */
   extend?(items: readonly Resource[], part: ListPart): Promise<readonly Resource[]>;
 }
 
-/** Prints a list page after page, so that the first rows of a long one are there at once. */
+/** Prints a list page by page, so that the first rows of a long list appear at once. */
 export async function showList(session: Session, list: ShownList): Promise<void> {
   const { view, limit = Number.POSITIVE_INFINITY, rowsPerPage, ask, extend } = list;
   const printed = session.out.listing(view);

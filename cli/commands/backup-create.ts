@@ -1,6 +1,7 @@
 /**
- * `headgate backup DIR`: the commits of the control log since the last backup, and the present `usage.db`, with the files of its
- * days, and `gateways.db` of a control plane, which may run meanwhile.
+ * `headgate backup DIR`: copies the commits of the control log since the last backup, and a control plane's current
+ * databases: `usage.db` with its daily files, and `gateways.db`. The control plane may be running. An interrupted backup must
+ * leave the previous one intact.
  */
 import {
   chmodSync,
@@ -38,7 +39,7 @@ export interface BackupOptions {
 const dataNames = ['usage.db', 'gateways.db'] as const;
 const lockName = 'lock.db';
 type DataName = Manifest['data'][number]['name'];
-/** The file of a day that was last written so long before the former backup is as it was then. */
+/** Time in ms before the previous backup. A daily file last modified earlier than this has not changed since that backup. */
 const settledMs = 60_000;
 
 export async function createBackup(session: Session, options: BackupOptions, folder: string): Promise<void> {
@@ -52,7 +53,7 @@ export async function createBackup(session: Session, options: BackupOptions, fol
     const former = readManifest(dir);
     for (const segment of former?.segments ?? []) await checkFile(dir, segment);
     const number = (former?.number ?? 0) + 1;
-    // First the totals, then the log: what a total refers to is then in the log.
+    // Copy the totals before the log, so that the log contains everything that a total refers to.
     const data = dataDir === undefined ? (former?.data ?? []) : await copyData(dataDir, dir, number, former);
     checkUsage(dir, former?.data ?? [], data);
     const { log, segment } = await copyLog(session, url, dir, number, former);
@@ -86,7 +87,10 @@ function dataFolderOf(session: Session, { data, usage }: BackupOptions): string 
   throw usageError(`${data} is no data folder of a control plane: it has no usage.db`, 'check --data');
 }
 
-/** Creates the folder where it is missing. Throws a CliError where it has other files, or another backup runs. */
+/**
+ * Locks the backup's folder, creating it if missing. Throws a CliError if it contains other files or another backup is
+ * running.
+ */
 function lockBackup(dir: string, folder: string): { release(): void } {
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const names = readdirSync(dir);
@@ -97,7 +101,7 @@ function lockBackup(dir: string, folder: string): { release(): void } {
       next: 'choose an empty folder, or that of an earlier backup',
     });
   try {
-    // Created here, because SQLite would create it with default permissions.
+    // Create the file first, because SQLite would create it with default permissions.
     closeSync(openSync(join(dir, lockName), 'a', 0o600));
     return lockFile(join(dir, lockName));
   } catch (error) {
@@ -109,7 +113,9 @@ function lockBackup(dir: string, folder: string): { release(): void } {
   }
 }
 
-/** First `usage.db`: rows that come into the files of their days meanwhile are in it, too, and count there. */
+/**
+ * Copies the databases, `usage.db` first. Rows moved to daily files meanwhile are also in that copy, and are counted there.
+ */
 async function copyData(
   dataDir: string,
   dir: string,
@@ -132,7 +138,7 @@ async function copyData(
   return copies;
 }
 
-/** The one copy of what is billed is not replaced by less: that of a volume that was lost, or of another fleet. */
+/** Refuses to replace the only copy of billed usage with a smaller one, as from a lost volume or another fleet. */
 function checkUsage(dir: string, former: Manifest['data'], data: Manifest['data']): void {
   const [had, has] = [former, data].map((files) => {
     const usage = files.find(({ name }) => name === 'usage.db');
@@ -179,7 +185,7 @@ async function copyLog(
   }
 }
 
-/** The accepted records after the former backup; skipped ones have no effect on any reader. */
+/** Accepted records after the previous backup. Skipped records do not affect any reader. */
 class NewCommits {
   head: Head = emptyHead();
   offset = 0;
@@ -230,7 +236,7 @@ class NewCommits {
     }
   }
 
-  /** The first of these records must be the last one of the former backup. */
+  /** Checks that the first of these records is the last one of the previous backup, and returns the rest. */
   #afterLast([last, ...rest]: readonly LogRecord[]): readonly LogRecord[] {
     if (last && (last.offset !== this.offset || recordHash(last.value) !== this.head.hash))
       throw this.#otherLog();
@@ -246,7 +252,7 @@ class NewCommits {
   }
 }
 
-/** A backup that does not have the first commits cannot be begun. */
+/** Error for a log without its first commits, from which a new backup cannot be started. */
 function lostBeginning(error: LogTruncated): CliError {
   return new CliError('the log has lost its first commits, so no new backup can be made of it', {
     type: 'Conflict',
@@ -256,7 +262,7 @@ function lostBeginning(error: LogTruncated): CliError {
   });
 }
 
-/** Of what backups write, finished or not. */
+/** Matches names of files that backups write, complete or not. */
 const ownName = /^(?:(?:log|usage|usage-rows-[\d-]{10}|gateways)-\d{6}\.|manifest\.json\..+\.part$)/;
 
 function removeOthers(dir: string, { segments, data }: Manifest): void {

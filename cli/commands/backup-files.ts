@@ -1,6 +1,6 @@
 /**
- * The files of a backup. Each is written under a temporary name, flushed and then renamed, with the mode of its owner only.
- * A segment has the form of `headgate events export`, compressed: `zcat log-*.jsonl.gz` gives the exported log.
+ * Files of a backup. Each one is written under a temporary name, flushed, then renamed, and is only accessible to its owner.
+ * A segment is a compressed `headgate events export`: `zcat log-*.jsonl.gz` prints the exported log.
  */
 import { createHash } from 'node:crypto';
 import { createWriteStream, lstatSync, type ReadStream } from 'node:fs';
@@ -21,7 +21,7 @@ import { linesOf, recordsIn } from './exported-log.ts';
 
 export const partSuffix = '.part';
 
-/** Writes one segment and returns its facts. */
+/** Writes one segment and returns its size and checksum. */
 export async function writeSegment(
   dir: string,
   file: string,
@@ -31,7 +31,7 @@ export async function writeSegment(
   await rm(part, { force: true });
   const sum = new Checksum();
   const target = createWriteStream(part, { flags: 'wx', mode: 0o600 });
-  // Records repeat their shape but hold hashes, so more effort saves little.
+  // Records consist mostly of hashes, so stronger compression saves little.
   await pipeline(Readable.from(linesFrom(records)), createGzip({ level: 4 }), sum, target);
   await finish(dir, file);
   return { file, bytes: sum.bytes, sha256: sum.hex() };
@@ -49,7 +49,7 @@ async function* linesFrom(records: AsyncIterable<LogRecord>): AsyncIterable<stri
   if (batch !== '') yield batch;
 }
 
-/** The records of a segment, in batches; their offsets are their positions. Throws a CliError that names the file. */
+/** Reads a segment's records in batches, numbered by position. Throws a CliError that names the file. */
 export async function* readSegment(
   dir: string,
   { file, from }: { readonly file: string; readonly from: number },
@@ -67,11 +67,11 @@ export async function* readSegment(
   }
 }
 
-/** A consistent copy of a database that another process may use, without its free pages. */
+/** Copies a database consistently, without free pages, even while another process uses it. */
 export async function copyDatabase(from: string, dir: string, file: string): Promise<BackupFile> {
   const part = join(dir, file + partSuffix);
   await rm(part, { force: true });
-  // Created first, because SQLite would create it with default permissions.
+  // Create the file first, because SQLite would create it with default permissions.
   await (await open(part, 'wx', 0o600)).close();
   const db = openDatabase(from, { durability: 'normal', readOnly: true });
   try {
@@ -85,11 +85,11 @@ export async function copyDatabase(from: string, dir: string, file: string): Pro
   return { file, bytes: lstatSync(join(dir, file)).size, sha256: await sha256Of(dir, file) };
 }
 
-/** Throws a CliError where the file is missing or differs from what was written. */
+/** Throws a CliError if the file is missing or has changed since it was written. */
 export async function checkFile(dir: string, { file, bytes, sha256 }: BackupFile): Promise<void> {
   const found = lstatSync(join(dir, file), { throwIfNoEntry: false })?.size;
   if (found === undefined) throw damaged(file, 'the file is missing');
-  // Before it is read: a file may claim any size without having it.
+  // Check the size before reading, because a file may claim any size.
   if (found !== bytes) throw damaged(file, `it has ${found} bytes instead of ${bytes}`);
   const sum = await sha256Of(dir, file).catch((error: unknown) => {
     throw damaged(
@@ -100,14 +100,17 @@ export async function checkFile(dir: string, { file, bytes, sha256 }: BackupFile
   if (sum !== sha256) throw damaged(file, 'its SHA-256 is not that of the manifest');
 }
 
-/** By the format that the file has: one of an earlier version is compared once it was upgraded, at the first start. */
+/**
+ * Returns the expected schema for a file's format. Undefined for an earlier format, which is only compared after its upgrade
+ * at the first start.
+ */
 function schemaOf(name: DataFile['name'], format: unknown): string | undefined {
   if (name === 'gateways.db') return gatewaysSql;
   const { version, sql } = name === 'usage.db' ? usageFormat : dayFormat;
   return format === version ? sql : undefined;
 }
 
-/** A copied database whose pages contradict each other, or that has other tables than Headgate makes. */
+/** Throws a CliError if a copied database has inconsistent pages or tables that Headgate does not create. */
 export function checkDatabase(dir: string, { file, name }: DataFile): void {
   const path = join(dir, file);
   try {
@@ -126,7 +129,7 @@ export function checkDatabase(dir: string, { file, name }: DataFile): void {
   }
 }
 
-/** The folder of a backup may hold anything that others put there: what is no regular file is damage. */
+/** Opens a file of the backup. Others may have put anything into the folder, so only regular files are accepted. */
 function fileOfBackup(dir: string, file: string): ReadStream {
   return streamNamed(join(dir, file), { refuseLinks: true });
 }
@@ -142,7 +145,7 @@ async function finish(dir: string, file: string): Promise<void> {
   await syncFolder(dir);
 }
 
-/** What was renamed in it is on the disk. */
+/** Flushes renames within a folder to the disk. */
 export async function syncFolder(dir: string): Promise<void> {
   const folder = await open(dir, 'r');
   try {
@@ -152,7 +155,7 @@ export async function syncFolder(dir: string): Promise<void> {
   }
 }
 
-/** A new file with the bytes of another, for its owner only, whatever the mode of that one. */
+/** Copies a file to a new one that only its owner can access, whatever the mode of the original. */
 export async function copyToNew(from: string, to: string): Promise<void> {
   await pipeline(
     streamNamed(from, { refuseLinks: true }),
@@ -160,7 +163,7 @@ export async function copyToNew(from: string, to: string): Promise<void> {
   );
 }
 
-/** Gives a file that is complete its name. */
+/** Flushes a complete file and gives it its final name. */
 export async function publishFile(part: string, path: string): Promise<void> {
   const written = await open(part, 'r+');
   try {
@@ -190,7 +193,7 @@ class Checksum extends Transform {
   }
 }
 
-/** Of a copy of usage.db. */
+/** Number of completed requests in a copy of usage.db. */
 export function completedRequests(path: string): number {
   const db = openDatabase(path, { durability: 'normal', readOnly: true });
   try {

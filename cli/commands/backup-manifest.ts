@@ -1,6 +1,6 @@
 /**
- * The manifest of a backup: which files belong to it, with their checksums, and how far it goes. It is replaced in one step
- * after all files are on the disk, so that an interrupted backup leaves the former one whole.
+ * Manifest of a backup: its files with their checksums, and the position it reaches. It is replaced atomically after all
+ * files are on disk, so an interrupted backup leaves the previous one intact.
  */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
@@ -12,32 +12,32 @@ import { CliError } from '../terminal/errors.ts';
 
 const manifestName = 'manifest.json';
 const bytesMax = 256 * 1024 * 1024;
-/** Of its own folder: no path may leave it. */
+/** Name of a file in the backup's own folder. It must not lead out of that folder. */
 const fileName = z.string().regex(/^[a-z0-9][a-z0-9.-]{0,80}$/);
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const fileSchema = z.strictObject({ file: fileName, bytes: z.int().min(0), sha256 });
 
-/** Completed requests of a day. */
+/** File with the completed requests of one day. */
 const dayName = z.string().regex(/^usage-rows\/\d{4}-\d\d-\d\d\.db$/);
 
 const manifestSchema = z.strictObject({
   format: z.literal(1),
   headgate: z.string().max(100),
   createdAt: z.string().max(40),
-  /** Of the backups into this folder. */
+  /** Number of backups into this folder so far. */
   number: z.int().min(1),
   log: z.strictObject({
     id: z.string().min(1).max(200),
     position: z.int().min(1),
-    /** Of the commit at the position. */
+    /** Hash of the commit at the position. */
     hash: sha256,
     signers: z.array(z.string().max(1000)).max(1000),
-    /** Offset of that commit in the log, from which the next backup continues. */
+    /** Offset of that commit in the log. The next backup continues from it. */
     offset: z.int().min(0),
   }),
   /** Records of the control log, in order. */
   segments: z.array(fileSchema.extend({ from: z.int().min(1), to: z.int().min(1) })).max(1_000_000),
-  /** Copies of databases of a control plane's data folder, by their path there. */
+  /** Copies of databases from a control plane's data folder; `name` is the path there. */
   data: z
     .array(fileSchema.extend({ name: z.enum(['usage.db', 'gateways.db']).or(dayName) }))
     .max(10_000)
@@ -48,7 +48,10 @@ export type Manifest = z.infer<typeof manifestSchema>;
 export type BackupFile = z.infer<typeof fileSchema>;
 export type DataFile = Manifest['data'][number];
 
-/** Undefined where the folder holds no backup. Throws a CliError where the manifest is damaged or of a later version. */
+/**
+ * Returns undefined if the folder does not contain a backup. Throws a CliError if the manifest is damaged or of a later
+ * version.
+ */
 export function readManifest(dir: string): Manifest | undefined {
   let text: string;
   try {
@@ -58,13 +61,13 @@ export function readManifest(dir: string): Manifest | undefined {
     throw error instanceof NoRegularFile ? damaged(manifestName, error.message) : error;
   }
   const manifest = parse(text);
-  // Written in one way only, so that every changed byte is noticed.
+  // There is exactly one valid rendering, so any changed byte is noticed.
   if (manifest === undefined || render(manifest) !== text)
     throw damaged(manifestName, 'it is not what was written');
   return manifest;
 }
 
-/** Like `readManifest`, for a folder that must hold a backup. */
+/** Like `readManifest`, but throws if the folder does not contain a backup. */
 export function requireManifest(dir: string): Manifest {
   const manifest = readManifest(dir);
   if (manifest) return manifest;
@@ -79,7 +82,7 @@ export function writeManifest(dir: string, manifest: Manifest): void {
   writeFileAtomically(join(dir, manifestName), render(manifest));
 }
 
-/** Names the file and what to do. */
+/** Creates the error for a damaged file. It names the file and the next step. */
 export function damaged(file: string, why: string): CliError {
   return new CliError(`the backup is damaged: ${file}`, {
     type: 'DamagedBackup',

@@ -1,6 +1,6 @@
 /**
- * `headgate backup restore DIR --log URL --data FOLDER`: after the whole fleet was lost. Writes the same log again, commit by
- * commit, and the databases of a control plane into an empty data folder. An interrupted restore can be repeated.
+ * `headgate backup restore DIR --log URL --data FOLDER`: recovers after the whole fleet was lost. Writes the same log again,
+ * commit by commit, and the databases of a control plane into an empty data folder. An interrupted restore can be repeated.
  */
 import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -35,9 +35,9 @@ import type { Manifest } from './backup-manifest.ts';
 import { checkBackup } from './backup-verify.ts';
 import { type PeriodUse, readCounted } from './restore-counters.ts';
 
-/** Concurrent appends. */
+/** Most concurrent appends. */
 const appendsAtOnce = 100;
-/** How long an unreachable log is retried. */
+/** Time in ms for which an unreachable log is retried. */
 const retryForMs = 60_000;
 
 export interface BackupRestoreOptions extends BackupOptions {
@@ -71,7 +71,7 @@ export async function restoreBackup(
     const lock = lockDataFolder(dataDir);
     try {
       checkEmpty(dataDir, data);
-      // First what may be refused, then what is written.
+      // Run the checks that may refuse the restore before writing anything.
       const counted = await readCounted(session, url);
       await writeLog(session, url, dir, manifest);
       await writeData(dir, dataDir, manifest.data, counted);
@@ -96,7 +96,10 @@ export async function restoreBackup(
   );
 }
 
-/** Only what an interrupted restore left may be in the folder: a left counters.db would count usage twice, for example. */
+/**
+ * Allows only leftovers of an interrupted restore in the folder. Anything else could do damage: an old counters.db, for
+ * example, would count usage twice.
+ */
 function checkEmpty(dataDir: string, shown: string): void {
   const names = existsSync(dataDir) ? [...readdirSync(dataDir), ...dayNamesIn(dataDir)] : [];
   const own = names.includes(`usage.db${partSuffix}`)
@@ -116,8 +119,8 @@ interface Trust {
 }
 
 /**
- * Checksums show damage, not who wrote the backup: only signatures of the log do. Throws a CliError where the first commit
- * was not signed by one of `pins`. Without any, a person has to compare the signers: with --yes nobody would.
+ * Checks who signed the log, because checksums reveal damage but not who wrote the backup. Throws a CliError if none of
+ * `pins` signed the first commit. Without pins a person must compare the signers, which --yes would skip.
  */
 async function checkSigners(
   session: Session,
@@ -146,7 +149,7 @@ async function checkSigners(
 async function checkBeginning(dir: string, { segments }: Manifest, pins: readonly string[]): Promise<void> {
   try {
     const trusted = new TrustedSigners(pins);
-    // Any number of records that count for nothing may come first.
+    // Any number of records that do not count may come first.
     for (const segment of segments)
       for await (const records of readSegment(dir, segment)) if (trusted.checkBeginning(records)) return;
   } catch (error) {
@@ -156,7 +159,10 @@ async function checkBeginning(dir: string, { segments }: Manifest, pins: readonl
   }
 }
 
-/** By its first commit, whatever key signed the later ones: who can write to the backup can begin another log that they have signed. */
+/**
+ * Whether the first commit is unsigned. Later signatures do not matter here: anyone with write access to the backup could
+ * start another log and sign it.
+ */
 async function beganUnsigned(dir: string, manifest: Manifest): Promise<boolean> {
   for await (const record of recordsOf(dir, manifest)) {
     const judgement = judge(emptyHead(), record);
@@ -201,7 +207,9 @@ async function appendAll(session: Session, log: ControlLog, head: Head, source: 
   }
 }
 
-/** Appends in order and retries until all are acknowledged. A repeated record does no harm: readers skip it. */
+/**
+ * Appends records in order, retrying until all are acknowledged. Repeated records are harmless, because readers skip them.
+ */
 async function append(session: Session, log: ControlLog, records: readonly LogRecord[]): Promise<void> {
   const untilMs = performance.now() + retryForMs;
   const backoff = new Backoff({ minMs: 50, maxMs: 2000 });
@@ -215,12 +223,12 @@ async function append(session: Session, log: ControlLog, records: readonly LogRe
     const { name } = failed.reason as Error;
     if ((name !== 'LogUnavailable' && name !== 'AppendUnknown') || performance.now() > untilMs)
       throw failed.reason;
-    // Back off: the log may recover, and Ctrl-C must be handled even if appends fail at once.
+    // Back off, because the log may recover, and because Ctrl-C must be handled even if appends fail immediately.
     await backoff.pause(session.signal);
   }
 }
 
-/** The commits behind the head. Throws a CliError where the head is not a commit of the backup. */
+/** Yields the commits after the head in batches. Throws a CliError if the head is not a commit of the backup. */
 async function* batchesAfter(head: Head, { dir, manifest }: Source): AsyncIterable<LogRecord[]> {
   let batch: LogRecord[] = [];
   let seq = 0;
@@ -239,7 +247,7 @@ async function* recordsOf(dir: string, { segments }: Manifest): AsyncIterable<Lo
   for (const segment of segments) for await (const records of readSegment(dir, segment)) yield* records;
 }
 
-/** The end of the chain of what the log holds now. */
+/** Reads the current end of the log's chain. */
 async function headOf(log: ControlLog): Promise<Head & { readonly isEmpty: boolean }> {
   let head = emptyHead();
   const isEmpty = (await log.end()) === 0;
@@ -250,7 +258,7 @@ async function headOf(log: ControlLog): Promise<Head & { readonly isEmpty: boole
   return { ...head, isEmpty };
 }
 
-/** An interrupted restore is continued; everything else that is in the log is refused. */
+/** Lets an interrupted restore continue. Any other content of the log is refused. */
 function checkMayContinue(head: Head & { readonly isEmpty: boolean }, { log }: Manifest): void {
   if (head.isEmpty || (head.log === log.id && head.seq <= log.position)) return;
   throw hasOther(head);
@@ -270,8 +278,8 @@ function notEmpty(why: string, cause?: Error): CliError {
 }
 
 /**
- * usage.db is renamed last, and its temporary file is there from the beginning on: with that file and without usage.db, the
- * folder is that of an interrupted restore, which is repeated from its beginning.
+ * Writes the databases. The temporary usage.db is created first and renamed last. A folder with only the temporary file
+ * therefore belongs to an interrupted restore, which is repeated from the beginning.
  */
 async function writeData(
   dir: string,
@@ -297,7 +305,10 @@ async function writeData(
   }
 }
 
-/** The new usage topic is read from its beginning; rows that are in the totals are recognised. */
+/**
+ * Prepares the copied usage.db: the new usage topic must be read from its beginning. Rows already in the totals are
+ * recognised.
+ */
 function adoptUsage(path: string): readonly PoolTotal[] {
   const store = openUsageStore(path);
   try {
@@ -308,7 +319,10 @@ function adoptUsage(path: string): readonly PoolTotal[] {
   }
 }
 
-/** Where counters of the former gateways are lost too, the totals stand for them: as a replica that control planes publish. */
+/**
+ * Writes counters that replace those lost with the old gateways, computed from the totals. They belong to a replica that
+ * control planes publish.
+ */
 function standForLost(path: string, totals: readonly PoolTotal[], counted: PeriodUse): void {
   const entries = totals.map(({ organisation, period, tokens, requests }): CounterEntry => {
     const known = counted(organisation, period);
@@ -317,7 +331,7 @@ function standForLost(path: string, totals: readonly PoolTotal[], counted: Perio
   const state = new CounterState();
   const replica = { id: rowsReplica, process: randomUUID(), name: undefined, ownMs: 0, anyMs: 0 };
   state.restore(replica, entries);
-  // SQLite would make a file that others may read.
+  // SQLite would create the file with permissions for others.
   writeFileSync(path, '', { flag: 'wx', mode: 0o600 });
   const copy = openCounterCopy(path);
   try {

@@ -1,6 +1,6 @@
 /**
- * `headgate backup verify DIR`: every file against its checksum, the commits folded from the first to the last, and the
- * pages of the databases.
+ * `headgate backup verify DIR`: checks every file against its checksum, folds all commits, and checks the pages of the
+ * databases. It never changes the backup.
  */
 import { resolve } from 'node:path';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
@@ -37,7 +37,7 @@ export async function verifyBackup(session: Session, folder: string): Promise<vo
   );
 }
 
-/** Throws a CliError that names the first file that is damaged. */
+/** Throws a CliError that names the first damaged file. */
 export async function checkBackup(session: Session, dir: string): Promise<VerifiedBackup> {
   const manifest = requireManifest(dir);
   const files = [...manifest.segments, ...manifest.data];
@@ -49,7 +49,7 @@ export async function checkBackup(session: Session, dir: string): Promise<Verifi
   try {
     for (const segment of manifest.segments) await fold(session, dir, snapshot, segment);
     const { seq, hash, log, signers } = snapshot.head;
-    // The segments are what counts: a manifest that names others would hide who signed them.
+    // The segments decide. A manifest that names other signers would hide who really signed them.
     if (log !== manifest.log.id || JSON.stringify(signers) !== JSON.stringify(manifest.log.signers))
       throw damaged('manifest.json', `its segments are of log ${log} with ${signers.length} signers`);
     if (seq !== manifest.log.position || hash !== manifest.log.hash)

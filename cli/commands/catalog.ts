@@ -1,6 +1,6 @@
 /**
- * `headgate tier` and `headgate model`: the catalog of models, and the limits of each plan. `set` changes the given
- * options and keeps the rest. The limits of visitors are the tier `anonymous`.
+ * `headgate tier` and `headgate model`: the limits of each plan, and the catalog of models. `set` changes the given options
+ * and keeps the rest. The limits of visitors are the tier `anonymous`.
  */
 
 import type { Anonymous, Model, Tier } from '../../schemas/admin/admin.ts';
@@ -235,12 +235,12 @@ function tierNamed(
   return id === anonymous ? api.run('anonymous.get', { wave }) : api.run('tier.get', { id, wave });
 }
 
-/** Several attempts, because nodes that come and go also move the log. */
+/** Number of attempts. Several are needed, because nodes that go up or down also move the log. */
 const attemptsMax = 10;
 
 /**
- * Replaces a resource with what `merge` makes of the current one. If the log has moved since the resource was read, reads and
- * merges again, so that nobody else's change is lost.
+ * Replaces a resource with the result of `merge` on the current one. If the log has moved since the resource was read, reads
+ * and merges again, so that nobody else's change is lost.
  */
 async function replace<Found>(
   session: Session,
@@ -261,7 +261,7 @@ async function replace<Found>(
   }
 }
 
-/** The current resource, or undefined if it does not exist. */
+/** Returns the current resource, or undefined if it does not exist. */
 async function present<Found>(found: Promise<Found>): Promise<Found | undefined> {
   try {
     return await found;
@@ -271,7 +271,7 @@ async function present<Found>(found: Promise<Found>): Promise<Found | undefined>
   }
 }
 
-/** The given limit or else the present one; `none` removes it. */
+/** Returns the given limit, or else the current one. `none` removes it. */
 function kept(given: Limit | undefined, before: number | undefined): number | undefined {
   return given === 'none' ? undefined : (given ?? before);
 }

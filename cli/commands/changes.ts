@@ -1,4 +1,4 @@
-/** `headgate change`: a change that is released in waves, how far it is, and how it ends. */
+/** `headgate change`: shows a change that is released in waves, advances it or withdraws it. */
 import type { Change } from '../../schemas/events/changes.ts';
 import { count } from '../terminal/options.ts';
 import { ageColumn, column, type View } from '../terminal/render.ts';

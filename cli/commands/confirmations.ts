@@ -1,6 +1,6 @@
 /**
- * Waits until every gateway has confirmed a position, and reports the time of each. The revocation is already in the
- * log: if the control plane becomes unreachable during the wait, it is polled again until the deadline.
+ * Waits until every gateway has confirmed a position, and reports how long each one took. The revocation is already in the
+ * log, so if the control plane becomes unreachable meanwhile, it is polled again until the deadline.
  */
 
 import { sleep } from '../../shared/runtime/retry.ts';
@@ -12,10 +12,10 @@ import type { Session } from '../terminal/session.ts';
 
 export interface Confirmation {
   readonly name: string;
-  /** Process id within the name, if several processes report under it. */
+  /** ID of the process, if several processes report under the same name. */
   readonly incarnation?: string;
   readonly confirmed: boolean;
-  /** From the start of the wait to the confirmation, or to the last poll. */
+  /** Seconds from the start of the wait to the confirmation, or to the last poll. */
   readonly seconds: number;
 }
 
@@ -58,20 +58,20 @@ export async function waitUntilConfirmed(
 interface WaitState {
   readonly complete: boolean;
   readonly gateways: readonly Confirmation[];
-  /** Why it is not complete, in addition to the gateways that have not confirmed. */
+  /** Reason for being incomplete, besides gateways that have not confirmed. */
   readonly reason?: string | undefined;
-  /** The last poll failed with this error. */
+  /** Error of the last poll, if it failed. */
   readonly lost?: AdminError;
 }
 
-/** Minimum interval between polls. */
+/** Shortest time between two polls, in seconds. */
 const pollPauseSeconds = 0.5;
 
 async function poll(session: Session, position: number, waitSeconds: number): Promise<WaitState> {
   const api = await session.api();
   const beganMs = performance.now();
   const elapsed = (): number => (performance.now() - beganMs) / 1000;
-  // On a terminal report progress each second; in a log every five seconds.
+  // Report progress every second on a terminal, and every five seconds in a log.
   const stepSeconds = session.io.stderr.isTTY ? 1 : 5;
   let last: WaitState = { complete: false, gateways: [] };
   for (;;) {
@@ -88,13 +88,13 @@ async function poll(session: Session, position: number, waitSeconds: number): Pr
     }
     if (last.complete || elapsed() >= waitSeconds) return last;
     reportProgress(session, last.gateways, elapsed());
-    // The control plane holds the request open; if it responds at once, do not poll in a tight loop.
+    // Normally the control plane holds the request open. If it responds at once, do not poll in a tight loop.
     const earlySeconds = pollPauseSeconds - (elapsed() - polledAt);
     await pause(session, Math.max(0, Math.min(earlySeconds, waitSeconds - elapsed())));
   }
 }
 
-/** Ends early on Ctrl-C. */
+/** Pauses; ends early on Ctrl-C. */
 async function pause({ signal }: Session, seconds: number): Promise<void> {
   await sleep(seconds * 1000, signal);
 }
@@ -105,7 +105,9 @@ function confirmations(api: AdminClient, position: number, timeoutSeconds: numbe
   return api.run('confirmations.get', waited, Math.ceil(seconds * 1000) + 10_000);
 }
 
-/** A confirmed gateway keeps its time; the other times count from the start of the whole wait. */
+/**
+ * Merges the results of two polls. A confirmed gateway keeps its time; other times count from the start of the whole wait.
+ */
 function merge(
   before: readonly Confirmation[],
   now: readonly Confirmation[],
@@ -120,7 +122,7 @@ function merge(
   });
 }
 
-/** An incarnation is shown only where two processes share a name. */
+/** Drops the process ID unless two processes share the name. */
 function shown(gateway: Confirmation, all: readonly Confirmation[]): Confirmation {
   if (all.filter(({ name }) => name === gateway.name).length > 1) return gateway;
   const { name, confirmed, seconds } = gateway;

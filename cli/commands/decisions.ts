@@ -1,4 +1,4 @@
-/** `headgate decisions export`: what the gateways decided, as lines for `replay decide` and `explain --request -`. */
+/** `headgate decisions export`: recorded decisions as lines for `replay decide` and `explain --request -`. */
 import type { Command } from 'commander';
 import { CliError } from '../terminal/errors.ts';
 import { type Io, writeAll } from '../terminal/io.ts';
@@ -7,7 +7,7 @@ import type { Session } from '../terminal/session.ts';
 import { noun } from '../terminal/verbs.ts';
 
 interface Options {
-  /** ms since 1970. */
+  /** Start time in ms since 1970. */
   readonly since?: number;
   readonly gateway?: string;
 }
@@ -46,7 +46,7 @@ async function exportDecisions(session: Session, { since, gateway }: Options): P
   throw new CliError('the export ended early', { type: 'ConnectionLost', next: 'try again' });
 }
 
-/** The last line names the gateways that did not answer. */
+/** Whether this is the last line, which names the gateways that did not answer. */
 function isEnd(line: string): boolean {
   return line.startsWith('{"unanswered":');
 }

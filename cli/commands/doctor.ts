@@ -1,4 +1,4 @@
-/** `headgate doctor`: what is wrong, with a code, the object and the next step. Quiet when all is well. */
+/** `headgate doctor`: reports problems with a code, the object and the next step. Quiet if all is well. */
 import { type Command, InvalidArgumentError } from 'commander';
 import { type DoctorGroup, doctorGroups } from '../../control-plane/doctor/check.ts';
 import { type CheckResult, diagnose, summarise } from '../../control-plane/doctor/diagnose.ts';
@@ -27,7 +27,7 @@ interface DoctorOptions extends ProbeOptions {
   readonly ports?: readonly number[];
 }
 
-/** Of a gateway and of a control plane: the API, the admin API, and the health of both. */
+/** Default ports of a gateway and a control plane: the API, the admin API, and the health of both. */
 const defaultPorts: readonly number[] = [8080, 8081, 9464];
 const portsMax = 100;
 
@@ -70,9 +70,11 @@ export function registerDoctor(program: Command, io: Io): void {
   doctor.command.helpGroup(helpGroups.healthy);
 }
 
-/** What can be known without a control plane; of a log and a certificate as far as variables name them. */
+/**
+ * Groups that can be checked without a control plane. A log or certificate is checked only if environment variables name it.
+ */
 const preGroups: readonly DoctorGroup[] = ['machine', 'log', 'console'];
-/** Of these groups, what is known before a process runs. */
+/** Checks in these groups that work before a process runs. */
 const preCodes = new Set(['HG2001', 'HG2009', 'HG2010', 'HG2011', 'HG8001']);
 
 function groupsOf({ only, skip = [], pre }: DoctorOptions): readonly DoctorGroup[] {
@@ -80,7 +82,10 @@ function groupsOf({ only, skip = [], pre }: DoctorOptions): readonly DoctorGroup
   return doctorGroups.filter((group) => wanted.includes(group) && !skip.includes(group));
 }
 
-/** Where processes run already, their ports are taken by them: only those that are named are tried. */
+/**
+ * Selects the checks of this machine. Running processes occupy their own ports, so without --pre only explicitly named ports
+ * are checked.
+ */
 function machineAsked({ data, pre = false, ports: wanted }: DoctorOptions): MachineAsked {
   return { data, ports: wanted ?? (pre ? defaultPorts : undefined) };
 }
@@ -111,7 +116,7 @@ async function check(session: Session, options: DoctorOptions): Promise<void> {
   if (fail > 0 || (options.strict && warn > 0)) throw new Exit(1);
 }
 
-/** The log that a process would open, and the certificate that it would show. */
+/** Checks the log that a process would open and the certificate that it would present. */
 async function beforeStart(groups: readonly DoctorGroup[], env: Environment): Promise<CheckResult[]> {
   const { probeLog } = await import('./probe-log.ts');
   const url = groups.includes('log') ? settingOf('HEADGATE_LOG', env) : undefined;
@@ -120,7 +125,7 @@ async function beforeStart(groups: readonly DoctorGroup[], env: Environment): Pr
   return diagnose({ log, listeners }, groups).checks.filter(({ code }) => preCodes.has(code));
 }
 
-/** What is not known of a log that nobody follows here. */
+/** Placeholder facts for a log that has not been opened. */
 const unopened = { position: 0, freshSeconds: 0, skipped: 0, isSigned: false };
 
 async function certificateFacts(env: Environment): Promise<DoctorFacts['listeners']> {

@@ -1,4 +1,4 @@
-/** The table of events, and reading a list of events in pages. */
+/** Prints events as a table, and reads lists of events in pages. */
 
 import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
 import { eventText } from '../../schemas/events/event-sentences.ts';
@@ -8,12 +8,12 @@ import { resourcesIn } from '../admin-client/answers.ts';
 import { ageColumn, column, longColumn, type View } from '../terminal/render.ts';
 import { cellText } from '../terminal/text.ts';
 
-/** What it did, as the console says it. */
+/** Describes an event in the same words as the console. */
 export function eventOf({ type, data }: Resource): string {
   return eventText(String(type), data);
 }
 
-/** The same with the reason. */
+/** Describes an event and its reason. */
 export function eventAndWhy(event: Resource): string {
   return event['why'] === undefined ? eventOf(event) : `${eventOf(event)}: ${cellText(event['why'])}`;
 }
@@ -30,12 +30,12 @@ export const eventView: View = {
   name: (resource) => resource['position'],
 };
 
-/** Selects events. */
+/** Filter for events. */
 export type EventQuery = InputOf<'event.list'>;
-/** Maximum events of one request; longer lists are read in pages. */
+/** Most events per request. Longer lists are read in pages. */
 const pageMax = 10_000;
 
-/** All selected events, read in as many pages as needed. */
+/** Reads all matching events, in as many pages as necessary. */
 export async function allEvents(
   api: AdminClient,
   asked: EventQuery,

@@ -1,6 +1,6 @@
 /**
- * An explanation as a page of text: the verdict, the ladder, and what was, would be and is assumed. On a terminal it keeps
- * to the terminal's width; elsewhere each step is one line, for searches.
+ * Formats an explanation as a page of text: the verdict, the steps, the earlier answer, possible remedies and assumptions. It
+ * fits the width of a terminal. Without a terminal, each step is one line, which makes it easy to search.
  */
 import type { ExplainedStep, Explanation } from '../../schemas/records/explanations.ts';
 import type { Line, Part } from '../terminal/render.ts';
@@ -10,15 +10,15 @@ const styles = { ok: 'good', refused: 'bad', skipped: 'faint', assumed: 'warn' }
 const textWidthMax = 56;
 const signWidth = 3;
 const nameWidthMin = 12;
-/** Before the text of what is below the ladder. */
+/** Indent of the sections below the steps. */
 const indent = 8;
 const marker = '◀ decided it';
 
 export interface Page {
   readonly explanation: Explanation;
-  /** As it was asked for. */
+  /** Request as given by the caller. */
   readonly request: string | undefined;
-  /** Of the terminal; undefined: lines are as long as they are. */
+  /** Width of the terminal; undefined for lines of any length. */
   readonly columns: number | undefined;
 }
 
@@ -46,7 +46,7 @@ export function explanationLines(page: Page): Line[] {
 function verdictLines({ explanation, request, columns }: Page): Line[] {
   const { verdict, at, gateway, time, cause } = explanation;
   const { outcome, message } = verdict;
-  // The message already says who ended the request, so no cause is added.
+  // The message already says who ended the request, so the cause is not repeated.
   const text = outcome === 'ended' && message ? message : `${outcome.padEnd(8)} ${answerText(verdict)}`;
   const where = [
     ...(gateway === undefined ? [] : [gateway]),
@@ -73,7 +73,7 @@ function answerText({
   return [status, type].filter((each) => each !== undefined).join(' ');
 }
 
-/** Complete: what comes after the refusal is faint, because it was decided without having been asked. */
+/** Shows every step. Steps after the refusal are dimmed, because the request never reached them. */
 function ladder({ steps, decisive }: Explanation, columns: number | undefined): Line[] {
   const width = Math.min(textWidthMax, Math.max(0, ...steps.map(({ text }) => text.length)));
   const nameWidth = Math.max(nameWidthMin, ...steps.map(({ step }) => step.length));
@@ -89,7 +89,7 @@ function ladder({ steps, decisive }: Explanation, columns: number | undefined): 
   );
 }
 
-/** Own nodes that do not serve refuse nothing: the pool is asked next. */
+/** Finds the refusing step. An organisation's own nodes never refuse: if they cannot serve, the pool is tried next. */
 function refusalIn(steps: readonly ExplainedStep[]): number {
   return steps.findIndex(({ result, step }) => result === 'refused' && step !== 'own nodes');
 }
@@ -134,7 +134,7 @@ function eventText({ type, position, by, why }: NonNullable<ExplainedStep['becau
   return [type, position, by, why && `"${why}"`].filter(Boolean).join(' ');
 }
 
-/** On a terminal that is narrow, a command a line, to be copied. */
+/** Formats the remedies. On a narrow terminal, each command gets its own line, so that it can be copied. */
 function wouldTexts(would: readonly string[], columns: number | undefined): string[] {
   if (would.length === 0) return [];
   const line = `be served with: ${would.join('  · or: ')}`;
@@ -150,14 +150,14 @@ function diffTexts({ from, to, steps, events }: NonNullable<Explanation['diff']>
   ];
 }
 
-/** Below each other with the same indent; a command is never cut. */
+/** Wraps a text below its label with a hanging indent. Commands are never broken. */
 function wrapped(lead: string, text: string, columns: number | undefined): Line[] {
   const isCommand = text.trimStart().startsWith('headgate ');
   const parts = columns === undefined || isCommand ? [text] : broken(text, columns - lead.length);
   return parts.map((part, at) => `${at === 0 ? lead : ' '.repeat(lead.length)}${part}`);
 }
 
-/** At spaces, where there are any. */
+/** Breaks a text at spaces, as far as there are any. */
 function broken(text: string, widthMax: number): string[] {
   const lines: string[] = [];
   for (const word of text.split(' ')) {

@@ -1,23 +1,23 @@
 /**
- * Reads an exported log: one record per line, `{"offset","value":BASE64,"signature"?:BASE64}`. The file is untrusted.
- * The order of the lines is the order of the log; `offset` is only the position in the original log.
+ * Reads an exported log: one record per line, `{"offset","value":BASE64,"signature"?:BASE64}`. The file is untrusted. The
+ * lines are in log order; `offset` is only the position in the original log.
  */
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { errorCode } from '../../shared/runtime/error-code.ts';
 import { streamNamed } from '../../shared/runtime/named-file.ts';
 import { CliError } from '../terminal/errors.ts';
 
-/** More than the largest commit in base64. */
+/** Longest line in bytes; larger than the largest commit in base64. */
 const lineBytesMax = 4 * 1024 * 1024;
 
 const batchMax = 500;
 
-/** Throws a CliError with exit 2 that names the invalid line. */
+/** Reads the records of a file. Throws a CliError with exit code 2 that names the invalid line. */
 export function exportedRecords(path: string): AsyncIterable<readonly LogRecord[]> {
   return recordsIn(lines(path), path);
 }
 
-/** In batches, numbered from `first` on. Throws like `exportedRecords`. */
+/** Yields records in batches, numbered from `first`. Throws like `exportedRecords`. */
 export async function* recordsIn(
   from: AsyncIterable<string>,
   path: string,
@@ -35,7 +35,7 @@ export async function* recordsIn(
   if (batch.length > 0) yield batch;
 }
 
-/** The lines of a file, of bounded length. */
+/** Yields the lines of a file. Their length is bounded. */
 export async function* lines(path: string): AsyncIterable<string> {
   try {
     yield* linesOf(streamNamed(path));
@@ -48,7 +48,7 @@ export async function* lines(path: string): AsyncIterable<string> {
   }
 }
 
-/** Throws what the source throws, and an Error where a line is too long. */
+/** Splits chunks into lines. Throws an Error if a line is too long, and the errors of the source. */
 export async function* linesOf(chunks: AsyncIterable<Uint8Array>): AsyncIterable<string> {
   let rest: Buffer = Buffer.alloc(0);
   for await (const chunk of chunks) {

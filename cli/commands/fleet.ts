@@ -1,4 +1,4 @@
-/** `apply`, `diff`, `export` and `validate`: the fleet as one file. A file is validated without a control plane. */
+/** `apply`, `diff`, `export` and `validate`: the fleet as one file. Validation works without a control plane. */
 import type { Command } from 'commander';
 import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
 import type { Fleet } from '../../schemas/events/fleet.ts';
@@ -85,7 +85,7 @@ export function registerFleet(program: Command, io: Io): void {
   }
 }
 
-/** The document of the file. If it is invalid, prints every fault on stderr and throws Exit 2. */
+/** Reads and parses the file. If it is invalid, prints every fault to stderr and throws Exit 2. */
 export async function readFleet(session: Session, file: string): Promise<Fleet> {
   const text = await readInput(session.io, file);
   const { faultLine, parseFleet } = await import('../terminal/fleet-file.ts');
@@ -133,8 +133,8 @@ async function apply(session: Session, { file, prune, atomic }: ApplyOptions): P
 type Applied = AnswerOf<'fleet.apply'>;
 
 /**
- * Calls until nothing remains: each call compares the file with what is there, so what earlier ones applied stays, and so
- * does what an apply that was interrupted has applied.
+ * Applies the file in several calls until nothing remains. Each call compares the file with the current state, so everything
+ * already applied stays, even by an earlier, interrupted apply.
  */
 async function applyInParts(session: Session, body: InputOf<'fleet.apply'>): Promise<Applied> {
   const first = await (await session.apiInParts('first')).run('fleet.apply', body);
@@ -143,7 +143,7 @@ async function applyInParts(session: Session, body: InputOf<'fleet.apply'>): Pro
   const changes = [...first.changes];
   const warnings = new Set(first.warnings);
   let last = first;
-  // What a repeat has not applied may be left: the call before it may have ended in its middle.
+  // A repeated command may not be complete: the call before it may have ended half-way.
   while (last.remaining !== undefined || (last.repeated && session.globals.commandId === undefined)) {
     const { remaining = 0, position: at } = last;
     session.note(`applied ${changes.length} of ${changes.length + remaining} changes, at position ${at}`);
@@ -164,7 +164,7 @@ function listed(fields: readonly string[] = []): string {
   return fields.length > 0 ? ` (${fields.join(', ')})` : '';
 }
 
-/** Exit 0: nothing would change; 1: something would; every error is 2 or more. */
+/** Exits with 0 if nothing would change and 1 if something would. Errors exit with 2 or more. */
 async function diff(session: Session, { file, prune }: FleetFileOptions): Promise<void> {
   let answer: AnswerOf<'fleet.diff'>;
   try {

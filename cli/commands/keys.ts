@@ -1,4 +1,4 @@
-/** `headgate key`: create, list and revoke keys, and confirm that a revocation is in force. */
+/** `headgate key`: creates, lists and revokes keys, and confirms that a revocation is in force. */
 
 import type { ApiKey, InputOf } from '../../schemas/admin/admin.ts';
 import { expiryChoices, keyStates } from '../../schemas/choices.ts';
@@ -39,7 +39,10 @@ interface Use {
 }
 type Uses = ReadonlyMap<string, Use>;
 
-/** What the console says of a key, too. Undefined for the past, and where usage cannot be read now: the keys can. */
+/**
+ * Reads when keys were last used, as shown in the console. Undefined for past states, and if usage cannot be read now: the
+ * keys are listed anyway.
+ */
 async function usesOf(session: Session, query: InputOf<'usage.keys'>): Promise<Uses | undefined> {
   if (session.globals.at !== undefined || session.out.format === 'name') return undefined;
   try {
@@ -115,7 +118,7 @@ function registerCreate(key: Noun): void {
     .choice('--expires <choice>', 'when the key expires', expiryChoices, true)
     .option('--out <file>', 'write the value to a new file (mode 0600) instead of stdout')
     .action<CreateOptions>(async (session, { org, name, expires, out }) => {
-      // `Required` makes the compiler refuse a field that has no option here.
+      // `Required` makes the compiler reject an input field without an option here.
       const input: Required<InputOf<'key.create'>> = { organisation: org, name, expires };
       const api = await session.api();
       const place = openSecretOutput(session, out);

@@ -1,4 +1,4 @@
-/** `headgate limits`: what organisations and visitors use of their limits now, over all gateways. */
+/** `headgate limits`: current use of the limits of organisations and visitors, over all gateways. */
 import type { LimitUse } from '../../schemas/admin/admin.ts';
 import { usageError } from '../terminal/errors.ts';
 import { type Column, column, type View } from '../terminal/render.ts';

@@ -1,4 +1,4 @@
-/** What `doctor` checks of this machine. */
+/** Collects facts about this machine for `doctor`. */
 import { existsSync, statSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { createServer } from 'node:net';
@@ -14,13 +14,13 @@ import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import type { Session } from '../terminal/session.ts';
 import { readContext } from '../terminal/settings.ts';
 
-/** Variables that name a file with a secret. */
+/** Variables that name a file containing a secret. */
 const secretFiles = ['HEADGATE_SIGNING_KEY', 'HEADGATE_CONTEXT'] as const;
 
 export interface MachineAsked {
-  /** The folder of a process's data. */
+  /** Data folder of a process. */
   readonly data: string | undefined;
-  /** Those that must be free; undefined: none is tried. */
+  /** Ports that must be free; undefined to skip the check. */
   readonly ports: readonly number[] | undefined;
 }
 
@@ -62,7 +62,7 @@ function isFolder(path: string | undefined): path is string {
 
 const allAddresses = '0.0.0.0';
 
-/** Those on which something on this machine listens. Each is tried once: two tries would find each other. */
+/** Returns the ports in use on this machine. Each is tried once: two attempts would block each other. */
 async function takenOf(ports: readonly number[]): Promise<number[]> {
   const unique = [...new Set(ports)];
   const found = await Promise.all(
@@ -71,7 +71,7 @@ async function takenOf(ports: readonly number[]): Promise<number[]> {
   return unique.filter((_, index) => found[index]);
 }
 
-/** One that may not be opened is no fault of another process. */
+/** Whether another process uses the port. A port that may not be opened does not count. */
 function isTaken(port: number, host: string): Promise<boolean> {
   return new Promise((resolve) => {
     const server = createServer();

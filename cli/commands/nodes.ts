@@ -77,10 +77,10 @@ const draining = (name: 'drain' | 'undrain', help: string): VerbRow =>
     ...(name === 'drain' && { after: noteInFlight }),
   });
 
-/** Prints the node's requests in flight if it has an agent: only agents report them. */
+/** Prints the node's requests in flight, if it has an agent to report them. */
 async function noteInFlight(session: Session, { id }: { readonly id: string }): Promise<void> {
   if (session.out.format !== 'table') return;
-  // The node is drained whether or not this answer arrives.
+  // The node is already drained, whether or not this answer arrives.
   const { inFlight } = await (await session.api())
     .run('node.get', { id })
     .catch(() => ({ inFlight: undefined }));

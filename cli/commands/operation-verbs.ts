@@ -1,6 +1,6 @@
 /**
- * Verbs as data: which operation of the admin API a verb runs, which fields of its input the operands and options give, and
- * how the answer is printed. What a row names is checked against the operation's types.
+ * Verbs as data. A row says which operation of the admin API a verb runs, how operands and options fill the operation's
+ * input, and how the answer is printed. The compiler checks each row against the operation's types.
  */
 import type { Command } from 'commander';
 import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
@@ -17,24 +17,24 @@ import { type groups, type Noun, noun, type Verb } from '../terminal/verbs.ts';
 import { printWriteResult, showList } from './answers.ts';
 import { withStage } from './stage-options.ts';
 
-/** A field of an input that an option gives. */
+/** An input field that an option sets. */
 export interface Field<Value> {
   readonly flags: string;
   declare(verb: Verb): Verb;
-  /** Of the value that commander has; undefined: it was not given. */
+  /** Converts commander's value; undefined if the option was not given. */
   read(raw: unknown): Value | undefined;
 }
 
 type Need = 'required' | 'option';
 const asIs = <Value>(raw: unknown) => raw as Value | undefined;
-// With --no-… it is false, which another field of the same name reads.
+// For --no-… the value is false, which another field of the same name reads.
 const textOf = (raw: unknown) => (typeof raw === 'string' ? raw : undefined);
 
 export function text(flags: string, summary: string, need: Need = 'option'): Field<string> {
   return { flags, declare: (verb) => verb[need](flags, summary), read: textOf };
 }
 
-/** The same where an empty text counts as none. */
+/** Declares a text option whose empty value counts as unset. */
 export function someText(flags: string, summary: string): Field<string> {
   return { ...text(flags, summary), read: (raw) => textOf(raw) || undefined };
 }
@@ -58,7 +58,7 @@ export function choice<Value extends string>(
   return { flags, declare: (verb) => verb.choice(flags, summary, values, isRequired), read: asIs<Value> };
 }
 
-/** A flag without a value, which stands for one. */
+/** Declares a flag that takes no value and sets the field to a fixed one. */
 export function flag<Value>(flags: string, summary: string, value: Value): Field<Value> {
   const given = !flags.startsWith('--no-');
   return { ...text(flags, summary), read: (raw) => (raw === given ? value : undefined) };
@@ -70,7 +70,7 @@ export const sinceField = parsed(
   moment,
 );
 
-/** Of a verb that shows a row of definitions. */
+/** Flag of verbs that show a row of definitions. */
 export const waveField = flag(
   '--wave',
   'also show the row that applies at gateways in a wave of the open change',
@@ -93,42 +93,42 @@ type FieldsOf<Name extends OperationName> = {
 type FieldRows = Readonly<Record<string, Field<unknown> | readonly Field<unknown>[] | undefined>>;
 
 interface OperationVerb<Name extends OperationName> {
-  /** With its operands as help shows them, what it does, and examples. */
+  /** Signature with operands as shown in help, summary, and examples. */
   readonly verb: readonly [signature: string, summary: string, ...examples: string[]];
-  /** The fields that the operands give; absent: the parameters of the path. */
+  /** Fields that the operands set. Default: the parameters of the path. */
   readonly operands?: readonly (keyof InputOf<Name> & string)[];
-  /** What an operand may be. */
+  /** Allowed values of operands. */
   readonly allowed?: Readonly<Record<string, readonly string[]>>;
-  /** In the order of help. */
+  /** Options in the order of help. */
   readonly options?: FieldsOf<Name>;
-  /** Its events are of definitions, so they can be released in waves. */
+  /** Set if the operation writes events of definitions, which can be released in waves. */
   readonly stages?: true;
-  /** Fields that the verb stands for. */
+  /** Fields that the verb sets to fixed values. */
   readonly always?: Partial<InputOf<Name>>;
 }
 
 interface ListVerb<Name extends OperationName> extends OperationVerb<Name> {
   readonly view: View;
-  /** What another call knows of its items. */
+  /** Adds data from another call to the items. */
   extend?(session: Session, items: readonly Resource[], input: InputOf<Name>): Promise<readonly Resource[]>;
 }
 
 interface WriteVerb<Name extends OperationName> extends OperationVerb<Name> {
-  /** What the answer calls the resource; absent: the noun of the operation. */
+  /** Name of the resource in the output. Default: the noun of the operation. */
   readonly what?: string;
-  /** Absent: the last operand. */
+  /** ID in the output. Default: the last operand. */
   id?(input: InputOf<Name>, answer: Resource): string;
   readonly done: string | ((input: InputOf<Name>) => string);
-  /** Completes "type NAME to …"; absent: nothing is lost by it. */
+  /** Completes "type NAME to …". Omit it if nothing is lost by the command. */
   confirm?(input: InputOf<Name>): string;
-  /** Throws a usage error where the input means nothing. */
+  /** Throws a usage error if the input does not make sense. */
   check?(input: InputOf<Name>, session: Session): void;
-  /** Prints a note after the command; absent: none. */
+  /** Prints a note after the command. */
   after?(session: Session, input: InputOf<Name>): Promise<void>;
 }
 
 interface OwnVerb<Name extends OperationName> extends OperationVerb<Name> {
-  /** The same. */
+  /** Completes "type NAME to …". Omit it if nothing is lost by the command. */
   confirm?(input: InputOf<Name>): string;
   print(session: Session, answer: AnswerOf<Name>, input: InputOf<Name>): Promise<void>;
 }
@@ -152,7 +152,7 @@ type Work<Name extends OperationName> = (
   operands: readonly string[],
 ) => Promise<void>;
 
-/** A verb whose input is what its row says, and whose work is its own. */
+/** Creates a verb with declared input and its own handler. */
 export function own<Name extends OperationName>(
   name: Name,
   row: OperationVerb<Name>,
@@ -181,13 +181,13 @@ export function own<Name extends OperationName>(
   };
 }
 
-/** The name under which commander keeps the value of a flag. */
+/** Name under which commander stores a flag's value. */
 function attributeOf(flags: string): string {
   const name = /--(?:no-)?([a-z-]+)/.exec(flags)?.[1] ?? '';
   return name.replace(/-([a-z])/g, (_all, letter: string) => letter.toUpperCase());
 }
 
-/** Reads and prints one resource. */
+/** Creates a verb that reads and prints one resource. */
 export function show<Name extends OperationName>(
   name: Name,
   row: OperationVerb<Name> & { readonly view: View },
@@ -198,7 +198,7 @@ export function show<Name extends OperationName>(
   });
 }
 
-/** Reads and prints a list, page after page where it has some. */
+/** Creates a verb that reads and prints a list, page by page if it has pages. */
 export function list<Name extends OperationName>(
   name: Name,
   row: ListVerb<Name>,
@@ -223,7 +223,7 @@ export function list<Name extends OperationName>(
   );
 }
 
-/** The same, of a list that the control plane searches, sorts and gives page after page. */
+/** Creates a verb for a list that the control plane searches, sorts and pages. */
 export function pages<Name extends PagedName>(name: Name, row: ListVerb<Name>): VerbRow {
   return list(name, row, pageFields);
 }
@@ -244,7 +244,7 @@ const pageFields: { readonly [Key in keyof PageInput]-?: Field<PageInput[Key]> }
   after: text('--after <cursor>', 'continue after this cursor, which the previous page printed'),
 };
 
-/** Runs an operation, and prints its answer in a way of its own. */
+/** Creates a verb that runs an operation and prints its answer in its own way. */
 export function run<Name extends OperationName>(name: Name, row: OwnVerb<Name>): VerbRow {
   return own(name, row, async (session, input, operands) => {
     const what = row.confirm?.(input);
@@ -253,7 +253,7 @@ export function run<Name extends OperationName>(name: Name, row: OwnVerb<Name>):
   });
 }
 
-/** Carries out a command, and prints what it did. */
+/** Creates a verb that executes a command and prints the result. */
 export function write<Name extends OperationName>(name: Name, row: WriteVerb<Name>): VerbRow {
   return own(name, row, async (session, input, operands) => {
     row.check?.(input, session);
@@ -268,7 +268,7 @@ export function write<Name extends OperationName>(name: Name, row: WriteVerb<Nam
   });
 }
 
-/** Whether the ids can be sent is known before anybody is asked. */
+/** Checks that the IDs can be sent, then asks for confirmation. */
 export async function confirmed(
   session: Session,
   name: OperationName,

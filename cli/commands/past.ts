@@ -1,4 +1,4 @@
-/** `diff --from --to` and `undo`: two moments compared, and a commit taken back. */
+/** `diff --from --to` compares two moments; `undo` takes back a commit. */
 
 import type { AnswerOf } from '../../schemas/admin/admin.ts';
 import { type Resource, resourcesIn } from '../admin-client/answers.ts';
@@ -9,7 +9,7 @@ import type { Session } from '../terminal/session.ts';
 import { cellText } from '../terminal/text.ts';
 import { eventOf } from './event-list.ts';
 
-/** Exit 0: the same; 1: something differs. */
+/** Exits with 0 if the states are equal, 1 if they differ. */
 export async function diffMoments(session: Session, from: string, to: string | undefined): Promise<void> {
   const answer = await (await session.api()).run('changes.get', { from, to }, 120_000);
   const items = answer.items as readonly Resource[];
@@ -58,7 +58,7 @@ function commandLine({ method, path, body }: UndoCommand): string {
 
 const opposite: Readonly<Record<string, string>> = { create: 'remove', remove: 'create' };
 
-/** What taking a change back does to its row. */
+/** Returns the change to a row that undoing this change would make. */
 function reversed({ action, fields, ...row }: Resource): Resource {
   const list = (Array.isArray(fields) ? fields : []) as Resource[];
   return {

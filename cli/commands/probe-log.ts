@@ -1,4 +1,6 @@
-/** Whether a log can be used from here, before a process opens it. Makes nothing: no folder, no topic. */
+/**
+ * Checks that a log can be used from here, before a process opens it. Never creates anything: neither a folder nor a topic.
+ */
 import { controlTopic } from '../../schemas/events/commit.ts';
 import type { LogInspection } from '../../shared/log/core/control-log.ts';
 import { parseLogUrl } from '../../shared/log/open-log.ts';
@@ -7,9 +9,9 @@ import { environment } from '../../shared/runtime/settings.ts';
 
 export interface LogProbe {
   readonly reachable: boolean;
-  /** Why not; never with the address, which may include a password. */
+  /** Reason for being unreachable. Never contains the address, which may include a password. */
   readonly reason?: string;
-  /** Of a log on Kafka. */
+  /** Set for a log on Kafka. */
   readonly brokers?: LogInspection;
 }
 

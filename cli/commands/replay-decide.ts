@@ -1,6 +1,6 @@
 /**
- * `headgate replay decide`: decides recorded requests again with this build, each at its recorded position or all at one,
- * and prints what comes out otherwise.
+ * `headgate replay decide`: decides recorded requests again with this build, each at its recorded position or all at the same
+ * one, and prints the decisions that differ.
  */
 import { resolve } from 'node:path';
 import { decideWith, questionOf, viewOf } from '../../control-plane/explain/question.ts';
@@ -29,9 +29,9 @@ export interface ReplayDecideOptions {
 interface Counts {
   decided: number;
   differ: number;
-  /** Before the log's first position, or after its last. */
+  /** Decisions before the log's first position or after its last. */
   outside: number;
-  /** Requests that ended before they were decided. */
+  /** Requests that ended before a decision. */
   undecided: number;
 }
 
@@ -50,7 +50,7 @@ export async function replayDecide(
   const snapshot = memorySnapshot();
   const lookup = createLookup(snapshot.db);
   try {
-    // The log itself where its address is known, else as the control plane exports it.
+    // Read the log directly if its address is known, otherwise through the control plane's export.
     const records = log ? recordsOfLog(log) : recordsOfControlPlane(session);
     const positions = [...byPosition.keys()].filter((position) => position > 0).sort((a, b) => a - b);
     for await (const position of foldedTo(session, snapshot, positions, records)) {
@@ -74,7 +74,7 @@ export async function replayDecide(
   await reportAll(session, counts);
 }
 
-/** The log has positions; a control plane would find one for a time. */
+/** Parses --at. Only positions are accepted: the log has no times, and there may be no control plane to resolve one. */
 function positionOf(at: string | undefined): number | undefined {
   if (at === undefined) return undefined;
   if (/^[1-9][0-9]{0,14}$/.test(at)) return Number(at);
@@ -117,7 +117,7 @@ function groupedBy(
   return groups;
 }
 
-/** Folds the log once, and yields each of these positions when the state has it. */
+/** Folds the log once, and yields each wanted position when the state reaches it. */
 async function* foldedTo(
   session: Session,
   snapshot: Snapshot,
@@ -138,7 +138,7 @@ async function* foldedTo(
   }
 }
 
-/** The batch in parts, each of which ends with a record of a wanted position, or with the batch. */
+/** Splits a batch so that each part ends with a record at a wanted position, or with the batch. */
 function* endingAt(wanted: ReadonlySet<number>, batch: readonly LogRecord[]): Iterable<readonly LogRecord[]> {
   let start = 0;
   for (const [index, { value }] of batch.entries()) {

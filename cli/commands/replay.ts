@@ -1,6 +1,6 @@
 /**
- * `headgate replay`: folds a log in memory and prints the resulting position and digests. Two machines that replay
- * the same log get the same digests; --verify also checks that rows and digests agree.
+ * `headgate replay`: folds a log in memory and prints the resulting position and digests. Two machines that replay the same
+ * log get the same digests. --verify also checks that rows and digests match.
  */
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
@@ -80,7 +80,7 @@ async function replay(
   }
 }
 
-/** Throws an Exit where it is not as it must be. */
+/** Prints the result. Throws Exit 1 if the fold halted, or if digests differ. */
 async function show(session: Session, snapshot: Snapshot, isVerified: boolean): Promise<void> {
   const { verify } = await import('../../shared/snapshot/verify.ts');
   const { log, seq, skipped, halt, divergedAt } = snapshot;
@@ -99,7 +99,7 @@ async function show(session: Session, snapshot: Snapshot, isVerified: boolean): 
   if (halt || divergedAt !== null || differing.length > 0) throw new Exit(1);
 }
 
-/** An export that does not begin with the first commit cannot be folded. */
+/** Error for an export that does not begin with the first commit, so it cannot be folded. */
 function beginsLater(first: number): CliError {
   return new CliError(`the input begins at position ${first}, and a replay needs all commits before it`, {
     type: 'NotFound',
@@ -114,7 +114,7 @@ function noLog(): CliError {
   });
 }
 
-/** Folds records until the end, `to`, or a halt. Returns the position of the first commit among them. */
+/** Folds records until the end, `to`, or a halt. Returns the position of the first commit in the input. */
 async function foldAll(
   session: Session,
   snapshot: Snapshot,
@@ -127,7 +127,7 @@ async function foldAll(
   for await (const batch of records) {
     if (session.signal.aborted) throw interrupted();
     first ??= batch[0] && parseCommit(batch[0].value)?.seq;
-    // A record after `to` cannot be the next one yet, so omitting it changes nothing before it.
+    // A record after `to` cannot be the next one yet, so leaving it out does not change anything before.
     const wanted = batch.filter(({ value }) => to === undefined || (parseCommit(value)?.seq ?? 0) <= to);
     snapshot.apply(wanted);
     if (snapshot.halt || (to !== undefined && snapshot.seq >= to)) return first;

@@ -1,9 +1,9 @@
-/** What lists and the tail of requests have in common: how a row is written. */
+/** Formats requests for both the list and the tail. */
 import type { RequestRow } from '../../schemas/admin/requests.ts';
 import type { Session } from '../terminal/session.ts';
 import { cellText } from '../terminal/text.ts';
 
-/** What served it, or why nothing did. */
+/** Formats what served the request, or why nothing did. */
 export function verdictText({ verdict, node, type, endedBy }: Partial<RequestRow>): string {
   if (verdict === 'refused') return type ?? 'refused';
   if (verdict === 'ended') return `ended by ${endedBy ?? 'a node'}`;
@@ -14,13 +14,13 @@ export function callerText({ visitor, organisation, keyName, key }: Partial<Requ
   return visitor ? 'visitor' : [organisation, keyName ?? key].filter(Boolean).join(' ');
 }
 
-/** Milliseconds as people read them. */
+/** Formats milliseconds for people. */
 export function msText(ms: unknown): string {
   if (typeof ms !== 'number') return '-';
   return ms < 1000 ? `${Math.round(ms)}ms` : `${(ms / 1000).toFixed(1)}s`;
 }
 
-/** `12→340`; `-` where nothing was counted. */
+/** Formats `12→340`, or `-` if nothing was counted. */
 export function tokensText({ promptTokens, completionTokens }: Partial<RequestRow>): string {
   return promptTokens === undefined ? '-' : `${promptTokens}→${completionTokens ?? 0}`;
 }
@@ -29,7 +29,7 @@ export function timeText(at: unknown): string {
   return String(at).slice(11, 23);
 }
 
-/** One line of a tail. */
+/** Formats one line of a tail. */
 export function lineOf(row: Partial<RequestRow>): string {
   const { at, model, status, firstTokenMs, durationMs, gateway, request } = row;
   const parts = [

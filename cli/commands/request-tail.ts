@@ -1,6 +1,6 @@
 /**
- * The live tail of requests. After a lost connection it connects again and begins with those that ended meanwhile, of which each
- * is printed once.
+ * Live tail of requests. After a lost connection it reconnects and starts with the requests that ended meanwhile. Each
+ * request is printed once.
  */
 import type { InputOf } from '../../schemas/admin/admin.ts';
 import { type RequestsMessage, requestsPerPageMax } from '../../schemas/admin/requests.ts';
@@ -11,17 +11,17 @@ import type { Session } from '../terminal/session.ts';
 import { printableJson } from '../terminal/text.ts';
 import { lineOf, noteSilent } from './request-rows.ts';
 
-/** Consecutive connections without a message. */
+/** Number of consecutive connections without a message after which the tail gives up. */
 const failuresMax = 8;
 const backoffMs = 200;
 const backoffMsMax = 5000;
-/** The control plane says something every ten seconds. */
+/** Time in ms without data after which the connection is given up. The control plane sends something every ten seconds. */
 const idleMs = 30_000;
-/** Ids that are remembered, so that nothing is printed twice. */
+/** Most request IDs remembered to avoid printing a request twice. */
 const printedMax = 10_000;
 const lastDefault = 10;
 
-/** Runs until Ctrl-C. */
+/** Follows requests until Ctrl-C. */
 export async function tailRequests(session: Session, asked: Asked): Promise<void> {
   const tail = new RequestTail(session, asked);
   const { signal } = session;
@@ -33,7 +33,7 @@ export async function tailRequests(session: Session, asked: Asked): Promise<void
   throw interrupted();
 }
 
-/** `limit`: of those that have ended. */
+/** Filter of the tail. `limit` is the number of past requests to start with. */
 type Asked = InputOf<'request.tail'>;
 
 class RequestTail {
@@ -49,7 +49,7 @@ class RequestTail {
     this.#asked = asked;
   }
 
-  /** Resolves, or rejects, once it has ended. */
+  /** Reads one connection. Resolves or rejects when it ends. */
   async connection(): Promise<void> {
     const api = await this.#session.api();
     const { limit: last = lastDefault } = this.#asked;
@@ -65,7 +65,7 @@ class RequestTail {
   }
 
   async again(failure: unknown): Promise<void> {
-    // What was refused before anything came is refused again.
+    // A request refused before any data arrived would be refused again.
     if (this.#isFirst && failure !== undefined) throw failure;
     this.#failures++;
     if (this.#failures >= failuresMax)

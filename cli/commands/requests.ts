@@ -1,4 +1,4 @@
-/** `headgate requests`: what happens to requests at all gateways, as a list, or followed live. */
+/** `headgate requests`: shows requests at all gateways, as a list or a live tail. */
 import type { Command } from 'commander';
 import type { InputOf } from '../../schemas/admin/admin.ts';
 import {
@@ -60,7 +60,7 @@ async function list(session: Session, { limit = requestsPerPage, ...filter }: Li
   noteSilent(session, answer.silent);
 }
 
-/** Read in as many pages as needed. */
+/** Reads as many pages as necessary. */
 async function pagesOf(api: AdminClient, filter: ListInput, limit: number): Promise<RequestList> {
   const items: RequestRow[] = [];
   const silent = new Set<string>();

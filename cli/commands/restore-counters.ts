@@ -1,6 +1,6 @@
 /**
- * What the counters topic at the address of the new log still has of the former gateways. A restore lets the totals of the
- * backup stand for the rest, so that an allowance is neither given again nor used up twice.
+ * Reads the usage that the counters topic at the new log's address still has from the former gateways. A restore replaces the
+ * rest with the backup's totals, so that allowances are neither refunded nor charged twice.
  */
 import {
   countersTopic,
@@ -22,17 +22,17 @@ export interface CountedUse {
   readonly requests: number;
 }
 
-/** Of one organisation in one period, over all gateways. */
+/** Returns the use of one organisation in one period, over all gateways. */
 export type PeriodUse = (organisation: string, period: string) => CountedUse;
 
-/** Reads the topic to its end. Throws a CliError where its records cannot be authenticated, and LogUnavailable. */
+/** Reads the topic to its end. Throws LogUnavailable, or a CliError if the records cannot be authenticated. */
 export async function readCounted(session: Session, url: string): Promise<PeriodUse> {
   const state = new CounterState();
   const keep = { keepSeconds: limitTopicKeepSeconds[countersTopic], allowTrimmed: true };
   const topic = await openLog(url, { topic: countersTopic }, keep);
   try {
     const end = await topic.end();
-    // An end above 0 is no record: the topic keeps a day.
+    // An end above 0 does not mean that there are records, because the topic keeps only a day.
     let next = await topic.offsetAt(0);
     if (next < end) {
       const mac = macOf(session);
@@ -51,7 +51,7 @@ export async function readCounted(session: Session, url: string): Promise<Period
   return (organisation, period) => {
     const key = counterKey(organisation, period);
     const all = state.sum(key);
-    // What an earlier restore left there: this one says it again.
+    // Leave out counters written by an earlier restore, because this restore writes them again.
     const rows = state.value(rowsReplica, key);
     return { tokens: all.tokens - rows.tokens, requests: all.turns - rows.turns };
   };
@@ -65,7 +65,7 @@ function merge(state: CounterState, mac: RecordMac, { value, signature, atMs }: 
   return 1;
 }
 
-/** Of the gateway token, and of the former one during a rotation. */
+/** Creates the MAC from the gateway token and, during a rotation, the previous one. */
 function macOf({ io: { env } }: Session): RecordMac {
   try {
     const token = secretOf('HEADGATE_GATEWAY_TOKEN', env);

@@ -1,6 +1,6 @@
 /**
- * Prints a secret that only this one response contains: the value of a key or token. It goes alone to stdout, or to a
- * file that only its owner may read; everything else goes to stderr.
+ * Prints a secret that only this one response contains: the value of a key or token. The value goes alone to stdout, or to a
+ * file that only its owner can read. Everything else goes to stderr.
  */
 import { closeSync, fsyncSync, openSync, rmSync, writeSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -9,12 +9,12 @@ import type { Resource } from '../admin-client/answers.ts';
 import { CliError, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
 
-/** Destination of the value; the file is created before the secret, so that a full disk cannot lose it. */
+/** Destination of the value. A file is created before the secret, so that a full disk cannot lose the value. */
 export interface SecretOutput {
   readonly file?: { readonly path: string; readonly descriptor: number };
 }
 
-/** Throws a usage error if the value would be lost or a file overwritten. */
+/** Opens the destination. Throws a usage error if the value would be lost or a file overwritten. */
 export function openSecretOutput(session: Session, file: string | undefined): SecretOutput {
   if (file === undefined) {
     if (session.out.format === 'name')
@@ -34,7 +34,7 @@ export function openSecretOutput(session: Session, file: string | undefined): Se
   }
 }
 
-/** Runs the command that creates the secret, and deletes the file if it fails. */
+/** Runs the command that creates the secret. Deletes the file if the command fails. */
 export async function createSecret<Made extends Resource>(
   place: SecretOutput,
   make: () => Promise<Made>,
@@ -51,13 +51,13 @@ export async function createSecret<Made extends Resource>(
 }
 
 export interface SecretLabels {
-  /** One line for stderr. */
+  /** Single line for stderr. */
   readonly summary: string;
-  /** The command that revokes it. */
+  /** Command that revokes the secret. */
   readonly revoke: string;
 }
 
-/** Prints the response. Throws a CliError if the value is missing: a repeated command returns none. */
+/** Prints the response. Throws a CliError if the value is missing, because a repeated command does not return it. */
 export async function showSecret(
   session: Session,
   place: SecretOutput,

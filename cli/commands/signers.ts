@@ -1,4 +1,4 @@
-/** `headgate signer`: the keys whose signatures are accepted on the log. */
+/** `headgate signer`: the keys whose signatures the log accepts. */
 import { resolve } from 'node:path';
 import type { AnswerOf } from '../../schemas/admin/admin.ts';
 import { fingerprintOf, publicKeyIn } from '../../shared/log/core/signing.ts';
@@ -49,7 +49,7 @@ export const signers: NounRow = {
   ],
 };
 
-/** A public key from a PEM file, in the form used in the log. Throws a CliError with exit 2. */
+/** Reads a public key from a PEM file, in the format of the log. Throws a CliError with exit code 2. */
 function readPublicKey(session: Session, file: string): string {
   try {
     return publicKeyIn(textOfNamed(resolve(session.io.cwd, file)), file);

@@ -1,4 +1,7 @@
-/** The live probe of `doctor`: one request for a foreign stack and one for a stack that is not there, on one gateway. */
+/**
+ * Live probe of `doctor`: sends one gateway a request for a stack of another organisation, and a request for a stack that
+ * does not exist. Both answers must be the same.
+ */
 import { request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import type { DoctorFacts } from '../../control-plane/doctor/facts.ts';
@@ -8,10 +11,10 @@ import type { Session } from '../terminal/session.ts';
 import { readInput } from '../terminal/settings.ts';
 
 export interface ProbeOptions {
-  /** Base address of a gateway. */
+  /** Base URL of a gateway. */
   readonly probe?: string;
   readonly keyFile?: string;
-  /** A stack that is not of the key's organisation. */
+  /** A stack that does not belong to the key's organisation. */
   readonly stack?: string;
   readonly stackDomain: string;
 }
@@ -21,7 +24,7 @@ const answerBytesMax = 64 * 1024;
 const missingStack = 'stk-calm-lizard-0000';
 const body = JSON.stringify({ model: 'doctor', messages: [{ role: 'user', content: 'probe' }] });
 
-/** Undefined where no probe was asked for. */
+/** Returns undefined if no probe was requested. */
 export async function probeStacks(
   session: Session,
   { probe, keyFile, stack, stackDomain }: ProbeOptions,
@@ -37,7 +40,7 @@ export async function probeStacks(
   return { gateway: new URL(probe).host, foreign: await ask(stack), missing: await ask(missingStack) };
 }
 
-/** Status and body of the answer: what a caller could distinguish. */
+/** Returns the answer's status and body, which are all that a caller could use to tell the two apart. */
 function answerOf(gateway: URL, host: string, key: string): Promise<string> {
   const send = gateway.protocol === 'https:' ? requestHttps : requestHttp;
   return new Promise((resolve, reject) => {

@@ -1,9 +1,9 @@
-/** The options of commands whose events can be released in waves. The session has what they say. */
+/** Options of commands whose events can be released in waves. The session reads their values. */
 import { InvalidArgumentError } from 'commander';
 import { ReleaseFault, releasePlan, watchFrom } from '../../schemas/events/release.ts';
 import type { Verb } from '../terminal/verbs.ts';
 
-/** A parser that keeps the text where the check finds no fault in it. */
+/** Returns a parser that keeps the text unchanged if the check accepts it. */
 function checked(check: (text: string) => unknown): (text: string) => string {
   return (text) => {
     const fault = faultOf(() => check(text));
@@ -22,7 +22,7 @@ function faultOf(check: () => unknown): string | undefined {
   }
 }
 
-/** Which gateways there are is known to the control plane alone. */
+/** Accepts any gateway names, because only the control plane knows the gateways. */
 const waves = checked((text) => releasePlan({ waves: text.split(',') }, text.split(/[,+]/)));
 const hold = checked((text) => releasePlan({ hold: text }, ['any']));
 const watch = checked(watchFrom);

@@ -1,4 +1,4 @@
-/** A staged change as it is printed: its waves, what gateways counted in and out of them, and what happens next. */
+/** Prints a staged change: its waves, the gateways' figures inside and outside of them, and the next step. */
 
 import type { Change, ChangeSide } from '../../schemas/events/changes.ts';
 import type { Resource } from '../admin-client/answers.ts';

@@ -1,4 +1,4 @@
-/** Opens a state file read-only, also while its process runs, and recomputes its digests from its rows. */
+/** Opens a state file read-only, even while its process runs, and recomputes its digests from its rows. */
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
 import { verify } from '../../shared/snapshot/verify.ts';
@@ -8,24 +8,24 @@ export interface StateFile {
   readonly log: string | null;
   readonly position: number;
   readonly foldVersion: number;
-  /** All tables in one digest, as processes report it. */
+  /** Combined digest of all tables, as reported by processes. */
   readonly digest: string;
   readonly digests: Readonly<Record<string, string>>;
   readonly rows: number;
-  /** The rows match the digests, and no checkpoint of the log differed. */
+  /** Whether the rows match the digests and no checkpoint of the log differed. */
   readonly verified: boolean;
   /** Tables whose rows do not match. */
   readonly differing: readonly string[];
-  /** Position of the checkpoint that differed, if one did. */
+  /** Position of a checkpoint that differed. */
   readonly divergedAt?: number;
 }
 
-/** Throws a CliError with exit 2 if the file is missing, damaged, or of another fold version. */
+/** Inspects the file. Throws a CliError with exit code 2 if it is missing, damaged, or of another fold version. */
 export function inspectState(path: string): StateFile {
   try {
     const snapshot = openExisting(path, { readOnly: true });
     try {
-      // All reads are in one transaction, because a process may still write to the file.
+      // Read everything in one transaction, because a process may still be writing to the file.
       snapshot.db.exec('BEGIN');
       const { differing, rows } = verify(snapshot.db);
       const { log, seq, divergedAt } = snapshot;
@@ -41,7 +41,7 @@ export function inspectState(path: string): StateFile {
         ...(divergedAt !== null && { divergedAt }),
       };
     } finally {
-      // Not snapshot.close(), which would write the clean-shutdown mark into the file of another process.
+      // Do not call snapshot.close(): it would mark the file as cleanly closed, although it belongs to another process.
       snapshot.db.close();
     }
   } catch (error) {

@@ -1,4 +1,4 @@
-/** `headgate status`: whether the fleet is in sync, its nodes are up and what is refused, each with the next step. */
+/** `headgate status`: shows what is out of sync, down or refused, each with the next step. */
 import { type Command, Option } from 'commander';
 import type { AnswerOf, GatewayStatus, LiveNodeResource } from '../../schemas/admin/admin.ts';
 import { grouped } from '../../schemas/grouped.ts';
@@ -12,13 +12,13 @@ import { groups, verb } from '../terminal/verbs.ts';
 type Replica = AnswerOf<'status.get'>;
 type Refused = AnswerOf<'activity.get'>;
 type Findings = AnswerOf<'doctor.get'>;
-/** What a person may know of: a part that could not be read says why. */
+/** An answer, or the error that says why it could not be read, for example for lack of rights. */
 type Known<Answer> = Answer | AdminError;
 
 const labelWidth = 10;
-/** Of gateways, nodes, refusals. */
+/** Most gateways, nodes or refusals listed. */
 const shownMax = 5;
-/** The refusals are those that the gateways report: one that does not answer is not waited for. */
+/** Time in ms to wait for refusals, which gateways report. A gateway that does not answer is left out. */
 const activityMs = 5000;
 
 export function registerStatus(program: Command, io: Io): void {
@@ -52,7 +52,7 @@ async function linesOf(session: Session, api: AdminClient, replica: Replica): Pr
       ? []
       : [bad('halted', replica.halted), next('headgate doctor --only log')]),
   ];
-  // The rest is of the present alone.
+  // The rest exists for the present state only.
   if (session.globals.at !== undefined) return log;
   const [gateways, nodes, refused, findings] = await Promise.all([
     known(api.run('gateway.list')),
@@ -107,7 +107,7 @@ function gatewayLines(gateways: readonly GatewayStatus[], position: number): Lin
   ];
 }
 
-/** Says where the open change is in force. Empty if no gateway has it, or if all have it. */
+/** Says at which gateways the open change is in force. Empty if no gateway has it, or if all have it. */
 export function openChange(gateways: readonly GatewayStatus[]): string[] {
   const reached = gateways.filter(({ change }) => change !== undefined);
   if (reached.length === 0 || reached.length === gateways.length) return [];

@@ -1,7 +1,9 @@
 /**
- * The live tail of events, over a WebSocket. After a lost connection it reconnects and resumes after the last printed
- * event, so that no event is missed or printed twice. The queue is bounded: when events arrive faster than they are
- * printed, the connection is closed and reopened once the queue is empty. A connection without pong is closed.
+ * Live tail of events over a WebSocket. After a lost connection it reconnects and resumes after the last printed event, so
+ * that no event is missed or printed twice.
+ *
+ * The queue is bounded: if events arrive faster than they can be printed, the connection is closed, and reopened when the
+ * queue is empty. A connection that does not answer pings is closed.
  */
 
 import WebSocket from 'ws';
@@ -17,7 +19,7 @@ import type { Session } from '../terminal/session.ts';
 import { cellText, printableJson } from '../terminal/text.ts';
 import { allEvents, eventAndWhy, eventView } from './event-list.ts';
 
-/** Selects the events of a tail. */
+/** Filter of a tail. */
 export interface TailCommandOptions {
   readonly from?: number;
   readonly type?: string;
@@ -25,19 +27,19 @@ export interface TailCommandOptions {
 }
 
 const queueMax = 10_000;
-/** Consecutive connections without an event. */
+/** Number of consecutive connections without an event after which the tail gives up. */
 const failuresMax = 8;
 const backoffMsMax = 5000;
 const pingEveryMsDefault = 10_000;
-/** Consecutive pings without a frame; counted, not timed, because this process may have been suspended. */
+/** Consecutive pings without any frame. Counted instead of timed, because this process may have been suspended. */
 const unansweredMax = 3;
 const handshakeMsMax = 10_000;
-/** From our close frame to the termination of a socket whose peer does not respond. */
+/** Time in ms from our close frame until a socket whose peer does not respond is terminated. */
 const closeMsMax = 1000;
 /** Much larger than any event. */
 const frameBytesMax = 16 * 1024 * 1024;
 
-/** Runs until Ctrl-C, or with --until-end to the end of the log. `backoffMs` doubles with each consecutive failure. */
+/** Runs until Ctrl-C or, with --until-end, to the end of the log. `backoffMs` doubles with each consecutive failure. */
 export async function tail(
   session: Session,
   options: TailCommandOptions,
@@ -55,7 +57,7 @@ export async function tail(
     for (const event of items) await show(session, out, event);
     return;
   }
-  // Also checks the token, because a refused upgrade has no readable error.
+  // This also checks the token, because a refused upgrade does not have a readable error.
   const status = await api.run('status.get');
   const follower = new EventTail(
     session,
@@ -67,7 +69,7 @@ export async function tail(
   await follower.run(backoffMs, pingEveryMs);
 }
 
-/** One line for each event. */
+/** Prints an event on one line. */
 async function show(session: Session, out: Renderer, event: Resource): Promise<void> {
   const { position, at, type, by } = event;
   const sentence = `${cellText(by)} ${printable(eventAndWhy(event))}`;
@@ -92,13 +94,13 @@ class EventTail {
   readonly #api: AdminClient;
   readonly #out: Renderer;
   readonly #type: string | undefined;
-  /** Where to resume: position of the last printed event, and its index in the commit. */
+  /** Place to resume: position of the last printed event, and its index within the commit. */
   #from: number;
   #index = -1;
   #failures = 0;
-  /** Close reason from the control plane; empty if the connection broke. */
+  /** Close reason given by the control plane; empty if the connection broke. */
   #reason = '';
-  /** The last connection was closed because no pong arrived. */
+  /** Whether the last connection was closed because pings were not answered. */
   #isSilent = false;
 
   constructor(session: Session, api: AdminClient, out: Renderer, from: number, type: string | undefined) {
@@ -208,7 +210,7 @@ class EventTail {
   }
 }
 
-/** Pings while the socket is open; calls `onSilent` after several pings without any frame. */
+/** Pings while the socket is open. Calls `onSilent` after several pings without any frame. */
 function pingUntilSilent(socket: WebSocket, everyMs: number, onSilent: () => void): () => void {
   let unanswered = 0;
   const onFrame = (): void => {
@@ -223,7 +225,7 @@ function pingUntilSilent(socket: WebSocket, everyMs: number, onSilent: () => voi
   return () => clearInterval(timer);
 }
 
-/** Closes cleanly, or terminates if the peer does not respond: the process must not wait for it. */
+/** Closes cleanly. If the peer does not respond, terminates the socket, because the process must not wait for it. */
 function close(socket: WebSocket): void {
   if (socket.readyState === WebSocket.CLOSED) return;
   const timer = setTimeout(() => socket.terminate(), closeMsMax);

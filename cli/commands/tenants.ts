@@ -1,4 +1,4 @@
-/** `headgate org` and `headgate member`: organisations, and the people who may act for them. */
+/** `headgate org` and `headgate member`: organisations, and the people who act for them. */
 import type { Member, Organisation } from '../../schemas/admin/admin.ts';
 import { roles } from '../../schemas/choices.ts';
 import { usageError } from '../terminal/errors.ts';
@@ -119,7 +119,7 @@ export const members: NounRow = {
       options: { role },
       done: ({ id, role: given }) => `set as ${given} of ${id}`,
     }),
-    // Links to the console change nothing until somebody uses them.
+    // A link to the console does not change anything until someone uses it.
     run('member.link', {
       verb: [
         'link',
