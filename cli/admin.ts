@@ -1,6 +1,6 @@
 /**
- * The table of the admin commands: those that call a control plane, and those that read its files. A command line loads the module
- * of its first word alone. A command that already exists under a noun's name gets that noun's verbs.
+ * Table of the admin commands: those that call a control plane, and those that read its files. A command line only imports
+ * the module for its first word. If a command with a noun's name already exists, the noun's verbs are added to it.
  */
 import type { CommandModule } from './command-modules.ts';
 import type { NounRow } from './commands/operation-verbs.ts';
@@ -12,7 +12,7 @@ async function nouns(...rows: readonly NounRow[]): ReturnType<CommandModule['loa
   };
 }
 
-/** In the order of help. */
+/** Admin commands in the order of help. */
 export const adminCommands: readonly CommandModule[] = [
   {
     names: ['apply', 'diff', 'undo', 'export', 'validate'],

@@ -1,4 +1,4 @@
-/** Backups of real embedded logs and usage files: what is in them, what is refused, and what comes back. */
+/** Backups of real embedded logs and usage files: their content, what is refused, and what a restore brings back. */
 import { createHash, generateKeyPairSync } from 'node:crypto';
 import {
   chmodSync,
@@ -63,7 +63,7 @@ async function append(...records: readonly LogRecord[]): Promise<void> {
   await log.close();
 }
 
-/** Counters of earlier ones are not read. */
+/** Period of the counters. Counters of earlier periods are not read. */
 const period = `${new Date().toISOString().slice(0, 7)}-01`;
 const incarnation = '0191b2c3-0000-4000-8000-000000000001';
 const replica = '0191b2c3-0000-4000-8000-000000000002';
@@ -136,7 +136,7 @@ test('a backup has the commits since the last one and the present usage, and onl
   expect(statSync(join(folder, 'copy')).mode & 0o777).toBe(0o700);
   expect(await done('backup verify copy')).toMatchObject({ position: 8, files: 3 });
 
-  // The segments have the form of an exported log.
+  // Segments have the format of an exported log.
   const exported = ['1', '2'].map((n) =>
     gunzipSync(readFileSync(join(folder, `copy/log-00000${n}.jsonl.gz`))),
   );
@@ -175,7 +175,7 @@ test('a restore gives the same records and totals, and is repeated where it was 
   abort.abort();
   const interrupted = await cli(restore, { signal: abort.signal });
   expect(interrupted.code).toBe(130);
-  // As if it had ended in the middle: the first commits are there, the data folder has no file yet.
+  // Simulates a restore interrupted half-way: the log has the first commits, and the data folder has no file yet.
   const log = await openLog(`sqlite:${join(folder, 'new')}`, { topic: 'headgate.control' });
   for (const value of before.slice(0, 5)) await log.append(value);
   await log.close();
@@ -188,7 +188,7 @@ test('a restore gives the same records and totals, and is repeated where it was 
   const usage = openUsageStore(join(folder, 'new-cp', 'usage.db'));
   expect(usage.totals('acme', period)).toMatchObject({ totalTokens: 21, requests: 3 });
   expect(usage.requests({ limit: 10 })).toHaveLength(3);
-  // The new usage topic is read from its beginning, and the totals stand for counters that are lost.
+  // The new usage topic is read from its beginning, and the totals replace the lost counters.
   expect(usage.nextOffset(0)).toBe(0);
   usage.close();
   expect(standing()).toEqual([['acme', period, 21, 3]]);
@@ -275,7 +275,7 @@ test('an interrupted backup leaves the former one whole, and the next one remove
   const abort = new AbortController();
   abort.abort();
   expect((await cli(backup, { signal: abort.signal })).code).toBe(130);
-  // What a process that was killed at different moments leaves.
+  // Files that a process leaves if it is killed at different moments.
   for (const name of [
     'log-000002.jsonl.gz',
     'log-000002.jsonl.gz.part',
@@ -300,7 +300,7 @@ test('another log, a shorter one, a folder with other files and a log with more 
   writer = new ChainWriter({ log: 'another-log' });
   await append(writer.open(), ...tiers(1));
   await refused(backup, 6, 'the log is not the one of this backup');
-  // It ends where the last commit of the backup would be, and then after it.
+  // The log first ends at the position of the backup's last commit, then after it.
   for (let more = 0; more < 2; more++) {
     await append(...tiers(4));
     await refused(backup, 6, 'the log is not the one of this backup');
@@ -321,7 +321,7 @@ test('another log, a shorter one, a folder with other files and a log with more 
 const gatewayToken = 'gateway-token-of-the-test';
 const withToken = { env: { HEADGATE_GATEWAY_TOKEN: gatewayToken } };
 
-/** What gateways published on the topic of counters at the new log's address. */
+/** Publishes counters of gateways on the topic at the new log's address. */
 async function publishCounters(...entriesOf: readonly (readonly [string, CounterEntry[]])[]): Promise<void> {
   const topic = await openLog(`sqlite:${join(folder, 'new')}`, { topic: countersTopic });
   const mac = new RecordMac(countersTopic, gatewayToken);
@@ -333,7 +333,7 @@ async function publishCounters(...entriesOf: readonly (readonly [string, Counter
   await topic.close();
 }
 
-/** What stands for counters that are lost. */
+/** Returns the totals that replace lost counters. */
 function standing(): unknown {
   const copy = openCounterCopy(join(folder, 'new-cp', 'counters.db'));
   const state = new CounterState();
@@ -343,7 +343,7 @@ function standing(): unknown {
 }
 
 test.each<[string, (readonly [string, CounterEntry[]])[], CounterEntry[]]>([
-  // Retention removed what gateways counted; the end of the topic is above 0 all the same.
+  // Retention has removed the gateways' counters, but the topic still ends above 0.
   ['nothing of the period', [[replica, []]], [['acme', period, 21, 3]]],
   ['all that was counted', [[replica, [['acme', period, 21, 3]]]], []],
   ['more than the backup', [[replica, [['acme', period, 70, 10]]]], []],
@@ -352,7 +352,7 @@ test.each<[string, (readonly [string, CounterEntry[]])[], CounterEntry[]]>([
     [
       [replica, [['acme', period, 7, 1]]],
       ['another-gateway', [['acme', period, 3, 1]]],
-      // Of control planes, which publish it again from the totals.
+      // Control planes publish these again from their totals.
       ['rows', [['acme', period, 11, 1]]],
     ],
     [['acme', period, 11, 1]],
@@ -411,14 +411,14 @@ test('a restore that ended between its files is repeated, also by a planted name
   await done(restore);
   const inCp = (name: string): string => join(folder, 'new-cp', name);
   const expected = readFileSync(inCp('gateways.db'), 'hex');
-  // As if it had ended before its last step: gateways.db has its name, usage.db has not.
+  // Simulates a restore that ended before its last step: gateways.db has its final name, usage.db does not.
   renameSync(inCp('usage.db'), inCp('usage.db.part'));
   writeFileSync(inCp('gateways.db.part'), 'half of it');
   await done(restore);
   expect(readFileSync(inCp('gateways.db'), 'hex')).toBe(expected);
   expect(readdirIn('new-cp').sort()).toEqual(['counters.db', 'gateways.db', 'lock.db', 'usage.db']);
   expect(standing()).toEqual([['acme', period, 21, 3]]);
-  // A whole one is not replaced.
+  // A complete restore is not replaced.
   await refused(restore, 6, 'it has counters.db');
 });
 
@@ -432,7 +432,7 @@ interface Manifest {
   readonly segments: readonly { readonly file: string }[];
 }
 
-/** Changes a manifest and makes its checksum right, as anybody may who can write to the backup. */
+/** Changes a manifest and corrects its checksum, as anyone with write access to the backup could. */
 function forgeManifest(of: string, change: (manifest: Manifest) => Partial<Manifest>): void {
   const path = join(folder, of, 'manifest.json');
   const { manifest } = JSON.parse(readFileSync(path, 'utf8')) as { manifest: Manifest };
@@ -491,7 +491,7 @@ test('a restore names the signers of the log, and writes nothing where nobody ha
   await refused(signed, 6, 'nobody compares the signers');
   await refused(`${signed} --trust-signer ${fingerprintOf(foreign.publicKey)}`, 6, 'is refused');
   await refused(`${signed} --trust-signer nothing`, 2, 'no file can be read at nothing');
-  // Junk before the first commit, more than is read at once, hides nothing.
+  // Junk before the first commit, more than one read returns, does not hide anything.
   const path = join(folder, 'signed', 'manifest.json');
   const whole = readFileSync(path);
   const name = 'log-000001.jsonl.gz';

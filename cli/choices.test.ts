@@ -1,6 +1,6 @@
 /**
- * Each option and operand of each command with a value that it cannot have: refused before anything is sent, by its name and
- * with what it may be. Made from the tables of commands, so a new option is in it.
+ * Each option and operand of each command gets a value that it does not accept. It must be refused before anything is sent,
+ * and the error must name it and the accepted values. The cases come from the command tables, so new options are included.
  */
 import type { Command, Option } from 'commander';
 import { beforeEach, expect, test } from 'vitest';
@@ -25,7 +25,7 @@ const program = await buildProgram(processIo(), processCommands);
 const processes = new Set(['dev', 'control-plane', 'gateway', 'node-agent', 'sim-node', 'help']);
 const admin = leaves(program).filter((command) => !processes.has(wordsOf(command).join(' ')));
 
-/** A value of each placeholder that is accepted. */
+/** An accepted value for each placeholder. */
 const samples: Readonly<Record<string, string>> = {
   id: 'x',
   text: 'x',
@@ -40,7 +40,7 @@ const samples: Readonly<Record<string, string>> = {
 const placeholderOf = ({ flags }: Pick<Option, 'flags'>): string => /[<[](.+)[>\]]/.exec(flags)?.[1] ?? '';
 const sampleOf = (option: Option): string => option.argChoices?.[0] ?? samples[placeholderOf(option)] ?? 'x';
 
-/** The command with what it needs, except for one of its options or operands. */
+/** Builds a command line with everything that the command requires, except one option or operand. */
 function lineOf(command: Command, without: string): string[] {
   const operands = command.registeredArguments
     .filter(({ required }) => required)
@@ -51,7 +51,7 @@ function lineOf(command: Command, without: string): string[] {
   return [...wordsOf(command), ...operands, ...options];
 }
 
-/** What no value of such a placeholder is. */
+/** Invalid values for each placeholder. */
 const wrong: Readonly<Record<string, readonly string[]>> = {
   n: ['-1', '1e3', '0.5', 'zzz', '', '9'.repeat(20)],
   position: ['0', '-1', 'zzz', '9'.repeat(20)],
@@ -68,7 +68,7 @@ const wrong: Readonly<Record<string, readonly string[]>> = {
   '--slower-than': ['zzz', '-1s', '1d', '2'],
   '--wait': ['zzz', '-1s', '2h', '4000s'],
 };
-/** Any text may be right, or the control plane alone knows. */
+/** Placeholders that accept any text, or whose values only the control plane knows. */
 const open = new Set([
   ...['id', 'text', 'file', 'folder', 'url', 'name', 'ids', 'field', 'cursor', 'host', 'stack', 'key'],
   'tier',
@@ -156,7 +156,7 @@ test('siblings have one grammar: an option is written the same way wherever it i
       const known = spellings.get(long ?? flags) ?? new Map<string, string>();
       spellings.set(long ?? flags, known.set(flags, wordsOf(command).join(' ')));
     }
-  /** Of two meanings, each with its own placeholder. */
+  /** Options with two meanings, each with its own placeholder. */
   const several = new Set(['--from', '--to', '--data', '--expires']);
   const differing = [...spellings].filter(([long, known]) => known.size > 1 && !several.has(long));
   expect(differing.map(([, known]) => Object.fromEntries(known))).toEqual([]);

@@ -1,4 +1,4 @@
-/** A module that registers commands, by the first words of the command lines that need it. */
+/** Function that registers a module's commands. */
 import type { Command } from 'commander';
 import type { Io } from './terminal/io.ts';
 

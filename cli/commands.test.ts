@@ -15,10 +15,12 @@ const server = useAdminServer();
 const cli = cliOf(server);
 
 type Fields = Record<string, unknown>;
-/** `table` is part of the table; `more` is the body of a write, and what a read adds of other calls. */
+/**
+ * A command's test case. `table` is part of the table; `more` is the body of a write, or what a read adds from other calls.
+ */
 type Case = [line: string, call: string, answer: Fields, name: string, table: string, more?: Fields];
 
-/** What commands ask in addition to their own call. */
+/** Answers to additional calls that commands make. */
 const others: Readonly<Record<string, object>> = {
   '/usage/keys': { items: [] },
   '/gateways': { items: [] },
@@ -294,7 +296,7 @@ test('a page that is not the last one says how to read on', async () => {
   expect(err).toContain('there are 7; the next ones: --after abc');
 });
 
-/** Pages of two keys, five in all. */
+/** Answers with pages of two keys; there are five keys in total. */
 function pagesOfKeys({ path, query }: SeenRequest): TestAnswer {
   if (path === '/usage/keys') return { body: { items: [] } };
   const from = Number(query['after'] ?? 0);

@@ -1,4 +1,4 @@
-/** To whom the command line sends a token: a real listener must never get one that was not meant for it. */
+/** Servers to which the CLI sends a token. A real listener must never receive a token that is not meant for it. */
 import { execFileSync, spawn } from 'node:child_process';
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -22,7 +22,7 @@ beforeAll(async () => {
   mine = await startAdminServer();
 });
 afterEach(() => {
-  // Whatever a test did: nothing that the listener got holds the secret.
+  // In every test, nothing that the listener received may contain the secret.
   expect(JSON.stringify(planted.seen)).not.toContain(secret);
   planted.seen.length = 0;
   mine.seen.length = 0;
@@ -108,7 +108,7 @@ test.each(['620', '602', '666'])(
   },
 );
 
-// Only root can create a file that belongs to another user.
+// Not tested: a file that belongs to another user, which only root can create.
 test('a pipe in the place of a context is neither waited for nor read', async () => {
   const valid = join(root, 'valid.json');
   writeFileSync(valid, JSON.stringify({ admin: planted.url, token: 'a-token-of-the-pipe-1234' }));

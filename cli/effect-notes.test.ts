@@ -1,4 +1,4 @@
-/** On a terminal a command says what it changes before it is sent: each one that can turn an answer, and no script sees it. */
+/** At a terminal, each command that can change an answer says so before it is sent. Scripts do not see this note. */
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import { cliOf, errorAnswer, useAdminServer } from '../test/support/admin-server
 const fleetFile = join(mkdtempSync(join(tmpdir(), 'headgate-test-')), 'fleet.yaml');
 writeFileSync(fleetFile, 'version: 1\n');
 
-/** A line for each command; where it asks for confirmation, what is to be typed. */
+/** A command line for each command and, if it asks for confirmation, the text to type. */
 const lines: Readonly<Record<TurningName, readonly [line: string, typed?: string]>> = {
   'organisation.update': ['org suspend acme'],
   'organisation.delete': ['org delete acme', 'acme'],
@@ -77,7 +77,7 @@ test.each(commands)(
     expect(asked).toMatchObject({ path: '/effect', body: { method: routeOf(name as TurningName).method } });
     const { path: of } = (asked?.body ?? {}) as { path?: string };
     expect(of).toMatch(new RegExp(`^${routeOf(name as TurningName).path.replace(/:\w+/g, '[^/]+')}$`));
-    // Without --yes it only shows what it would do.
+    // Without --yes, undo only shows what it would do.
     if (name !== 'commit.undo') expect(sent?.path).toBe(of);
   },
 );

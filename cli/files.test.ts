@@ -1,6 +1,5 @@
 /**
- * Commands that read files: state files, exported logs, embedded logs. The files are real, written by the production
- * code.
+ * Commands that read files: state files, exported logs and embedded logs. The files are real, written by the production code.
  */
 
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';

@@ -1,19 +1,23 @@
 #!/usr/bin/env node
 import { endOnUncaught, faultsToStderr } from '../shared/runtime/fault.ts';
-/** The one binary: long-running processes and the admin CLI. */
+/**
+ * The `headgate` binary: long-running processes and the admin CLI. It promises an exit code that scripts can rely on, and
+ * never leaves a failed process running.
+ */
 import { processCommands } from './program.ts';
 import { main } from './run.ts';
 
-// Every file written may contain keys, tokens or tenant data: only its owner may read it.
+// Files may contain keys, tokens or tenant data, so only their owner may read them.
 process.umask(0o077);
-// Without a listener this signal opens the debugger, to which every process of the machine could then give code to run.
+// Without a listener, this signal would open Node's debugger, through which any process on the machine could run code here.
 process.on('SIGUSR1', () => undefined);
-// Until a process has its own logger.
+// Handler until a process has its own logger.
 endOnUncaught(faultsToStderr);
 
 const exitCode = await main(process.argv.slice(2), processCommands);
 process.exitCode = exitCode;
-// A process that was started keeps running. One that failed ends, whatever it still has open: a supervisor waits for its end.
+// A started process keeps running. A failed one must exit even if something is still open, because a supervisor waits for its
+// end.
 if (exitCode !== 0)
   for (const stream of [process.stdout, process.stderr])
     await new Promise((flushed) => stream.write('', flushed));

@@ -1,4 +1,4 @@
-/** Every file that a command line names may be anything: each command ends by itself, with an error that names the file. */
+/** A file named on a command line may be anything. Each command must end on its own, with an error that names the file. */
 import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

@@ -1,6 +1,6 @@
 /**
- * Goal: once a command may have been carried out, nothing but an answer to it ends that: whatever fails afterwards, the person
- * reads that the outcome is unknown, under which id, and how to decide.
+ * Once a command may have been executed, only an answer to it can settle that. Whatever fails afterwards, the user reads that
+ * the outcome is unknown, the command's ID, and how to find out.
  */
 import { expect, test } from 'vitest';
 import { cliOf, errorAnswer, type TestAnswer, useAdminServer } from '../test/support/admin-server.ts';

@@ -1,4 +1,4 @@
-/** The commands that run processes, in the order in which help lists them. */
+/** Commands that run processes, in the order of help. */
 import type { CommandModule } from './command-modules.ts';
 
 export const processCommands: readonly CommandModule[] = [

@@ -1,4 +1,4 @@
-/** `headgate requests`: which query each option is, what is printed, and that nothing missing is kept silent. */
+/** `headgate requests`: the query behind each option, the output, and that missing results are always reported. */
 import type { ServerResponse } from 'node:http';
 import { expect, test } from 'vitest';
 import { cliOf, useAdminServer } from '../test/support/admin-server.ts';

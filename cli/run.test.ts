@@ -1,4 +1,4 @@
-/** The command line's outer promises: exit codes, error texts, help, confirmation, and what never leaves it. */
+/** General promises of the CLI: exit codes, error texts, help, confirmation, and secrets that never leave it. */
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
@@ -19,7 +19,7 @@ beforeEach(() => {
 
 const cli = cliOf(server);
 
-/** A loopback port without a listener. */
+/** Returns a loopback port without a listener. */
 async function closedPort(): Promise<number> {
   const listener = createServer();
   const port = await portOf(listener);

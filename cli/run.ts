@@ -1,6 +1,6 @@
 /**
- * Runs one command line: builds the program, parses the arguments and maps every outcome to an exit code. A failure
- * prints four lines on stderr. Never ends the process itself: a command that started a server leaves it running.
+ * Runs one command line: builds the program, parses the arguments and maps every outcome to an exit code. A failure prints a
+ * short error on stderr. It never exits the process, because a command that started a server leaves it running.
  */
 import { Command, CommanderError, Option } from 'commander';
 import { version } from '../shared/runtime/version.ts';
@@ -12,7 +12,7 @@ import { type Io, processIo } from './terminal/io.ts';
 import { commandId, formats, moment, position } from './terminal/options.ts';
 import { helpOf, namedBy, usageOf, withNext } from './terminal/usage-errors.ts';
 
-/** Parses and runs `argv` (without the interpreter and the script) and returns the exit code. */
+/** Parses and runs `argv` (without interpreter and script). Returns the exit code. */
 export async function main(
   argv: readonly string[],
   processes: readonly CommandModule[] = [],
@@ -24,7 +24,7 @@ export async function main(
     return 0;
   } catch (thrown) {
     if (thrown instanceof Exit) return thrown.exitCode;
-    // A noun without a verb: commander has printed its help on stderr.
+    // The line has a noun but no verb, and commander has printed the help on stderr.
     if (thrown instanceof CommanderError && thrown.code === 'commander.help')
       return thrown.exitCode === 0 ? 0 : 2;
     if (thrown instanceof CommanderError && thrown.exitCode === 0) return 0;
@@ -36,8 +36,8 @@ export async function main(
 }
 
 /**
- * All commands: what help, the reference page and tests are made from. Of a command line that names one, what its module
- * registers; of one that starts a process, the process alone.
+ * Builds the program with all commands, for help, the reference page and tests. For a command line that names a command, it
+ * only has the commands of that module; for one that starts a process, only the process.
  */
 export async function buildProgram(
   io: Io,
@@ -47,19 +47,19 @@ export async function buildProgram(
   const program = emptyProgram(io);
   const isNeeded = neededBy(argv, program, [...processes, ...adminCommands]);
   for (const { load } of processes.filter(isNeeded)) (await load())(program, io);
-  // A process would hold the admin commands and their schemas, some ten megabytes, as long as it runs.
+  // A process would keep the admin commands and their schemas, about ten megabytes, in memory as long as it runs.
   if (startsProcess(program, argv)) return program;
   for (const { load } of adminCommands.filter(isNeeded)) (await load())(program, io);
   return program;
 }
 
-/** Help and a name that there is not need all modules, the version none. */
+/** Returns a filter of the modules that a command line needs. Help and unknown names need all modules, --version none. */
 function neededBy(
   argv: readonly string[],
   program: Command,
   modules: readonly CommandModule[],
 ): (module: CommandModule) => boolean {
-  // The first word, because the program takes none: of help it is the second.
+  // The program itself takes no operands, so its excess word is the command's name.
   const { command, excess: name } = namedBy(program, argv);
   const isNamed = ({ names }: CommandModule): boolean =>
     command === program && names.some((each) => each === name);
@@ -68,7 +68,7 @@ function neededBy(
   return () => !isVersion;
 }
 
-/** Whether this is the name of a process and nothing but options: a verb, help or a mistake needs all commands. */
+/** Whether the line starts a process: its name and nothing but options. A verb, help or a mistake needs all commands. */
 function startsProcess(program: Command, [name, ...words]: readonly string[]): boolean {
   const command = program.commands.find((known) => known.name() === name);
   if (command === undefined || command.options.every(({ envVar }) => envVar === undefined)) return false;
@@ -90,7 +90,7 @@ function emptyProgram(io: Io): Command {
     .configureOutput({
       writeOut: (text) => io.stdout.write(text),
       writeErr: (text) => io.stderr.write(text),
-      // Failures are printed once, in four lines, by report().
+      // main() prints failures once, in the format of the CLI.
       outputError: () => undefined,
       getOutHasColors: () => false,
       getErrHasColors: () => false,
@@ -150,7 +150,7 @@ function registerHelp(program: Command, io: Io): void {
     });
 }
 
-/** In `--wait KEY` commander would take the key as the duration: only a duration may follow `--wait` as an argument. */
+/** Rewrites `--wait KEY`, in which commander would take the key as the duration. Only a duration may follow `--wait`. */
 function normaliseWaitFlag(argv: readonly string[]): string[] {
   return argv.flatMap((argument, at) => {
     if (argv[at - 1] === '--wait' && isDuration(argument)) return [];

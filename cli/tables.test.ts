@@ -1,6 +1,6 @@
 /**
- * What every command prints for people, on a real fleet with names as they are: no JSON in a cell, no table wider than a
- * screen, ages in lists, digits in groups. A command that is new is in one of the two tables below.
+ * Output of every command for people, on a real fleet with realistic names: no JSON in cells, no table wider than a screen,
+ * ages in lists, grouped digits. Every new command must be added to one of the two tables below.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -113,7 +113,7 @@ function run(line: string, options: CliOptions = {}): Promise<CliRun> {
   return runCli(words.split(' '), { env, cwd: fleet.dir, ...options });
 }
 
-/** Commands that print what is: a list, one thing, or a page. Names in capitals are those of the fleet. */
+/** Commands that print what exists: a list, a resource or a page. Words in capitals stand for names in the fleet. */
 const printing = [
   'tier set Platinum --concurrency 1 --effect',
   'effect -f fleet.yaml',
@@ -156,7 +156,7 @@ const printing = [
   'snapshot inspect control-plane/state.db',
   'replay log.jsonl --verify',
 ];
-/** Commands that print a sentence, a value, a document or lines for other programs; what they do is tested elsewhere. */
+/** Commands that print a sentence, a value, a document or lines for other programs. Other tests check what they do. */
 const others = Object.entries({
   org: 'create set suspend resume delete',
   member: 'set link invite remove',
@@ -238,7 +238,7 @@ test('a key has its last use in the list, alone and as JSON', async () => {
   const { items } = JSON.parse((await run('key list -o json')).out) as { items: Record<string, unknown>[] };
   expect(items.find(({ id }) => id === names.key)).toMatchObject({ requestsOfDay: 1 });
   expect(items.find(({ name }) => name === 'leaked')).toMatchObject({ lastUsedAt: null, requestsOfDay: 0 });
-  // Usage has no past.
+  // A past state does not include usage.
   expect((await run('key list --at HEAD')).out).toMatch(/operator +- +-$/m);
 });
 

@@ -1,4 +1,4 @@
-/** The live tail over a real WebSocket: in order, nothing twice, nothing missed, and an end that is asked for. */
+/** The live tail over a real WebSocket: events arrive in order, without repeats or gaps, and it ends when asked to. */
 import type { IncomingMessage } from 'node:http';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
@@ -35,7 +35,7 @@ const event = (position: number, index = 0) => ({
 });
 const line = (position: number, index = 0): string => `${JSON.stringify(event(position, index))}\n`;
 
-/** Tails until `wanted` is on stdout, then interrupts. */
+/** Tails until `wanted` appears on stdout, then interrupts. */
 async function tailUntil(wanted: string, argv: readonly string[], more: CliOptions = {}): Promise<CliRun> {
   const controller = new AbortController();
   const onStdout = (text: string): void => {
@@ -89,7 +89,7 @@ test('more events than are held at once: the connection is dropped, made again, 
   const run = await tail(['--from', '1', '-q'], {
     signal: controller.signal,
     onStdout: async (text) => {
-      // The reader of stdout is blocked until there are too many events.
+      // Block the reader of stdout until too many events are waiting.
       await dropped;
       if (text === line(many)) controller.abort();
     },
@@ -150,7 +150,7 @@ test('a connection without pongs is closed, and the tail resumes over a new one'
   sockets.on('connection', (socket: WebSocket) => {
     connections++;
     socket.send(JSON.stringify(event(connections)));
-    // Open, but the peer no longer reads or answers: a half-open connection.
+    // A half-open connection: it is open, but the peer no longer reads or answers.
     if (connections === 1) socket.pause();
   });
   const controller = new AbortController();

@@ -1,4 +1,4 @@
-/** `undo` of a commit of several events: one command of the control plane, which carries out all of them or none. */
+/** `undo` of a commit with several events. It is one command of the control plane, which undoes all of them or none. */
 import { beforeEach, expect, test } from 'vitest';
 import { cliOf, errorAnswer, type TestAnswer, useAdminServer } from '../test/support/admin-server.ts';
 import type { CliRun } from '../test/support/run-cli.ts';
@@ -12,7 +12,7 @@ const lines = ['PUT /tiers/Pro  rank 2', 'DELETE /stacks/stk-a-b-1', 'DELETE /or
 const server = useAdminServer();
 beforeEach(() => answerWith({ commands }));
 
-/** Answers to the inverse, and to the command. */
+/** Sets the answers to the inverse and to the command. */
 function answerWith(inverse: object, answer: TestAnswer = { body: { position: 10 } }): void {
   server.seen.length = 0;
   server.answer = ({ method, path }) => {
@@ -25,7 +25,7 @@ function answerWith(inverse: object, answer: TestAnswer = { body: { position: 10
 const cli = cliOf(server);
 const undo = (...more: string[]): Promise<CliRun> => cli(['undo', '7', ...more]);
 
-/** The effect of it is asked for, too. */
+/** Requests that were sent, except those for the effect. */
 const sent = () => server.seen.filter(({ method, path }) => method !== 'GET' && path !== '/effect');
 
 test('all of them are one command, for which --if-at and --dry-run hold', async () => {

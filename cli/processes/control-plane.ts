@@ -1,4 +1,4 @@
-/** `headgate control-plane`: one of any number of equal replicas. */
+/** `headgate control-plane`: runs one of any number of equal replicas. */
 import { type Command, InvalidArgumentError } from 'commander';
 import { dayMs, durationMs } from '../../schemas/durations.ts';
 import { usageKeepDaysDefault } from '../../schemas/records/usage.ts';
@@ -37,7 +37,7 @@ function parseForgetAfter(text: string): number {
   throw new InvalidArgumentError('It must be a duration of a day or more, such as 90d, or never.');
 }
 
-/** Ten years at most: each day is a file. */
+/** Ten years, because each day is a file. */
 const keptDaysMax = 3650;
 
 function parseKeptDays(text: string): number {

@@ -1,4 +1,4 @@
-/** `headgate gateway`: one of any number of stateless gateways. */
+/** `headgate gateway`: runs one of any number of stateless gateways. */
 import { availableParallelism } from 'node:os';
 import { setFlagsFromString } from 'node:v8';
 import { type Command, InvalidArgumentError } from 'commander';
@@ -41,7 +41,10 @@ function stackPorts(value: string, before: readonly StackPort[] = []): StackPort
 
 const originForm = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@*,]+$/;
 
-/** Exact origins, as browsers write them; a wildcard or `null` would be of pages that nobody named. */
+/**
+ * Parses exact origins, as browsers write them. A wildcard or `null` is refused, because it would admit pages that nobody
+ * named.
+ */
 function corsOrigins(value: string, before: readonly string[] = []): string[] {
   const added = value.split(',').map((text) => {
     const origin = text.trim();
@@ -52,12 +55,12 @@ function corsOrigins(value: string, before: readonly string[] = []): string[] {
   return [...before, ...added];
 }
 
-/** Not in capitals, and without the port that goes without saying. */
+/** Whether the origin is written as browsers do: in lower case and without a default port. */
 function isSameOrigin(origin: string): boolean {
   return URL.canParse(origin) && new URL(origin).origin === origin;
 }
 
-/** One in so many; 0 for none. */
+/** Parses how many decisions are kept: one in N, or 0 for none. */
 function decisionsKept(text: string): number {
   if (text === 'all') return 1;
   if (text === 'off') return 0;
@@ -152,7 +155,7 @@ function playOf({ playPort: port, playHost: hosts, consoleUrl, trustedProxies }:
   return port === undefined ? undefined : { port, hosts, consoleUrl, trustedProxies };
 }
 
-/** A gateway needs none, so one that it cannot read or use is no fault. */
+/** Reads the operator token if there is one. A gateway does not need it, so an unusable one is not an error. */
 function operatorTokenHere(): string | undefined {
   try {
     return secretOf('HEADGATE_OPERATOR_TOKEN');
@@ -163,7 +166,7 @@ function operatorTokenHere(): string | undefined {
 }
 
 async function run(options: Options): Promise<void> {
-  // On one core, helper threads of the collector only take turns with the thread that waits for them.
+  // On one core, parallel garbage collection only makes its threads take turns with the thread that waits for them.
   if (availableParallelism() === 1) setFlagsFromString('--no-parallel-scavenge');
   const gatewayToken = distinctGatewayToken(operatorTokenHere(), requiredSecret('HEADGATE_GATEWAY_TOKEN'));
   const { startGateway } = await import('../../data-plane/main.ts');

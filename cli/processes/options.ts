@@ -1,4 +1,7 @@
-/** The options of processes: how they are declared, and those that several share. Each has its HEADGATE_* variable. */
+/**
+ * Options of processes: how they are declared, and those that several processes share. Each option also has a HEADGATE_*
+ * variable.
+ */
 import { isIPv6 } from 'node:net';
 import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
@@ -16,10 +19,10 @@ import { Certificate, ExtraAuthorities } from '../../shared/runtime/tls.ts';
 import { CliError, usageError } from '../terminal/errors.ts';
 
 declare const kindOfValue: unique symbol;
-/** An option of a process, with the type of its value. Made on use, because an option reads its variable when it is made. */
+/** An option of a process, with the type of its value. It is created on use, because it reads its variable on creation. */
 export type ProcessOption<Value> = (() => Option) & { readonly [kindOfValue]: Value };
 
-/** The values of a table of options, by the names that commander gives them. */
+/** Values of a table of options, by commander's names. */
 export type OptionsOf<Table> = {
   readonly [Name in keyof Table]: Table[Name] extends ProcessOption<infer Value> ? Value : never;
 };
@@ -31,15 +34,15 @@ interface Needed {
   readonly isMandatory: true;
 }
 interface Details<Value> {
-  /** Of a repeatable option with what came before. */
+  /** Parses a value. A repeatable option also gets its previous value. */
   parse?(text: string, before: Value | undefined): Value;
   readonly choices?: readonly Value[];
   readonly default?: Value;
-  /** What help says of the default. */
+  /** Text for the default value in help. */
   readonly shown?: string;
   readonly isMandatory?: true;
 }
-/** Undefined where an option may be left out and has no default. */
+/** Declares an option. Its value may be undefined only if the option is optional and has no default. */
 interface Declare {
   <Value = string>(
     flags: string,
@@ -76,13 +79,19 @@ function declare(
 
 const unchanged = (text: string): string => text;
 
-/** A flag with a value; its variable is HEADGATE_ and the flag's name in capitals. An empty variable counts as unset. */
+/**
+ * Declares an option with a value. Its variable is HEADGATE_ plus the option's name in capitals. An empty variable counts as
+ * unset.
+ */
 export const option = declare((made, flags) => {
   const variable = variableOf(flags);
   return environment[variable]?.trim() === '' ? made : made.env(variable);
 }, unchanged);
 
-/** The same for what protects: the file of a secret or key, who is trusted, or how people sign in. A blank value is refused. */
+/**
+ * Declares an option that protects something: the file of a secret or key, a trusted party, or how people sign in. Unlike for
+ * `option`, a blank value is an error.
+ */
 export const protectedOption = declare((made, flags) => made.env(variableOf(flags)), notBlank);
 
 function notBlank(text: string): string {
@@ -90,13 +99,13 @@ function notBlank(text: string): string {
   throw new InvalidArgumentError('It is empty: give it a value, or unset it.');
 }
 
-/** A flag without a value. Its variable counts if it is `true` or `1`: see isOn. */
+/** Declares a flag without a value. Its variable sets it with `true` or `1`; see isOn. */
 export function flag(flags: string, description: string): ProcessOption<boolean | undefined> {
   const make = (): Option => new Option(flags, `${description} (env: ${variableOf(flags)}=true)`);
   return make as ProcessOption<boolean | undefined>;
 }
 
-/** Whether a flag is set, on the command line or by its variable. */
+/** Whether a flag is set on the command line or by its variable. */
 export function isOn(flags: string, given: boolean | undefined): boolean {
   return given ?? /^(true|1)$/.test(environment[variableOf(flags)] ?? '');
 }
@@ -143,7 +152,7 @@ function parseKeepAlive(text: string): number {
   throw new InvalidArgumentError('It must be a number of seconds, 1 to 86400.');
 }
 
-/** An address of a service. */
+/** Checks the URL of a service. */
 export function parseUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password)
@@ -151,12 +160,12 @@ export function parseUrl(text: string): string {
   return text;
 }
 
-/** DNS names and addresses; a variable that nobody put in, such as `$(NAME)`, is none. */
+/** Matches DNS names and IP addresses. Does not match a variable that was not substituted, such as `$(NAME)`. */
 const hostPattern = /^(?:\[[0-9a-f:.]+\]|[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?)$/i;
-/** As long as a report takes. */
+/** Longest address that fits into a report. */
 const advertisedMax = 300;
 
-/** A base address of scheme, host and port alone, or a host. */
+/** Parses a host, or a base URL that consists of scheme, host and port only. */
 export function parseAdvertised(text: string): string {
   const host = isIPv6(text) ? `[${text}]` : text;
   const base = text.includes('://') ? text : `http://${host}`;
@@ -167,12 +176,12 @@ export function parseAdvertised(text: string): string {
   return base === text ? url.origin : host;
 }
 
-/** A repeatable address; one value may contain several, separated by commas. */
+/** Parses a repeatable URL. One value may contain several, separated by commas. */
 export function parseUrls(value: string, before: readonly string[] = []): string[] {
   return [...before, ...value.split(',').map(parseUrl)];
 }
 
-/** A repeatable flag; one value may contain several, separated by commas. */
+/** Parses a repeatable option. One value may contain several, separated by commas. */
 function parseList(value: string, before: readonly string[] = []): string[] {
   return [...before, ...value.split(',')];
 }
@@ -194,7 +203,7 @@ export function secondsOption(flags: string, description: string, seconds: numbe
 export const allowUnsigned = '--allow-unsigned';
 export const insecureSnapshots = '--insecure-snapshots';
 
-/** Those that several processes have. */
+/** Options that several processes share. */
 const common = {
   log: option('--log <url>', 'control log: sqlite:FOLDER or kafka://host:port,…', { isMandatory: true }),
   data: option('--data <folder>', 'data folder; not shared with another process', { isMandatory: true }),
@@ -263,14 +272,14 @@ const common = {
   readyFile: option('--ready-file <path>', 'JSON file to write once the process is ready'),
 };
 
-/** Some of these, for the table of a process. */
+/** Picks shared options for the table of a process. */
 export function shared<Name extends keyof typeof common>(
   ...names: readonly Name[]
 ): Pick<typeof common, Name> {
   return Object.fromEntries(names.map((name) => [name, common[name]])) as Pick<typeof common, Name>;
 }
 
-/** Adds a table of options in the order in which help lists them. */
+/** Adds a table of options to a command, in the order in which help lists them. */
 export function addOptions(
   command: Command,
   table: Readonly<Record<string, ProcessOption<unknown>>>,
@@ -286,10 +295,13 @@ export function addOptions(
 type CommonOptions = OptionsOf<typeof common>;
 type ConnectionOptions = Pick<CommonOptions, 'maxConnections' | 'maxConnectionsPerAddress'> &
   Partial<Pick<CommonOptions, 'keepAlive'>>;
-/** Options of every process but `headgate dev`. */
+/** Options of every process except `headgate dev`. */
 export type ProcessOptions = Pick<CommonOptions, 'tlsCert' | 'tlsKey' | 'readyFile'>;
 
-/** No more than this process may have open files: further ones are refused one by one, not by errors of all. */
+/**
+ * Limits connections to the number of files that this process may open. The excess is then refused connection by connection,
+ * instead of by errors that affect all.
+ */
 export function connectionLimitsOf(
   { maxConnections: asked, maxConnectionsPerAddress: perAddress, keepAlive }: ConnectionOptions,
   logger: Pick<Logger, 'warn'>,
@@ -308,7 +320,7 @@ export function connectionLimitsOf(
   };
 }
 
-/** Warns if budgets are smaller than usual, because this process may use little memory. */
+/** Warns if memory budgets are smaller than usual, because this process may only use little memory. */
 export function reportMemoryLimit(logger: Pick<Logger, 'warn'>): void {
   const max = memoryMax();
   if (max === undefined) return;
@@ -318,7 +330,7 @@ export function reportMemoryLimit(logger: Pick<Logger, 'warn'>): void {
   );
 }
 
-/** Undefined if neither file is given. Throws an Error if one is missing or unusable. */
+/** Returns undefined if neither file is given. Throws an Error if one is missing or unusable. */
 export function certificateOf({ tlsCert: cert, tlsKey: key }: ProcessOptions): Certificate | undefined {
   if (cert !== undefined && key !== undefined)
     return usingOption('--tls-cert and --tls-key', () => new Certificate({ cert, key }));
@@ -326,13 +338,13 @@ export function certificateOf({ tlsCert: cert, tlsKey: key }: ProcessOptions): C
   return undefined;
 }
 
-/** What Node trusts in addition, by its own variable. */
+/** Additional authorities that Node trusts through its own variable. */
 export function extraAuthorities(): ExtraAuthorities | undefined {
   const path = settingOf('NODE_EXTRA_CA_CERTS');
   return path === undefined ? undefined : new ExtraAuthorities(path);
 }
 
-/** Uses the value of an option; where that fails, the error names the option. */
+/** Uses the value of an option. If that fails, the error names the option. */
 export function usingOption<Result>(flag: string, use: () => Result): Result {
   try {
     return use();
@@ -346,13 +358,16 @@ export function usingOption<Result>(flag: string, use: () => Result): Result {
   }
 }
 
-/** The token of the gateways. Throws if it is the operator token: a compromised gateway must not become an operator. */
+/**
+ * Returns the gateway token. Throws if it equals the operator token, because a compromised gateway must not become an
+ * operator.
+ */
 export function distinctGatewayToken(operatorToken: string | undefined, gatewayToken: string): string {
   if (gatewayToken !== operatorToken) return gatewayToken;
   throw new Error('HEADGATE_GATEWAY_TOKEN is the operator token; set it to another random text');
 }
 
-/** The gateways' previous token, during a rotation. Throws if it is unusable, or if it is the operator token. */
+/** Returns the previous gateway token during a rotation. Throws if it is unusable or equals the operator token. */
 export function previousGatewayToken(operatorToken: string): string | undefined {
   const variable = 'HEADGATE_GATEWAY_TOKEN_PREVIOUS';
   const previous = secretOf(variable);

@@ -1,6 +1,5 @@
 /**
- * The start and the end that all long-running processes share. Modules are loaded on use, so that other commands
- * start fast.
+ * Starts and stops any long-running process in the same way. Modules are imported on use, so that other commands start fast.
  */
 import type { Closers } from '../../shared/runtime/closers.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
@@ -11,20 +10,20 @@ import { certificateOf, extraAuthorities, type ProcessOptions, usingOption } fro
 export interface ProcessContext {
   readonly logger: Logger;
   readonly certificate: Certificate | undefined;
-  /** What it has is closed where the start fails. */
+  /** Closed if the start fails. */
   readonly closers: Closers;
 }
 
 export interface RunningProcess {
-  /** Members of the ready file, to which the process id and `name` are added. */
+  /** Members of the ready file, besides the process ID and `name`. */
   readonly ready: Readonly<Record<string, unknown>>;
   readonly name: string;
-  /** How long `close` may take by the settings of the process. */
+  /** Time in seconds that `close` may take according to the process's settings. */
   readonly drainSeconds: number;
   close(): Promise<void>;
 }
 
-/** Runs a process until a signal ends it, and returns the content of its ready file. */
+/** Starts a process, which runs until a signal stops it. Returns the content of its ready file. */
 export async function runProcess(
   kind: string,
   options: ProcessOptions,

@@ -1,10 +1,13 @@
-/** Graceful shutdown: TERM or INT closes once, a second signal exits at once. */
+/** Graceful shutdown: the first TERM or INT closes the process, the second one exits at once. */
 import type { Logger } from '../../shared/runtime/logger.ts';
 
-/** Added to the planned time, to close what is open. */
+/** Extra time in seconds for closing what is open. */
 const graceSeconds = 20;
 
-/** `plannedSeconds`: how long `close` may take by the settings of the process; after that and the grace time the process exits. */
+/**
+ * Closes on a signal. `plannedSeconds` is the time that `close` may take according to the settings. After that plus the grace
+ * time, the process exits.
+ */
 export function closeOnSignal(
   log: Logger,
   close: (signal: string) => Promise<void>,
@@ -35,10 +38,13 @@ export function closeOnSignal(
   process.on('SIGINT', onSignal);
 }
 
-/** A process started by `headgate dev` ends with it, also after a crash: the channel between them closes. */
+/**
+ * Closes a process started by `headgate dev` when that parent ends, even by a crash, because the channel between them then
+ * closes.
+ */
 export function closeWithParent(close: () => void): void {
   if (process.send === undefined) return;
-  // It may have ended before this one listens for it.
+  // The parent may have ended already.
   if (process.connected) process.on('disconnect', close);
   else close();
   process.channel?.unref();
