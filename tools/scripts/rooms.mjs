@@ -120,7 +120,7 @@ const rooms = {
   'cli/admin-client': [550, plumbing],
   'cli/terminal': [1700, [...plumbing, 'cli/admin-client']],
   'cli/commands': [
-    5750,
+    5800,
     [
       ...folded,
       'shared/log/embedded',
