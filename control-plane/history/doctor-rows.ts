@@ -1,19 +1,19 @@
-/** Reads for `doctor` that may take long in a large state: on the thread of the history. */
+/** Reads for `doctor` that may take long in a large state, so they run on the history thread. */
 import { dayMs, hourMs } from '../../schemas/durations.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 
-/** What `doctor` needs of rows that may be many. */
+/** Rows that `doctor` needs and that may be numerous. */
 export interface DoctorRows {
-  /** Active keys by organisation. */
+  /** Number of active keys by organisation. */
   readonly activeKeys: Readonly<Record<string, number>>;
-  /** Active keys that expire soon, or whose creator is no member any more. */
+  /** Active keys that expire soon or whose creator is no longer a member. */
   readonly keys: readonly {
     readonly id: string;
     readonly organisation: string;
     readonly expiresAtMs: number | null;
     readonly createdBy: string;
   }[];
-  /** Changes of health by node since then. */
+  /** Number of health changes in the last hour, by node. */
   readonly healthChanges: Readonly<Record<string, number>>;
 }
 
@@ -40,7 +40,7 @@ export function readDoctorRows(db: Database, nowMs: number): DoctorRows {
     .prepare('SELECT coalesce(min(seq), 9e15) FROM history_commit WHERE clock_ms > ?')
     .pluck()
     .get(nowMs - hourMs);
-  // By node, because the subjects are found by kind and id.
+  // One query per node, because the index on subjects is by kind and id.
   const changes = db
     .prepare(
       `SELECT n.id AS name, (SELECT count(*) FROM subject s WHERE s.kind = 'node' AND s.id = n.id AND s.seq >= ? AND EXISTS (

@@ -1,4 +1,4 @@
-/** Lists of events, from either end, by what they are about. */
+/** Searches events by their subjects, from the oldest or the newest end. */
 import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
 import type { StoredEvent } from '../../schemas/events/events.ts';
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
@@ -9,28 +9,30 @@ export interface EventSearch {
   readonly from: number;
   readonly to: number;
   readonly order: 'asc' | 'desc';
-  /** Events in one answer; the last commit is always whole, unless `isExact`. */
+  /**
+   * Maximum number of events in one answer. The last commit is complete, so there may be a few more, unless `isExact` is set.
+   */
   readonly limit: number;
-  /** Exactly the limit, even where that cuts a commit. */
+  /** Whether the limit is exact, even if that splits a commit. */
   readonly isExact: boolean;
-  /** By kind of subject. */
+  /** Ids to match, by kind of subject. */
   readonly subjects: Readonly<Partial<Record<(typeof subjectKinds)[number], string | undefined>>>;
-  /** In the text of the event, its author, reason or command. */
+  /** Text to find in the event, its author, its reason or its command. */
   readonly text?: string | undefined;
 }
 
 export interface FoundEvents {
   readonly items: ListedEvent[];
-  /** The commit to continue from, in the order asked for; undefined at the end. */
+  /** Position of the next page in the requested order. undefined at the end. */
   readonly next?: number;
-  /** Where the past was cut: there may be events before, which are in the log alone. */
+  /** First position in the history if it was cut. Only the log contains earlier events. */
   readonly begin?: number;
 }
 
-/** Commits that one answer reads at most; a rare text continues with the next page. */
+/** Maximum number of commits read for one answer. The search for a rare text continues on the next page. */
 const readMax = 200_000;
 const bytesMax = 32 * 1024 * 1024;
-/** The most selective first. */
+/** Kinds of subjects, most selective first. */
 const byRarity = ['key', 'node', 'stack', 'organisation', 'actor', 'type'] as const;
 
 export function eventsOf(commit: HistoryCommit): ListedEvent[] {
@@ -75,7 +77,7 @@ function cut(items: ListedEvent[], { limit, isExact }: EventSearch): ListedEvent
 
 interface Candidate {
   readonly seq: number;
-  /** Of the events that match; all where it is left out. */
+  /** Indexes of the matching events. If left out, all events match. */
   readonly indexes?: ReadonlySet<number>;
 }
 

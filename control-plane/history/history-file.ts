@@ -1,6 +1,6 @@
 /**
- * Opens `history.db` to be folded further. The file is derived and proves nothing of its own: one that is damaged, differs from
- * a checkpoint of the log, or is of another build or log is removed, and is made again from the log.
+ * Opens `history.db` for folding. The file is derived from the log and proves nothing itself. If it is damaged, contradicts a
+ * checkpoint of the log, or belongs to another build or log, it is removed and rebuilt from the log.
  */
 import { existsSync, rmSync, statSync } from 'node:fs';
 import {
@@ -16,20 +16,23 @@ import { historyFormat, historySql } from './tables.ts';
 
 export interface HistoryFile {
   readonly snapshot: Snapshot;
-  /** Why an earlier file was removed, if one was. */
+  /** Reason why an earlier file was removed. Absent if none was. */
   readonly rebuiltBecause?: string;
 }
 
 const suffixes = ['', '-wal', '-shm'];
-/** A fall of the machine may cost the last commits, which the log has, and never the file. */
+/** A power failure may lose the last commits, which are still in the log, but cannot damage the file. */
 const durability = 'normal';
 
-/** The file is not what this build has written from this log. */
+/** Thrown if the file is not what this build wrote from this log. */
 export class HistorySpoiled extends Error {
   override readonly name = 'HistorySpoiled';
 }
 
-/** Throws the errors of shared/runtime/sqlite.ts for what a new file would not change, such as a full disk. */
+/**
+ * Opens or creates the file. Throws the errors of shared/runtime/sqlite.ts if a new file would not help, for example if the
+ * disk is full.
+ */
 export function openHistory(path: string, log: string | null): HistoryFile {
   if (!existsSync(path)) return { snapshot: create(path) };
   try {

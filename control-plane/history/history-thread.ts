@@ -1,4 +1,4 @@
-/** The thread of the history: answers questions about the past. */
+/** Main function of the history thread, which answers questions about the past. */
 import type { MessagePort } from 'node:worker_threads';
 import { controlTopic } from '../../schemas/events/commit.ts';
 import { openLog } from '../../shared/log/open-log.ts';
@@ -6,7 +6,7 @@ import { CommandError } from '../core/command-error.ts';
 import { History } from './history.ts';
 import type { FromThread, ThreadData, ToThread } from './thread-messages.ts';
 
-/** Until a request to stop. */
+/** Answers questions until it is told to stop. */
 export function serveHistory(port: MessagePort, { path, logUrl, bytesMax }: ThreadData): void {
   const send = (message: FromThread): void => port.postMessage(message);
   const history = new History({
@@ -37,7 +37,7 @@ export function serveHistory(port: MessagePort, { path, logUrl, bytesMax }: Thre
   });
 }
 
-/** An error loses its class on its way. */
+/** Converts an error to plain data, because errors lose their class between threads. */
 function plain(error: unknown) {
   if (error instanceof CommandError) {
     const { type, message, next } = error;

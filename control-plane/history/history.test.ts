@@ -32,7 +32,7 @@ interface Opened {
   readonly present: Snapshot;
   readonly notes: string[];
   stop(): Promise<void>;
-  /** The commit must be in the history. */
+  /** Rows after a commit, which the history must contain. */
   rowsAt(seq: number): Database;
 }
 
@@ -91,7 +91,7 @@ test('digests follow from those of the last thousandth commit, and a file that i
   expect(again.notes).toEqual([]);
 });
 
-/** What is damaged, and how. */
+/** Kinds of damage. */
 const spoil: [string, (db: Database) => void][] = [
   ['another position', (db) => db.exec('UPDATE position SET seq = seq - 1')],
   [
@@ -141,7 +141,7 @@ test('a history that is too large is cut at its old end, and what is left is who
   const { snapshot } = openHistory(path, null);
   const pages = (name: string) => Number(snapshot.db.pragma(name, { simple: true }));
   const used = () => (pages('page_count') - pages('freelist_count')) * pages('page_size');
-  // It may have been stopped between a cut and what follows from it, so one more cut is made whole.
+  // The thread may have stopped between a cut and its clean-up, so complete one more cut.
   for (const _ of trimHistory(snapshot.db, Math.min(bytesMax, used() - 1)));
   const value = (sql: string) => Number(snapshot.db.prepare(sql).pluck().get());
   const first = value('SELECT min(seq) FROM span');
@@ -229,7 +229,7 @@ test('a node that flaps does not make its past slow: versions are found by key',
     'SEARCH k USING PRIMARY KEY (place=? AND model=?)',
   );
   expect(plan('SELECT * FROM api_key WHERE hash = ?', 'h')).toContain('past_api_key_by_hash (hash=?');
-  // It was never drained since it was registered, however often its health has changed.
+  // The node was never drained, however often its health has changed.
   await past.at(300);
   const registered = { seq: 2, removed: false };
   expect(setAt(rowsAt(300), 'node', 'n', 'drained_set_at')).toEqual(registered);

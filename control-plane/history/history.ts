@@ -1,6 +1,8 @@
 /**
- * Follows the log and keeps `history.db`: which value each row had at which positions. Any past state is then a read, and
- * nothing is folded again. On a thread of its own, with its own reader of the log, so that it never delays the control plane.
+ * Maintains `history.db`, which contains every version of every row with the positions at which it was valid. The room
+ * `control-plane/history` answers questions about any past state by reading this file, without folding again. It runs on a
+ * thread of its own with its own reader of the log, so it never delays the control plane. The file is derived: it must never
+ * be the only copy of anything, and the log decides if they differ.
  */
 import type { LogText } from '../../schemas/records/log-events.ts';
 import { type ControlLog, LogReplaced } from '../../shared/log/core/control-log.ts';
@@ -17,16 +19,19 @@ import { trimHistory } from './trim.ts';
 
 export interface HistorySettings {
   readonly path: string;
-  /** Above which the past is cut at its old end. */
+  /** Size at which the oldest part of the history is cut. */
   readonly bytesMax?: number | undefined;
   openLog(): Promise<ControlLog>;
-  /** For the log of the process. */
+  /** Writes a warning to the process's log. */
   note(message: LogText<'warn'>, because: string): void;
 }
 
-/** How a question reaches the history, on this thread or another. */
+/** Access to the history, on the same thread or another. */
 export interface HistoryAccess {
-  /** Waits until the history has the position that is the first argument. Rejects with the reason of `client`, too, and waits no longer. */
+  /**
+   * Answers a query once the history has the position in the query's first argument. If `client` is aborted, rejects at once
+   * with its reason.
+   */
   ask<Name extends keyof HistoryQueries>(
     name: Name,
     args: Parameters<HistoryQueries[Name]>,
@@ -39,14 +44,14 @@ const bytesMaxDefault = 8 * 1024 ** 3;
 const waitMs = 10_000;
 const reopenMs = 1000;
 const trimEveryMs = 1000;
-/** Pause after a step of work in the background, as a multiple of its duration. */
+/** Pause after a step of background work, as a multiple of the step's duration. */
 const pauseFactor = 4;
 
 interface Opened {
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
   readonly reader: HistoryReader;
-  /** Ends its fold. */
+  /** Stops folding this file. */
   fail(error: Error): void;
 }
 
@@ -85,7 +90,7 @@ export class History implements HistoryAccess {
     }
   }
 
-  /** Resolves once the history has the position. Rejects with CommandError Busy, or the reason of `client`. */
+  /** Resolves once the history has the position. Rejects with CommandError Busy, or with the reason of `client`. */
   async #ready(seq: number, client: AbortSignal): Promise<Opened> {
     const until = performance.now() + waitMs;
     while (this.#opened === undefined && performance.now() < until && !this.#stop.signal.aborted) {
@@ -115,7 +120,7 @@ export class History implements HistoryAccess {
     }
   }
 
-  /** Until the fold stops. A file that is spoiled is removed. */
+  /** Follows the log until folding stops. Removes the file if it is spoiled. */
   async #follow(): Promise<void> {
     const { path, openLog, note } = this.#settings;
     const log = await openLog();
@@ -152,7 +157,7 @@ export class History implements HistoryAccess {
       onFault: fail,
       onCommits: () => {
         if (snapshot.divergedAt === null) return;
-        // This build folded it from the first record, so the checkpoint is of another.
+        // This build folded the file from the first record, so the checkpoint must come from a different build.
         if (isNew) snapshot.overrideCheckpoint();
         else fail(new HistorySpoiled(`it differs from the checkpoint at ${snapshot.divergedAt}`));
       },
@@ -173,7 +178,7 @@ export class History implements HistoryAccess {
     }
   }
 
-  /** Waits until the log can be opened. The past stays readable meanwhile. */
+  /** Waits until the log can be opened. The past remains readable meanwhile. */
   async #untilLogOpens(): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
@@ -196,7 +201,7 @@ export class History implements HistoryAccess {
   }
 }
 
-/** Work of which each step leaves time for reads and for the fold. */
+/** Runs background work in steps, with pauses for reads and for folding. */
 async function inSteps(steps: Generator<void>, signal: AbortSignal): Promise<void> {
   for (let beganMs = performance.now(); !signal.aborted; beganMs = performance.now()) {
     if (steps.next().done) return;

@@ -1,5 +1,5 @@
-// Goal: a question to the history whose client has left occupies nothing, on the thread that serves in production.
-// Method: the built thread on a real log that lacks the position asked for, so that the question waits.
+// Goal: a question whose client has left does not occupy the history thread. Method: the built thread on a real log that does
+// not have the requested position yet, so the question waits.
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -12,7 +12,7 @@ import { createLogger } from '../../shared/runtime/logger.ts';
 import { fleetHistory, recordsOf } from '../../test/support/commits.ts';
 import type { FromThread, ThreadData, ToThread } from './thread-messages.ts';
 
-/** A thread runs built code alone. */
+/** Threads can only run built code. */
 const builtFile = (name: string): string =>
   new URL(`../../dist/control-plane/history/${name}`, import.meta.url).pathname;
 const { HistoryThread } = (await import(builtFile('open-history.js'))) as typeof import('./open-history.ts');
@@ -40,7 +40,7 @@ test('the thread ends a question that is cancelled, and not only its owner', asy
   );
   send({ id: 1, name: 'past', args: [records.length + 1] });
   send({ cancel: 1 });
-  // The end of the wait itself would be the error Busy.
+  // If the wait had timed out, the error would be Busy.
   const [answer] = (await once(thread, 'message')) as [FromThread];
   expect(answer).toMatchObject({ id: 1, error: { message: 'This operation was aborted' } });
 });

@@ -1,6 +1,6 @@
 /**
- * Starts the history on a thread of its own at the first question, or once the process has had time to start serving, and starts
- * it again where the thread ends.
+ * Starts the history on a thread of its own, either at the first question or once the process has had time to start serving.
+ * Restarts the thread if it ends.
  */
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
@@ -13,7 +13,7 @@ interface HistoryThreadSettings extends ThreadData {
   readonly logger: Logger;
 }
 
-/** A thread costs as much processor time as a third of a start, and what starts has none to spare. */
+/** Delay before the thread starts, because its start takes a third as much CPU time as the process's own start. */
 const startMs = 10_000;
 const restartMs = 1000;
 const stopTimeoutMs = 10_000;
@@ -68,7 +68,7 @@ export class HistoryThread implements HistoryAccess {
     await this.#thread?.terminate();
   }
 
-  /** The thread, from now on. */
+  /** Returns the thread and starts it if necessary. */
   #started(): WorkerThread<ToThread, FromThread> {
     this.#thread ??= this.#start();
     return this.#thread;

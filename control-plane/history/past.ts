@@ -1,4 +1,7 @@
-/** Past states, for reads of the admin API. Their rows are read on the thread of the history. Callers take turns. */
+/**
+ * Past states for reads of the admin API. The history thread reads their rows. Callers take turns, so that no caller delays
+ * the others for long.
+ */
 import { momentForms, type NamedMoment, parseMoment } from '../../schemas/admin/moments.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -8,20 +11,20 @@ import { CallerQueue } from '../state/caller-queue.ts';
 import type { HistoryAccess } from './history.ts';
 import type { HistoryQueries } from './queries.ts';
 
-/** What is known of a state without its rows. */
+/** Facts about a state that do not need its rows. */
 export interface StateFacts {
   readonly seq: number;
   readonly log: string | null;
   readonly head: { readonly signers: readonly string[] };
 }
 
-/** A moment of the past: a position, and the clock by which keys expire there. */
+/** Moment of the past: a position, and the time at which keys count as expired there. */
 export interface PastMoment {
   readonly seq: number;
   readonly nowMs: number;
 }
 
-/** In whose turn the past is read, and whether anybody waits for it. */
+/** Caller whose turn a question takes, and the signal that the client has left. */
 export interface PastReader {
   readonly caller: string;
   readonly client: AbortSignal;
@@ -32,7 +35,7 @@ export interface PastOptions {
   readonly history: HistoryAccess;
 }
 
-/** Where no request is behind it. */
+/** Used if no request is behind the question. */
 const alwaysThere = (): PastReader => ({ caller: 'operator', client: new AbortController().signal });
 
 /** Throws InvalidCommand. */
@@ -56,7 +59,10 @@ export class PastStates {
     this.#history = history;
   }
 
-  /** What `--at` names. Throws InvalidCommand, NotFound for a moment before the log or after its end, Busy. */
+  /**
+   * Resolves the moment given as `--at`. Throws InvalidCommand, Busy, or NotFound if the moment is before the log or after
+   * its end.
+   */
   async moment(text: string, reader = alwaysThere()): Promise<PastMoment> {
     const parsed = namedMoment(text);
     const head = this.#present.seq;
@@ -74,14 +80,14 @@ export class PastStates {
     return { seq: position, nowMs: atMs };
   }
 
-  /** The time of a moment, which may be before the log. Throws InvalidCommand, NotFound, Busy. */
+  /** Time of a moment, which may be before the log. Throws InvalidCommand, NotFound, Busy. */
   async timeOf(text: string, reader = alwaysThere()): Promise<number> {
     const parsed = namedMoment(text);
     if ('timeMs' in parsed) return parsed.timeMs;
     return (await this.moment(text, reader)).nowMs;
   }
 
-  /** The state after commit `seq`. Throws NotFound, Busy. */
+  /** State after commit `seq`. Throws NotFound, Busy. */
   async at(seq: number, reader = alwaysThere()): Promise<StateFacts> {
     if (seq === this.#present.seq) return this.#present;
     if (seq < 1 || seq > this.#present.seq)
@@ -90,12 +96,14 @@ export class PastStates {
     return { seq, log: this.#present.log, head: { signers } };
   }
 
-  /** Of each table after commit `seq`. Throws NotFound, Busy. */
+  /** Digest of each table after commit `seq`. Throws NotFound, Busy. */
   async digestsAt(seq: number, reader?: PastReader): Promise<Readonly<Record<TableName, string>>> {
     return seq === this.#present.seq ? this.#present.digests() : this.ask('digests', [seq], reader);
   }
 
-  /** A question to the history, once it is the reader's turn. Rejects with the reason of the client's signal, which ends the wait. */
+  /**
+   * Asks the history when it is the caller's turn. If the client leaves, stops waiting and rejects with the signal's reason.
+   */
   ask<Name extends keyof HistoryQueries>(
     name: Name,
     args: Parameters<HistoryQueries[Name]>,

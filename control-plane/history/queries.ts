@@ -1,4 +1,4 @@
-/** The questions that the history answers. The first argument of each is the commit that must be folded. */
+/** Questions that the history answers. The first argument of each is the position that must have been folded. */
 import type { AdminResponse, StateReadName } from '../../schemas/admin/admin.ts';
 import type { RowChange } from '../../schemas/admin/admin-history.ts';
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
@@ -29,29 +29,29 @@ import { type CommitInverse, inverseOfCommit } from './undo.ts';
 
 export interface HistoryFacts {
   readonly position: number;
-  /** Of the file on the disk. */
+  /** Size of the file on the disk. */
   readonly bytes: number;
 }
 
-/** What is known of a past state without reading its rows. */
+/** Facts about a past state that do not need its rows. */
 export interface PastFacts {
   readonly seq: number;
-  /** By the clock of its commit. */
+  /** Time of the commit, by its own clock. */
   readonly atMs: number;
   readonly signers: readonly string[];
 }
 
 export interface PastRead {
-  /** Whose members may read it; absent: operators only. */
+  /** Organisation whose members may read the result. Absent if only operators may. */
   readonly organisation?: string | undefined;
-  /** JSON; absent where there is none. A list: an object without its position. */
+  /** Result as JSON. Absent if nothing was found. A list is an object without its position. */
   readonly found?: string | undefined;
   readonly isList: boolean;
 }
 
 export type ShownCommit = AdminResponse<'GET /events/:position'>;
 
-/** What it is asked over the thread: an answer may take steps between which others have their turn. */
+/** Queries as another thread sees them. A query that works in steps looks the same as any other. */
 export type HistoryQueries = {
   readonly [Name in keyof HistoryReader]: (
     ...args: Parameters<HistoryReader[Name]>
@@ -59,7 +59,7 @@ export type HistoryQueries = {
 };
 type AnswerOf<Found> = Found extends Generator<void, infer Answer> ? Answer : Found;
 
-/** Reads one history, on the thread that folds it. */
+/** Answers queries from one history, on the thread that folds it. */
 export class HistoryReader {
   readonly #snapshot: Snapshot;
   readonly #versions: VersionReader;
@@ -77,7 +77,7 @@ export class HistoryReader {
     return this.#facts();
   }
 
-  /** The last commit that was written up to this time; 0 where there is none. */
+  /** Last commit written up to this time, or 0 if there is none. */
   positionAt(_head: number, timeMs: number): number {
     const found = this.#snapshot.db
       .prepare('SELECT seq FROM history_commit WHERE clock_ms <= ? ORDER BY clock_ms DESC, seq DESC LIMIT 1')
@@ -103,13 +103,13 @@ export class HistoryReader {
     };
   }
 
-  /** Of the state after the commit. */
+  /** Digests of the state after the commit. */
   digests(seq: number): Readonly<Record<TableName, string>> {
     this.#needKept(seq);
     return this.#versions.digestsAt(seq);
   }
 
-  /** `addsWave`: to a row of definitions, with that of the wave. */
+  /** Reads a resource. If `addsWave` is set, adds the resource as an open change modifies it. */
   read(seq: number, name: StateReadName, params: ReadParams, query: ReadQuery, addsWave: boolean): PastRead {
     const { organisationOf, read } = stateReads[name];
     return this.#at(seq, ({ db }) => {
@@ -125,12 +125,12 @@ export class HistoryReader {
     });
   }
 
-  /** A decision on the state after the commit. */
+  /** Describes a decision on the state after the commit. */
   described(seq: number, question: Question, view: StateView, record?: DecisionRecord): DescribedDecision {
     return this.#at(seq, (state) => describeDecision(state, question, record), view);
   }
 
-  /** Throws CommandError NotFound. */
+  /** Calling organisation of a question. Throws CommandError NotFound. */
   asker(seq: number, ask: Pick<ExplainRequest, 'key' | 'organisation'>, nowMs: number): Asker | undefined {
     return this.#at(seq, ({ db }) => askerOn(db, ask, nowMs));
   }
@@ -142,7 +142,10 @@ export class HistoryReader {
     return this.#at(seq, ({ db }) => atOnce(matrixSteps(db, ...asked)));
   }
 
-  /** Of events on the state at the head, which may be later than the commit. `sample`: lines of recorded decisions. */
+  /**
+   * Effect of events on the latest state, which may be later than the given position. `sample` contains lines of recorded
+   * decisions.
+   */
   *effect(
     _seq: number,
     asked: Omit<EffectQuestion, 'records'>,
@@ -158,13 +161,13 @@ export class HistoryReader {
           const isUnserved = value.recorded?.asked === 0 && asked.organisation === undefined;
           return { position: seq, ...value, ...(isUnserved && { changes: this.#changedBy(asked) }) };
         }
-        // Where the state moves on each time, it is worked out in one go.
+        // If the state keeps changing between steps, compute the effect without interruption.
         if (tries < effectTriesMax) yield;
       }
     }
   }
 
-  /** Rows that the events would change in the state at the log's head, up to a bound. */
+  /** Rows that the events would change in the latest state, up to a bound. */
   #changedBy(asked: Pick<EffectQuestion, 'events' | 'by' | 'nowMs'>): RowChange[] {
     const rows = new Map<string, RowAtTwo>();
     this.#snapshot.watchRows((table, before, after) => {
@@ -209,7 +212,10 @@ export class HistoryReader {
     };
   }
 
-  /** Rows that differ between two commits, of any order. At most `max`; one more says that there are more. */
+  /**
+   * Rows that differ between two positions, which may be in either order. Returns at most `max` rows. Callers ask for one
+   * more than they show, to detect that there are more.
+   */
   changes(_head: number, from: number, to: number, max: number): RowChange[] {
     this.#needKept(Math.min(from, to));
     if (from <= to) return shownChanges(this.#versions.between(from, to, max));
@@ -221,7 +227,7 @@ export class HistoryReader {
     return readDoctorRows(this.#snapshot.db, nowMs);
   }
 
-  /** The last names of keys, also of those that were forgotten. */
+  /** Latest names of keys, including forgotten keys. */
   keyNames(_head: number, ids: readonly string[]): (readonly [id: string, name: string])[] {
     const nameOf = this.#snapshot.db
       .prepare<[string], string | null>(
@@ -234,7 +240,7 @@ export class HistoryReader {
     });
   }
 
-  /** The inverse of the commit. Throws CommandError Conflict where there is none. */
+  /** Inverse of the commit. Throws CommandError Conflict if it has none. */
   inverse(seq: number): CommitInverse {
     const events = JSON.parse(this.#commit(seq).events);
     return this.#at(seq - 1, ({ db: before }) =>
@@ -242,7 +248,10 @@ export class HistoryReader {
     );
   }
 
-  /** Throws CommandError NotFound for a past that was cut. The state before the first commit is empty. */
+  /**
+   * Throws CommandError NotFound if the history was cut and no longer contains the position. The state before the first
+   * commit is empty.
+   */
   #needKept(seq: number): void {
     const begin = this.#begin();
     if (seq >= begin || begin === 1) return;
@@ -282,7 +291,7 @@ export class HistoryReader {
   }
 }
 
-/** The past that is asked for was cut. */
+/** Error for a position that the history no longer contains. */
 function beforeHistory(begin: number): CommandError {
   return new CommandError('NotFound', `the history of this control plane begins at position ${begin}`, {
     next: keepMore,
@@ -291,5 +300,5 @@ function beforeHistory(begin: number): CommandError {
 
 const effectTriesMax = 3;
 
-/** Of one commit: an organisation may go with all its keys. */
+/** Maximum number of row changes shown for one commit. Removing an organisation can remove very many keys. */
 const changesMax = 20_000;

@@ -1,4 +1,4 @@
-/** All reads of the state: the view of each, for the present and for the past. */
+/** All reads of the state. The same functions read the present and the past. */
 import type { NodeResource, ParamsOf, StateReadName } from '../../schemas/admin/admin.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { State } from '../../shared/snapshot/views.ts';
@@ -29,13 +29,15 @@ import {
   organisationListing,
 } from '../state/tenants.ts';
 
-/** What a read depends on in addition to the path. */
+/** Parameters of a read besides those in the path. */
 export type ReadQuery = Omit<PageQuery, 'owner'> & { readonly organisation?: string | undefined };
 
 interface StateRead<Params> {
-  /** The organisation whose members may read it; undefined: operators only. */
+  /** Organisation whose members may read the result. undefined if only operators may. */
   organisationOf?(db: Database, params: Params, query: ReadQuery): string | undefined;
-  /** A list, a resource, or undefined where it does not exist. `live` adds what an agent reported last. */
+  /**
+   * Returns a list, a resource, or undefined if the resource does not exist. `live` adds the agent's last report to a node.
+   */
   read(
     db: Database,
     params: Params,
@@ -50,7 +52,7 @@ function one(find: Find): StateRead<{ readonly id: string }> {
   return { read: (db, { id }, { nowMs }) => find(db, id, nowMs) };
 }
 
-/** Of the organisation that the row names. */
+/** Read of a resource that belongs to the organisation in its row. */
 function ownOne<Row extends { readonly organisation: string }>(
   find: (...asked: Parameters<Find>) => Row | undefined,
 ): StateRead<{ readonly id: string }> {
@@ -61,7 +63,7 @@ function page<Row, Item>(listing: Listing<Row, Item>): StateRead<unknown> {
   return { read: (db, _params, query) => listPage(db, listing, query) };
 }
 
-/** The rows of the organisation that the query names, or of all. */
+/** Read of a list, restricted to the organisation in the query if there is one. */
 function ownPage<Row, Item>(listing: Listing<Row, Item>): StateRead<unknown> {
   return {
     organisationOf: (_db, _params, { organisation }) => organisation,
@@ -102,6 +104,6 @@ export function inWaveOf({ overlaid }: State, row: object | undefined): object {
   return { inWave: { change, wave, waves, row: row ?? null } };
 }
 
-/** What the path names, as its schema has parsed it. */
+/** Parsed path parameters. */
 export type ReadParams = Readonly<Record<string, string>>;
 export const stateReads: Readonly<Record<StateReadName, StateRead<ReadParams>>> = reads;

@@ -1,11 +1,11 @@
-/** What an event is about, for the filters of lists of events. */
+/** Collects the subjects of events, by which lists of events are filtered. */
 import { kindOfId } from '../../schemas/events/event-sentences.ts';
 import { type TableName, type TableRow, tableSpecs } from '../../shared/snapshot/tables.ts';
 
 export const subjectKinds = ['type', 'actor', 'organisation', 'key', 'stack', 'node'] as const;
 type SubjectKind = (typeof subjectKinds)[number];
 
-/** A set of subjects, each once. */
+/** Set of subjects without duplicates. */
 export class Subjects {
   readonly #found = new Map<string, readonly [SubjectKind, string]>();
 
@@ -14,14 +14,14 @@ export class Subjects {
     this.#found.set(`${kind} ${id}`, [kind, id.toWellFormed()]);
   }
 
-  /** A place as a column holds it: `stack:ID`, `organisation:ID`. */
+  /** Adds the place in a column: `stack:ID` or `organisation:ID`. */
   addPlace(place: unknown): void {
     if (typeof place !== 'string') return;
     const [kind, id] = place.split(':', 2);
     if (kind === 'stack' || kind === 'organisation') this.add(kind, id);
   }
 
-  /** What the data of an event name, also where the fold skipped it. */
+  /** Adds the subjects that an event's data name, even if the fold skipped the event. */
   addEvent(type: string, data: unknown): void {
     this.add('type', type);
     if (typeof data !== 'object' || data === null) return;

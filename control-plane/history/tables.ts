@@ -1,6 +1,6 @@
 /**
- * The tables of `history.db`: those of a snapshot, every version that a row of them had, and every commit with what it is
- * about. A version is valid from `set_seq` up to, not including, `end_seq`.
+ * Tables of `history.db`: the tables of a snapshot, every version that a row has had, and every commit with its subjects. A
+ * version is valid from `set_seq` up to but not including `end_seq`.
  */
 import { createHash } from 'node:crypto';
 import { columnsSql, integer, orNull, type RowWith, text } from '../../shared/runtime/table-columns.ts';
@@ -15,14 +15,15 @@ import {
 } from '../../shared/snapshot/tables.ts';
 import type { StateKind } from '../../shared/snapshot/views.ts';
 
-/** `end_seq` of a version that is valid now. */
+/** `end_seq` of a version that is still valid. */
 export const openEnd = Number.MAX_SAFE_INTEGER;
-/** Commits between two stored digests, from which those of other positions follow. */
+/** Number of commits between two stored digests. The digests of other positions are computed from these. */
 export const commitsPerSpan = 1000;
 
 /**
- * Rows that are made once and revoked once, which look-ups find by a hash: a filter on the interval reads few versions. All
- * other rows may change any number of times, so each is found by its key, at its last version before a position.
+ * Tables whose rows are created once and revoked at most once, and which look-ups search by a hash. A filter on the interval
+ * reads few versions of them. Rows of other tables may change any number of times, so each is found by its key and its last
+ * version before the position.
  */
 const madeOnce: ReadonlySet<TableName> = new Set(['api_key', 'node_token']);
 
@@ -53,20 +54,20 @@ function versionSql(table: TableName): string {
 const commitColumns = {
   seq: integer(),
   at: text(), // as the writer wrote it
-  clock_ms: integer(), // the latest time of this commit and those before it
+  clock_ms: integer(), // latest time of this and all earlier commits
   author: text(),
   why: orNull(text()),
   via: orNull(text()),
   command: text(),
-  kind: text(), // first part of the type of its first event
+  kind: text(), // first part of the type of the commit's first event
   events: text(), // JSON
-  signers: orNull(text()), // JSON, where the commit changes them
+  signers: orNull(text()), // JSON, only if the commit sets signers
 } as const;
 
-/** A commit as its row has it. */
+/** Row of a commit. */
 export type HistoryCommit = RowWith<typeof commitColumns>;
 
-/** Digests of tables without rows. */
+/** Digests of empty tables. */
 const emptyDigests = Object.fromEntries(tableNames.map((name) => [name, hex128(0n)])) as Record<
   TableName,
   string
@@ -86,27 +87,27 @@ PRAGMA user_version = ${historyFormat()};
 `;
 }
 
-/** Changes with the fold and with these tables, so a file of another build is discarded. */
+/** Version of the file's format. It changes with the fold and with these tables, so a file of another build is discarded. */
 export function historyFormat(): number {
   const tables = JSON.stringify([3, foldVersion, tableSpecs]);
   return createHash('sha256').update(tables).digest().readUInt32BE(0) & 0x7fff_ffff;
 }
 
-/** SQL of the table as it was after commit `seq`. */
+/** SQL that selects the table as it was after commit `seq`. */
 function selectAt(table: TableName, seq: number): string {
   const columns = columnsOf(table);
   if (madeOnce.has(table))
     return `SELECT ${columns.join(', ')} FROM main.past_${table} WHERE set_seq <= ${seq} AND end_seq > ${seq}`;
   const key = keyOf(table);
   const shown = columns.map((name) => `${key.includes(name) ? 'k' : 'v'}.${name} AS ${name}`);
-  // A CROSS JOIN keeps its order: never all versions, always the keys and one version of each.
+  // CROSS JOIN fixes the order, so SQLite reads the keys and one version of each, never all versions.
   return `SELECT ${shown.join(', ')} FROM main.key_${table} k CROSS JOIN main.past_${table} v
     ON ${same(table, 'v', 'k')} AND v.set_seq =
       (SELECT max(x.set_seq) FROM main.past_${table} x WHERE ${same(table, 'x', 'k')} AND x.set_seq <= ${seq})
     WHERE v.end_seq > ${seq}`;
 }
 
-/** The state after commit `seq`, as a snapshot of this file shows it. */
+/** The state after commit `seq`, as a snapshot of this file presents it. */
 export function pastState(seq: number, isOfWave = false): Extract<StateKind, { readonly kind: 'past' }> {
   const overlaid = isOfWave ? overlaidTables : [];
   const select = (table: TableName): string => {

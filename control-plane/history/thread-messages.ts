@@ -1,4 +1,4 @@
-/** What the thread of the history and its owner send each other. */
+/** Messages between the history thread and its owner. */
 import type { LogText } from '../../schemas/records/log-events.ts';
 import type { CommandErrorType } from '../core/command-error.ts';
 import type { HistoryQueries } from './queries.ts';
@@ -11,7 +11,7 @@ export interface ThreadData {
 
 export type ToThread =
   | { readonly stop: true }
-  /** Nobody waits for this answer any more. */
+  /** The answer is no longer needed. */
   | { readonly cancel: number }
   | { readonly id: number; readonly name: keyof HistoryQueries; readonly args: readonly unknown[] };
 

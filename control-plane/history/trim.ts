@@ -1,31 +1,34 @@
 /**
- * Keeps `history.db` within its bytes: whole spans are cut from its old end, each with the versions that had ended by its end.
- * What is left is what a history that began there would have: states from there on are whole.
+ * Bounds the size of `history.db`. It cuts whole spans from the oldest end, together with the versions that were no longer
+ * valid at the end of the span. The remaining file equals a history that began there, so all later states are complete.
  */
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { type TableName, tableNames, tableSpecs } from '../../shared/snapshot/tables.ts';
 
-/** Once it is too large, so much of its bytes is kept: each cut ends with a walk through all subjects. */
+/**
+ * Share of the bound that remains after a cut. Cutting more than necessary makes cuts rare, because each ends with a pass
+ * over all subjects.
+ */
 const keptShare = 7 / 8;
 const subjectsPerStep = 20_000;
 
-/** What helps where the past that is asked for was cut. */
+/** Advice for a question about a part of the past that was cut. */
 export const keepMore =
   'let it keep more (--history-gigabytes), and delete its history.db: it is made again from the log';
 
-/** The first position whose state can be read. */
+/** First position whose state can be read. */
 export function beginOf(db: Database): number {
   return Math.max(1, Number(db.prepare('SELECT min(seq) FROM span').pluck().get() ?? 0));
 }
 
-/** Of the pages in use. */
+/** Bytes of the pages in use. */
 function usedBytes(db: Database): number {
   const value = (name: string): number => Number(db.pragma(name, { simple: true }));
   return (value('page_count') - value('freelist_count')) * value('page_size');
 }
 
-/** One step cuts one span, or reads some subjects. The last span stays. */
+/** Trims the history in steps. Each step cuts one span or reads some subjects. The last span always stays. */
 export function* trimHistory(db: Database, bytesMax: number): Generator<void> {
   if (usedBytes(db) <= bytesMax) return;
   const spans = new SpanCutter(db);
@@ -57,7 +60,7 @@ class SpanCutter {
       (name, where) =>
         `DELETE FROM key_${name} WHERE ${where} AND NOT EXISTS (SELECT 1 FROM past_${name} WHERE ${where})`,
     );
-    // Who may sign is found at its last change, however long ago.
+    // Commits that set signers stay, because the valid signers are found at their last change, however old it is.
     this.#rest = [
       db.prepare('DELETE FROM history_commit WHERE seq < ? AND signers IS NULL'),
       db.prepare('DELETE FROM row_change WHERE seq < ?'),
@@ -65,7 +68,10 @@ class SpanCutter {
     ];
   }
 
-  /** False where there is one span only. What the last commit of it changed stays, so that it can be shown. */
+  /**
+   * Cuts the first span. Returns false if it is the only one. The changes of the span's last commit stay, so that they can be
+   * shown.
+   */
   cutFirst(): boolean {
     const [first, next] = this.#spans.all();
     if (first === undefined || next === undefined) return false;
@@ -86,7 +92,7 @@ class SpanCutter {
   }
 }
 
-/** What commits before the first one were about; they are by subject, so all of them are walked through. */
+/** Removes the subjects of cut commits. The table is sorted by subject, so all rows must be visited. */
 function* trimSubjects(db: Database, begin: number): Generator<void> {
   const after = '(kind, id, seq, idx) > (?, ?, ?, ?)';
   const last = db.prepare<unknown[], Subject>(

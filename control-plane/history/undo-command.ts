@@ -1,6 +1,6 @@
 /**
- * A commit taken back by one commit: the commands of its inverse, decided one after the other, each on the state that those
- * before it leave, and written together or not at all.
+ * Undoes a commit with a single new commit. The commands of its inverse are decided one after the other, each on the state
+ * that the previous ones leave, and are written together or not at all.
  */
 import { type AnswerOf, adminOperations } from '../../schemas/admin/admin.ts';
 import { partsOf, routeOf } from '../../schemas/admin/admin-routes.ts';
@@ -13,7 +13,10 @@ import { type CommandDefinition, defineCommand, parseInput, planCommand } from '
 import { commandsByName } from '../commands/registry.ts';
 import { type CommitInverse, checkUnchanged } from './undo.ts';
 
-/** Decided like any command on the state at the head, in one turn, so nothing is written between its decision and the append. */
+/**
+ * Command definition of the undo. It is decided in one turn of the event loop like any other command, so nothing can be
+ * written between its decision and its append.
+ */
 export function undoDefinition(snapshot: Snapshot, inverse: CommitInverse): CommandDefinition {
   return defineCommand('commit.undo', {
     decide: (db, { params: { position } }, context) => {
@@ -39,7 +42,7 @@ export function undoDefinition(snapshot: Snapshot, inverse: CommitInverse): Comm
   });
 }
 
-/** A command as the API has it, for people. */
+/** A command as the API presents it to people. */
 export function shownCommand({ name, input }: UndoCommand): AnswerOf<'commit.undo'>['commands'][number] {
   const { method } = routeOf(name);
   const { path, rest } = partsOf(name, input);

@@ -1,4 +1,7 @@
-/** The commands that take a commit back: where each of its events has an inverse, and nothing that it set has changed since. */
+/**
+ * Computes the commands that undo a commit. A commit can be undone if each of its events has an inverse and nothing that it
+ * set has changed since.
+ */
 import { type KnownEvent, readEvent, type StoredEvent } from '../../schemas/events/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { Inverse, UndoCommand } from '../../shared/snapshot/effect.ts';
@@ -6,17 +9,20 @@ import { eventEffects } from '../../shared/snapshot/effects.ts';
 import { CommandError } from '../core/command-error.ts';
 
 /**
- * The inverse of a commit, for as long as what the commit set is as the commit left it. It depends on the past alone, so it is
- * found once, and the present is only compared with it. Plain data, which crosses threads.
+ * Inverse of a commit, with what the commit left, to check that it is unchanged. It depends only on the past, so it is
+ * computed once and then compared with the present. It is plain data and can be sent between threads.
  */
 export interface CommitInverse {
-  /** In the order in which they are to be sent. */
+  /** Commands in the order of execution. */
   readonly commands: readonly UndoCommand[];
-  /** What each event was about, right after the commit; JSON. */
+  /** Subject of each event immediately after the commit, as JSON. */
   readonly subjects: readonly { readonly event: StoredEvent; readonly was: string | undefined }[];
 }
 
-/** Of the states around the commit. Throws CommandError Conflict, with the reason, where an event has no inverse. */
+/**
+ * Computes the inverse from the states before and after the commit. Throws CommandError Conflict with the reason if an event
+ * has no inverse.
+ */
 export function inverseOfCommit(
   events: readonly StoredEvent[],
   states: { readonly before: Database; readonly after: Database },
@@ -25,7 +31,7 @@ export function inverseOfCommit(
   if (events.length === 0) throw noInverse(position, 'it has no events');
   const commands = new Map<string, UndoCommand>();
   const subjects: CommitInverse['subjects'][number][] = [];
-  // The last one first: what an event made may be what a later one is about.
+  // Last event first, because a later event may depend on what an earlier one created.
   for (const event of events.toReversed()) {
     const refused = (reason: string) => noInverse(position, reason, events.length > 1 ? event : undefined);
     const inverse = inverseOrReason(event);
@@ -33,13 +39,13 @@ export function inverseOfCommit(
     const command = inverse.command(states.before);
     if (typeof command === 'string') throw refused(command);
     subjects.push({ event, was: JSON.stringify(inverse.subject(states.after)) });
-    // Two events of one subject have one inverse: what was before both.
+    // Several events with the same subject share one inverse, which restores what was before all of them.
     if (command !== undefined) commands.set(JSON.stringify(command), command);
   }
   return { commands: [...commands.values()], subjects };
 }
 
-/** Throws CommandError Conflict where what the commit set has changed since. */
+/** Throws CommandError Conflict if anything that the commit set has changed since. */
 export function checkUnchanged({ subjects }: CommitInverse, now: Database, position: number): void {
   for (const { event, was } of subjects) {
     const inverse = inverseOrReason(event);
@@ -48,7 +54,7 @@ export function checkUnchanged({ subjects }: CommitInverse, now: Database, posit
   }
 }
 
-/** `of`: the event that it is about, where the commit has several. */
+/** `of` is the event without an inverse, if the commit has several events. */
 function noInverse(position: number, reason: string, of?: StoredEvent): CommandError {
   const why = of === undefined ? reason : `${of.type}: ${reason}`;
   return new CommandError('Conflict', `commit ${position} has no inverse: ${why}`, {
@@ -61,12 +67,12 @@ interface InverseOfEvent {
   command(before: Database): UndoCommand | string | undefined;
 }
 
-/** Of any type, whose data are those of its event. */
+/** Inverse of any event type, untyped in the event's data. */
 interface Invertible {
   readonly inverse: Inverse<KnownEvent['data']> | string | null;
 }
 
-/** A text: why there is none. */
+/** Returns the inverse, or the reason why there is none as text. */
 function inverseOrReason(stored: StoredEvent): InverseOfEvent | string {
   const read = readEvent(stored);
   if (read.outcome !== 'known') return 'this build does not know its event';

@@ -1,4 +1,4 @@
-/** Entry point of the thread of the history. */
+/** Entry point of the history thread. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { serveHistory } from './history-thread.ts';
 import type { ThreadData } from './thread-messages.ts';

@@ -1,8 +1,9 @@
 /**
- * Nodes that are up and whose agent is away. That an agent is silent proves nothing about its node, which gateways reach by
- * another way: so before such a node is reported down, this replica, its owner, probes its URL. One that answers stays up and is
- * probed like a node without an agent until its agent is back; one that does not is down after the first probe. Where
- * no answer at all comes from most of this replica's nodes at once, it is the replica that is cut off: they stay as they are.
+ * Checks nodes that are up but whose agent is silent. A silent agent proves nothing about its node, because gateways reach
+ * the node by another way. So before reporting such a node down, its owner, this replica, probes the node's URL. A node that
+ * answers stays up and is probed like a node without an agent until its agent returns. A node that does not answer is down
+ * after the first probe. If most of this replica's nodes stop answering at once, the replica itself is probably cut off, so
+ * the nodes stay as they are.
  */
 import { setMaxListeners } from 'node:events';
 import { AskedModels } from '../../shared/engines/asked-models.ts';
@@ -18,33 +19,36 @@ import type { NodeReporter } from './node-reporter.ts';
 
 export interface AbsentAgentsOptions {
   readonly reporter: NodeReporter;
-  /** Does this replica reach the log? Where it does not, others own its nodes soon. */
+  /** Whether this replica reaches the log. If it does not, other replicas will soon own its nodes. */
   readonly canReport: () => boolean;
   readonly credential: (name: string) => string | undefined;
   readonly intervals: NodeIntervals;
   readonly logger: Logger;
   isAttached(id: string): boolean;
-  /** Has an agent of the node a token that is valid? */
+  /** Whether an agent of the node has a valid token. */
   canAttach(id: string): boolean;
-  /** Nodes whose agent has sent a heartbeat lately, and those of this replica that are up and whose agent has not. */
+  /**
+   * Number of nodes whose agent has recently sent a heartbeat, and number of this replica's healthy nodes whose agent has
+   * not.
+   */
   reportingAndSilent(): readonly [reporting: number, silent: number];
-  /** Rejects where the log cannot be written. */
+  /** Rejects if the log cannot be written. */
   reportDown(id: string, reason: string): Promise<void>;
 }
 
 interface Absence {
   readonly id: string;
-  /** What is known of the agent. */
+  /** Description of the agent's absence. */
   readonly reason: string;
   readonly asked: AskedModels;
-  /** What the latest probe said; silent until one was answered, be it by a refusal. */
+  /** Result of the latest probe. `silent` until the node has answered once, even with an error. */
   answer: 'silent' | 'up' | 'bad';
   misses: number;
-  /** So many in a row are down: the first, until the node has answered once. */
+  /** Consecutive misses after which the node is down. 1 until the node has answered once. */
   missesMax: number;
 }
 
-/** Fewer nodes that fall silent together are no sign of a cut. */
+/** Minimum number of silent nodes that indicates a cut-off replica. */
 const cutOffNodesMin = 3;
 
 export class AbsentAgents {
@@ -56,14 +60,14 @@ export class AbsentAgents {
 
   constructor(options: AbsentAgentsOptions) {
     this.#options = options;
-    // Every absence waits on it; ten are no sign of a leak.
+    // Every absence listens to this signal, so many listeners do not indicate a leak.
     setMaxListeners(0, this.#stop.signal);
     this.#held = new RateLimitedLine(({ probe: probes }) =>
       options.logger.warn({ probes }, 'most nodes fell silent at once; they are kept as they are'),
     );
   }
 
-  /** Reports the node down unless it answers, or its agent comes back before. `reason`: what is known of the agent. */
+  /** Reports the node down unless it answers or its agent returns first. `reason` describes the agent's absence. */
   verify(id: string, reason: string): void {
     if (this.#absent.has(id) || this.#stop.signal.aborted) return;
     const asked = new AskedModels();
@@ -82,7 +86,10 @@ export class AbsentAgents {
     this.#held.close();
   }
 
-  /** Where the log cannot be written it ends, and the next scan for orphans begins again. */
+  /**
+   * Probes the node while its agent is away. If the log cannot be written, it stops, and the next scan for orphans starts
+   * again.
+   */
   async #probeWhileAway(absence: Absence): Promise<void> {
     const { credential, intervals, reportDown } = this.#options;
     for (let row = this.#awayRow(absence.id); row !== undefined; row = this.#awayRow(absence.id)) {
@@ -94,7 +101,7 @@ export class AbsentAgents {
     }
   }
 
-  /** Why the node is down after this probe; undefined where it stays up. */
+  /** Reason why the node is down after this probe. undefined if it stays up. */
   #reasonOfDown(absence: Absence, row: NodeRow, answer: Probed): string | undefined {
     if (!this.#options.canAttach(absence.id)) return 'its token was revoked';
     if (provesNothing(answer)) return undefined;
@@ -112,7 +119,7 @@ export class AbsentAgents {
     return undefined;
   }
 
-  /** The node, while it is for this replica to find out about it. */
+  /** The node's row, as long as this replica is responsible for checking it. */
   #awayRow(id: string): NodeRow | undefined {
     const { reporter, canReport, isAttached } = this.#options;
     if (this.#stop.signal.aborted || isAttached(id) || !canReport()) return undefined;
@@ -120,7 +127,9 @@ export class AbsentAgents {
     return row?.owner === reporter.owner && row.agent === 1 && row.up === 1 ? row : undefined;
   }
 
-  /** Does nothing come, by agent or probe, from more nodes than something comes from? Also from those that are not probed yet. */
+  /**
+   * Whether more nodes are silent, both by agent and by probe, than answer. Nodes that were not probed yet count as silent.
+   */
   #isCutOff(): boolean {
     const [reporting, away] = this.#options.reportingAndSilent();
     const answered = [...this.#absent.values()].filter(({ answer }) => answer !== 'silent').length;
@@ -129,7 +138,7 @@ export class AbsentAgents {
   }
 }
 
-/** A node that has none of its models any more serves nothing of what the log says. */
+/** Reports a fault if the node no longer serves any of the models that the log lists for it. */
 function modelsFault(row: NodeRow, served: readonly string[]): string | undefined {
   const loaded = parseColumn(row.loaded);
   return loaded.length === 0 || loaded.some((name) => served.includes(name))

@@ -1,4 +1,4 @@
-/** What the token of an agent admits to, by the present state. */
+/** Checks agents' tokens against the present state. */
 import { hashSecret } from '../../shared/ids/api-key.ts';
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
@@ -19,18 +19,18 @@ export class Admissions {
     this.#byId = db.prepare('SELECT 1 FROM node_token WHERE id = ? AND revoked_at IS NULL');
   }
 
-  /** Undefined where the token is unknown or revoked. */
+  /** Admission of a token. undefined if the token is unknown or revoked. */
   of(token: string): Admission | undefined {
     const row = this.#byHash.get(hashSecret(token));
     return row && { node: row.node, token: row.id };
   }
 
-  /** False once all tokens of the node were revoked. */
+  /** False once all tokens of the node are revoked. */
   canAttach(node: string): boolean {
     return this.#ofNode.get(node) !== undefined;
   }
 
-  /** False once the token was revoked. */
+  /** False once the token is revoked. */
   isValid({ token }: Admission): boolean {
     return this.#byId.get(token) !== undefined;
   }

@@ -1,7 +1,7 @@
 /**
- * One WebSocket of a node's agent: reads its frames, bounds them, and detects silence.
- * The agent is untrusted beyond its token: a frame that breaks the protocol, or too many of them, end the session.
- * What a heartbeat means for the node is decided by agent-sessions.ts.
+ * One WebSocket of a node's agent. It reads and bounds the agent's frames and detects silence. The token is the only thing
+ * that makes the agent trusted: a frame that breaks the protocol, or too many frames, end the session. agent-sessions.ts
+ * decides what a heartbeat means for the node.
  */
 import {
   type AgentMessage,
@@ -14,50 +14,50 @@ import {
 import { RateLimit } from '../../shared/runtime/rate-limit.ts';
 import { Ticker, type Timed } from '../../shared/runtime/ticker.ts';
 
-/** The part of a WebSocket that a connection needs. */
+/** Subset of a WebSocket that a connection uses. */
 export interface AgentSocket {
   readonly bufferedAmount: number;
   send(text: string): void;
   close(code: number, reason: string): void;
   terminate(): void;
-  /** Reads no more of it. */
+  /** Stops reading from the socket. */
   pause(): void;
   on(event: 'message', listener: (data: unknown, isBinary: boolean) => void): unknown;
   on(event: 'ping' | 'pong' | 'close', listener: () => void): AgentSocket;
   on(event: 'error', listener: (error: Error) => void): unknown;
 }
 
-/** What an upgrade's token proved. */
+/** Node and token that the upgrade request proved. */
 export interface Admission {
   readonly node: string;
   readonly token: string;
 }
 
-/** Why a connection ended. */
+/** Reason why a connection ended. */
 export type EndCause =
-  /** The socket was closed or broken from the other side. */
+  /** The other side closed the socket, or the network failed. */
   | 'lost'
   /** Three heartbeats were missed. */
   | 'silent'
-  /** A frame broke the protocol, or there were too many. */
+  /** A frame broke the protocol, or there were too many frames. */
   | 'protocol'
-  /** Ended from this side by `dismiss`. */
+  /** This side ended the connection with `dismiss`. */
   | 'dismissed';
 
 interface ConnectionHandlers {
   onHeartbeat(heartbeat: Beat): void;
   onLeaving(): void;
-  /** Called once. */
+  /** Called exactly once. */
   onEnd(cause: EndCause): void;
 }
 
-/** Frames of every kind: more than the one heartbeat and one ping a second of an agent. */
+/** Rate limit for frames of all kinds. A well-behaved agent sends one heartbeat and one ping per second. */
 const framesSize = { burst: 20, perSecond: 5 };
-/** An agent that does not read what it is sent. */
+/** Unsent bytes at which the agent counts as not reading. */
 const bufferedBytesMax = 2 * 1024 * 1024;
-/** Between the close frame and the end of the socket. */
+/** Time between the close frame and the termination of the socket. */
 const closeGraceMs = 1000;
-/** Of the silence of all agents. */
+/** Timer for the silence of all agents. */
 const ticker = new Ticker(250);
 
 export class AgentConnection implements Timed {
@@ -88,14 +88,14 @@ export class AgentConnection implements Timed {
     if (nowMs >= this.#silentAtMs) this.#fail('silent', 'no beat in time');
   }
 
-  /** Sends unless the connection has ended; ends it where the agent does not read. */
+  /** Sends unless the connection has ended. Ends the connection if the agent does not read. */
   send(message: ControlPlaneMessage): void {
     if (this.#ended) return;
     if (this.#socket.bufferedAmount > bufferedBytesMax) this.#fail('protocol', 'frames are not read');
     else this.#socket.send(JSON.stringify(message));
   }
 
-  /** Ends it from this side; `reason` is for the agent's log. */
+  /** Ends the connection from this side. `reason` is for the agent's log. */
   dismiss(code: number, reason: string): void {
     if (this.#ended) return;
     this.#end('dismissed');
@@ -116,7 +116,7 @@ export class AgentConnection implements Timed {
     }
   }
 
-  /** A hello comes first and once, and names the node to which the token is bound. */
+  /** Checks that hello comes first, only once, and with the node of the token. */
   #orderFault(message: AgentMessage): string | undefined {
     if (message.type !== 'hello') return this.#hasHello ? undefined : 'hello comes first';
     if (this.#hasHello) return 'hello comes once';
@@ -127,7 +127,7 @@ export class AgentConnection implements Timed {
 
   #count(): boolean {
     if (this.#frames.tryAcquire()) return true;
-    // A flood continues until the socket is closed, and each of its frames would cost a turn.
+    // Stop reading, because a flood continues until the socket is closed and each of its frames costs time.
     this.#socket.pause();
     this.#fail('protocol', 'too many frames');
     return false;

@@ -1,8 +1,8 @@
 /**
- * The sessions of the agents at this replica: who is attached, and what their heartbeats mean for claim and health of their
- * nodes. A node whose agent falls silent is verified; down is reported at once, up is damped. Heartbeats never enter the log, and what does is bounded for each node,
- * whatever its agent sends. Every heartbeat and every scan compares the present with the log, so a report that failed is
- * retried by the next. The states of a session are in session-state.ts.
+ * Sessions of the agents attached to this replica. They derive from heartbeats who owns a node and whether it is healthy. A
+ * node whose agent falls silent is checked. Down is reported at once, up only after a delay. Heartbeats themselves never
+ * enter the log, and the reports of each node are bounded, whatever its agent sends. Every heartbeat and every scan compares
+ * the present with the log, so the next one repeats a failed report. session-state.ts defines the states of a session.
  */
 import {
   type Beat,
@@ -30,12 +30,12 @@ export interface AgentSessionsOptions {
   readonly reporter: NodeReporter;
   readonly liveness: ReplicaLiveness;
   readonly snapshot: Snapshot;
-  /** Does this replica reach the log? Where it does not, agents are sent to another. */
+  /** Whether this replica reaches the log. If it does not, agents are sent to another replica. */
   readonly canReport: () => boolean;
-  /** A node's own credential by its name; undefined where this replica does not have it. */
+  /** Returns a node's credential by its name. undefined if this replica does not have it. */
   readonly credential: (name: string) => string | undefined;
   readonly intervals: NodeIntervals;
-  /** Counts, by node, the reports that the log did not take. */
+  /** Counts, by node, the reports that were kept out of the log. */
   readonly withheld: RateLimitedLine;
   readonly logger: Logger;
 }
@@ -45,22 +45,22 @@ interface AgentSession {
   readonly connection: AgentConnection;
   state: SessionState;
   held: HeldHeartbeat;
-  /** When the last heartbeat arrived, monotonic ms. */
+  /** Arrival of the last heartbeat, in monotonic ms. */
   heartbeatMs: number;
-  /** The installs last sent, as JSON. */
+  /** Installs last sent to the agent, as JSON. */
   sentInstalls: string | undefined;
 }
 
-/** What the effects of an event need to know of it. */
+/** Details of an event that its effects need. */
 interface EventDetails {
-  /** What is to be reported; undefined where up has not lasted yet. */
+  /** Health to report. undefined until an up has lasted long enough. */
   readonly health?: Health | undefined;
   readonly cause?: EndCause;
-  /** Why the node is down. */
+  /** Reason why the node is down. */
   readonly reason?: string;
 }
 
-/** An agent that has missed a heartbeat says nothing of its node. */
+/** Age of the last heartbeat from which an agent counts as silent. */
 const reportingMsMax = 2 * heartbeatIntervalMs;
 
 const lostReasons: Readonly<Record<EndCause, string>> = {
@@ -72,9 +72,9 @@ const lostReasons: Readonly<Record<EndCause, string>> = {
 
 export class AgentSessions {
   readonly #options: AgentSessionsOptions;
-  /** By node. */
+  /** Sessions by node. */
   readonly #attached = new Map<string, AgentSession>();
-  /** Without a heartbeat yet. */
+  /** Sessions that have not sent a heartbeat yet. */
   readonly #connected = new Set<AgentSession>();
   readonly #limits = new Map<string, NodeLimits>();
   readonly #orphans: OrphanedNodes;
@@ -111,19 +111,19 @@ export class AgentSessions {
     this.#orphans.start();
   }
 
-  /** Sends the agents to other replicas; their nodes stay as they are. */
+  /** Sends the agents to other replicas. Their nodes stay as they are. */
   async stop(): Promise<void> {
     this.#stopping = true;
     this.#dismissAll('this replica ends');
     await Promise.all([this.#orphans.stop(), this.#absent.stop()]);
   }
 
-  /** What a token admits to; undefined where it is unknown or revoked. */
+  /** Admission of a token. undefined if the token is unknown or revoked. */
   admit(token: string): Admission | undefined {
     return this.#admissions.of(token);
   }
 
-  /** Why no agent may attach for this node now; undefined where it may, and then it counts against its rate. */
+  /** Reason why no agent may attach to this node at present. If undefined, the attempt counts against the node's rate. */
   obstacle({ node }: Admission): 'elsewhere' | 'too-often' | 'not-by-agent' | undefined {
     if (this.#stopping || !this.#options.canReport()) return 'elsewhere';
     if (this.#options.reporter.node(node)?.agent !== 1) return 'not-by-agent';
@@ -148,7 +148,7 @@ export class AgentSessions {
     else this.#connected.add(session);
   }
 
-  /** After commits that may concern agents: tokens revoked, nodes removed, models installed. */
+  /** Call after commits that may affect agents: revoked tokens, removed nodes, installed models. */
   stateMoved(): void {
     this.#orphans.scheduleScan();
   }
@@ -159,7 +159,7 @@ export class AgentSessions {
     return { beatSeconds: Math.round(performance.now() - session.heartbeatMs) / 1000, ...session.held };
   }
 
-  /** Of all nodes attached here, for other replicas; bounded, because it goes into one record. */
+  /** Live state of all attached nodes, for other replicas. Bounded, because it must fit into one record. */
   report(): NodesReport {
     const all = new Map<string, LiveNode>();
     for (const id of this.#attached.keys()) {
@@ -169,7 +169,10 @@ export class AgentSessions {
     return reportOf(all);
   }
 
-  /** Nodes that fall silent together are noticed one after another: a heartbeat that is missing counts before the agent is away. */
+  /**
+   * Number of reporting and of silent nodes. A node counts as silent as soon as one heartbeat is missing, because nodes that
+   * fall silent together are noticed one after another.
+   */
   #reportingAndSilent(): readonly [number, number] {
     const sinceMs = performance.now() - reportingMsMax;
     let reporting = 0;
@@ -212,11 +215,11 @@ export class AgentSessions {
       const isAdmitted = this.#admissions.isValid(session.connection.admission);
       this.#dispatch(session, isAdmitted ? 'first-heartbeat' : 'token-revoked');
     }
-    // An agent that stops may still send heartbeats: they must not damp its next start.
+    // Ignore heartbeats of an agent that is stopping, so that they do not delay its next start.
     if (!['leaving', 'released', 'ended'].includes(session.state)) this.#reconcile(session, heartbeat);
   }
 
-  /** Compares claim and health in the log with a heartbeat. */
+  /** Compares the owner and health in the log with a heartbeat. */
   #reconcile(session: AgentSession, heartbeat: Beat): void {
     const { reporter } = this.#options;
     const row = reporter.node(session.node);
@@ -234,7 +237,7 @@ export class AgentSessions {
     else this.#dispatch(session, 'heartbeat-unchanged');
   }
 
-  /** Ends an earlier session of the node. */
+  /** Attaches the session and ends an earlier session of the node. */
   #attach(session: AgentSession): void {
     const { node } = session;
     this.#connected.delete(session);
@@ -248,7 +251,7 @@ export class AgentSessions {
   #claim(session: AgentSession, health: Health | undefined): void {
     const { reporter } = this.#options;
     const { node } = session;
-    // Two agents with one token would move their node between two replicas without end.
+    // Refuse, because two agents with the same token would move their node between two replicas forever.
     if (reporter.mayClaim(node)) {
       const isAdmitted = health !== undefined && this.#admits(node, health);
       this.#track(session, isAdmitted ? reporter.claimAndReport(node, health) : reporter.claim(node));
@@ -296,7 +299,7 @@ export class AgentSessions {
     }
   }
 
-  /** Rejects where the log cannot be written; the next scan retries. */
+  /** Rejects if the log cannot be written. The next scan tries again. */
   async #reportDown(id: string, reason: string): Promise<void> {
     const { reporter } = this.#options;
     const row = reporter.node(id);
@@ -312,7 +315,7 @@ export class AgentSessions {
     }
   }
 
-  /** Ends sessions whose node was removed or whose token was revoked, and sends installs that changed. */
+  /** Ends sessions whose node was removed or whose token was revoked, and sends changed installs. */
   #onScan(known: ReadonlySet<string>): void {
     for (const session of [...this.#attached.values()]) {
       if (known.has(session.node) && this.#admissions.isValid(session.connection.admission))

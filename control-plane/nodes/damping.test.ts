@@ -1,7 +1,9 @@
 import { expect, test } from 'vitest';
 import { type Damped, observe, resumeDamping } from './damping.ts';
 
-/** Observes each second, `up` by the second, and returns the seconds at which the reported health changed. */
+/**
+ * Observes the node every second. `up` states its health by second. Returns the seconds at which the reported health changed.
+ */
 function reported(
   seconds: number,
   up: (second: number) => boolean,
@@ -34,7 +36,7 @@ test('a node that flaps each second is reported down once in an hour', () => {
 });
 
 test('with each time down an up must last twice as long, a minute at most', () => {
-  // It goes down as soon as it is reported up: the worst case.
+  // Worst case: the node goes down as soon as it is reported up.
   let damped = resumeDamping(true);
   const lasted: number[] = [];
   for (let fall = 0, now = 0; fall < 7; fall++) {

@@ -1,25 +1,26 @@
 /**
- * When does a node's health become an event? Down is reported at once; up only after it has lasted, longer for a node that
- * keeps going down, so that a flapping node costs few commits. Pure: observations in, the state to report out.
+ * Decides when a node's observed health becomes an event. Down is reported at once. Up is reported only after it has lasted,
+ * and the wait grows for a node that keeps going down, so that a flapping node causes few commits. The functions are pure:
+ * they take observations and return the state to report.
  */
 import { nodeIntervals } from './intervals.ts';
 
 const dampSecondsMax = 60;
-/** The penalty of a flapping node is reset after this time up. */
+/** Uptime after which the delay for a flapping node is reset. */
 const resetAfterSeconds = 300;
 
 export interface Damped {
-  /** The health last reported; undefined before the first report. */
+  /** Last reported health. undefined before the first report. */
   readonly reportedUp: boolean | undefined;
-  /** How long an up must last before it is reported. */
+  /** Time that an up must last before it is reported. */
   readonly dampSeconds: number;
-  /** Since when it has been up without a break, ms; undefined while down. */
+  /** Start of the present uptime in ms. undefined while the node is down. */
   readonly upSinceMs: number | undefined;
 }
 
 /**
- * The state for a replica that has not observed this node yet, from the folded state; `reportedUp` is undefined where the
- * log has no report. A node that was reported down must last like any other that went down.
+ * Initial state of a replica that has not yet observed the node, derived from the log. `reportedUp` is undefined if the log
+ * has no report. A node that was reported down must stay up as long as one that this replica saw go down.
  */
 export function resumeDamping(
   reportedUp: boolean | undefined,
@@ -28,7 +29,7 @@ export function resumeDamping(
   return { reportedUp, dampSeconds: reportedUp === false ? dampSecondsMin : 0, upSinceMs: undefined };
 }
 
-/** Records one observation; `reportedUp` of the result is what the log should have. */
+/** Records one observation. `reportedUp` of the result is the health that the log should contain. */
 export function observe(
   before: Damped,
   up: boolean,

@@ -1,4 +1,4 @@
-/** Which models should a node have loaded? Those installed at its place, by the names that its engine uses. */
+/** Determines which models a node should have loaded: those installed at its place, under the engine's names. */
 import { modelsPerNodeMax } from '../../schemas/records/node-messages.ts';
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
@@ -18,7 +18,10 @@ export class Installs {
     );
   }
 
-  /** undefined at an organisation, where nothing is installed: its nodes serve what they have. */
+  /**
+   * Models to load. undefined for an organisation's own node, which serves whatever it has, because nothing is installed
+   * there.
+   */
   of({ place, models }: PlacedNode): readonly string[] | undefined {
     const rows = this.#rows(place);
     if (rows === undefined) return undefined;

@@ -1,14 +1,14 @@
-/** At which intervals a replica probes its nodes, and how long it waits for those that are silent. */
+/** Intervals at which a replica probes its nodes, and how long it waits for silent ones. */
 import { heartbeatIntervalMs, heartbeatsMissedMax } from '../../schemas/records/node-messages.ts';
 
 export interface NodeIntervals {
-  /** Between two probes of a node that has no agent. */
+  /** Time between two probes of a node without an agent. */
   readonly probeMs: number;
-  /** Between two searches for nodes that this replica should probe. */
+  /** Time between two searches for nodes that this replica should probe. */
   readonly scanMs: number;
-  /** How long a node that was down must be up again before it is reported up. */
+  /** Minimum time that a node must be up after an outage before it is reported up. */
   readonly dampSecondsMin: number;
-  /** An agent that sends no heartbeat for so long is disconnected. */
+  /** Silence after which an agent is disconnected. */
   readonly agentSilenceMsMax: number;
 }
 

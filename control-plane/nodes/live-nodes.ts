@@ -1,6 +1,6 @@
 /**
- * What the agent of a node reported last, on any replica: from its session where the agent is attached here, else from the
- * status report of the node's owner, which is at most two seconds older.
+ * Last report of a node's agent, on any replica. If the agent is attached to this replica, its session supplies the report.
+ * Otherwise it comes from the status report of the node's owner, which is at most two seconds older.
  */
 import type { LiveNode } from '../../schemas/records/node-messages.ts';
 import type { StatusBoard } from '../gateways/status-board.ts';
@@ -25,7 +25,7 @@ export class LiveNodes {
     this.#board = board;
   }
 
-  /** A node as the state has it, with what is known of it now; what it loaded that the log does not name too. */
+  /** A node from the state with its live facts, including loaded models that the log does not list. */
   with<Node extends ReadNode>(node: Node): Node & Partial<LiveNode> {
     const { id, up, loaded } = node;
     const live = this.#agents.live(id) ?? this.#prober.live(id) ?? this.#elsewhere(node);
@@ -38,7 +38,7 @@ export class LiveNodes {
     };
   }
 
-  /** Names the gateways whose requests a node does not answer although it is up. */
+  /** Names the gateways whose requests the node does not answer although it is up. */
   #silence(id: string): { readonly reason?: string } {
     const reports = this.#board.gateways().map(({ report }) => report);
     const names = reports.flatMap(({ name, unanswering }) => (unanswering?.includes(id) ? [name] : []));

@@ -4,21 +4,21 @@
  */
 import type { Beat, LiveNode } from '../../schemas/records/node-messages.ts';
 
-/** For each node. The first failed loads show the cause; more add nothing. */
+/** Bounds per node. The first failed loads show the cause, and more would add nothing. */
 const installsHeldMax = 20;
 const installsReportedMax = 5;
 const nodesReportedMax = 2000;
-/** For all nodes in one status record, which must fit in a Kafka message. */
+/** Bytes for all nodes in one status record, which must fit into a Kafka message. */
 const reportBytesMax = 150_000;
 
 export type HeldHeartbeat = Omit<LiveNode, 'beatSeconds'>;
 
-/** The part of a heartbeat that stays in memory until the next. */
+/** Part of a heartbeat that stays in memory until the next one. */
 export function heldOf({ inFlight, installs = [] }: Beat): HeldHeartbeat {
   return { ...(inFlight !== undefined && { inFlight }), ...truncate(installs, installsHeldMax, 0) };
 }
 
-/** What is known of a node beyond the log, with an agent or without. */
+/** Facts about a node, with or without an agent, that the log does not contain. */
 export function liveOf(
   unlisted: readonly string[],
   { hasWithheld }: { readonly hasWithheld: boolean },
@@ -43,7 +43,7 @@ export interface NodesReport {
   readonly nodesOmitted?: number;
 }
 
-/** First every attached node, then installs and unlisted models in the space that is left. */
+/** Report that first includes every attached node, then installs and unlisted models as far as space remains. */
 export function reportOf(live: ReadonlyMap<string, LiveNode>): NodesReport {
   const nodes: Record<string, LiveNode> = {};
   let bytes = 0;

@@ -1,4 +1,4 @@
-/** The health of a node: as it was observed, the part of it that is for the log, and whether the log has that already. */
+/** Health of a node: the observed health, the part that belongs in the log, and the comparison of the two. */
 import { type Beat, type LiveNode, unlistedMax } from '../../schemas/records/node-messages.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
 import { textOfNames } from '../../shared/snapshot/effects-capacity.ts';
@@ -15,19 +15,22 @@ export interface Health {
   readonly reason?: string | undefined;
 }
 
-/** The last reported health of a node; undefined before the first report. */
+/** Last reported health of a node. undefined before the first report. */
 export function lastReportedUp(node: NodeRow): boolean | undefined {
   return node.changed_at === null ? undefined : node.up === 1;
 }
 
-/** A name is for the log where a request can come to it: by the catalog, by the node's own names, or at an organisation by itself. */
+/**
+ * Whether a model name belongs in the log. It does if requests can use it: through the catalog, through the node's own names,
+ * or because the node belongs to an organisation.
+ */
 export function isForLog(row: NodeRow, isCatalogued: (model: string) => boolean): (name: string) => boolean {
   if (row.place.startsWith('organisation:')) return () => true;
   const declared = new Set(row.models === null ? [] : Object.values(parseColumn(row.models)));
   return (name) => declared.has(name) || isCatalogued(name);
 }
 
-/** The part of an observed health that is for the log; and of the rest, some for people. */
+/** Splits an observed health into the part for the log and some of the remaining names, for people. */
 export function partForLog(
   health: Health,
   isKnown: (name: string) => boolean,
@@ -39,10 +42,10 @@ export function partForLog(
   const rerankers = new Set(health.rerankModels);
   const kept: string[] = [];
   let bytes = 0;
-  // Sorted, so that what is left out does not change with the order.
+  // Sorted, so that the selection does not depend on the order.
   for (const name of [...new Set(health.models)].sort()) {
     const window = Object.hasOwn(health.windows, name) ? health.windows[name] : undefined;
-    // With its quotes, its window and its places among the images and the rerankers.
+    // Size with quotes, the model's window, and its entries among image models and rerankers.
     const size = 4 * (Buffer.byteLength(JSON.stringify(name)) + 1) + 20;
     if (!isKnown(name)) {
       if (unlisted.length < unlistedMax) unlisted.push(name);
@@ -57,7 +60,10 @@ export function partForLog(
   return { health: { ...health, models: kept, windows, imageModels, rerankModels }, unlisted };
 }
 
-/** The health in a heartbeat. A node is down where its engine is not the registered one: requests would use the wrong dialect. */
+/**
+ * Health in a heartbeat. A node counts as down if its engine is not the registered one, because requests would use the wrong
+ * dialect.
+ */
 export function healthOf(heartbeat: Beat, row: NodeRow): Health {
   const { up, dialect, models, windows = {}, imageModels = [], rerankModels = [], reason } = heartbeat;
   if (!up) return down(reason);
@@ -77,7 +83,10 @@ export function down(reason: string | undefined): Health {
   return { up: false, models: [], windows: {}, imageModels: [], rerankModels: [], reason };
 }
 
-/** Names in the log that are not for it, of an earlier build or since the catalog lost them, are no difference. */
+/**
+ * Whether the log has another health. Names that do not belong in the log (from an earlier build, or since removed from the
+ * catalog) are ignored.
+ */
 export function differs(node: NodeRow, health: Health, isKnown: (name: string) => boolean): boolean {
   if ((node.up === 1) !== health.up) return true;
   if (!health.up) return node.changed_at === null;

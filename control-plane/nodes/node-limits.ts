@@ -1,45 +1,45 @@
 /**
- * What one node can cause to be written into the log, whatever its agent sends and its engine answers: names that somebody set up,
- * in reports of bounded size, so many and so many bytes a day. A report that is withheld is compared again at the next heartbeat
- * or probe, so a model that comes to the catalog later is served then.
+ * Bounds what one node can cause to be written into the log, whatever its agent sends and its engine answers: only names that
+ * someone has configured, in reports of bounded size, and a bounded number of reports and bytes per day. A withheld report is
+ * compared again at the next heartbeat or probe, so a model that is added to the catalog later is served from then on.
  */
 import { daySeconds } from '../../schemas/durations.ts';
 import { RateLimit } from '../../shared/runtime/rate-limit.ts';
 import { type Damped, observe, resumeDamping } from './damping.ts';
 import { type Health, lastReportedUp, type NodeRow } from './node-health.ts';
 
-/** All that the log takes of one node, for agents and probed engines alike. Bytes are those of JSON. */
+/** Everything that the log accepts from one node, with or without an agent. Bytes are counted as JSON. */
 export const nodeLogLimits = {
-  /** Names, windows, images and rerankers of one report; names beyond it are left out. */
+  /** Size of one report with its names, windows, images and rerankers. Further names are left out. */
   reportBytesMax: 128 * 1024,
-  /** Reports that it is up, or serves other models. */
+  /** Rate of reports that the node is up or serves other models. */
   reports: { burst: 5, perSecond: 1 / 10 },
-  /** Of these reports, and of those that it is down, which are never withheld. */
+  /** Bytes of these reports and of reports that the node is down. The latter are never withheld. */
   reportBytes: { burst: 256 * 1024, perSecond: (2 * 1024 * 1024) / daySeconds },
 } as const;
-/** Of a report without names, in its commit. */
+/** Size of a report without names, including its share of the commit. */
 const frameBytes = 500;
 const withheldMs = 3_600_000;
 
 export class NodeLimits {
-  /** Upgrades of sockets. */
+  /** Rate of socket upgrades. */
   readonly attaches = new RateLimit({ burst: 5, perSecond: 0.5 });
-  /** Of what an agent reports; an engine is probed every two seconds. */
+  /** Rate of an agent's reports. An engine without an agent is probed every two seconds. */
   readonly reports = new RateLimit(nodeLogLimits.reports);
   readonly #bytes = new RateLimit(nodeLogLimits.reportBytes);
   #damped: Damped | undefined;
   #withheldMs = Number.NEGATIVE_INFINITY;
 
-  /** Records one observation; `reportedUp` of the result is what the log should have. */
+  /** Records one observation. `reportedUp` of the result is the health that the log should contain. */
   observe(row: NodeRow, up: boolean): Damped {
     this.#damped = observe(this.#damped ?? resumeDamping(lastReportedUp(row)), up, performance.now());
     return this.#damped;
   }
 
-  /** Have these bytes a place in the log now? Then they are counted. */
+  /** Whether the log accepts this report now. If so, its bytes are counted. */
   admits(health: Health, row: NodeRow): boolean {
     if (!health.up) {
-      // An organisation's node keeps its models in the log.
+      // An organisation's node keeps its models in the log while down.
       this.#bytes.charge(frameBytes + Buffer.byteLength(row.loaded));
       return true;
     }
@@ -49,7 +49,7 @@ export class NodeLimits {
     return false;
   }
 
-  /** Was a report too large for what is left of the day, in the last hour? */
+  /** Whether a report in the last hour was too large for the remaining bytes of the day. */
   get hasWithheld(): boolean {
     return performance.now() - this.#withheldMs < withheldMs;
   }

@@ -1,6 +1,6 @@
 /**
- * Probes the nodes that have no agent: each is owned by one replica, which probes it every two seconds. After three misses
- * it is down. A node whose owner has been silent for five seconds is claimed by the first replica that notices.
+ * Probes nodes without an agent. Each is owned by one replica, which probes it every two seconds. After three misses the node
+ * is down. If a node's owner has been silent for five seconds, the first replica that notices claims the node.
  */
 import { setMaxListeners } from 'node:events';
 import { AskedModels, type ProbeTarget } from '../../shared/engines/asked-models.ts';
@@ -16,17 +16,17 @@ import { NodeLimits } from './node-limits.ts';
 import type { NodeReporter } from './node-reporter.ts';
 import type { ReplicaLiveness } from './replica-liveness.ts';
 
-/** A node that answered is down after so many probes in a row without an answer. */
+/** Consecutive probes without an answer after which a node is down. */
 export const missesUntilDown = 3;
 
 export interface ProberOptions {
   readonly reporter: NodeReporter;
   readonly liveness: ReplicaLiveness;
-  /** Did the fold of this replica stop? Then it cannot report, and others claim its nodes. */
+  /** Whether this replica has stopped folding. It then cannot report, and other replicas claim its nodes. */
   readonly isHalted: () => boolean;
-  /** The node's own credential by its name; undefined where this replica does not have it. */
+  /** Returns a node's credential by its name. undefined if this replica does not have it. */
   readonly credential: (name: string) => string | undefined;
-  /** Counts, by node, the reports that the log did not take. */
+  /** Counts, by node, the reports that were kept out of the log. */
   readonly withheld: RateLimitedLine;
   readonly logger: Logger;
   readonly intervals: NodeIntervals;
@@ -42,7 +42,7 @@ export class NodeProber {
 
   constructor(options: ProberOptions) {
     this.#options = options;
-    // Every node waits on it; ten are no sign of a leak.
+    // Every node listens to this signal, so many listeners do not indicate a leak.
     setMaxListeners(0, this.#stop.signal);
   }
 
@@ -50,7 +50,7 @@ export class NodeProber {
     this.#scanning = this.#scan();
   }
 
-  /** Of a node that this replica probes, beyond the log. */
+  /** Facts about a node probed by this replica that the log does not contain. */
   live(id: string): ReturnType<typeof liveOf> | undefined {
     return this.#live.get(id);
   }
@@ -105,7 +105,7 @@ export class NodeProber {
         await sleep(probeMs, signal);
       }
     } catch (error) {
-      // The log is unreachable, or another replica was faster: the next scan retries.
+      // The log is unreachable or another replica was faster. The next scan tries again.
       logger.debug(
         { node: id, reason: error instanceof Error ? error.message : 'unknown' },
         'node not reported',
@@ -131,7 +131,7 @@ function missesAfter(misses: number, answer: Probed): number {
   return provesNothing(answer) ? misses : misses + 1;
 }
 
-/** `credential`: the node's own by its name; undefined where this replica does not have it. */
+/** Address of the node's engine. `credential` returns a credential by name, or undefined if this replica does not have it. */
 export function probeTarget(
   { url, dialect, credential: name }: NodeRow,
   credential: (name: string) => string | undefined,

@@ -1,8 +1,8 @@
 /**
- * Writes observations of nodes to the log: claims nodes for this replica, and reports transitions of their health.
- * A claim is unique by the chain (generation + 1), and the fold ignores reports of a replica that is not the owner, so one
- * that lost a node without noticing does no harm. Reports that arrive while a commit is being written are batched into the
- * next one, so that many nodes that change at once cost few commits.
+ * Writes observations of nodes to the log: it claims nodes for this replica and reports changes of their health. The chain
+ * makes a claim unique (generation + 1). The fold ignores reports of a replica that is not the owner, so a replica that has
+ * lost a node without noticing does no harm. Reports that arrive during a write are combined into the next commit, so that
+ * many simultaneous changes cost few commits.
  */
 import { randomUUID } from 'node:crypto';
 import type { KnownEvent } from '../../schemas/events/events.ts';
@@ -15,14 +15,14 @@ import { differs, type Health, isForLog, type NodeRow, partForLog } from './node
 import { nodeLogLimits } from './node-limits.ts';
 import { Takeovers } from './takeovers.ts';
 
-/** What the log should have of one node. */
+/** Facts about one node that the log should contain. */
 interface PendingReport {
-  /** Also if another replica owns it. */
+  /** Whether to claim the node even if another replica owns it. */
   readonly claim: boolean;
   readonly health: Health | undefined;
 }
 
-/** Nodes and bytes of the reports in one commit; a commit has at most 900 KB. */
+/** Bounds on the nodes and bytes in one commit. The bound of a commit is 900 KB. */
 const nodesPerCommitMax = 500;
 const bytesPerCommitMax = 500_000;
 
@@ -34,7 +34,7 @@ export class NodeReporter {
   readonly #all: Statement<[number], NodeRow>;
   readonly #catalog: Statement<[], { readonly id: string }>;
   readonly #takeovers = new Takeovers();
-  /** Ids of the catalog; undefined until they are asked for after a change. */
+  /** Ids in the catalog. undefined until they are needed after a change. */
   #models: ReadonlySet<string> | undefined;
   #pending = new Map<string, PendingReport>();
   #next: Promise<void> | undefined;
@@ -56,40 +56,43 @@ export class NodeReporter {
     return this.#all.all(kind === 'agent' ? 1 : 0);
   }
 
-  /** False while replicas contend for the node and this one took it a moment ago. */
+  /** False if replicas contend for the node and this one took it a moment ago. */
   mayClaim(id: string): boolean {
     const owner = this.node(id)?.owner ?? null;
     return owner === null || owner === this.owner || this.#takeovers.mayTake(id);
   }
 
-  /** Resolves true if this replica owns the node then. Rejects with CommandError if the log cannot be written. */
+  /**
+   * Claims the node and returns whether this replica owns it afterwards. Rejects with CommandError if the log cannot be
+   * written.
+   */
   async claim(id: string): Promise<boolean> {
     if (!this.mayClaim(id)) return false;
     await this.#enqueue(id, { claim: true, health: undefined });
     return this.node(id)?.owner === this.owner;
   }
 
-  /** Claims the node if another replica owns it, and reports its health; either is left out where the log has it. */
+  /** Claims the node if another replica owns it, and reports its health. Leaves out what the log already contains. */
   claimAndReport(id: string, health: Health): Promise<void> {
     return this.#enqueue(id, { claim: true, health });
   }
 
-  /** Nothing where the log has this health, or where this replica does not own the node. */
+  /** Reports the node's health. Does nothing if the log already has it or if this replica does not own the node. */
   reportHealth(id: string, health: Health): Promise<void> {
     return this.#enqueue(id, { claim: false, health });
   }
 
-  /** After commits that may change the catalog. */
+  /** Call after commits that may change the catalog. */
   catalogMoved(): void {
     this.#models = undefined;
   }
 
-  /** The part of an observed health that is for the log, and names of the rest. */
+  /** Part of an observed health that belongs in the log, and some of the other names. */
   partForLog(node: NodeRow, health: Health): ReturnType<typeof partForLog> {
     return partForLog(health, this.#isForLog(node), nodeLogLimits.reportBytesMax);
   }
 
-  /** Does the log have another health? */
+  /** Whether the log has another health. */
   differs(id: string, health: Health): boolean {
     const node = this.node(id);
     return node !== undefined && differs(node, health, this.#isForLog(node));
@@ -101,7 +104,7 @@ export class NodeReporter {
     return isForLog(node, (name) => models.has(name));
   }
 
-  /** The last health counts; a claim is not revoked by a report after it. */
+  /** Queues a report. The latest health counts, and a later report does not cancel a claim. */
   #enqueue(id: string, report: PendingReport): Promise<void> {
     const before = this.#pending.get(id);
     this.#pending.set(id, {
@@ -112,7 +115,10 @@ export class NodeReporter {
     return this.#next;
   }
 
-  /** The log keeps what an organisation's own node had loaded, so that its requests are refused because of an outage. */
+  /**
+   * Keeps the models that an organisation's own node last had loaded, so that requests for them are refused as an outage
+   * rather than as an unknown model.
+   */
   #withLastLoaded(id: string, health: Health): Health {
     const node = health.up ? undefined : this.node(id);
     if (!node?.place.startsWith('organisation:')) return health;
@@ -165,7 +171,7 @@ export class NodeReporter {
   }
 }
 
-/** The end of the slice that begins at `from`: it has at least one report. */
+/** End of the slice that begins at `from`. A slice contains at least one report. */
 function sliceEnd(reports: readonly (readonly [string, PendingReport])[], from: number): number {
   let bytes = 0;
   let to = from;

@@ -1,6 +1,7 @@
 /**
- * Monitors the nodes of a replica: probes those without agents, serves the agents of the others, and writes the results of
- * both to the log.
+ * Monitors the nodes of a replica: probes those without an agent, serves the agents of the others, and writes the results to
+ * the log. The room `control-plane/nodes` promises that each node has at most one owner and that a flapping or hostile node
+ * cannot fill the log. It must never write heartbeats to the log, only transitions.
  */
 import type { Commit } from '../../schemas/events/commit.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
@@ -19,7 +20,7 @@ import { NodeReporter } from './node-reporter.ts';
 import { ReplicaLiveness } from './replica-liveness.ts';
 
 export interface NodeWatchOptions {
-  /** Of this replica. */
+  /** Name of this replica. */
   readonly name: string;
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
@@ -38,9 +39,9 @@ export interface NodeWatch {
   stop(): Promise<void>;
 }
 
-/** A replica that could not publish its status for longer is cut off; others may claim its nodes by then. */
+/** Time without a published status after which a replica counts as cut off. By then, other replicas may claim its nodes. */
 const cutOffMs = 6000;
-/** Events that may change which agents are admitted, or what is installed. */
+/** Events that may change which agents are admitted or which models are installed. */
 const concernsCatalog = /^model\./;
 const concernsAgents = /^(?:node\.(?!health_changed)|stack\.|pool\.|organisation\.removed)/;
 
@@ -54,7 +55,7 @@ export function startNodeWatch(options: NodeWatchOptions): NodeWatch {
     logger.warn({ nodes }, 'nodes reported more than the log takes of one; what is more is withheld'),
   );
   const prober = new NodeProber({ reporter, liveness, isHalted, credential, withheld, logger, intervals });
-  // Where the fold stopped, heartbeats cannot be compared with the log.
+  // If the fold has stopped, heartbeats cannot be compared with the log.
   const canReport = (): boolean => publisher.acknowledgedWithin(cutOffMs) && !isHalted();
   const agents = new AgentSessions({
     ...{ reporter, liveness, snapshot, canReport, credential, intervals, withheld, logger },

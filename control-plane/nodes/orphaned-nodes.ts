@@ -1,6 +1,7 @@
 /**
- * Nodes with agents on which nobody reports: those of a dead replica are claimed, and a node of this replica to which no
- * agent is attached for five seconds is verified. Scans twice a second, and soon after the state changed.
+ * Finds nodes with agents on which no replica reports. It claims those of a dead replica. It has a node of this replica
+ * checked if no agent has been attached to it for five seconds. It scans twice a second, and soon after the state has
+ * changed.
  */
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
@@ -16,20 +17,20 @@ export interface OrphanedNodesOptions {
   isAttached(id: string): boolean;
   /** Reports the node down unless it answers. */
   verify(id: string, reason: string): void;
-  /** With the ids of all nodes that have agents. */
+  /** Called with the ids of all nodes that have agents. */
   onScan(known: ReadonlySet<string>): void;
   onLogUnreachable(): void;
 }
 
 const scanIntervalMs = 500;
 const orphanedMsMax = 5000;
-/** A scan that is so late means that this process was suspended or starved. */
+/** Delay of a scan which means that this process was suspended or starved. */
 const starvedMs = 1500;
 
 export class OrphanedNodes {
   readonly #options: OrphanedNodesOptions;
   readonly #stop = new AbortController();
-  /** Since when a node of this replica has no agent, monotonic ms. */
+  /** Time since which each node of this replica has had no agent, in monotonic ms. */
   readonly #orphanedSinceMs = new Map<string, number>();
   #scannedMs = performance.now();
   #resumedMs = Number.NEGATIVE_INFINITY;
@@ -51,23 +52,23 @@ export class OrphanedNodes {
     await this.#scanning;
   }
 
-  /** False for a while after this process was starved: heartbeats that it missed then prove nothing. */
+  /** False for a while after this process was starved, because missed heartbeats then prove nothing. */
   get hasRunContinuously(): boolean {
     const nowMs = performance.now();
     return nowMs - this.#scannedMs < starvedMs && nowMs - this.#resumedMs > orphanedMsMax;
   }
 
-  /** Nodes of this replica that are up and have no agent. */
+  /** Number of this replica's healthy nodes without an agent. */
   get count(): number {
     return this.#orphanedSinceMs.size;
   }
 
-  /** Starts the time of a node whose session ended. */
+  /** Records that a node's session has ended. */
   agentDetached(id: string): void {
     this.#orphanedSinceMs.set(id, performance.now());
   }
 
-  /** Many commits in one turn are one scan. */
+  /** Schedules a scan. Many commits in one turn of the event loop cause one scan. */
   scheduleScan(): void {
     this.#scheduled ??= setImmediate(() => {
       this.#scheduled = undefined;

@@ -5,7 +5,7 @@ import { ReplicaLiveness } from './replica-liveness.ts';
 
 afterEach(() => vi.restoreAllMocks());
 
-/** A board that this replica, cp-1, and cp-2 report to. */
+/** A status board to which cp-1, this replica, and cp-2 report. */
 async function boardOfTwo() {
   const log = topic();
   const board = await boardOn(log);

@@ -1,24 +1,24 @@
 /**
- * Decides which replicas are dead, by when their status reports arrived here. A replica that reported its end is dead at once. One
- * that never reported is dead once this replica has followed the status topic for a while.
- * Silence of others counts only up to the last of its own reports that this replica has read back, because after that it may itself
- * be cut off from the topic. Nor does it count while this process was suspended.
- * A replica that reports a stopped fold cannot write to the log, so for its nodes it counts as silent.
+ * Decides which replicas are dead, by when their status reports arrived here. A replica that announced its end is dead at
+ * once. A replica that has never reported is dead once this replica has followed the status topic for a while. Another
+ * replica's silence counts only up to the last of this replica's own reports that it has read back, because after that it may
+ * itself be cut off from the topic. Silence does not count while this process was suspended either. A replica whose fold has
+ * stopped cannot write to the log, so for its nodes it counts as silent.
  */
 import type { Seen, StatusBoard } from '../gateways/status-board.ts';
 
-/** An owner that was silent for longer may lose its nodes. */
+/** Silence after which an owner may lose its nodes. */
 const silentSeconds = 5;
-/** Two checks so far apart mean that this process was suspended or starved; it checks twice a second. */
+/** Time between two checks which means that this process was suspended or starved. It normally checks twice a second. */
 const starvedMs = 1500;
 
 export class ReplicaLiveness {
   readonly #self: string;
   readonly #board: StatusBoard;
-  /** Since when this process has run without a pause and has read back its own reports; monotonic, ms. */
+  /** Time since which this process has run without a pause and has read back its own reports, in monotonic ms. */
   #resumedMs = performance.now();
   #checkedMs = this.#resumedMs;
-  /** Since when each replica reports that its fold stopped, monotonic ms. */
+  /** Time since which each replica has reported a stopped fold, in monotonic ms. */
   readonly #haltedSinceMs = new Map<string, number>();
 
   constructor(self: string, board: StatusBoard) {
@@ -44,7 +44,7 @@ export class ReplicaLiveness {
     };
   }
 
-  /** When the last report of a replica that follows the log arrived. */
+  /** Arrival of the last report in which the replica still followed the log. */
   #lastAliveMs({ report: { name, halted }, seenMs }: Seen, nowMs: number): number {
     if (halted === undefined) {
       this.#haltedSinceMs.delete(name);

@@ -1,81 +1,84 @@
 /**
- * The state machine of one agent's session, from the opened socket to its end. Pure: the table names the next state and
- * the effects; agent-sessions.ts carries them out. The node of an agent that is lost is verified once, and down is reported for one
- * that breaks the protocol or whose token is revoked; neither for one that was sent away, that announced its stop, or whose
- * silence this replica may have missed.
+ * State machine of one agent's session, from the opened socket to its end. It is pure: the table names the next state and the
+ * effects, and agent-sessions.ts carries them out. If an agent is lost, its node is checked once. If it breaks the protocol
+ * or its token is revoked, its node is reported down. Neither happens if this side sent the agent away, if the agent
+ * announced its stop, or if this replica may have missed its heartbeats.
  *
- *                  first heartbeat              claim settled
- *    connected ───────────────────► attached ◄───────────────── claiming
- *                                    │    │ not owned: claim       ▲  │
- *                                    │    └────────────────────────┘  │ owned
- *                              owned ▼        changed: report         ▼
- *                                  owned ─────────────────────► reporting
- *                                    ▲       report settled           │
- *                                    └────────────────────────────────┘
- *    attached, claiming, owned, reporting ── stop announced ──► leaving ── down is in the log ──► released
- *    any ── token revoked · sent away · lost · misbehaved · owned or reporting: claimed by another replica ──► ended
+ *                   first heartbeat              claim settled
+ *     connected ───────────────────► attached ◄───────────────── claiming
+ *                                     │    │ not owned: claim       ▲  │
+ *                                     │    └────────────────────────┘  │ owned
+ *                               owned ▼        changed: report         ▼
+ *                                   owned ─────────────────────► reporting
+ *                                     ▲       report settled           │
+ *                                     └────────────────────────────────┘
+ *     attached, claiming, owned, reporting ── stop announced ──► leaving ── down is in the log ──► released
+ *     any ── token revoked · sent away · lost · misbehaved · owned or reporting: claimed by another replica ──► ended
  */
 
 export type SessionState =
-  /** The socket is open and its token valid; no heartbeat has arrived. */
+  /** The socket is open and its token valid. No heartbeat has arrived. */
   | 'connected'
-  /** Heartbeats arrive; this replica has not owned the node since. */
+  /** Heartbeats arrive, but this replica does not own the node yet. */
   | 'attached'
-  /** As before, and a claim is being written. */
+  /** Attached, and a claim is being written. */
   | 'claiming'
-  /** The log names this replica as the owner of the node. */
+  /** The log names this replica as the node's owner. */
   | 'owned'
-  /** As before, and a report or a new claim is being written. */
+  /** Owned, and a report or a new claim is being written. */
   | 'reporting'
-  /** The agent announced its stop, and that is being written; heartbeats count no more. */
+  /** The agent has announced its stop, which is being written. Heartbeats no longer count. */
   | 'leaving'
-  /** The log has it, and the agent may end. */
+  /** The log contains the stop, so the agent may end. */
   | 'released'
   | 'ended';
 
 export type SessionEvent =
   | 'first-heartbeat'
-  /** A heartbeat; this replica owns the node, and the log has its health. */
+  /** A heartbeat. This replica owns the node, and the log has the same health. */
   | 'heartbeat-unchanged'
-  /** A heartbeat; this replica owns the node, and the log has another health. */
+  /** A heartbeat. This replica owns the node, and the log has another health. */
   | 'heartbeat-changed'
-  /** A heartbeat; nobody owns the node. */
+  /** A heartbeat. No replica owns the node. */
   | 'heartbeat-unowned'
-  /** A heartbeat; another replica owns the node. */
+  /** A heartbeat. Another replica owns the node. */
   | 'heartbeat-foreign'
-  /** The claim or report that was being written is in the log. */
+  /** The claim or report that was being written is now in the log. */
   | 'report-acked'
-  /** It is not: the log could not be written, or the node's rate is used up. The next heartbeat tries again. */
+  /**
+   * The claim or report was not written, because the log could not be written or the node's rate is used up. The next
+   * heartbeat tries again.
+   */
   | 'report-failed'
   | 'stop-announced'
-  /** That the agent stops is in the log. */
+  /** The log contains the agent's stop. */
   | 'stop-recorded'
   | 'token-revoked'
   /** This side closed the socket. */
   | 'dismissed'
-  /** The socket broke, or heartbeats stopped: of the node that says nothing. */
+  /** The connection failed or heartbeats stopped. That says nothing about the node. */
   | 'lost'
   /** The agent broke the protocol. */
   | 'misbehaved'
-  /** As one of these, but this replica did not run continuously, so it may be the one that missed heartbeats. */
+  /** The agent was lost or misbehaved, but this replica did not run continuously and may itself have missed heartbeats. */
   | 'lost-while-starved';
 
 export type SessionEffect =
-  /** Make the session the one of its node. */
+  /** Make this session the node's session. */
   | 'attach'
   | 'claim'
   | 'report'
   /** Report that the agent was stopped. */
   | 'record-stop'
-  /** Send the agent the message that it may end. */
+  /** Tell the agent that it may end. */
   | 'send-released'
-  /** Close the socket: another replica has the node now. */
+  /** Close the socket, because another replica now owns the node. */
   | 'close-superseded'
-  /** Close the socket: the token is no longer valid. */
+  /** Close the socket, because the token is no longer valid. */
   | 'close-revoked'
-  /** The node has no session any more. */
+  /** The node no longer has a session. */
   | 'detach'
-  /** Report down unless the node answers. */
+  /** Report the node down unless it answers. */
   | 'verify'
   | 'report-down';
 
@@ -88,7 +91,7 @@ type Row = Readonly<Record<SessionEvent, Transition>>;
 
 const to = (state: SessionState, ...effects: SessionEffect[]): Transition => ({ to: state, effects });
 
-/** What changes nothing unless the row of the state says otherwise. */
+/** Row of a state in which no event has an effect. The states override the events that do. */
 function staying(state: SessionState): Row {
   const stay = to(state);
   return {
@@ -109,13 +112,13 @@ function staying(state: SessionState): Row {
   };
 }
 
-/** What ends a session with a node in the same way in all of its states. */
+/** Events that end a session with a node in the same way in every state. */
 const ends = {
   'token-revoked': to('ended', 'close-revoked', 'detach', 'report-down'),
   dismissed: to('ended', 'detach'),
   'lost-while-starved': to('ended', 'detach'),
 } as const;
-/** The same where the agent is expected to continue. */
+/** Ends of a session whose agent was not expected to stop. */
 const breaks = {
   lost: to('ended', 'detach', 'verify'),
   misbehaved: to('ended', 'detach', 'report-down'),
@@ -123,7 +126,7 @@ const breaks = {
 const superseded = to('ended', 'close-superseded', 'detach');
 const leave = to('leaving', 'record-stop');
 
-/** A state of an agent that stops: only the record of its stop, and its end, matter. */
+/** Row of a state in which the agent is stopping. Only the record of its stop and its end matter. */
 const stopping = (state: SessionState): Row => ({
   ...staying(state),
   ...ends,
@@ -132,7 +135,7 @@ const stopping = (state: SessionState): Row => ({
 });
 
 const transitions: Readonly<Record<SessionState, Row>> = {
-  /** Without a node it ends without a trace, and everything else is impossible. */
+  /** A session without a heartbeat ends without effects. All other events are impossible. */
   connected: {
     ...staying('connected'),
     'first-heartbeat': to('attached', 'attach'),

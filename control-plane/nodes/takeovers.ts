@@ -4,7 +4,10 @@
  */
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 
-/** Shortest time between two takeovers of a node by this replica, ms. Doubles with each takeover while another replica contends. */
+/**
+ * Shortest time between two takeovers of a node by this replica, in ms. Doubles with each takeover while another replica
+ * contends.
+ */
 const waitMs = { first: 5000, longest: 320_000 };
 const nodesMax = 20_000;
 
@@ -14,7 +17,7 @@ interface Takeover {
 }
 
 export class Takeovers {
-  /** The last takeover of each node. */
+  /** Last takeover of each node. */
   readonly #last = new BoundedMap<string, Takeover>(nodesMax, 'oldest');
 
   mayTake(id: string, nowMs = performance.now()): boolean {
@@ -22,7 +25,7 @@ export class Takeovers {
     return last === undefined || nowMs - last.atMs >= last.waitMs;
   }
 
-  /** Counts a takeover. If nobody took the node back for twice its wait, the shortest wait applies again. */
+  /** Counts a takeover. If no other replica took the node back within twice the wait, the shortest wait applies again. */
   count(id: string, nowMs = performance.now()): void {
     const last = this.#last.get(id);
     const isContested = last !== undefined && nowMs - last.atMs < 2 * last.waitMs;
