@@ -48,7 +48,7 @@ const controlPlane = inOrder(folded, [
   ['control-plane/history', 2000, ['shared/decision']],
   ['control-plane/usage', 2300],
   ['control-plane/gateways', 2600],
-  ['control-plane/nodes', 1900, ['shared/engines']],
+  ['control-plane/nodes', 1950, ['shared/engines']],
   ['control-plane/doctor', 1350],
   ['control-plane/sessions', 450],
   ['control-plane/admin-api', 4450, ['shared/decision']],
