@@ -2,7 +2,7 @@ import { closeSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { folderOfTest } from '../../test/support/folders.ts';
-import { LineWriter } from './line-writer.ts';
+import { bufferedLines } from './logger.ts';
 
 let folder: string;
 let path: string;
@@ -23,11 +23,11 @@ async function written(bytes: number): Promise<string> {
 }
 
 test('lines are written soon, in their order, whenever they come', async () => {
-  const writer = new LineWriter({ fd, gatherMs: 1 });
+  const write = bufferedLines(fd, () => undefined);
   let expected = '';
   for (let round = 0; round < 20; round++) {
     for (let line = 0; line < 50; line++) {
-      writer.write(`${round}.${line} ü\n`);
+      write(`${round}.${line} ü\n`);
       expected += `${round}.${line} ü\n`;
     }
     await new Promise((resolve) => setImmediate(resolve));
@@ -37,15 +37,11 @@ test('lines are written soon, in their order, whenever they come', async () => {
 
 test('lines without room are dropped whole and counted, and those after them are written', async () => {
   const dropped: number[] = [];
-  const writer = new LineWriter({
-    fd,
-    gatherMs: 1,
-    bytesMax: 6,
-    onDropped: (lines) => dropped.push(lines),
-  });
-  for (const line of ['one\n', 'two\n', 'three\n']) writer.write(line);
+  const write = bufferedLines(fd, (count) => dropped.push(count), 6);
+  for (const line of ['one\n', 'two\n', 'three\n']) write(line);
   expect(await written(4)).toBe('one\n');
-  writer.write('four\n');
+  while (dropped.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  write('four\n');
   expect(await written(9)).toBe('one\nfour\n');
   expect(dropped).toEqual([2]);
 });

@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { expect, test } from 'vitest';
 
-const writer = JSON.stringify(pathToFileURL(resolve('dist/shared/runtime/line-writer.js')).href);
+const logger = JSON.stringify(pathToFileURL(resolve('dist/shared/runtime/logger.js')).href);
 
 test.each([
   ['by itself', '', 0],
@@ -11,8 +11,8 @@ test.each([
   ['of a fault', "throw new Error('a fault');", 1],
 ])('what waits when the process ends %s is written', (_, ending, status) => {
   const program = `
-    import { LineWriter } from ${writer};
-    new LineWriter({ fd: 1, gatherMs: 60_000 }).write('last words\\n');
+    import { bufferedLines } from ${logger};
+    bufferedLines(1, () => undefined)('last words\\n');
     ${ending}`;
   const run = spawnSync(process.execPath, ['--input-type=module', '-e', program], { encoding: 'utf8' });
   expect([run.status, run.stdout]).toEqual([status, 'last words\n']);
