@@ -81,7 +81,7 @@ export async function createAdminApp(
 function registerRoutes(
   routes: FastifyInstance,
   context: AdminContext,
-  document: () => Promise<ApiDocument>,
+  document: () => ApiDocument,
 ): void {
   const ofPrograms: OperationHandlers<Exclude<ProgramName, 'event.tail'>> = {
     'document.get': document,

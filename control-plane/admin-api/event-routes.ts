@@ -191,7 +191,6 @@ export function registerEventStream(app: FastifyInstance, context: AdminContext)
     {
       websocket: true,
       config,
-      schema: { hide: true },
       preValidation: (request, _reply, done) => {
         // A browser page of another site must not read the log with somebody's cookies or network position.
         done(

@@ -30,7 +30,6 @@ export function registerNodeRoutes(app: FastifyInstance, context: AdminContext):
     {
       websocket: true,
       config: { access: 'node' },
-      schema: { hide: true },
       onRequest: (request, _reply, done) => {
         const admission = admissionOf(request, context);
         if (admission instanceof CommandError) refused(admission);

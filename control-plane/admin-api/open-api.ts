@@ -1,64 +1,96 @@
-/**
- * The OpenAPI document of the admin API, from the routes of its server. What makes it is loaded once somebody asks for the document:
- * few do, and it would make up a tenth of the modules of a control plane.
- */
-import Fastify, { type FastifyInstance, type RouteOptions } from 'fastify';
+/** The OpenAPI document of the admin API, from the routes of its server. It is made once somebody asks for it, because few do. */
+import type { FastifyInstance, FastifySchema, RouteOptions } from 'fastify';
+import { z } from 'zod';
 import type { AnswerOf } from '../../schemas/admin/admin.ts';
 import { accessDocument, securitySchemes } from './access.ts';
-import { compilersFactory } from './http-app.ts';
-
-const openApiVersion = '3.1.0';
 
 export type ApiDocument = AnswerOf<'document.get'>;
 
-/** Call it before the routes are added. What it returns makes the document where it is called first. */
-export function documentOf(app: FastifyInstance): () => Promise<ApiDocument> {
-  const routes: RouteOptions[] = [];
+/** The schemas of one route, as `routeOptions` sets them. */
+interface RouteSchema {
+  readonly summary: string;
+  readonly operationId?: string;
+  readonly params?: z.ZodType;
+  readonly querystring?: z.ZodType;
+  readonly body?: z.ZodType;
+  readonly response: Readonly<Record<string, z.ZodType | FileAnswer>>;
+}
+interface FileAnswer {
+  readonly description: string;
+  readonly content: Readonly<Record<string, { readonly schema: z.ZodType }>>;
+}
+
+/** Call it before the routes are added. The document is made at the first call of the result. */
+export function documentOf(app: FastifyInstance): () => ApiDocument {
+  const paths: Record<string, Record<string, () => object>> = {};
   app.addHook('onRoute', ({ method, url, schema, config }) => {
-    if (method === 'HEAD') return;
-    const handler = () => undefined;
-    routes.push({ method, url, handler, ...(schema && { schema }), ...(config && { config }) });
+    if (method === 'HEAD' || !isDescribed(schema)) return;
+    const path = url.replace(/:(\w+)/g, '{$1}');
+    paths[path] = { ...paths[path], [String(method).toLowerCase()]: () => describe(schema, config) };
   });
-  let made: Promise<ApiDocument> | undefined;
+  let document: ApiDocument | undefined;
   return () => {
-    made ??= makeDocument(routes).catch((error: unknown) => {
-      made = undefined;
-      throw error;
-    });
-    return made;
+    document ??= {
+      openapi: '3.1.0',
+      info: { title: 'Headgate admin API', version: '1' },
+      components: { securitySchemes },
+      paths: mapValues(paths, (methods) => mapValues(methods, (make) => make())),
+    };
+    return document;
   };
 }
 
-/** On an instance that serves nobody: the library describes the routes that were added after it. */
-async function makeDocument(routes: readonly RouteOptions[]): Promise<ApiDocument> {
-  const { default: swagger } = await import('@fastify/swagger');
-  const transform = await schemaTransform();
-  const described = Fastify({ exposeHeadRoutes: false, schemaController: { compilersFactory } });
-  await described.register(swagger, {
-    openapi: {
-      openapi: openApiVersion,
-      info: { title: 'Headgate admin API', version: '1' },
-      components: { securitySchemes },
-    },
-    transform: (route) => {
-      const { schema, url } = transform(route as Parameters<typeof transform>[0]);
-      return { url, schema: { ...schema, ...accessDocument(route.route.config?.access) } };
-    },
-  });
-  for (const route of routes) described.route(route);
-  await described.ready();
-  return { ...described.swagger(), openapi: openApiVersion };
+function isDescribed(schema: FastifySchema | undefined): schema is FastifySchema & RouteSchema {
+  return schema?.response !== undefined;
+}
+
+function describe(schema: RouteSchema, config: RouteOptions['config']): object {
+  const { summary, operationId, params, querystring, body, response } = schema;
+  return {
+    summary,
+    ...(operationId && { operationId }),
+    ...(body && { requestBody: { required: true, content: jsonContent(body, 'input') } }),
+    parameters: [...parameters('query', querystring), ...parameters('path', params)],
+    responses: mapValues(response, (answer) =>
+      answer instanceof z.ZodType
+        ? { description: 'Default Response', content: jsonContent(answer, 'output') }
+        : {
+            ...answer,
+            content: mapValues(answer.content, (each) => ({ schema: jsonSchema(each.schema, 'output') })),
+          },
+    ),
+    ...accessDocument(config?.access),
+  };
+}
+
+function parameters(place: 'query' | 'path', schema: z.ZodType | undefined): object[] {
+  if (schema === undefined) return [];
+  const { properties = {}, required = [] } = jsonSchema(schema, 'input');
+  return Object.entries(properties).map(([name, each]) => ({
+    in: place,
+    name,
+    required: required.includes(name),
+    schema: each,
+  }));
+}
+
+function jsonContent(schema: z.ZodType, io: 'input' | 'output'): object {
+  return { 'application/json': { schema: jsonSchema(schema, io) } };
 }
 
 /** Without `additionalProperties: false` in responses: a client must accept fields of later versions. */
-async function schemaTransform() {
-  const { createJsonSchemaTransform } = await import('fastify-type-provider-zod');
-  return createJsonSchemaTransform({
-    zodToJsonConfig: {
-      override: ({ zodSchema, jsonSchema }) => {
-        const { def } = zodSchema._zod;
-        if (def.type === 'object' && def.catchall === undefined) delete jsonSchema.additionalProperties;
-      },
+function jsonSchema(schema: z.ZodType, io: 'input' | 'output') {
+  const { $schema, ...described } = z.toJSONSchema(schema, {
+    io,
+    unrepresentable: 'any',
+    override: ({ zodSchema, jsonSchema: made }) => {
+      const { def } = zodSchema._zod;
+      if (def.type === 'object' && def.catchall === undefined) delete made.additionalProperties;
     },
   });
+  return described;
+}
+
+function mapValues<From, To>(record: Readonly<Record<string, From>>, change: (value: From) => To) {
+  return Object.fromEntries(Object.entries(record).map(([name, value]) => [name, change(value)]));
 }

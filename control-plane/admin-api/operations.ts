@@ -91,7 +91,6 @@ export function routeOptions(name: OperationName): Omit<RouteOptions, 'handler'>
     },
     schema: {
       ...{ summary, response: { 200: success(row), default: adminErrorSchema } },
-      // Not of reads: each GET is documented as a HEAD, too, and no two may have one id.
       ...(isCommand(name) && { operationId: name }),
       ...(params && { params }),
       ...(query && { querystring: query }),

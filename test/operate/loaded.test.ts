@@ -35,7 +35,6 @@ const threads = [
 ];
 /** None of these is needed before a setting or a request asks for it. */
 const onUse = [
-  '@fastify/swagger',
   'kafkajs',
   'undici',
   'openid-client',
