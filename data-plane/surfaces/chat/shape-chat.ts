@@ -6,10 +6,9 @@ import type { ChatBody, ChatNeed, ChatSource, WholeChat } from '../common/asked.
 import { CallArguments } from '../common/call-arguments.ts';
 import { chatPromptSize } from '../common/prompt-size.ts';
 import type { ShapeHeaders } from '../common/surface.ts';
-import { PresentFields, refusalOf, shapeRefusal } from '../common/validate.ts';
+import { parseFields, shapeRefusal } from '../common/validate.ts';
 import { plainChatFields } from './plain-chat.ts';
 
-const chatSchema = new PresentFields(chatRequestSchema);
 const settings: readonly [string, ChatField][] = Object.entries(chatFields);
 
 /** What the answer needs to know of the request. */
@@ -25,7 +24,7 @@ export function shapeChat(
   text?: string,
 ): { readonly asked: WholeChat; readonly context: ChatContext } {
   const plain = plainChatFields(given);
-  const fields = plain ?? chatFieldsOf(given);
+  const fields = plain ?? parseFields(chatRequestSchema, given);
   refuseContradictions(fields);
   if (plain === undefined) checkArguments(fields.messages);
   const body = carriedFields(fields);
@@ -55,12 +54,6 @@ function sourceOf({ messages }: ChatFields, text: string): ChatSource | undefine
   if (messages.some(({ role }) => role === 'developer')) return undefined;
   const written = arrayText(text, 'messages');
   return written === undefined ? undefined : { messages: written };
-}
-
-function chatFieldsOf(value: Record<string, unknown>): ChatFields {
-  const parsed = chatSchema.safeParse(value);
-  if (!parsed.success) throw refusalOf(parsed.error);
-  return parsed.data;
 }
 
 /** Rules over several fields: each names the field that has no meaning as it is. */

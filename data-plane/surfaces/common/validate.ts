@@ -8,51 +8,6 @@ import type { CauseOf } from '../../../shared/decision/causes.ts';
 import { Refusal } from '../../../shared/decision/refusal.ts';
 import { harmlessName, pathText } from './json-path.ts';
 
-/** Sets of fields remembered for each schema; clients send few. Further ones are parsed by the whole schema. */
-const setsMax = 256;
-
-export class PresentFields<Shape extends z.core.$ZodShape> {
-  readonly #whole: z.ZodObject<Shape, z.core.$strict>;
-  /** Fields that a schema of some fields must ask for too, because they may not be absent. */
-  readonly #required: readonly string[];
-  readonly #bySet = new Map<string, z.ZodObject>();
-
-  constructor(whole: z.ZodObject<Shape, z.core.$strict>) {
-    this.#whole = whole;
-    this.#required = Object.keys(whole.shape).filter(
-      (name) => !(whole.shape[name] as z.ZodType).safeParse(undefined).success,
-    );
-  }
-
-  /** As `safeParse` of the whole schema. */
-  safeParse(
-    value: Readonly<Record<string, unknown>>,
-  ): z.ZodSafeParseResult<z.output<z.ZodObject<Shape, z.core.$strict>>> {
-    const parsed = this.#schemaOf(Object.keys(value))?.safeParse(value);
-    if (parsed?.success) return parsed as z.ZodSafeParseSuccess<z.output<z.ZodObject<Shape, z.core.$strict>>>;
-    return this.#whole.safeParse(value, { reportInput: true });
-  }
-
-  #schemaOf(names: readonly string[]): z.ZodObject | undefined {
-    const set = names.join();
-    const known = this.#bySet.get(set);
-    if (known !== undefined || this.#bySet.size >= setsMax) return known;
-    if (!this.#isFit(names)) return undefined;
-    const inOrder = Object.keys(this.#whole.shape).filter((name) => names.includes(name));
-    const mask = Object.fromEntries(inOrder.map((name) => [name, true]));
-    const some = this.#whole.pick(mask as never) as unknown as z.ZodObject;
-    this.#bySet.set(set, some);
-    return some;
-  }
-
-  #isFit(names: readonly string[]): boolean {
-    return (
-      names.every((name) => Object.hasOwn(this.#whole.shape, name)) &&
-      this.#required.every((name) => names.includes(name))
-    );
-  }
-}
-
 type Path = readonly PropertyKey[];
 
 /** A refusal of the field at `path`, as in `messages[2].content: is required`. */
@@ -65,12 +20,14 @@ export function shapeRefusal(
   return new Refusal(cause, name === '' ? `the body ${rule}` : `${name}: ${rule}`);
 }
 
-/** The refusal of the first fault that a schema found. */
-export function refusalOf(error: z.ZodError): Refusal {
-  const [issue] = error.issues;
-  if (issue === undefined) return shapeRefusal([], 'is not supported');
-  const fault = describe(issue as z.core.$ZodIssue, []);
-  return shapeRefusal(fault.path, fault.rule);
+/** The parsed fields; throws the refusal of the first fault that the schema finds. */
+export function parseFields<Schema extends z.ZodType>(schema: Schema, given: unknown): z.output<Schema> {
+  const parsed = schema.safeParse(given, { reportInput: true });
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  if (issue === undefined) throw shapeRefusal([], 'is not supported');
+  const { path, rule } = describe(issue, []);
+  throw shapeRefusal(path, rule);
 }
 
 interface FieldFault {

@@ -2,21 +2,17 @@
 import { embeddingsRequestSchema } from '../../../schemas/api/openai.ts';
 import type { EmbeddingsFacts, WholeEmbeddings } from '../common/asked.ts';
 import { embeddingsPromptSize } from '../common/prompt-size.ts';
-import { PresentFields, refusalOf } from '../common/validate.ts';
+import { parseFields } from '../common/validate.ts';
 
 /** What the answer needs to know of the request. */
 export type EmbeddingsContext = Pick<EmbeddingsFacts, 'inputs' | 'encoding' | 'dimensions'>;
-
-const schema = new PresentFields(embeddingsRequestSchema);
 
 /** Throws UnsupportedShapeError naming the JSON path, never a value. */
 export function shapeEmbeddings(given: Record<string, unknown>): {
   readonly asked: WholeEmbeddings;
   readonly context: EmbeddingsContext;
 } {
-  const parsed = schema.safeParse(given);
-  if (!parsed.success) throw refusalOf(parsed.error);
-  const { model, input, encoding_format, dimensions } = parsed.data;
+  const { model, input, encoding_format, dimensions } = parseFields(embeddingsRequestSchema, given);
   const first = typeof input === 'string' ? input : input[0];
   const context: EmbeddingsContext = {
     inputs: typeof input === 'string' || typeof first === 'number' ? 1 : input.length,

@@ -17,7 +17,7 @@ import type { FunctionTool, ToolChoice } from '../../../schemas/api/openai-messa
 import type { ChatBody, ChatNeed, WholeChat } from '../common/asked.ts';
 import { chatPromptSize } from '../common/prompt-size.ts';
 import type { ShapeHeaders } from '../common/surface.ts';
-import { refusalOf, shapeRefusal } from '../common/validate.ts';
+import { parseFields, shapeRefusal } from '../common/validate.ts';
 import { type Path, toChatMessages } from './conversation.ts';
 
 /** What the answer needs to know of the request. */
@@ -36,9 +36,7 @@ export function shapeMessages(
   given: Record<string, unknown>,
   headers: ShapeHeaders,
 ): { readonly asked: WholeChat; readonly context: MessagesContext } {
-  const parsed = messagesRequestSchemas[versionOf(headers)].safeParse(given, { reportInput: true });
-  if (!parsed.success) throw refusalOf(parsed.error);
-  const fields: MessagesFields = parsed.data;
+  const fields: MessagesFields = parseFields(messagesRequestSchemas[versionOf(headers)], given);
   const { thinking } = fields;
   if (thinking?.type === 'enabled' && thinking.budget_tokens >= fields.max_tokens) {
     throw shapeRefusal(['thinking', 'budget_tokens'], 'must be less than max_tokens');
@@ -56,9 +54,7 @@ export function shapeMessages(
 /** Throws UnsupportedShapeError naming the JSON path, never a value. */
 export function shapeCountTokens(given: Record<string, unknown>, headers: ShapeHeaders): WholeChat {
   versionOf(headers);
-  const parsed = countTokensRequestSchema.safeParse(given, { reportInput: true });
-  if (!parsed.success) throw refusalOf(parsed.error);
-  return chatOf(parsed.data, { max_tokens: 0 });
+  return chatOf(parseFields(countTokensRequestSchema, given), { max_tokens: 0 });
 }
 
 /** The answer to a count. */

@@ -2,7 +2,7 @@
 import { rerankRequestSchema } from '../../../schemas/api/rerank.ts';
 import type { WholeRerank } from '../common/asked.ts';
 import { rerankPromptSize } from '../common/prompt-size.ts';
-import { PresentFields, refusalOf, shapeRefusal } from '../common/validate.ts';
+import { parseFields, shapeRefusal } from '../common/validate.ts';
 
 /** What the answer needs to know of the request. */
 export interface RerankContext {
@@ -16,17 +16,14 @@ export interface RerankContext {
 
 const returnedBytesMax = 1024 * 1024;
 
-const schema = new PresentFields(rerankRequestSchema);
-
 /** Throws UnsupportedShapeError naming the JSON path, never a value. */
 export function shapeRerank(given: Record<string, unknown>): {
   readonly asked: WholeRerank;
   readonly context: RerankContext;
 } {
-  const parsed = schema.safeParse(given);
-  if (!parsed.success) throw refusalOf(parsed.error);
-  const { model, query, top_n, return_documents } = parsed.data;
-  const documents = parsed.data.documents.map((one) => (typeof one === 'string' ? one : one.text));
+  const fields = parseFields(rerankRequestSchema, given);
+  const { model, query, top_n, return_documents } = fields;
+  const documents = fields.documents.map((one) => (typeof one === 'string' ? one : one.text));
   const size = rerankPromptSize(query, documents);
   if (return_documents === true && size.textBytes > returnedBytesMax)
     throw shapeRefusal(['return_documents'], 'needs query and documents of at most 1 MiB together');

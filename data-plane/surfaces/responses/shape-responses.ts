@@ -7,7 +7,7 @@ import type { ChatBody, ChatNeed, WholeChat } from '../common/asked.ts';
 import { writeJson } from '../common/json-source.ts';
 import { chatPromptSize } from '../common/prompt-size.ts';
 import type { ShapeHeaders } from '../common/surface.ts';
-import { PresentFields, refusalOf, shapeRefusal } from '../common/validate.ts';
+import { parseFields, shapeRefusal } from '../common/validate.ts';
 import { toConversation } from './input-items.ts';
 import { type CallNames, type OfferedTools, offeredTools, repeatedTools } from './offered-tools.ts';
 
@@ -23,16 +23,12 @@ export interface ResponsesContext {
 /** Of instructions, of tools and of a schema: what is larger is not repeated, so that no context grows with its body. */
 const repeatedCharactersMax = 32 * 1024;
 
-const responsesSchema = new PresentFields(responsesRequestSchema);
-
 /** Throws UnsupportedShapeError naming the JSON path, never a value. */
 export function shapeResponses(
   given: Record<string, unknown>,
   { sealKey }: ShapeHeaders,
 ): { readonly asked: WholeChat; readonly context: ResponsesContext } {
-  const parsed = responsesSchema.safeParse(given);
-  if (!parsed.success) throw refusalOf(parsed.error);
-  const fields: ResponsesFields = parsed.data;
+  const fields: ResponsesFields = parseFields(responsesRequestSchema, given);
   const offered = offeredTools(fields);
   const isSealed = fields.store === false || fields.include?.includes('reasoning.encrypted_content') === true;
   return {
