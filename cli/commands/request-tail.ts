@@ -4,6 +4,7 @@
  */
 import type { InputOf } from '../../schemas/admin/admin.ts';
 import { type RequestsMessage, requestsPerPageMax } from '../../schemas/admin/requests.ts';
+import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { CliError, interrupted } from '../terminal/errors.ts';
 import { writePiece } from '../terminal/io.ts';
@@ -39,7 +40,7 @@ type Asked = InputOf<'request.tail'>;
 class RequestTail {
   readonly #session: Session;
   readonly #asked: Asked;
-  readonly #printed = new Set<string>();
+  readonly #printed = new BoundedMap<string, true>(printedMax, 'oldest');
   #failures = 0;
   #isFirst = true;
   #silent = '';
@@ -93,9 +94,7 @@ class RequestTail {
 
   async #print(row: RequestsMessage['items'][number]): Promise<void> {
     if (this.#printed.has(row.request)) return;
-    this.#printed.add(row.request);
-    const [oldest] = this.#printed;
-    if (this.#printed.size > printedMax && oldest !== undefined) this.#printed.delete(oldest);
+    this.#printed.set(row.request, true);
     const { stdout } = this.#session.io;
     const out = stdout.isTTY ? this.#session.out : this.#session.defaultFormat('jsonl');
     switch (out.format) {

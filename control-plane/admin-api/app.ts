@@ -8,7 +8,6 @@ import { adminPrefix } from '../../schemas/admin/admin-routes.ts';
 import { nodeFrameBytesMax } from '../../schemas/records/node-messages.ts';
 import { CommandError } from '../core/command-error.ts';
 import { guardRoutes } from './access.ts';
-import { activityHandlers } from './activity-route.ts';
 import { boundOpenCalls } from './bound-calls.ts';
 import { changeHandlers } from './change-routes.ts';
 import { addCommands, planHandlers } from './command-routes.ts';
@@ -37,7 +36,7 @@ import { addReads } from './read-routes.ts';
 import { followRequests, requestHandlers } from './request-routes.ts';
 import { signerHandlers } from './signer-routes.ts';
 import { snapshotHandlers } from './snapshot-route.ts';
-import { trafficHandlers } from './traffic-route.ts';
+import { activityHandlers, trafficHandlers } from './traffic-route.ts';
 import { usageHandlers } from './usage-routes.ts';
 
 export type AdminListener = Pick<HttpListener, 'connections' | 'certificate'>;
@@ -78,11 +77,7 @@ export async function createAdminApp(
   return app;
 }
 
-function registerRoutes(
-  routes: FastifyInstance,
-  context: AdminContext,
-  document: () => ApiDocument,
-): void {
+function registerRoutes(routes: FastifyInstance, context: AdminContext, document: () => ApiDocument): void {
   const ofPrograms: OperationHandlers<Exclude<ProgramName, 'event.tail'>> = {
     'document.get': document,
     ...snapshotHandlers(context),

@@ -14,6 +14,7 @@ import {
   type PromptPlacement,
   placementsMax,
 } from '../../schemas/records/placements.ts';
+import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 import { combine, RollingHash } from '../surfaces/common/rolling-hash.ts';
 import type { NodeLoad } from './load.ts';
@@ -109,7 +110,7 @@ export class Affinity {
   readonly #table: PrefixTable;
   readonly #unreported = new PrefixTable(placementsMax);
   readonly #now: () => number;
-  readonly #groups = new Map<string, Group>();
+  readonly #groups = new BoundedMap<string, Group>(groupsMax, 'oldest');
   readonly #many = new WeakMap<readonly Candidate[], ManyCandidates<Candidate>>();
 
   constructor({ load, secret, table = new PrefixTable(), now = () => performance.now() }: AffinityOptions) {
@@ -269,11 +270,7 @@ export class Affinity {
   #groupOf(name: string): Group {
     const group = this.#groups.get(name) ?? { requests: 0, mean: 0, meanMs: -meanEveryMs, meanRequests: 0 };
     group.requests += 1;
-    // The least recently used come first.
-    this.#groups.delete(name);
-    this.#groups.set(name, group);
-    if (this.#groups.size > groupsMax) this.#groups.delete(this.#groups.keys().next().value ?? name);
-    return group;
+    return this.#groups.keep(name, group);
   }
 }
 
