@@ -9,7 +9,6 @@ import { operatorToken, planeSettings } from '../../test/support/fleet.ts';
 import { amber, peopleFleet, persons } from '../../test/support/people-fleet.ts';
 import { until } from '../../test/support/until.ts';
 import { startControlPlane } from '../main.ts';
-import { endedPerHolderMax } from '../sessions/ended-sessions.ts';
 import { backgroundHeader } from './session-guard.ts';
 
 let plane: TestControlPlane;
@@ -271,43 +270,6 @@ describe('the session', () => {
     for (const { status } of await Promise.all(ends)) expect([200, 401]).toContain(status);
     expect([(await me(limited)).status, (await me(own)).status]).toEqual([401, 200]);
     expect((await plane.admin.call('GET', '/status', {})).position).toBe(before + 1);
-  });
-
-  test('who signs in and out without end loses older sessions of their own, and nobody else any', async () => {
-    await plane.admin.call('PUT', '/organisations/acme/members/mal', { role: 'viewer' });
-    const [first, other] = [await as('mal'), await as('olga')];
-    const signOut = async (): Promise<void> => {
-      const cookie = await as('mal');
-      expect((await call({ method: 'DELETE', path: '/api/session', cookie, body: {} })).status).toBe(200);
-    };
-    for (let n = 0; n < endedPerHolderMax; n += 10) await Promise.all(Array.from({ length: 10 }, signOut));
-    expect((await me(first)).status).toBe(200);
-    const second = await as('mal');
-    await signOut();
-    const statuses = await Promise.all(
-      [first, second, other].map(async (cookie) => (await me(cookie)).status),
-    );
-    expect(statuses).toEqual([401, 200, 200]);
-  });
-
-  test('however many links of an organisation were used, the next one signs in, once', async () => {
-    await plane.admin.call('PUT', '/organisations/birch/members/lia', { role: 'viewer' });
-    const owner = await as('ben');
-    const linkOf = async (seconds: number): Promise<object> => {
-      const path = '/api/organisations/birch/members/lia/link';
-      const { text } = await call({ method: 'POST', path, cookie: owner, body: { seconds } });
-      return { link: String(JSON.parse(text).url).split('#')[1] ?? '' };
-    };
-    const use = async (link: object): Promise<number> =>
-      (await call({ method: 'POST', path: '/api/session', body: link })).status;
-    for (let n = 0; n < endedPerHolderMax; n += 10)
-      await Promise.all(
-        Array.from({ length: 10 }, async () => expect(await use(await linkOf(90_000))).toBe(200)),
-      );
-    const [sooner, short, later] = [await linkOf(3000), await linkOf(3600), await linkOf(7200)];
-    const statuses = [];
-    for (const link of [short, short, sooner, later, later]) statuses.push(await use(link));
-    expect(statuses).toEqual([200, 401, 401, 200, 401]);
   });
 
   test('who is no member any more is out at the next request', async () => {

@@ -108,8 +108,7 @@ export class Sessions {
     const { ended, state } = this.#options;
     const nowMs = this.#now();
     if (session.log !== (state().log ?? '') || session.endsMs <= nowMs) return false;
-    if (session.sealedMs + idleMs <= nowMs || ended.hasEnded('session', digestOf(session.id), session.endsMs))
-      return false;
+    if (session.sealedMs + idleMs <= nowMs || ended.hasEnded('session', digestOf(session.id))) return false;
     if (everywhereSubjects(session).some((subject) => ended.hasPersonEnded(subject, session.position)))
       return false;
     // What made the link lawful must hold as long as its session.
@@ -154,11 +153,10 @@ export class Sessions {
   async useLink({ id, endsMs, person, within }: Ticket, check: () => void): Promise<void> {
     const { ended } = this.#options;
     const data = linkEnded(id, endsMs, within);
-    const { subject, holder } = data;
     await ended.ready();
     await this.#write({ person, within }, actorName({ person }), () => {
       check();
-      if (ended.wasUsed(subject, endsMs, holder))
+      if (ended.hasEnded('link', data.subject))
         throw new CommandError('Unauthorized', 'this sign-in link was used before', {
           next: 'ask for another; the operator runs `headgate console open`',
         });
@@ -182,12 +180,11 @@ export class Sessions {
     const { organisation, role, by, id, endsMs } = invitation;
     // Of an operator's invitations there are as many as the operator likes.
     const used = linkEnded(id, endsMs, by === undefined ? undefined : organisation);
-    const { subject, holder } = used;
     const joined = { type: 'member.set', data: { organisation, person, role } } as const;
     await ended.ready();
     await this.#write({ person, within: organisation }, actorName({ person: by }), () => {
       if (findMember(db, organisation, person) !== undefined) return [];
-      if (ended.wasUsed(subject, endsMs, holder))
+      if (ended.hasEnded('link', used.subject))
         throw new CommandError('Unauthorized', 'this invitation was used before');
       const exists = findOrganisation(db, organisation) !== undefined;
       if (!exists) throw new CommandError('NotFound', 'the organisation of this invitation is gone');
@@ -214,7 +211,7 @@ export function actorOfSession({ person, operator, within, exceptRoles }: Consol
 
 /**
  * What ends a session with all of its person, the narrowest first. A link's owner may act for the person within one
- * organisation only; all sessions of that organisation's links end where too many of them did.
+ * organisation only; all sessions of that organisation's links end with the organisation.
  */
 function everywhereSubjects(session: ConsoleSession): string[] {
   const person = actorName(session);

@@ -39,7 +39,7 @@ export async function startConsole(
   const { snapshot, log, logger, links } = context;
   if (!links) throw new Error('a console needs sign-in links');
   const { bind: host, port, url: publicUrl, demo = false, oidc, addresses = () => ({}) } = settings;
-  const ended = new EndedSessions({ path: join(dataDir, 'sessions.json'), snapshot, log, logger });
+  const ended = new EndedSessions({ path: join(dataDir, 'sessions.db'), snapshot, log, logger });
   closers.add(() => {
     stop();
     ended.close();

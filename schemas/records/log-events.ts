@@ -99,7 +99,6 @@ export const logEvents = {
   'request.finished': ['info', 'request'],
   'request.internal_error': ['error', 'request failed'],
   'requests.stream_failed': ['warn', 'a stream of requests failed'],
-  'sessions.forgotten': ['warn', 'too many sessions and links ended; some must be begun again'],
   'sessions.operator': ['info', 'an operator signed in by the identity provider'],
   'sessions.provider_failed': ['warn', 'a sign-in by the identity provider failed'],
   'sessions.unreadable': ['error', 'the ends of sessions cannot be read, so none is accepted'],

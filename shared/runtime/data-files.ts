@@ -20,11 +20,7 @@ export const fileKinds: readonly FileKind[] = [
   { name: /^decisions\.db$/, bytesMax: 320 * megabyte, by: 'DecisionFile: a ring' },
   { name: /^starts\.json$/, bytesMax: megabyte, by: 'two members' },
   { name: /^exchange\.json$/, bytesMax: 64 * megabyte, by: 'claims of present periods' },
-  {
-    name: /^sessions\.json$/,
-    bytesMax: 256 * megabyte,
-    by: 'EndedSessions: sessions that could still be valid',
-  },
+  { name: /^sessions\.db$/, by: 'ended sessions and links that could still be valid' },
   { name: /^counters\.db$/, by: 'counters of periods that are not over' },
   { name: /^outbox\.db$/, by: 'sums of present periods' },
   { name: /^history\.db$/, by: 'every version of every row, up to --history-gigabytes' },
