@@ -28,7 +28,7 @@ function inOrder(base, rows) {
 
 /** The way of a request to a node and back. */
 const requestRoad = inOrder(decision, [
-  ['data-plane/surfaces/common', 2750],
+  ['data-plane/surfaces/common', 2700],
   ['data-plane/http', 2300],
   ['data-plane/surfaces/chat', 450],
   ['data-plane/surfaces/embeddings', 150],
@@ -50,7 +50,7 @@ const controlPlane = inOrder(folded, [
   ['control-plane/gateways', 2600],
   ['control-plane/nodes', 1950, ['shared/engines']],
   ['control-plane/doctor', 1350],
-  ['control-plane/sessions', 450],
+  ['control-plane/sessions', 350],
   ['control-plane/admin-api', 4450, ['shared/decision']],
   ['control-plane/console-server', 1200],
   ['control-plane', 450],
@@ -68,7 +68,7 @@ const rooms = {
       ['schemas/admin', 2050],
     ],
   ),
-  'shared/runtime': [4100, schemas],
+  'shared/runtime': [4050, schemas],
   'shared/ids': [100, schemas],
   'shared/log/core': [1050, plumbing],
   'shared/log/embedded': [800, [...plumbing, 'shared/log/core']],
