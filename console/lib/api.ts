@@ -1,4 +1,8 @@
-/** Calls of the console's API: JSON, with the cookie of the session, which no script can read. */
+/**
+ * Calls the console's API in JSON. The session's cookie authenticates calls and is not readable by scripts. The room
+ * `console/lib` contains the console's calls, live data and formatting. It must not decide permissions, because only the
+ * control plane does.
+ */
 import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
 import { type OperationName, partsOf, routeOf } from '../../schemas/admin/admin-routes.ts';
 import type { TurningName } from '../../schemas/admin/turned-answers.ts';
@@ -9,7 +13,7 @@ export class ApiFailure extends Error {
   override readonly name = 'ApiFailure';
   readonly status: number;
   readonly type: string;
-  /** What to do about it. */
+  /** Advice on what to do next. */
   readonly next: string | undefined;
 
   constructor(status: number, type: string, message: string, next?: string) {
@@ -20,14 +24,14 @@ export class ApiFailure extends Error {
   }
 }
 
-/** Whatever was thrown, as what a page can show. */
+/** Converts any thrown value to a failure that a page can show. */
 export function failureOf(error: unknown): ApiFailure {
   return error instanceof ApiFailure ? error : new ApiFailure(0, 'Failed', String(error));
 }
 
 export interface CallOptions {
   readonly body?: unknown;
-  /** A poll of an open page, which does not keep the session alive. */
+  /** Set for polls of an open page, which must not keep the session alive. */
   readonly isBackground?: boolean;
   readonly signal?: AbortSignal | undefined;
 }
@@ -36,7 +40,10 @@ interface Refusal {
   readonly error?: { readonly type?: string; readonly message?: string; readonly next?: string };
 }
 
-/** An operation of the admin API that turns no answer of requests; the others are given where it is shown which. Rejects with ApiFailure. */
+/**
+ * Calls an operation that does not change the outcome of requests. Other operations go through the dialog that shows their
+ * effect. Rejects with ApiFailure.
+ */
 export function call<Name extends Exclude<OperationName, TurningName>>(
   name: Name,
   input: InputOf<Name>,
@@ -45,7 +52,7 @@ export function call<Name extends Exclude<OperationName, TurningName>>(
   return callShown(name, input, options);
 }
 
-/** Any operation: only of the part that shows what a command would change. Rejects with ApiFailure. */
+/** Calls any operation. Only the dialog that shows a command's effect may use it. Rejects with ApiFailure. */
 export function callShown<Name extends OperationName>(
   name: Name,
   input: InputOf<Name>,
@@ -57,13 +64,13 @@ export function callShown<Name extends OperationName>(
   return callPath(method, path, { ...options, body: rest });
 }
 
-/** Of an operation that only reads: its path, with its query. */
+/** Path of a read operation, with its query. */
 export function readPath<Name extends OperationName>(name: Name, input: InputOf<Name>): string {
   const { path, rest } = partsOf(name, input);
   return withQuery(path, rest as Query);
 }
 
-/** What is the console's own, and no operation of the admin API. Rejects with ApiFailure. */
+/** Calls an endpoint of the console itself, outside the admin API. Rejects with ApiFailure. */
 export async function callPath<T>(method: string, path: string, options: CallOptions = {}): Promise<T> {
   const answer = await answerOf(method, path, options);
   const document = documentOf<T & Refusal>(await answer.text().catch(() => ''));
@@ -80,7 +87,7 @@ export async function callPath<T>(method: string, path: string, options: CallOpt
   throw new ApiFailure(answer.status, type, message, next);
 }
 
-/** A response to read as a stream. Rejects with ApiFailure. */
+/** Returns the response to read as a stream. Rejects with ApiFailure. */
 export async function answerOf(method: string, path: string, options: CallOptions = {}): Promise<Response> {
   const isWrite = method !== 'GET';
   const headers: Record<string, string> = {
@@ -100,28 +107,31 @@ export async function answerOf(method: string, path: string, options: CallOption
   });
 }
 
-/** Later reads wait until what was written is folded, so that nobody sees a state without their own change. */
+/**
+ * Remembers the position of a write. Later reads wait until it is folded, so that a state without the user's own change is
+ * never shown.
+ */
 function notePosition(method: string, document: unknown): void {
   if (method === 'GET') return;
   const { position } = document as { readonly position?: unknown };
   if (typeof position === 'number' && position > minPosition.value) minPosition.value = position;
 }
 
-/** `crypto.randomUUID` is missing where the page came over plain HTTP. */
+/** Random id. Pages over plain HTTP do not have `crypto.randomUUID`. */
 function randomId(): string {
   return [...crypto.getRandomValues(new Uint8Array(16))]
     .map((byte) => byte.toString(16).padStart(2, '0'))
     .join('');
 }
 
-/** A path whose parts may hold any text. */
+/** Builds a path whose parts may contain any text. */
 export function route(parts: TemplateStringsArray, ...values: readonly string[]): string {
   return String.raw({ raw: parts }, ...values.map(encodeURIComponent));
 }
 
 type Query = Readonly<Record<string, string | number | undefined>>;
 
-/** A path with a query; what is undefined or empty is left out. */
+/** Path with a query. Undefined and empty values are left out. */
 export function withQuery(path: string, query: Query): string {
   const parts = Object.entries(query).filter(([, value]) => value !== undefined && value !== '');
   const text = new URLSearchParams(parts.map(([name, value]) => [name, String(value)])).toString();

@@ -1,4 +1,4 @@
-/** Which organisations have capacity of their own, and what of it is missing. */
+/** Lists organisations with dedicated capacity, and what is missing from it. */
 import type { LiveNodeResource, Organisation, Stack } from '../../schemas/admin/admin.ts';
 import { type FleetReads, type Hole, placeKey } from './holes.ts';
 
@@ -12,9 +12,9 @@ export interface OwnCapacity {
   readonly name: string;
   readonly tier: string | null;
   readonly stacks: readonly StackNodes[];
-  /** Its own ones. */
+  /** The organisation's own nodes. */
   readonly nodes: readonly LiveNodeResource[];
-  /** Models of its stacks that no node serves. */
+  /** Number of models in its stacks that no node serves. */
   readonly missing: number;
 }
 
@@ -23,7 +23,7 @@ interface Sources extends Pick<FleetReads, 'stacks' | 'organisations'> {
   readonly missing: readonly Hole[];
 }
 
-/** In the order of their ids. */
+/** Organisations with dedicated capacity, ordered by id. */
 export function capacities({ stacks, organisations, places, missing }: Sources): readonly OwnCapacity[] {
   const known = new Map<string, Organisation>(organisations.map((one) => [one.id, one]));
   const holesOf = new Map<string, number>();

@@ -1,32 +1,32 @@
-/** Sums of usage as a file for spreadsheets. */
+/** Formats usage sums as a CSV file for spreadsheets. */
 import { printable } from '../../schemas/printable.ts';
 
 export interface DayUsage {
   readonly day: string;
   readonly model: string;
-  /** Id of the key; empty where a gateway of an older version counted it. */
+  /** Id of the key. Empty if a gateway of an older version counted the row. */
   readonly key: string;
-  /** Empty where the control plane does not know the key. */
+  /** Empty if the control plane does not know the key. */
   readonly keyName: string;
   requests: number;
   promptTokens: number;
   completionTokens: number;
-  /** Of each request that reported it. */
+  /** Time to the first token of each request that reported one. */
   readonly firstTokenMs: number[];
 }
 
-/** The value that this share of all values is not above; undefined where there is none. */
+/** Smallest value that at least this share of all values does not exceed. undefined if there are no values. */
 export function quantile(values: readonly number[], share: number): number | undefined {
   return [...values].sort((a, b) => a - b)[Math.max(0, Math.ceil(values.length * share) - 1)];
 }
 
 /**
- * Spreadsheets run what begins with these signs, also behind blanks, and at each start of a cell: which list separator a
- * spreadsheet takes is a setting of its user, and some ignore quotes.
+ * Matches characters that start a formula. Spreadsheets also run formulas after blanks and at any start of a cell. Users can
+ * choose the list separator, and some programs ignore quotes, so every possible start of a cell is covered.
  */
 const formula = /(^|[,;|\t\r\n])([\s'"]*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])/g;
 
-/** A text as one cell, always in quotes. */
+/** Formats a value as one cell. Texts are always quoted. */
 function cell(value: string | number): string {
   if (typeof value === 'number') return String(value);
   return `"${printable(value).replace(formula, `$1$2'`).replaceAll('"', '""')}"`;

@@ -1,18 +1,18 @@
-/** What the data of an event names, so that the sentence about it leads to each of these things. */
+/** Finds the things named in an event's data, so that its sentence can link to each of them. */
 import { fieldsOf } from '../../schemas/events/event-definition.ts';
 import { type EventSubjectKind, kindOfId } from '../../schemas/events/event-sentences.ts';
 
-/** A name of something that has a page. */
+/** Named thing that has a page. */
 export interface NamedThing {
   readonly kind: EventSubjectKind | 'member';
   readonly id: string;
-  /** The organisation: of a member always, of a key where it is known. */
+  /** Organisation of the thing. Always set for members, and for keys if it is known. */
   readonly within?: string | undefined;
-  /** What people call it, where that is not the id. */
+  /** Display name, if it is not the id. */
   readonly name?: string;
 }
 
-/** Fields whose name is the kind of what they name. */
+/** Fields named like the kind of thing that they contain. */
 const kinds = ['organisation', 'stack', 'model', 'node', 'tier'] as const;
 
 export function thingsIn(type: string, data: unknown): NamedThing[] {
@@ -34,10 +34,10 @@ export function thingsIn(type: string, data: unknown): NamedThing[] {
   return things;
 }
 
-/** The text, cut at the ids of things where they are words of it. */
+/** Splits the text at words that are ids of things. */
 export function cutAt(text: string, things: readonly NamedThing[]): readonly (string | NamedThing)[] {
   const thingOf = new Map(things.map((thing) => [thing.id, thing]));
-  // With a capture, the pieces between the words are kept.
+  // The capture group keeps the white space between words.
   return text
     .split(/(\s+)/)
     .filter((piece) => piece !== '')

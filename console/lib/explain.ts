@@ -1,11 +1,11 @@
-/** The question that the page of explanations asks, as it is in the address, and links to it from anywhere. */
+/** The question of the Explain page, as its URL contains it, and links to that page. */
 import type { Explanation } from '../../schemas/records/explanations.ts';
 import { withQuery } from './api.ts';
 import { shellWord } from './format.ts';
 
 export type { Explanation };
 
-/** Names of parameters of the address, and of options of `headgate explain`. */
+/** Parameters of the URL, named like the options of `headgate explain`. */
 export interface Asked {
   readonly request?: string | undefined;
   readonly key?: string | undefined;
@@ -39,12 +39,12 @@ export function askedIn(query: URLSearchParams): Asked {
   return Object.fromEntries(found.filter(([, value]) => value !== undefined));
 }
 
-/** An address of the page that asks this. */
+/** Link to the Explain page with this question. */
 export function explainLink(asked: Asked): string {
   return withQuery('/explain', { ...asked });
 }
 
-/** Whether it asks for one decision. */
+/** Whether the question identifies a single decision. */
 export function isComplete({ request, key, org, visitor, model, path }: Asked): boolean {
   if (request !== undefined) return true;
   const hasSubject = key !== undefined || org !== undefined || visitor !== undefined;
@@ -56,7 +56,7 @@ const numberOf = (text: string | undefined): number | undefined =>
 const momentOf = (text: string | undefined): number | string | undefined =>
   text !== undefined && /^\d+$/.test(text) ? Number(text) : text;
 
-/** What the control plane is asked. */
+/** Body of the request to the control plane. */
 export function questionOf(asked: Asked): object {
   const { request, key, org, visitor, model, host, path, prompt, max, at, diff } = asked;
   const moments = { at: momentOf(at), diff: momentOf(diff) };

@@ -1,7 +1,7 @@
-/** Numbers, times and words for people. */
+/** Formats numbers, times and words for people. */
 import { grouped } from '../../schemas/grouped.ts';
 
-/** Made when it is first needed: a browser takes many milliseconds to begin with formats, and most pages need none. */
+/** Created on first use, because a browser takes many milliseconds to create formats and most pages need none. */
 let formats:
   | Readonly<Record<'dates' | 'calendarDays' | 'shortDays' | 'moments' | 'clocks', Intl.DateTimeFormat>>
   | undefined;
@@ -19,7 +19,7 @@ function formatsOf() {
   return formats;
 }
 
-/** `18,240`; at most three decimals. */
+/** Number with grouped digits and at most three decimals: `18,240`. */
 export function count(value: number): string {
   return grouped(Math.round(value * 1000) / 1000);
 }
@@ -28,14 +28,14 @@ export function tenths(value: number): string {
   return count(Math.round(value * 10) / 10);
 }
 
-/** Of an instant the day here; a day of the calendar (`2026-11-23`) is the same everywhere. */
+/** Formats a day. An instant is shown as the local day. A calendar day (`2026-11-23`) is the same everywhere. */
 export function day(text: string | null | undefined): string {
   if (!text) return '–';
   const { dates, calendarDays } = formatsOf();
   return (text.length === '2026-11-23'.length ? calendarDays : dates).format(new Date(text));
 }
 
-/** `23 Nov`, of the seconds at which a day of the calendar begins. */
+/** Formats the calendar day that begins at this time in seconds: `23 Nov`. */
 export function shortDay(seconds: number): string {
   return formatsOf().shortDays.format(new Date(seconds * 1000));
 }
@@ -44,7 +44,7 @@ export function moment(text: string | null | undefined): string {
   return text ? formatsOf().moments.format(new Date(text)) : '–';
 }
 
-/** `18:02:11` of a moment of this day, else the day with it. */
+/** Time of day for moments of today, such as `18:02:11`. Other moments include the day. */
 export function clock(text: string): string {
   const { clocks, moments } = formatsOf();
   return (isToday(text) ? clocks : moments).format(new Date(text));
@@ -55,7 +55,7 @@ export function isToday(text: string): boolean {
   return dates.format(new Date(text)) === dates.format(new Date());
 }
 
-/** `1.2 s`, `4 min`, `3 h`, `2 days`. */
+/** `1.2 s`, `4 min`, `3 h` or `2 days`. */
 export function seconds(value: number): string {
   if (value < 10) return `${value.toFixed(1)} s`;
   if (value < 90) return `${Math.round(value)} s`;
@@ -72,14 +72,14 @@ export function plural(value: number, one: string, many = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`;
 }
 
-/** The first names, and how many more there are. */
+/** First three names, and the number of further names. */
 export function nameSome(names: readonly string[]): string {
   return names.length <= 3
     ? names.join(', ')
     : `${names.slice(0, 3).join(', ')} and ${count(names.length - 3)} more`;
 }
 
-/** A word as a shell reads it. */
+/** Quotes a word for a shell. */
 export function shellWord(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }

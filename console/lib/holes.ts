@@ -1,4 +1,4 @@
-/** What is installed and loaded nowhere, and which organisations are refused for it. */
+/** Finds models that are installed but loaded nowhere, and the organisations whose requests are refused for it. */
 import type { LiveNodeResource, Organisation, Pool, Stack, Tier } from '../../schemas/admin/admin.ts';
 
 export interface FleetReads {
@@ -6,14 +6,14 @@ export interface FleetReads {
   readonly stacks: readonly Stack[];
   readonly nodes: readonly LiveNodeResource[];
   readonly tiers: readonly Tier[];
-  /** Of many the first ones alone. */
+  /** The first organisations only, if there are many. */
   readonly organisations: readonly Organisation[];
   readonly organisationsInAll: number;
 }
 
 export interface Hole {
   readonly model: string;
-  /** Status of the answers to requests for this model: 503 on the pool, 404 on a stack. */
+  /** Status of answers to requests for this model: 503 on the pool, 404 on a stack. */
   readonly status: 404 | 503;
   /** `the pool`, or the id of a stack. */
   readonly where: string;
@@ -29,7 +29,7 @@ function isServed(model: string, nodes: readonly LiveNodeResource[]): boolean {
   return nodes.some((node) => serves(node) && node.loaded.includes(node.models?.[model] ?? model));
 }
 
-/** Where nodes serve. A key for each place, because a fleet has thousands of stacks. */
+/** Nodes by place. Grouped in advance, because a fleet has thousands of stacks. */
 export function nodesByPlace(nodes: readonly LiveNodeResource[]): Map<string, LiveNodeResource[]> {
   const byPlace = new Map<string, LiveNodeResource[]>();
   for (const node of nodes) {

@@ -1,6 +1,6 @@
 /**
- * Live data: one tab of the browser follows the control plane and shares what it gets, because a browser opens only six
- * connections to a host. Where a page may not lock (plain HTTP by name), each tab follows alone.
+ * Live data. One browser tab follows the control plane and shares the events with the others, because a browser opens only
+ * six connections per host. If a page cannot use locks (plain HTTP on a host name), each tab follows on its own.
  */
 import { signal } from '@preact/signals';
 import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
@@ -10,19 +10,19 @@ import { minPosition } from './session.ts';
 
 export type Connection = 'connecting' | 'live' | 'interrupted';
 
-/** The last position that is known to be folded. */
+/** Last position known to be folded. */
 export const position = signal(0);
 export const connection = signal<Connection>('connecting');
 /** False while the control plane itself cannot reach the log. */
 export const logReachable = signal(true);
-/** Raised with each change, for what reads again. */
+/** Counter that grows with each change of the state and triggers new reads. */
 export const changes = signal(0);
 
-/** Undefined: there were more commits than a message holds. */
+/** Receives undefined if there were more commits than a message can contain. */
 type Listener = (events: readonly ListedEvent[] | undefined) => void;
 const listeners = new Set<Listener>();
 
-/** Calls back with the events of new commits. Returns how to stop. */
+/** Calls the listener with the events of new commits. Returns a function that stops it. */
 export function onEvents(listener: Listener): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -54,8 +54,8 @@ function take(message: Message): void {
 }
 
 /**
- * The stream knows the session as it was when it began: with use since then it counts on, and the browser follows again by
- * itself. Where it has ended, this call signs out.
+ * Checks the session. The stream ends when the session, as it was when the stream opened, expires. If the session has been
+ * used since, it is still valid, and the browser reconnects automatically. If it has ended, this call signs out.
  */
 function checkSession(): void {
   call('me.get', {}, { isBackground: true }).catch(() => undefined);
@@ -63,7 +63,7 @@ function checkSession(): void {
 
 let stop: (() => void) | undefined;
 
-/** Follows until `stopLive`; a second call changes nothing. */
+/** Follows the control plane until `stopLive`. A second call has no effect. */
 export function startLive(): void {
   if (stop) return;
   const shared = 'BroadcastChannel' in window ? new BroadcastChannel('headgate-live') : undefined;
@@ -100,7 +100,7 @@ export function stopLive(): void {
 
 const followAgainMs = 3000;
 
-/** Returns how to stop. */
+/** Follows the stream. Returns a function that stops it. */
 function follow(send: (message: Message) => void): () => void {
   let again: ReturnType<typeof setTimeout> | undefined;
   let source: EventSource;
@@ -112,7 +112,8 @@ function follow(send: (message: Message) => void): () => void {
       );
     source.onerror = () => {
       send({ kind: 'interrupted' });
-      // The browser tries again by itself unless the answer was no stream: of a proxy, say, or that nobody is signed in.
+      // The browser reconnects automatically unless the response was not a stream, for example an error page of a proxy or a
+      // refusal because nobody is signed in.
       if (source.readyState !== EventSource.CLOSED) return;
       checkSession();
       again = setTimeout(open, followAgainMs);

@@ -1,4 +1,4 @@
-/** Offers of a chooser: the first organisations that the admin API finds for a text. */
+/** Suggestions for a chooser: the first organisations that the admin API finds for a text. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { useKnown } from './organisations.ts';
 import { useRead } from './read.ts';
@@ -11,29 +11,31 @@ export interface Offer {
 
 export interface Offers {
   readonly items: readonly Offer[];
-  /** There are more than these. */
+  /** Whether there are more matches. */
   readonly isMore: boolean;
-  /** Of all that were found, where it is known. */
+  /** Number of all matches, if known. */
   readonly total?: number | undefined;
-  /** The text was not searched yet. */
+  /** Whether the text has not been searched yet. */
   readonly isOld: boolean;
 }
 
 export interface OfferQuery {
   readonly text: string;
-  /** Only organisations in which the person may give this command. */
+  /** Restricts the suggestions to organisations in which the person may use this command. */
   readonly command?: string | undefined;
 }
 
 export const offeredMax = 20;
-/** A hand that types causes one search. */
+/** Delay that combines fast typing into one search. */
 const settleMs = 150;
 
-/** Reads nothing until it is open. A person's own organisations are known without. */
+/**
+ * Suggestions for the text. Reads nothing until the chooser is open. A person's own organisations are known without a read.
+ */
 export function useOffers({ text, command }: OfferQuery, isOpen: boolean): Offers {
   const settled = useSettled(text);
   const name = isOpen && isOperator() ? 'organisation.list' : undefined;
-  // A page of the past also offers the organisations that exist now.
+  // A page that shows the past also suggests organisations that exist only now.
   const { data } = useRead(name, { text: settled, limit: offeredMax }, { isOfNow: true });
   useKnown(data?.items);
   const last = useRef(data);

@@ -1,4 +1,4 @@
-/** Which organisations there are, and what they are called. */
+/** Names of organisations. */
 import { computed, signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { pageRows } from '../../schemas/admin/page-rows.ts';
@@ -11,7 +11,9 @@ export interface NamedOrganisation {
   readonly name: string;
 }
 
-/** As many as one page has, for the operator; their own for a member. Only for names: one of more is chosen by search. */
+/**
+ * Organisations with their names. An operator gets one page of them, a member their own. To choose among more, use a search.
+ */
 export function useOrganisations(): readonly NamedOrganisation[] {
   const asked = { limit: pageRows.max };
   const { data } = useRead(isOperator() ? 'organisation.list' : undefined, asked, { isOfNow: true });
@@ -19,7 +21,7 @@ export function useOrganisations(): readonly NamedOrganisation[] {
   return data?.items ?? me.value?.organisations ?? [];
 }
 
-/** Their names are shown from then on, wherever their ids come; those of others are read one by one. */
+/** Remembers these names, so that their ids are shown with names everywhere. Other names are read one by one. */
 export function useKnown(items: readonly NamedOrganisation[] | undefined): void {
   useEffect(() => {
     if (items?.some(({ id, name }) => known.value.get(id) !== name))
@@ -27,27 +29,27 @@ export function useKnown(items: readonly NamedOrganisation[] | undefined): void 
   }, [items]);
 }
 
-/** The names of all that were read. */
+/** All names read so far. */
 const known = signal<ReadonlyMap<string, string>>(new Map());
 const names = computed(() => {
   const own = me.value?.organisations ?? [];
-  // A member sees the names of their own alone, also where an operator used the page before.
+  // A member sees only their own organisations' names, even if an operator used the page before.
   return new Map([...own.map(({ id, name }) => [id, name] as const), ...(isOperator() ? known.value : [])]);
 });
 
-/** The name of an organisation; its id while the name is not known, which is read then. */
+/** Name of an organisation. Returns the id until the name has been read, and starts the read. */
 export function organisationName(id: string): string {
   const name = names.value.get(id);
   if (name === undefined) readLater(id);
   return name ?? id;
 }
 
-/** Most are in a list that the page reads anyway. */
+/** Delay before a single read, because most names are in a list that the page reads anyway. */
 const listFirstMs = 300;
 const readsAtOnce = 4;
-/** Some more than a page shows. */
+/** Bound on names waiting to be read, somewhat more than a page shows. */
 const unreadMax = 200;
-/** What a page shows without a name; each is read once, also where it has none any more. */
+/** Ids without a name. Each is read once, even if the organisation no longer exists. */
 const unread: string[] = [];
 const asked = new Set<string>();
 let reads = 0;
@@ -74,7 +76,7 @@ async function readName(id: string): Promise<void> {
     const { name } = await call('organisation.get', { id }, { isBackground: true });
     known.value = new Map([...known.value, [id, name]]);
   } catch (error) {
-    // Of what was removed the id is shown; any other is asked for when it is shown again.
+    // A removed organisation keeps its id as name. For other failures, the name is read again when next shown.
     if (failureOf(error).status !== 404) asked.delete(id);
   } finally {
     reads--;

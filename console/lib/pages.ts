@@ -1,4 +1,4 @@
-/** Lists that the control plane searches, sorts and gives page after page; what is asked for stands in the address. */
+/** Lists that the control plane searches, sorts and returns in pages. The URL contains the search, order and page. */
 import { useRef } from 'preact/hooks';
 import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
@@ -9,7 +9,7 @@ import { moment } from './travel.ts';
 
 const rowsPerPage = 500;
 
-/** The operations that give a list page after page. */
+/** Operations that return a paged list. */
 type ListName = {
   [Name in OperationName]: 'total' extends keyof AnswerOf<Name> ? Name : never;
 }[OperationName];
@@ -20,16 +20,16 @@ interface Page {
   readonly total?: number | undefined;
 }
 
-/** What a table shows of a list that is longer than itself. */
+/** Paging state that a table shows. */
 export interface PageState {
   readonly sort: string;
-  /** Rows of all pages that are found. */
+  /** Number of matching rows on all pages. */
   readonly total: number;
   readonly isFirst: boolean;
   readonly next: string | undefined;
-  /** The rows are those of before: what is asked for now is being read. */
+  /** Whether the rows are from the previous query because the present one is still being read. */
   readonly isOld: boolean;
-  /** They are of another moment, so none of them may be shown. */
+  /** Whether the rows are from another moment and must not be shown. */
   readonly isOfOtherMoment: boolean;
 }
 
@@ -43,7 +43,7 @@ interface PageQuery {
   readonly limit: number;
 }
 
-/** The parameters of the page that the address asks for. */
+/** List parameters in the page's URL. */
 export function pageQuery(sort: string): PageQuery {
   const { query } = location.value;
   return {
@@ -55,7 +55,10 @@ export function pageQuery(sort: string): PageQuery {
   };
 }
 
-/** One page. While another page, search or moment of the same list is read, the last one keeps its place, marked as old. */
+/**
+ * Reads one page. While another page, search or moment of the same list is being read, the previous rows stay visible and are
+ * marked as old.
+ */
 export function usePage<Name extends ListName>(
   name: Name | undefined,
   filter: PageFilter,
@@ -74,7 +77,7 @@ export function usePage<Name extends ListName>(
   >(undefined);
   if (data) last.current = { list, at, data };
   const before = last.current?.list === list ? last.current : undefined;
-  // Where a moment cannot be read, the rows of another would be taken for its own.
+  // If a moment cannot be read, do not show rows of another moment, because they would be mistaken for it.
   const shown = data ?? (failure && before?.at !== at ? undefined : before?.data);
   const pages: PageState = {
     sort: query.sort,
@@ -87,12 +90,12 @@ export function usePage<Name extends ListName>(
   return { data: shown, failure, refresh, pages };
 }
 
-/** The same organisation for the command line. */
+/** CLI option that selects the organisation. */
 export function organisationOption(organisation: string | undefined): string {
   return organisation === undefined ? '' : ` --org ${shellWord(organisation)}`;
 }
 
-/** The same search and order for the command line. */
+/** CLI options for the present search, order and page. */
 export function pageOptions(): string {
   const { query } = location.value;
   const text = query.get('q') ?? '';

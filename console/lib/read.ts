@@ -1,4 +1,4 @@
-/** Reads for components: shown at once from the last answer, read again with each change of the state. */
+/** Reads data for components. The last answer is shown at once, and data are read again after each change of the state. */
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
@@ -9,7 +9,7 @@ import { minPosition } from './session.ts';
 import { atMoment } from './travel.ts';
 
 export interface ReadOf<T> {
-  /** The last answer; kept while a later read fails. */
+  /** Last answer. It stays available while a later read fails. */
   readonly data: T | undefined;
   readonly failure: ApiFailure | undefined;
   /** Reads again now. */
@@ -17,29 +17,32 @@ export interface ReadOf<T> {
 }
 
 export interface ReadOptions {
-  /** Also reads again after this time; for what changes without a commit. */
+  /** Also reads again at this interval, for data that change without a commit. */
   readonly everyMs?: number;
-  /** The answer never changes: a list up to a position. */
+  /** Whether the answer never changes, such as a list up to a position. */
   readonly isFixed?: boolean;
-  /** Of now, also where the page shows the past. */
+  /** Whether to read the present even if the page shows the past. */
   readonly isOfNow?: boolean;
-  /** All pages of a list, one after the other, as one answer. */
+  /** Whether to read all pages of a list and combine them into one answer. */
   readonly isWhole?: boolean;
 }
 
-/** Answers of this page load, by path. Values that are shown once are answers to writes, and never here. */
+/**
+ * Answers since the page was loaded, by path. Secret values that are shown only once come from writes, so they are never in
+ * here.
+ */
 const answers = new Map<string, unknown>();
-/** Those that never change apart: a dragged time bar asks for many, each as large as its page. */
+/** Answers that never change, kept separately because browsing the past requests many, each as large as a page. */
 const pastAnswers = new Map<string, unknown>();
 const answersMax = 60;
 const pastAnswersMax = 10;
-/** Several commits in a row cause one read. */
+/** Delay that combines several commits into one read. */
 const settleMs = 250;
 const retryMs = 3000;
-/** Where the log never pauses, a tab reads for a third of the time at most. */
+/** Pause after a read, as a multiple of its duration. If commits never pause, a tab reads for at most a third of the time. */
 const restsPerRead = 2;
 
-/** An operation of the admin API that only reads; none where it is undefined. */
+/** Reads with an operation of the admin API. Reads nothing if the name is undefined. */
 export function useRead<Name extends OperationName>(
   name: Name | undefined,
   ...[input, options]: ReadArguments<Name>
@@ -48,17 +51,18 @@ export function useRead<Name extends OperationName>(
   return usePath(name && readPath(name, (asked ?? {}) as InputOf<Name>), options);
 }
 
-/** Its input may be left out where the operation needs none. */
+/** The input is optional if the operation does not need any. */
 type ReadArguments<Name extends OperationName> =
   object extends InputOf<Name>
     ? [input?: InputOf<Name>, options?: ReadOptions]
     : [input: InputOf<Name>, options?: ReadOptions];
 
-/** What is the console's own, and no operation of the admin API. */
+/** Reads from an endpoint of the console itself, outside the admin API. */
 export function usePath<T>(wanted: string | undefined, options: ReadOptions = {}): ReadOf<T> {
   const { everyMs, isFixed = false, isOfNow = false, isWhole = false } = options;
   const path = wanted === undefined || isOfNow ? wanted : atMoment(wanted);
-  // Neither the past nor what is fixed changes; and a page that follows the log asks for many lists, each read once.
+  // Past and fixed answers never change. They are stored apart, because a page that follows the log requests many of them
+  // once.
   const isPast = isFixed || path !== wanted;
   const [, redraw] = useState(0);
   const failure = useRef<ApiFailure | undefined>(undefined);
@@ -66,7 +70,7 @@ export function usePath<T>(wanted: string | undefined, options: ReadOptions = {}
   const change = changes.value;
   const pending = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   const tookMs = useRef(0);
-  // Not after the next paint, as another effect: nobody sees anything before the answer is there.
+  // A layout effect starts the read before the next paint, because the page shows nothing until the answer arrives.
   useLayoutEffect(() => {
     if (path === undefined) return undefined;
     const ended = new AbortController();
@@ -86,7 +90,7 @@ export function usePath<T>(wanted: string | undefined, options: ReadOptions = {}
           if (ended.signal.aborted) return;
           failure.current = failureOf(error);
           redraw((count) => count + 1);
-          // Nobody is there, or what was asked for is still being made.
+          // The server did not respond, or the requested data are not ready yet.
           if ([0, 503].includes(failure.current.status))
             retry = setTimeout(() => again.current(true), retryMs);
         },
@@ -102,9 +106,9 @@ export function usePath<T>(wanted: string | undefined, options: ReadOptions = {}
     };
   }, [path, everyMs]);
   useEffect(() => {
-    // What never changes is read again only where it could not be read.
+    // Answers that never change are read again only after a failure.
     if (change === 0 || (isPast && failure.current === undefined)) return;
-    // A timer that runs is kept, so that pages are read again while commits never pause.
+    // Keep a running timer, so that pages are refreshed even while commits never pause.
     pending.current ??= setTimeout(
       () => {
         pending.current = undefined;
@@ -132,12 +136,12 @@ interface LoadOptions {
 
 interface UnderWay {
   readonly answer: Promise<void>;
-  /** `changes` when it began: what is read after a change shares nothing with what was asked before it. */
+  /** Value of `changes` when the read began. A read after a change never shares an earlier read. */
   readonly change: number;
   readers: number;
   abort(): void;
 }
-/** By path: parts of a page that need the same share one read. */
+/** Reads in progress by path, so that parts of a page that need the same data share one read. */
 const underWay = new Map<string, UnderWay>();
 function load(path: string, options: LoadOptions): Promise<void> {
   const min = minPosition.value;
@@ -149,7 +153,7 @@ function load(path: string, options: LoadOptions): Promise<void> {
     if (--read.readers === 0) read.abort();
   };
   options.signal.addEventListener('abort', leave);
-  // A page reads with one signal for as long as it is open.
+  // A page uses one signal for as long as it is open, so the listener must be removed.
   return read.answer.finally(() => options.signal.removeEventListener('abort', leave));
 }
 
@@ -194,10 +198,10 @@ function keep(known: Map<string, unknown>, max: number, path: string, answer: un
   if (known.size > max && oldest !== undefined) known.delete(oldest);
 }
 
-/** Those that came with the page, until it is drawn: what reads them first does not ask again. */
+/** Paths of answers delivered with the page, until it is drawn. The first reads of these paths are skipped. */
 const justAnswered = new Set<string>();
 
-/** Draws with answers that are here already. */
+/** Draws the page with answers that were delivered with it. */
 export function drawWith(found: Readonly<Record<string, unknown>>, draw: () => void): void {
   for (const [path, answer] of Object.entries(found)) {
     answers.set(path, answer);
@@ -207,7 +211,7 @@ export function drawWith(found: Readonly<Record<string, unknown>>, draw: () => v
   justAnswered.clear();
 }
 
-/** Nothing of one person may be shown to the next. */
+/** Clears all answers, because one person's data must never be shown to the next. */
 export function forgetAnswers(): void {
   answers.clear();
   pastAnswers.clear();

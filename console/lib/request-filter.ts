@@ -1,4 +1,4 @@
-/** Which requests the page of requests shows: filters, as they are in its address and on the command line. */
+/** Filters of the Requests page, as its URL and the command line contain them. */
 import type { requestFilterShape } from '../../schemas/admin/requests.ts';
 import { withQuery } from './api.ts';
 import { shellWord } from './format.ts';
@@ -8,7 +8,7 @@ import { organisationInScope } from './scope.ts';
 type FilterName = keyof typeof requestFilterShape;
 export type AddressFilter = Readonly<Partial<Record<FilterName, string>>>;
 
-/** By the filter that the control plane knows: its parameter in the address of the page. What is forgotten does not compile. */
+/** URL parameter of each filter. The type requires an entry for every filter. */
 const parameters: Readonly<Record<FilterName, string>> = {
   outcome: 'outcome',
   type: 'type',
@@ -22,7 +22,7 @@ const parameters: Readonly<Record<FilterName, string>> = {
   request: 'request',
 };
 
-/** Of the address; of members one organisation always. */
+/** Filters in the URL. For members, always restricted to one organisation. */
 export function filterInAddress(): AddressFilter {
   const { query } = location.value;
   const found = Object.entries(parameters).map(([name, parameter]) => [name, query.get(parameter)?.trim()]);
@@ -31,16 +31,16 @@ export function filterInAddress(): AddressFilter {
   return organisation === undefined ? given : { ...given, organisation };
 }
 
-/** What removes all filters from the address. */
+/** Query changes that remove all filters from the URL. */
 export const clearedFilters = Object.fromEntries(Object.values(parameters).map((name) => [name, '']));
 
-/** An address of the page. */
+/** Link to the Requests page with these filters. */
 export function requestsLink(filter: AddressFilter): string {
   const named = Object.entries(filter).map(([name, value]) => [parameters[name as FilterName], value]);
   return withQuery('/requests', Object.fromEntries(named));
 }
 
-/** The same for the command line. */
+/** CLI options for these filters. */
 export function requestOptions(filter: AddressFilter): string {
   return Object.entries(filter)
     .map(([name, value]) => ` --${name === 'organisation' ? 'org' : name} ${shellWord(value)}`)

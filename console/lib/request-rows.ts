@@ -1,27 +1,27 @@
-/** The rows that the page of requests keeps: what arrives comes before them, what is earlier after them. */
+/** Rows of the Requests page. New rows are added before them and earlier rows after them. */
 import type { RequestList, RequestRow, RequestsMessage } from '../../schemas/admin/requests.ts';
 
-/** So many are kept. */
+/** Maximum number of rows kept. */
 export const rowsMax = 10_000;
-/** What arrives again is among so many newest ones. */
+/** Number of newest rows among which repeated requests are detected. */
 const repeatedAmong = 2000;
 
 export interface Rows {
-  /** Newest first. */
+  /** Rows, newest first. */
   readonly items: readonly RequestRow[];
-  /** What earlier ones are asked with; undefined: there are none. */
+  /** Cursor of earlier rows. undefined if there are none. */
   readonly next: string | undefined;
-  /** The oldest gave way to newer ones. */
+  /** Whether the oldest rows were dropped in favour of newer ones. */
   readonly hasDropped: boolean;
   /** Gateways whose requests are missing. */
   readonly silent: readonly string[];
-  /** That came faster than they can be shown. */
+  /** Number of requests that arrived faster than they could be shown. */
   readonly missed: number;
 }
 
 /**
- * `isFirst`: the stream has begun again. Where it then has nothing of what is shown, there may be a gap between the two, and what
- * was shown is left.
+ * Adds rows that arrived. `isFirst` means that the stream has started again. If it then contains none of the rows shown,
+ * there may be a gap, so the old rows are dropped.
  */
 export function withArrived(shown: Rows | undefined, arrived: RequestsMessage, isFirst: boolean): Rows {
   const { items, next, silent, missed = 0 } = arrived;
@@ -31,9 +31,9 @@ export function withArrived(shown: Rows | undefined, arrived: RequestsMessage, i
   const all = fresh.length === 0 ? shown.items : [...fresh, ...shown.items];
   const hasDropped = shown.hasDropped || all.length > rowsMax;
   return {
-    // The same list where nothing is new: nobody measures its rows again.
+    // Keep the same list if nothing is new, so that rows are not measured again.
     items: all.length > rowsMax ? all.slice(0, rowsMax) : all,
-    // What would follow the rows that were dropped does not follow those that are left.
+    // The cursor follows the dropped rows, not the remaining ones.
     next: hasDropped ? undefined : shown.next,
     ...{ hasDropped, silent, missed: shown.missed + missed },
   };
@@ -45,7 +45,7 @@ export function withOlder(shown: Rows, { items, next, silent }: RequestList): Ro
   return { ...shown, items: all.slice(0, rowsMax), next: isFull ? undefined : next, silent };
 }
 
-/** How many rows are held that are newer than those that are shown. */
+/** Number of held rows that are newer than the rows shown. */
 export function arrivedSince(shown: Rows | undefined, held: Rows | undefined): number {
   if (held === undefined) return 0;
   const newest = shown?.items[0]?.request;

@@ -1,4 +1,4 @@
-/** Requests as they end: the newest at once, then each, and earlier ones where they are asked for. */
+/** Follows requests as they end: loads the newest ones, adds each new one, and loads earlier ones on demand. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { InputOf } from '../../schemas/admin/admin.ts';
 import type { RequestsMessage } from '../../schemas/admin/requests.ts';
@@ -8,14 +8,14 @@ import type { AddressFilter } from './request-filter.ts';
 import { arrivedSince, type Rows, withArrived, withOlder } from './request-rows.ts';
 
 const firstRows = 200;
-/** More than anybody reads, and no more than a browser draws in passing. */
+/** More rows than anyone can read, and few enough for a browser to draw easily. */
 const rowsPerSecond = 100;
 const earlierRows = 1000;
 const openAgainMs = 3000;
 
 export interface Followed {
   readonly rows: Rows | undefined;
-  /** Rows that have arrived and are not shown yet. */
+  /** Rows that have arrived but are not shown yet. */
   readonly held: number;
   readonly failure: ApiFailure | undefined;
   readonly isInterrupted: boolean;
@@ -24,7 +24,9 @@ export interface Followed {
   readEarlier(): void;
 }
 
-/** What arrives while the page does not follow is kept apart, so that nothing moves below a hand. */
+/**
+ * Follows requests. Rows that arrive while the page does not follow are held back, so that nothing moves under the cursor.
+ */
 export function useRequests(filter: AddressFilter, isFollowing: boolean): Followed {
   const list = JSON.stringify(filter);
   const [, redraw] = useState(0);
@@ -34,7 +36,7 @@ export function useRequests(filter: AddressFilter, isFollowing: boolean): Follow
   follows.current = isFollowing;
   const draw = (): void => redraw((count) => count + 1);
   const frame = useRef<number | undefined>(undefined);
-  /** Messages of one frame are drawn together. */
+  /** Draws all messages of one frame together. */
   const drawSoon = (): void => {
     frame.current ??= requestAnimationFrame(() => {
       frame.current = undefined;
@@ -103,7 +105,7 @@ export function useRequests(filter: AddressFilter, isFollowing: boolean): Follow
 interface Shown {
   readonly list: string;
   rows: Rows | undefined;
-  /** The rows with those that are not shown yet. */
+  /** All rows, including those not shown yet. */
   held: Rows | undefined;
   failure: ApiFailure | undefined;
   isInterrupted: boolean;
@@ -119,11 +121,14 @@ function nothing(list: string): Shown {
 
 interface Listener {
   arrived(message: RequestsMessage, isFirst: boolean): void;
-  /** With a failure where it is known. */
+  /** Called with a failure if its cause is known. */
   interrupted(failure: ApiFailure | undefined): void;
 }
 
-/** Follows while the page is seen: a browser opens six connections to a host, for all of its tabs. Returns how to stop. */
+/**
+ * Follows while the page is visible, because all tabs share a browser's six connections per host. Returns a function that
+ * stops it.
+ */
 function follow(filter: AddressFilter, { arrived, interrupted }: Listener): () => void {
   let source: EventSource | undefined;
   let again: ReturnType<typeof setTimeout> | undefined;
@@ -146,7 +151,7 @@ function follow(filter: AddressFilter, { arrived, interrupted }: Listener): () =
       if (source?.readyState !== EventSource.CLOSED) return interrupted(undefined);
       close();
       again = setTimeout(open, openAgainMs);
-      // A stream does not say why it is refused.
+      // A stream does not report why it was refused, so ask with a normal request.
       call('request.list', { ...asked(filter), limit: 1 }, { signal: ended.signal }).then(
         () => interrupted(undefined),
         (error: unknown) => {
@@ -171,7 +176,7 @@ function follow(filter: AddressFilter, { arrived, interrupted }: Listener): () =
   };
 }
 
-/** The address may have any text: what is no filter, the control plane refuses. */
+/** The URL may contain any text. The control plane refuses invalid filters. */
 function asked(filter: AddressFilter): InputOf<'request.list'> {
   return filter as InputOf<'request.list'>;
 }

@@ -1,9 +1,9 @@
-/** The address is the state of a page: path, filters, what is opened. Links are real links. */
+/** Client-side router. The URL contains the page's state: path, filters and opened items. Links are ordinary links. */
 import { signal } from '@preact/signals';
 
 export interface Location {
   readonly path: string;
-  /** The parts of the path. */
+  /** Parts of the path. */
   readonly parts: readonly string[];
   readonly query: URLSearchParams;
 }
@@ -28,14 +28,14 @@ export function go(url: string, options: { readonly replace?: boolean } = {}): v
     if (options.replace) history.replaceState(null, '', url);
     else history.pushState(null, '', url);
   } catch {
-    // Browsers take only so many addresses in ten seconds: the page goes where it was sent, and the next address is right again.
+    // Browsers limit URL changes per ten seconds. The page still navigates, and the next change corrects the URL.
   }
   const before = location.value.path;
   location.value = locationOf(new URL(url, window.location.href));
   if (location.value.path !== before) window.scrollTo(0, 0);
 }
 
-/** Changes filters in the address; an empty value removes one. */
+/** Changes filters in the URL. An empty value removes a filter. */
 export function setQuery(changes: Readonly<Record<string, string>>): void {
   const query = new URLSearchParams(location.value.query);
   for (const [name, value] of Object.entries(changes)) {

@@ -1,8 +1,8 @@
-/** The organisation that a page is about: from the address, else the only one or the first one of a member. */
+/** Organisation that a page is about: the one in the URL or, for a member, the first of their own. */
 import { location } from './router.ts';
 import { me } from './session.ts';
 
-/** Undefined: all of them, for the operator alone. */
+/** undefined means all organisations, for the operator only. */
 export function organisationInScope(): string | undefined {
   const wanted = location.value.query.get('org') ?? undefined;
   const person = me.value;

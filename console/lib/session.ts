@@ -1,23 +1,23 @@
-/** Who is signed in, and what they may do: as the control plane computes it, never decided here. */
+/** The signed-in person and their permissions. The control plane computes permissions, and the console never decides them. */
 import { signal } from '@preact/signals';
 import type { AnswerOf } from '../../schemas/admin/admin.ts';
 import { moment } from './travel.ts';
 
 export type Person = AnswerOf<'me.get'>;
 
-/** undefined: not known yet; null: nobody. */
+/** undefined if not known yet. null if nobody is signed in. */
 export const me = signal<Person | null | undefined>(undefined);
-/** The position of the last own write. */
+/** Position of the user's last write. */
 export const minPosition = signal(0);
 
 export function signedOut(): void {
   me.value = null;
 }
 
-/** Whether a command is open: in one organisation, or for the operator in all. */
+/** Whether a command is allowed in the given organisation or, without one, in any. */
 export function may(command: string, organisation?: string): boolean {
   const person = me.value;
-  // In the past nothing can be changed.
+  // Nothing can be changed in the past.
   if (!person || moment() !== undefined) return false;
   if (person.operator) return person.commands.includes(command);
   return person.organisations.some(
@@ -25,7 +25,7 @@ export function may(command: string, organisation?: string): boolean {
   );
 }
 
-/** False of somebody who is signed in and a member of nothing: no data is for them. */
+/** False for a signed-in person who is not a member of any organisation and so may not see data. */
 export function hasRole(): boolean {
   const person = me.value;
   return !!person && (person.operator || person.organisations.length > 0);

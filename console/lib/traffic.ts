@@ -1,4 +1,4 @@
-/** The last hour of requests as the control plane has it: of the fleet, or of what is named. */
+/** Traffic of the last hour from the control plane, for the whole fleet or a part of it. */
 import { signal } from '@preact/signals';
 import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
 import { type ReadOf, useRead } from './read.ts';
@@ -11,25 +11,25 @@ export type TrafficOf = InputOf<'traffic.get'>;
 const everyMs = 10_000;
 const hourSeconds = 3600;
 
-/** The step that one points at, in all plots of the page. Undefined: the last one. */
+/** Step under the pointer, shared by all plots of the page. undefined for the last step. */
 export const pointed = signal<number | undefined>(undefined);
 
-/** Of now: nothing where the page shows the past. */
+/** Live traffic. Reads nothing while the page shows a past state. */
 export function useTraffic(of: TrafficOf): ReadOf<Traffic> {
   return useRead(moment() === undefined ? 'traffic.get' : undefined, of, { everyMs });
 }
 
 export interface Hour {
   readonly stepMs: number;
-  /** End of the last step, ms since 1970. */
+  /** End of the last step, in ms since 1970. */
   readonly untilMs: number;
-  /** One for each; undefined where nothing happened. */
+  /** One entry per step. undefined if there was no traffic. */
   readonly steps: readonly (TrafficStep | undefined)[];
-  /** Of this and the later ones everything is known. */
+  /** First step from which the data are complete. */
   readonly firstKnown: number;
 }
 
-/** All steps of the hour, whether or not anything happened in them. */
+/** All steps of the hour, with or without traffic. */
 export function hourOf({ stepSeconds, until, since, steps }: Traffic): Hour {
   const stepMs = stepSeconds * 1000;
   const untilMs = Date.parse(until);
@@ -43,11 +43,11 @@ export function hourOf({ stepSeconds, until, since, steps }: Traffic): Hour {
 
 export interface PlotLine {
   readonly name: string;
-  /** Undefined where there is no value. */
+  /** undefined if there is no value. */
   readonly values: readonly (number | undefined)[];
 }
 
-/** A rate is zero where nothing happened, and unknown before all is known. */
+/** Line of a rate. The rate is zero in steps without traffic and unknown in steps with incomplete data. */
 export function rateLine(name: string, hour: Hour, of: (step: TrafficStep) => number | undefined): PlotLine {
   const values = hour.steps.map((step, at) => {
     if (at < hour.firstKnown) return undefined;
@@ -67,7 +67,7 @@ export function timeLines({ steps }: Hour, of: Times): readonly PlotLine[] {
 
 const typesMax = 4;
 
-/** The most frequent types, and all others as one. */
+/** Lines of the most frequent refusal types, and one line for all other types. */
 export function refusalLines(hour: Hour): readonly PlotLine[] {
   const sums = new Map<string, number>();
   for (const step of hour.steps)

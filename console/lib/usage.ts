@@ -1,17 +1,17 @@
-/** Rows of usage, added up by day, model and key, as the table and the file show them, and by hour for the chart. */
+/** Sums usage rows by day, model and key for the table and the CSV file, and by hour for the chart. */
 import type { UsageLine } from '../../schemas/records/usage.ts';
 import { ApiFailure, answerOf, readPath } from './api.ts';
 import type { DayUsage } from './csv.ts';
 
 export interface HourUsage {
-  /** ms since 1970. */
+  /** Milliseconds since 1970. */
   readonly startMs: number;
   readonly model: string;
   tokens: number;
 }
 
 export interface UsageRows {
-  /** Days of UTC, in their order. */
+  /** Days in UTC, in order. */
   readonly days: readonly DayUsage[];
   readonly hours: readonly HourUsage[];
 }
@@ -23,10 +23,10 @@ interface Sums {
 
 const hourMs = 3_600_000;
 
-/** Rows that are read at most; a larger range is a matter for the command line. */
+/** Maximum number of rows read. For larger ranges, use the command line. */
 const rowsMax = 500_000;
 
-/** Reads the rows of a range of days as they arrive, and keeps sums alone. Rejects with ApiFailure. */
+/** Reads a range of days as a stream and keeps only sums. Rejects with ApiFailure. */
 export async function readUsage(organisation: string, from: string, signal: AbortSignal): Promise<UsageRows> {
   const answer = await answerOf('GET', readPath('usage.export', { organisation, from }), { signal });
   if (!answer.ok || !answer.body)

@@ -1,6 +1,6 @@
 /**
- * Chooses one of many organisations by its name or id: what is typed is searched, and what is found is offered below the field, for arrow keys
- * and the mouse. A combobox as ARIA describes it.
+ * Chooses one of many organisations by name or id. It searches as the user types and lists the matches below the field, for
+ * arrow keys and mouse. It follows the ARIA combobox pattern.
  */
 import { useId, useState } from 'preact/hooks';
 import { count } from '../lib/format.ts';
@@ -10,11 +10,11 @@ import { organisationName } from '../lib/organisations.ts';
 export interface ChooserProps extends Omit<OfferQuery, 'text'> {
   readonly label: string;
   readonly class?: string;
-  /** Of the field in a form. */
+  /** Name of the form field. */
   readonly name?: string;
   readonly chosen?: string | undefined;
   readonly required?: boolean;
-  /** How it is called that none is chosen; without it, one always is. */
+  /** Label of the option to choose nothing. Without it, something must be chosen. */
   readonly none?: string | undefined;
   readonly onChoose?: (id: string) => void;
 }
@@ -55,11 +55,11 @@ export function Chooser(props: ChooserProps) {
   );
 }
 
-/** What is chosen, what is typed instead, and what of the offers Enter would take. */
+/** State of a chooser: the chosen value, the typed text, and the option that Enter would take. */
 function useChooser(props: ChooserProps) {
   const { none, onChoose } = props;
   const [value, setValue] = useState(props.chosen ?? '');
-  /** Undefined while nothing is searched. */
+  /** undefined while there is no search. */
   const [typed, setTyped] = useState<string | undefined>();
   const [isOpen, setOpen] = useState(false);
   const [marked, setMarked] = useState(-1);
@@ -82,7 +82,7 @@ function useChooser(props: ChooserProps) {
     setTyped(now);
     setMarked(-1);
   };
-  /** What was typed in full need not be marked. */
+  /** A completely typed name counts as chosen without being marked. */
   const leave = (): void => {
     const named = items.find((each) => text !== '' && (each.id === text || nameOf(each) === text));
     if (named !== undefined) choose(named.id);
@@ -118,7 +118,7 @@ function useChooser(props: ChooserProps) {
   };
 }
 
-/** In a ring; -1 where there is none. */
+/** Next option, wrapping around. -1 if there are none. */
 function nextOf(active: number, step: number, of: number): number {
   if (of === 0) return -1;
   return active === -1 && step === -1 ? of - 1 : (active + step + of) % of;
@@ -145,7 +145,7 @@ function OfferList({ id, label, chooser }: OfferListProps) {
             role="option"
             tabIndex={-1}
             aria-selected={at === active}
-            // The field keeps the focus.
+            // Keeps the focus in the field.
             onMouseDown={(event) => event.preventDefault()}
             onClick={() => choose(each.id)}
           >
@@ -161,7 +161,7 @@ function OfferList({ id, label, chooser }: OfferListProps) {
   );
 }
 
-/** What is not offered. */
+/** Note about matches that are not listed. */
 function restOf({ items, isMore, total, isOld }: Offers, text: string): string {
   if (isOld) return '';
   if (items.length === 0) return text === '' ? 'There is none.' : `Nothing is found for “${text}”.`;

@@ -1,4 +1,4 @@
-/** A native modal dialog: the browser traps the focus, closes it with Esc, and gives the focus back. */
+/** A native modal dialog. The browser traps the focus, closes the dialog on Escape and restores the focus. */
 import type { ComponentChildren } from 'preact';
 import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { type ApiFailure, failureOf } from '../lib/api.ts';
@@ -8,9 +8,9 @@ import { Copy, Failure } from './parts.tsx';
 export interface DialogProps {
   readonly title: string;
   readonly onClose: () => void;
-  /** Selector of the element that gets the focus when the dialog opens; by default the first field. */
+  /** Selector of the element that gets the focus when the dialog opens. Defaults to the first field. */
   readonly focus?: string;
-  /** Keeps the dialog open: neither Escape nor ✕ closes it. */
+  /** Keeps the dialog open, so that neither Escape nor ✕ closes it. */
   readonly isLocked?: boolean;
   readonly children: ComponentChildren;
 }
@@ -20,12 +20,12 @@ const firstField = 'form :is(input, select, textarea)';
 export function Dialog({ title, onClose, focus = firstField, isLocked = false, children }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const id = useId();
-  // Before the next paint: a user who types at once loses no letter.
+  // Open before the next paint, so that a user who types at once loses no characters.
   useLayoutEffect(() => {
     element.current?.showModal();
     element.current?.querySelector<HTMLElement>(focus)?.focus();
   }, []);
-  // Preventing `cancel` is not enough: browsers still close the dialog on a second Escape.
+  // Preventing `cancel` is not enough, because browsers still close the dialog on a second Escape.
   const keepOpen = (event: KeyboardEvent): void => {
     if (isLocked && event.key === 'Escape') event.preventDefault();
   };
@@ -50,7 +50,7 @@ export function Dialog({ title, onClose, focus = firstField, isLocked = false, c
   );
 }
 
-/** One write at a time, with what went wrong. */
+/** Runs one write at a time and keeps its failure. */
 export function useWork(): {
   readonly isBusy: boolean;
   readonly failure: ApiFailure | undefined;
@@ -70,18 +70,18 @@ export function useWork(): {
 }
 
 export interface FormDialogProps extends DialogProps {
-  /** On the button. */
+  /** Label of the submit button. */
   readonly action: string;
   readonly work: (fields: FormData) => Promise<void>;
-  /** It cannot be undone. */
+  /** Whether the action cannot be undone. */
   readonly isDanger?: boolean;
-  /** Must be typed first. */
+  /** Name that the user must type to confirm. */
   readonly name?: string;
-  /** The command that does the same. */
+  /** CLI command that does the same. */
   readonly cli?: string;
 }
 
-/** Fields, and a button that sends them; it closes nothing by itself. */
+/** Dialog with fields and a submit button. It does not close automatically. */
 export function FormDialog(props: FormDialogProps) {
   const { title, action, isDanger = false, name, cli, work, onClose, children } = props;
   const { isBusy, failure, run } = useWork();
@@ -115,7 +115,7 @@ export function FormDialog(props: FormDialogProps) {
   );
 }
 
-/** Asks before something that cannot be undone, and closes once it is done. */
+/** Asks before an action that cannot be undone, and closes once it is done. */
 export function Confirm({ work, onClose, ...dialog }: Omit<FormDialogProps, 'isDanger'>) {
   const workAndClose = async (fields: FormData): Promise<void> => {
     await work(fields);

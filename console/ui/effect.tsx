@@ -1,4 +1,7 @@
-/** A dialog that shows what a command would change before it is given. Commands that can change answers go only through it. */
+/**
+ * A dialog that shows what a command would change before it runs. Commands that can change the outcome of requests must use
+ * it.
+ */
 import { useEffect, useState } from 'preact/hooks';
 import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
 import { partsOf, routeOf } from '../../schemas/admin/admin-routes.ts';
@@ -17,12 +20,12 @@ export interface CommandProps<Name extends TurningName> {
 
 interface CommandDialogProps<Name extends TurningName> extends Omit<FormDialogProps, 'work' | 'name'> {
   readonly command: CommandProps<Name>;
-  /** Must be typed first. */
+  /** Name that the user must type to confirm. */
   readonly typed?: string;
   readonly onDone: (answer: AnswerOf<Name>) => void;
 }
 
-/** Asks, with what the command would change, and gives it. */
+/** Shows the command's effect, asks for confirmation and runs the command. */
 export function CommandDialog<Name extends TurningName>(props: CommandDialogProps<Name>) {
   const { command, typed, onDone, children, ...dialog } = props;
   const [isGiven, setGiven] = useState(false);
@@ -44,7 +47,10 @@ export function CommandDialog<Name extends TurningName>(props: CommandDialogProp
 }
 
 interface EffectProps<Name extends TurningName> extends CommandProps<Name> {
-  /** It is under way: what it would change is not asked any more, because the answer would be about the state after it. */
+  /**
+   * Whether the command is running. The effect is then no longer requested, because the answer would refer to the state after
+   * the command.
+   */
   readonly isGiven?: boolean;
 }
 

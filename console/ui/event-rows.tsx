@@ -1,4 +1,4 @@
-/** Events in a card: each a sentence, with its moment, which leads to the event in the log. */
+/** List of events in a card: a sentence per event, and its time as a link to the event log. */
 import type { ComponentChildren } from 'preact';
 import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
 import { withQuery } from '../lib/api.ts';
@@ -11,7 +11,7 @@ import { Card } from './parts.tsx';
 export interface EventRowsProps {
   readonly label: string;
   readonly events: readonly ListedEvent[];
-  /** What is to be said of each in addition. */
+  /** Additional content for an event. */
   readonly stateOf?: (event: ListedEvent) => ComponentChildren;
 }
 
@@ -40,17 +40,17 @@ export function EventRows({ label, events, stateOf }: EventRowsProps) {
 export interface EventsCardProps {
   readonly title: string;
   readonly label: string;
-  /** What the events are about, by a filter of the log. */
+  /** Filter of the event log that selects the events. */
   readonly about: Readonly<Record<string, string>>;
   readonly limit?: number;
-  /** The link to all of them. */
+  /** Text of the link to all matching events. */
   readonly more: string;
   readonly isWide?: boolean;
-  /** Where there is none. */
+  /** Text shown if there are none. */
   readonly none?: string;
 }
 
-/** The newest events about one thing, up to the moment that is shown. */
+/** Newest events about one thing, up to the moment that the page shows. */
 export function EventsCard({ title, label, about, limit = 8, more, isWide, none }: EventsCardProps) {
   const query = { ...about, order: 'desc', limit, at: moment() } as const;
   const { data } = useRead('event.list', query, { isFixed: moment() !== undefined });

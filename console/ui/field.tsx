@@ -1,4 +1,4 @@
-/** Fields of forms, each with its label. */
+/** Form fields with labels. */
 import type { ComponentChildren, PartialInputHTMLAttributes } from 'preact';
 import { useId } from 'preact/hooks';
 
@@ -70,7 +70,7 @@ export interface ShownProps {
   readonly class?: string;
 }
 
-/** A value to be copied. */
+/** Read-only value for copying. */
 export function Shown(props: ShownProps) {
   return (
     <Field readOnly spellcheck={false} onFocus={({ currentTarget }) => currentTarget.select()} {...props} />

@@ -1,4 +1,4 @@
-/** What stands around every page: navigation, the strip that says how the fleet is, and who is signed in. */
+/** Frame of every page: navigation, a strip with the fleet's condition, and the signed-in person. */
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useEffect } from 'preact/hooks';
@@ -17,7 +17,7 @@ export interface NavigationEntry {
   readonly path: string;
   readonly name: string;
   readonly icon: IconName;
-  /** The heading that it stands under. */
+  /** Section heading in the navigation. */
   readonly section?: string;
 }
 
@@ -93,7 +93,7 @@ function Navigation({ pages }: { readonly pages: readonly NavigationEntry[] }) {
   );
 }
 
-/** Moving to another page stays at the moment that is shown. */
+/** Link to another page that keeps the moment shown. */
 function linkTo({ path }: NavigationEntry): string {
   return hasPast(path) ? withQuery(path, { at: moment() }) : path;
 }
@@ -103,7 +103,7 @@ function isAt(path: string, page: NavigationEntry, pages: readonly NavigationEnt
   return path === page.path || path.startsWith(`${page.path}/`);
 }
 
-/** One line that says how the fleet is, and what to do where it is not well. */
+/** Strip that states the fleet's condition and what to do if there is a problem. */
 function Strip() {
   return (
     <div class="strip row muted small" role="status" aria-label="State of the fleet">
@@ -153,7 +153,7 @@ function Account() {
   const person = me.value;
   if (!person) return null;
   const roles = person.organisations.map(({ name, role }) => `${role} of ${name}`).join(', ');
-  // Of several operators by the identity provider, which one the log names.
+  // If several operators sign in through the identity provider, show the name that the log records.
   const about = person.operator && person.actor !== 'operator' ? person.actor : roles;
   return (
     <div class="ends">

@@ -1,4 +1,4 @@
-/** Icons as drawings of this origin: fonts of people's machines lack many signs. */
+/** Icons as inline drawings, because fonts on users' machines lack many symbols. */
 
 const paths = {
   fleet: 'M3 3h6v6H3zM11 3h6v6h-6zM3 11h6v6H3zM11 11h6v6h-6z',

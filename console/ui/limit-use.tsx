@@ -1,4 +1,4 @@
-/** What is used of a limit, as numbers and as a meter. */
+/** Use of a limit, as numbers and as a meter. */
 import type { LimitUse } from '../../schemas/admin/admin.ts';
 import { count, day } from '../lib/format.ts';
 import { Name } from './name.tsx';
@@ -6,9 +6,9 @@ import { Facts, State } from './parts.tsx';
 
 export interface UsedProps {
   readonly name: string;
-  /** null: not known now. */
+  /** null if unknown at present. */
   readonly used: number | null;
-  /** null: without a limit. */
+  /** null if unlimited. */
   readonly limit: number | null;
 }
 

@@ -1,4 +1,4 @@
-/** Chooses the moment that a page shows. A page that shows the past says so, and changes nothing. */
+/** Chooses the moment that a page shows. A page that shows the past says so and does not allow changes. */
 import type { TargetedKeyboardEvent } from 'preact';
 import { useState } from 'preact/hooks';
 import type { AnswerOf } from '../../schemas/admin/admin.ts';
@@ -12,7 +12,7 @@ import { Button, Empty, Failure, Loading, State } from './parts.tsx';
 
 const momentText = (at: string): string => (/^\d+$/.test(at) ? `position ${count(Number(at))}` : at);
 
-/** A chip that names the moment, and opens a field for another one. */
+/** Chip that names the moment and opens a field to change it. */
 export function MomentChip() {
   const at = moment();
   const submit = (event: SubmitEvent): void => {
@@ -52,7 +52,7 @@ export function MomentChip() {
   );
 }
 
-/** Says that a page shows the past, and leads back. */
+/** Notice that the page shows the past, with a button back to the present. */
 export function PastNotice() {
   const at = moment();
   const [isComparing, setComparing] = useState(false);

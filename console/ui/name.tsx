@@ -1,4 +1,4 @@
-/** Names of things as links to their pages, wherever they are shown; a plain text for who has no such page. */
+/** Links names of things to their pages. Persons who may not see such a page get plain text. */
 import type { ComponentChildren } from 'preact';
 import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
 import { eventSentence } from '../../schemas/events/event-sentences.ts';
@@ -11,7 +11,7 @@ import { moment } from '../lib/travel.ts';
 
 type Thing = NamedThing | { readonly kind: 'gateway'; readonly id: string };
 
-/** Kinds whose pages are for operators alone. */
+/** Kinds whose pages are for operators only. */
 const forOperators: readonly string[] = ['node', 'gateway', 'tier', 'model'];
 const folders = {
   organisation: '/orgs',
@@ -22,7 +22,7 @@ const folders = {
   model: '/models',
 } as const;
 
-/** The address of its page, at the moment that is shown; undefined where there is none for this person. */
+/** Link to a thing's page at the moment shown. undefined if this person has no such page. */
 function pageOf(thing: Thing): string | undefined {
   const { kind, id } = thing;
   if (!isOperator() && forOperators.includes(kind)) return undefined;
@@ -38,7 +38,7 @@ function pageOf(thing: Thing): string | undefined {
 
 export interface NameProps {
   readonly of: Thing;
-  /** What is shown instead of the name. */
+  /** Content shown instead of the name. */
   readonly children?: ComponentChildren;
 }
 
@@ -58,11 +58,11 @@ export function Name({ of, children }: NameProps) {
 export interface NamesProps {
   readonly kind: Exclude<Thing['kind'], 'member'>;
   readonly ids: readonly string[];
-  /** Where there is none. */
+  /** Text shown if there are none. */
   readonly none?: string;
 }
 
-/** Of more nobody reads all. */
+/** Maximum number of names shown. Nobody reads more. */
 const namesMax = 50;
 
 export function Names({ kind, ids, none = 'none' }: NamesProps) {
@@ -76,7 +76,7 @@ export function Names({ kind, ids, none = 'none' }: NamesProps) {
   );
 }
 
-/** Each with its key, behind commas. */
+/** Items with keys, separated by commas. */
 export function listed<One>(
   all: readonly One[],
   shown: (one: One) => readonly [key: string, what: ComponentChildren],
@@ -89,7 +89,7 @@ export function listed<One>(
   ));
 }
 
-/** Tables of the state whose rows have a page. */
+/** Tables of the state whose rows have pages. */
 const kindOfTable: Readonly<Record<string, Exclude<NamedThing['kind'], 'member'>>> = {
   organisation: 'organisation',
   api_key: 'key',
@@ -99,7 +99,7 @@ const kindOfTable: Readonly<Record<string, Exclude<NamedThing['kind'], 'member'>
   model: 'model',
 };
 
-/** The id of a row of the state. */
+/** Id of a row in the state. */
 export function RowName({ table, id }: { readonly table: string; readonly id: string }) {
   const kind = kindOfTable[table];
   if (kind === undefined) return <strong>{id}</strong>;
@@ -134,7 +134,10 @@ export interface EventSentenceProps {
   readonly event: Pick<ListedEvent, 'by' | 'type' | 'data'>;
 }
 
-/** The author leads to what they did: a member, the operator, or a process such as `control-plane:control-plane-1`. */
+/**
+ * Sentence about an event. The author's name links to the author's other actions. Authors are members, the operator, or
+ * processes such as `control-plane:control-plane-1`.
+ */
 export function EventSentence({ event }: EventSentenceProps) {
   return (
     <span class="sentence">

@@ -1,4 +1,4 @@
-/** Whole pages: a heading, and below it what was read, or why it could not be, or that it is being read. */
+/** Whole pages: a heading, followed by the data, a loading indicator or a failure. */
 import type { ComponentChildren } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { type ApiFailure, withQuery } from '../lib/api.ts';
@@ -12,7 +12,7 @@ import { Table, type TableProps } from './table.tsx';
 export interface HeaderProps {
   readonly title: string;
   readonly lead?: ComponentChildren;
-  /** The command that shows the same, where there is one. */
+  /** CLI command that shows the same, if there is one. */
   readonly cli?: string;
   readonly children?: ComponentChildren;
 }
@@ -49,7 +49,7 @@ interface Reading<T> {
 export interface AnswerProps<T> {
   readonly of: Reading<T>;
   readonly children: (data: T) => ComponentChildren;
-  /** What is shown where it cannot be read. */
+  /** Content shown if the data cannot be read. */
   readonly otherwise?: ComponentChildren;
 }
 
@@ -68,7 +68,7 @@ export interface ListPageProps<Row> extends Omit<TableProps<Row>, 'caption' | 'r
   readonly cli: string;
   readonly list: Reading<{ readonly items: readonly Row[] }> & { readonly pages?: PageState };
   readonly actions?: ComponentChildren;
-  /** Dialogs. */
+  /** Dialogs of the page. */
   readonly children?: ComponentChildren;
 }
 
@@ -88,7 +88,7 @@ export function ListPage<Row>(props: ListPageProps<Row>) {
 
 export interface ThingPageProps<T> extends AnswerProps<T> {
   readonly title: string;
-  /** The page of all of its kind. */
+  /** Link to the list of all such things. */
   readonly list: readonly [path: string, text: string];
   readonly cli: string;
   readonly actions?: ComponentChildren;

@@ -1,4 +1,7 @@
-/** Small parts of all pages: states by word and shape, copying, empty and failed states. */
+/**
+ * Small components used on all pages: states, buttons, copyable texts, cards and failures. The room `console/ui` contains
+ * reusable components. They must not know particular pages, and must show states by word and shape, never by colour alone.
+ */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import type { ApiFailure } from '../lib/api.ts';
@@ -9,7 +12,7 @@ export type Tone = 'good' | 'warn' | 'bad' | 'idle' | 'info';
 
 const shapes: Readonly<Record<Tone, string>> = { good: '✓', warn: '▲', bad: '✕', idle: '○', info: '◆' };
 
-/** A state as word, shape and colour. */
+/** A state, shown as word, shape and colour. */
 export function State({ tone, children }: { readonly tone: Tone; readonly children: ComponentChildren }) {
   return (
     <span class={`state ${tone}`}>
@@ -29,7 +32,7 @@ export interface CopyProps {
   readonly text: string;
   readonly label: string;
   readonly icon?: IconName;
-  /** The icon alone is shown; the label is for those who do not see it. */
+  /** Shows only the icon. The label is for screen readers. */
   readonly isIcon?: boolean;
   readonly class?: string;
   readonly title?: string;
@@ -77,18 +80,18 @@ export interface ButtonProps {
   readonly children: ComponentChildren;
 }
 
-/** A button that does something, but for those that send a form. */
+/** Button for an action. Submit buttons of forms do not use it. */
 export function Button({ look, ...button }: ButtonProps) {
   return <button type="button" class={look === undefined ? 'button' : `button ${look}`} {...button} />;
 }
 
 export interface IdProps {
   readonly id: string;
-  /** Of the button; absent: it names the id. */
+  /** Label of the button. Defaults to a label that names the id. */
   readonly label?: string;
 }
 
-/** An id, an address or a command with its copy button. */
+/** An id, address or command with a copy button. */
 export function Id({ id, label = `Copy ${id}` }: IdProps) {
   return (
     <span class="id">
@@ -153,10 +156,10 @@ export function Loading() {
 
 export interface CardProps {
   readonly title: string;
-  /** Beside the title. */
+  /** Content beside the title. */
   readonly more?: ComponentChildren;
   readonly isWide?: boolean | undefined;
-  /** Of the region, where the page has to name it. */
+  /** Accessible name of the region, if it needs one. */
   readonly label?: string;
   readonly children: ComponentChildren;
 }
@@ -177,7 +180,7 @@ export function Card({ title, more, isWide, label, children }: CardProps) {
   );
 }
 
-/** Numbers that a page begins with. */
+/** Key figures at the top of a page. */
 export function Figures({ children }: { readonly children: ComponentChildren }) {
   return <div class="figures">{children}</div>;
 }
@@ -185,7 +188,7 @@ export function Figures({ children }: { readonly children: ComponentChildren }) 
 export interface FigureProps {
   readonly name: string;
   readonly value: string;
-  /** The page with what is behind it. */
+  /** Link to the page with the details. */
   readonly href?: string;
 }
 
@@ -198,7 +201,7 @@ export function Figure({ name, value, href }: FigureProps) {
   );
 }
 
-/** Labels and values, as a definition list; what is undefined is left out. */
+/** Labels and values as a definition list. Undefined values are left out. */
 export function Facts({ items }: { readonly items: Readonly<Record<string, ComponentChildren>> }) {
   const known = Object.entries(items).filter(([, value]) => value !== undefined);
   return (

@@ -1,4 +1,4 @@
-/** Small plots of one stretch of time, one below or beside the other, with a cursor that all of them share. */
+/** Small plots of the same time range, with a shared cursor. */
 import type { ComponentChildren } from 'preact';
 import { clock } from '../lib/format.ts';
 import { type Hour, type PlotLine, pointed } from '../lib/traffic.ts';
@@ -61,7 +61,7 @@ export function Plot({ name, lines, text }: PlotProps) {
   );
 }
 
-/** Broken where there is no value; one value alone is a short stroke. */
+/** SVG path of a line. It is interrupted where values are missing. A single value is a short stroke. */
 function pathOf(values: readonly (number | undefined)[], most: number): string {
   const step = width / Math.max(1, values.length);
   let path = '';
@@ -77,12 +77,12 @@ function pathOf(values: readonly (number | undefined)[], most: number): string {
 export interface PlotsProps {
   readonly name: string;
   readonly hour: Hour;
-  /** What is at the cursor, for those who do not see it. */
+  /** Text at the cursor, for screen readers. */
   readonly textAt: (step: number) => string;
   readonly children: ComponentChildren;
 }
 
-/** The axis moves the cursor by the arrows, a minute at a time with Page Up and Page Down. */
+/** Plots with a time axis. Arrow keys move the cursor by a step, Page Up and Page Down by a minute. */
 export function Plots({ name, hour, textAt, children }: PlotsProps) {
   const { stepMs, untilMs, steps } = hour;
   const last = steps.length - 1;

@@ -1,6 +1,6 @@
 /**
- * Tables: sorted by a click on a column and searched, here or by the control plane where a list has pages. Many rows are
- * windowed, so that they cost as much as a screenful.
+ * Tables that can be sorted by a click on a column and searched. Paged lists are sorted and searched by the control plane,
+ * other lists in the browser. Long tables are virtualised, so they cost only as much as a screenful.
  */
 import { Component, type ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
@@ -13,19 +13,19 @@ import { Button, Empty } from './parts.tsx';
 export interface TableColumn<Row> {
   readonly name: string;
   readonly cell: (row: Row) => ComponentChildren;
-  /** What the column is sorted and searched by, where all rows are here. */
+  /** Value for sorting and searching, if all rows are in the browser. */
   readonly value?: (row: Row) => string | number;
-  /** The field by which the control plane sorts a list that has pages. */
+  /** Field by which the control plane sorts a paged list. */
   readonly field?: string;
   readonly isNumber?: boolean;
-  /** Shown as the heading of a row on narrow screens. */
+  /** Whether the cell becomes the row's heading on narrow screens. */
   readonly isTitle?: boolean;
   readonly isAction?: boolean;
-  /** A class of its heading and cells. */
+  /** CSS class of the heading and cells. */
   readonly look?: string;
 }
 
-/** Of a number of each row, by which it is sorted. */
+/** Column of numbers, sorted by number. */
 export function numberColumn<Row>(
   name: string,
   value: (row: Row) => number,
@@ -39,28 +39,30 @@ export interface TableProps<Row> {
   readonly rows: readonly Row[];
   readonly columns: readonly TableColumn<Row>[];
   readonly keyOf: (row: Row) => string;
-  /** What to do where there is nothing. */
+  /** Content shown if the list is empty, with advice on what to do. */
   readonly empty: ComponentChildren;
-  /** The rows are one page of a list. */
+  /** Paging state, if the rows are one page of a list. */
   readonly pages?: PageState;
-  /** The states that the list can be cut down to. */
+  /** States by which the list can be filtered. */
   readonly states?: readonly string[];
-  /** A row is never drawn otherwise than at first. */
+  /** Whether rows never change after they are first drawn. */
   readonly isFinal?: boolean;
-  /** The row that is shown in full elsewhere. */
+  /** Key of the row that is shown in full elsewhere. */
   readonly openKey?: string | undefined;
-  /** Calls back where the reader leaves the first rows, and comes back to them. */
+  /** Called when the reader scrolls away from the first rows and when they return. */
   readonly onTop?: (isAtTop: boolean) => void;
 }
 
 const searchFrom = 8;
 const windowFrom = 100;
-/** Until rows are drawn and measured. */
+/** Row height in px until rows are drawn and measured. */
 const rowHeightGuess = 49;
-/** Above and below what is seen, at least. A table is at most three quarters of the window high. */
+/**
+ * Minimum number of rows drawn above and below the visible ones. A table's height is at most three quarters of the window.
+ */
 const rowsAroundMin = 20;
 const shareOfWindow = 0.75;
-/** A region that scrolls must be reachable by keyboard. */
+/** Attributes of a scrolling region, which must be reachable by keyboard. */
 const scrollable = (name: string) => ({ tabIndex: 0, role: 'region', 'aria-label': name }) as const;
 
 export function Table<Row>(props: TableProps<Row>) {
@@ -100,7 +102,7 @@ function NothingFound({ text, state }: { readonly text: string; readonly state: 
   );
 }
 
-/** Links, so that the browser's own buttons go back and forth. */
+/** Pager made of links, so that the browser's back and forward buttons work. */
 function Pager({ caption, isFirst, next }: PageState & { readonly caption: string }) {
   if (isFirst && next === undefined) return null;
   const { path, query } = location.value;
@@ -130,7 +132,7 @@ function foundOf(shown: number, all: number): string {
 
 interface SearchProps {
   readonly text: string;
-  /** Undefined: it is not known yet. */
+  /** undefined if not known yet. */
   readonly found: string | undefined;
   readonly state: string;
   readonly states: readonly string[] | undefined;
@@ -167,7 +169,7 @@ function Search({ text, found, state, states }: SearchProps) {
   );
 }
 
-/** Without a search: the rows alone. */
+/** Table without a search field. */
 export function Rows<Row>(props: TableProps<Row>) {
   const { caption, rows, columns, keyOf, pages, openKey, onTop, isFinal = false } = props;
   const [first, setFirst] = useState(0);
@@ -231,11 +233,11 @@ interface CellsProps<Row> {
   readonly isFinal: boolean;
 }
 
-/** Where rows are final, those that are there are not drawn again when others come before them. */
+/** Cells of a row. If rows are final, existing rows are not drawn again when others are added before them. */
 class Cells<Row> extends Component<CellsProps<Row>> {
   override shouldComponentUpdate({ row, columns, isFinal }: CellsProps<Row>, state: unknown): boolean {
     const { props } = this;
-    // A signal that a cell has read sets the state.
+    // A signal read by a cell updates the state.
     return !isFinal || row !== props.row || columns !== props.columns || state !== this.state;
   }
 
@@ -248,13 +250,13 @@ class Cells<Row> extends Component<CellsProps<Row>> {
   }
 }
 
-/** Rows that nobody sees are still there for clicks and the keyboard. */
+/** Blocks events of stale rows, which are hidden but still receive clicks and keys. */
 function ignored(event: Event): void {
   event.preventDefault();
   event.stopPropagation();
 }
 
-/** Measures the height of the rows that are drawn, when they change. */
+/** Measures the height of the drawn rows when the rows change. */
 function useRowHeight(
   body: { readonly current: HTMLTableSectionElement | null },
   rows: readonly unknown[],
@@ -268,7 +270,7 @@ function useRowHeight(
     if (!top || !bottom) return;
     const measured = (bottom.bottom - top.top) / drawn.length;
     if (measured > 0 && Math.abs(measured - height) > 0.5) setHeight(measured);
-    // Not at each drawing: to measure makes the browser lay all of it out before anything else is done.
+    // Not on every render, because measuring forces the browser to compute the layout at once.
   }, [rows, start]);
 }
 
@@ -280,7 +282,7 @@ function headingClass({ isNumber, look }: Pick<TableColumn<unknown>, 'isNumber' 
   return [isNumber && 'number', look].filter(Boolean).join(' ');
 }
 
-/** One cell: over all columns, it would make room for those that are hidden on this window. */
+/** A single cell. If it spanned all columns, it would reserve space for columns hidden on this window. */
 function Spacer({ height }: { readonly height: number }) {
   return (
     <tr>

@@ -1,7 +1,7 @@
 /**
- * A queue for work of which little may run at a time: each caller runs one at a time, and callers alternate, so one
- * that asks often gets no more than others. A waiter waits for a bounded time, and a caller may fill only a part of the queue.
- * Where callers belong to organisations, these alternate too, and each has a part that its callers share.
+ * A fair queue for work with low concurrency. Each caller runs one task at a time, and callers alternate, so frequent callers
+ * get no more than others. Waits are bounded, and each caller may fill only a part of the queue. If callers belong to
+ * organisations, organisations alternate too, and each has a part of the queue that its callers share.
  */
 
 import { CommandError } from '../core/command-error.ts';
@@ -11,38 +11,41 @@ const waitersMaxDefault = 128;
 const waitMsDefault = 15_000;
 
 export interface QueueLimits {
-  /** Of different callers, and of those that are first. */
+  /** Maximum number of running tasks, counted separately for regular callers and for those with priority. */
   readonly concurrencyMax: number;
   readonly waitersMax?: number;
   readonly waitersPerCallerMax: number;
   readonly waitersPerOrganisationMax?: number;
   readonly waitMs?: number;
-  /** What is waited for, for messages. */
+  /** Name of the awaited resource, for messages. */
   readonly what: string;
 }
 
 export interface QueueCaller {
   readonly caller: string;
   readonly organisation?: string | undefined;
-  /** Served before all others, any number of its work at a time, and waits in places of its own, `waitersMax` of them. */
+  /**
+   * Priority caller: it goes before all others, runs any number of tasks at a time, and has `waitersMax` waiting places of
+   * its own.
+   */
   readonly isFirst?: boolean;
 }
 
 interface Waiter extends QueueCaller {
-  /** The lowest number is next; of equal ones, who came first. */
+  /** Sort key of waiters. The lowest turn is next. Equal turns are served in order of arrival. */
   readonly turn: number;
   begin(): void;
 }
 
 export class CallerQueue {
   readonly #limits: QueueLimits;
-  /** What runs, by its caller. */
+  /** Running tasks by caller. */
   readonly #running = new Tally();
-  /** In the order in which they came. Their callers are running already, or all of the concurrency is in use. */
+  /** Waiters in order of arrival. Each waits because its caller is already running or all concurrency is in use. */
   readonly #waiters = new Set<Waiter>();
-  /** The turn of the waiter that began last. */
+  /** Turn of the waiter that started last. */
   #turn = 0;
-  /** By caller and by organisation: the turn of its next waiter, where that is later than the present one. */
+  /** Turn of the next waiter, by caller and by organisation, if later than the present turn. */
   readonly #nextTurns = new Map<string, number>();
 
   constructor(limits: QueueLimits) {
@@ -53,7 +56,10 @@ export class CallerQueue {
     return this.#limits.what;
   }
 
-  /** Resolves with the function that releases the turn; call it once. Rejects with CommandError, or the reason of `signal`. */
+  /**
+   * Resolves with a function that releases the turn and must be called once. Rejects with CommandError, or with the reason of
+   * `signal`.
+   */
   async acquire(who: string | QueueCaller, signal?: AbortSignal): Promise<() => void> {
     signal?.throwIfAborted();
     const of = typeof who === 'string' ? { caller: who } : who;
@@ -66,7 +72,7 @@ export class CallerQueue {
     };
   }
 
-  /** The turn ends with the work. Rejects as `acquire` does. */
+  /** Runs the work and then releases the turn. Rejects like `acquire`. */
   async run<Answer>(
     who: string | QueueCaller,
     signal: AbortSignal | undefined,
@@ -117,7 +123,7 @@ export class CallerQueue {
     if (!isFirst && all.length >= waitersMax) throw busy(`too many ${this.#what} are waiting`);
   }
 
-  /** One after those of the same caller and of the same organisation, but not before the present one. */
+  /** Assigns a turn after those of the same caller and organisation, but not before the present turn. */
   #takeTurn({ caller, organisation }: QueueCaller): number {
     const names = [
       `caller ${caller}`,

@@ -1,6 +1,6 @@
 /**
- * Reads of stacks, the pool, nodes and their tokens, as the admin API shows it.
- * The hash of a token is never returned; its value was never stored.
+ * Reads stacks, the pool, nodes and node tokens, as the admin API presents them. A token's hash is never returned, and its
+ * value was never stored.
  */
 import type { NodeResource, NodeToken, Pool, Stack } from '../../schemas/admin/admin.ts';
 import { nodeStateSchema, nodeTokenStates } from '../../schemas/names.ts';
@@ -15,7 +15,7 @@ function toStack(db: Database, { id, organisation, surface }: RowOf<'stack'>): S
   return { id, organisation, surface, models: modelsOfStack(db, id), nodes: nodeIdsAt(db, `stack:${id}`) };
 }
 
-/** Of one organisation, or of all where none is given. */
+/** Stacks of one organisation, or of all if none is given. */
 export function listStacks(db: Database, organisation?: string): Stack[] {
   const rows =
     organisation === undefined
@@ -77,7 +77,7 @@ export const nodeListing: Listing<RowOf<'node'>, NodeResource> = {
     state: 'state',
     place: 'place',
     dialect: 'dialect',
-    // The beginning, because a cursor has the value whole.
+    // Only the beginning, because a cursor contains the complete value.
     loaded: 'substr(loaded, 1, 200)',
     changedAt: 'coalesce(changed_at, 0)',
     owner: "coalesce(owner, '')",

@@ -1,6 +1,6 @@
 /**
- * Reads of models, tiers, the visitors' limits and the bounds of members, as the admin API shows it.
- * Reads only; a list is complete unless a limit is given.
+ * Reads models, tiers, the visitors' limits and the members' bounds, as the admin API presents them. A list is complete
+ * unless a limit is given.
  */
 import type { Model, Tier } from '../../schemas/admin/admin.ts';
 import { type Overweight, overweightPairs } from '../../schemas/events/overweight.ts';
@@ -41,7 +41,7 @@ export function findModel(db: Database, id: string): Model | undefined {
   return models.at(db, id);
 }
 
-/** Lowest first. */
+/** Tiers, lowest first. */
 export function listTiers(db: Database): Tier[] {
   const sql = 'SELECT * FROM tier WHERE rank IS NOT NULL ORDER BY rank, id';
   return all<TierRow>(db, sql).map((row) => tierOf(db, row));
@@ -62,22 +62,22 @@ export function findTier(db: Database, id: string): Tier | undefined {
   return tiers.at(db, id);
 }
 
-/** undefined: visitors have no limits of their own, and are not served. */
+/** Limits of visitors. undefined if visitors are not served. */
 export function findAnonymous(db: Database) {
   return visitors.at(db, anonymousTier);
 }
 
-/** The pairs of the present tiers and models that `overweight.ts` is about. */
+/** Tiers and models of the present state that `overweight.ts` warns about. */
 export function listOverweight(db: Database): Overweight[] {
   return overweightPairs({ models: listModels(db), tiers: listTiers(db), anonymous: findAnonymous(db) });
 }
 
-/** As the fleet sets them; undefined where it does not. */
+/** Bounds that the fleet sets. undefined if it does not set any. */
 export function findBoundsSet(db: Database): Partial<Bounds> | undefined {
   return bounds.at(db, 'fleet');
 }
 
-/** As they hold. */
+/** Bounds in force, with defaults filled in. */
 export function findBounds(db: Database): Bounds {
   return { ...boundDefaults, ...findBoundsSet(db) };
 }

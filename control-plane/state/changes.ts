@@ -1,4 +1,4 @@
-/** Staged changes as the state has them: the open one, and the last that are over. */
+/** Reads staged changes from the state: the open one, and the latest closed ones. */
 import type { Change } from '../../schemas/events/changes.ts';
 import { replicaAuthor } from '../../schemas/shapes.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -12,7 +12,7 @@ export function findOpenChange(db: Database): OpenChange | undefined {
   return first<OpenChange>(db, 'SELECT * FROM change');
 }
 
-/** Those that a control plane took back by itself since then. */
+/** Changes that a control plane has withdrawn automatically since `sinceMs`. */
 export function withdrawnSince(db: Database, sinceMs: number): RowOf<'closed_change'>[] {
   return all<RowOf<'closed_change'>>(
     db,
@@ -22,7 +22,7 @@ export function withdrawnSince(db: Database, sinceMs: number): RowOf<'closed_cha
   );
 }
 
-/** The open one first, then the newest. */
+/** Changes: the open one first, then the closed ones from newest to oldest. */
 export function listChanges(db: Database): Change[] {
   const open = findOpenChange(db);
   const closed = all<RowOf<'closed_change'>>(db, 'SELECT * FROM closed_change ORDER BY closed_at DESC, id');
@@ -48,7 +48,7 @@ export function openView(row: OpenChange): Change {
   return { ...view, impossible, stuck: `it cannot be completed: ${impossible}`, next };
 }
 
-/** Where requests suffice; who watches the change says where they do not. */
+/** Next step if the wave gets enough requests. If it does not, the watch of the change reports that. */
 function nextOf({ wave, wave_at: waveAt, hold_seconds: seconds }: OpenChange, waves: number): string {
   const step = wave < waves ? `continues with wave ${wave + 1} of ${waves}` : 'is completed';
   return `${step} at ${moment(waveAt + seconds * 1000) ?? ''}`;

@@ -1,4 +1,7 @@
-/** One commit of the log by its position, without reading all before it: a skipped record takes a place too. */
+/**
+ * Finds one commit of the log by its position, without reading the whole log. Skipped records take up offsets too, so
+ * positions and offsets differ.
+ */
 import { createHash } from 'node:crypto';
 import { type Commit, parseCommit } from '../../schemas/events/commit.ts';
 import type { ControlLog, LogRecord } from '../../shared/log/core/control-log.ts';
@@ -6,14 +9,14 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 
 const recordsPerRead = 50;
 
-/** undefined where it cannot be found, or is not what was folded. Throws what a tail throws. */
+/** Returns undefined if the commit is missing or is not the one that was folded. Throws the errors of a tail. */
 export async function commitAt(
   log: ControlLog,
   snapshot: Snapshot,
   seq: number,
 ): Promise<Commit | undefined> {
   if (seq < 1 || seq > snapshot.seq) return undefined;
-  // Between a commit and the head there is at least one record a commit.
+  // At least one record per commit lies between the commit and the head.
   const last = snapshot.headOffset - (snapshot.seq - seq);
   const first = Math.min(seq - 1, last);
   const folded = snapshot.journal.commandAt(seq)?.record;
@@ -27,7 +30,7 @@ export async function commitAt(
   return undefined;
 }
 
-/** Older commits than the journal has are taken by their position alone. */
+/** Commits older than the journal are accepted by their position alone. */
 function isFolded({ value }: LogRecord, folded: string | undefined): boolean {
   return folded === undefined || createHash('sha256').update(value).digest('hex') === folded;
 }

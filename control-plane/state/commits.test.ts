@@ -1,4 +1,4 @@
-/** Pages of the log: complete, in order, and each read from where the page before it ended. */
+/** Checks that pages of the log are complete and in order, and that each is read from the end of the previous page. */
 import { expect, test } from 'vitest';
 import { LogTruncated } from '../../shared/log/core/control-log.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';

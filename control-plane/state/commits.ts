@@ -1,4 +1,4 @@
-/** Reads the accepted commits from the log, for lists of events and for past states. */
+/** Reads accepted commits from the log, for lists of events and for past states. */
 import type { Commit } from '../../schemas/events/commit.ts';
 import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import { emptyHead, type Head, judge } from '../../shared/log/core/chain.ts';
@@ -10,7 +10,7 @@ export interface AcceptedRecord {
   readonly record: LogRecord;
 }
 
-/** A position of the chain at which reading can begin. */
+/** Position of the chain at which reading can begin. */
 interface CommitMark {
   readonly head: Head;
   readonly offset: number;
@@ -18,7 +18,10 @@ interface CommitMark {
 
 const marksMax = 4000;
 
-/** Positions that readers of one log have passed, so that reading page after page does not start from the beginning each time. */
+/**
+ * Positions that earlier readers of a log have passed, so that reading several pages does not start from the beginning each
+ * time.
+ */
 export class ReadMarks {
   readonly #marks = new BoundedMap<number, CommitMark>(marksMax, 'oldest');
 
@@ -26,7 +29,7 @@ export class ReadMarks {
     this.#marks.set(mark.head.seq, mark);
   }
 
-  /** The last one before this commit. */
+  /** Last mark before this commit. */
   before(seq: number): CommitMark | undefined {
     let best: CommitMark | undefined;
     for (const mark of this.#marks.values())
@@ -37,11 +40,11 @@ export class ReadMarks {
 
 export interface ReaderOptions {
   readonly marks: ReadMarks;
-  /** The first commit wanted; earlier ones may be read, too. */
+  /** First wanted commit. Earlier ones may be returned too. */
   readonly from: number;
 }
 
-/** Reads commits in order, and keeps its position. */
+/** Reads commits in order and keeps its position. */
 export class CommitReader {
   readonly #log: ControlLog;
   readonly #marks: ReadMarks | undefined;
@@ -62,8 +65,8 @@ export class CommitReader {
   }
 
   /**
-   * Yields the commits not yet read up to `toSeq`, which were folded before, batch by batch. Throws what a tail throws, and
-   * LogTruncated where the log ends before `toSeq`: a silent early end would look complete.
+   * Yields the unread commits up to `toSeq` in batches. They must have been folded before. Throws the errors of a tail, and
+   * LogTruncated if the log ends before `toSeq`, because a silent early end would look complete.
    */
   async *upTo(toSeq: number): AsyncIterable<AcceptedRecord[]> {
     if (this.#head.seq >= toSeq) return;

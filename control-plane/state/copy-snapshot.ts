@@ -1,7 +1,7 @@
 /**
- * Copies the state at one moment into a file of its own. Copying takes as long as the state is large, so it runs on a
- * thread of its own, over a connection of its own; the fold continues meanwhile. What the copy holds is read by this thread, which
- * has loaded the schemas that this takes: loading them costs the other thread more than the copy of a small state.
+ * Copies the state at one moment into a separate file. The larger the state, the longer this takes, so it runs on a thread
+ * and a connection of its own while the fold continues. The calling thread then reads the copy's position and digest, because
+ * it has already loaded the schemas for that. Loading them in the other thread would cost more than copying a small state.
  */
 import { createHash } from 'node:crypto';
 import { closeSync, createReadStream, openSync, statSync } from 'node:fs';
@@ -12,28 +12,28 @@ import { taskOnThread } from '../../shared/runtime/worker-thread.ts';
 export interface CopyPlan {
   /** Path of the state. */
   readonly from: string;
-  /** Must not exist. */
+  /** Path of the copy. The file must not exist. */
   readonly to: string;
 }
 
 export interface CopyFile {
   readonly bytes: number;
-  /** Of the file, hex. */
+  /** Hash of the file, in hex. */
   readonly sha256: string;
 }
 
-/** Rejects with the errors of shared/runtime/sqlite.ts, or their names and messages. */
+/** Copies on a new thread. Rejects with the errors of shared/runtime/sqlite.ts, or with their names and messages. */
 export function copyOnThread(plan: CopyPlan): Promise<CopyFile> {
   const entry = new URL('./copy-thread.js', import.meta.url);
   return taskOnThread({ entry, data: plan, isRef: true, task: () => copySnapshot(plan) }).result;
 }
 
 export async function copySnapshot({ from, to }: CopyPlan): Promise<CopyFile> {
-  // Created first, because SQLite would create it with default permissions.
+  // Create the file first, because SQLite would create it with default permissions.
   closeSync(openSync(to, 'wx', 0o600));
   const db = openDatabase(from, { durability: 'process', readOnly: true });
   try {
-    // One statement, so that position and rows in the file are of one moment.
+    // A single statement, so that position and rows belong to the same moment.
     db.prepare('VACUUM INTO ?').run(to);
   } catch (error) {
     throw mapSqliteError(error, to);

@@ -1,4 +1,7 @@
-/** Lists page after page: each row once, in the order asked for, whatever is added meanwhile; and nothing else is a cursor. */
+/**
+ * Checks that paged lists contain each row once and in order, whatever is added meanwhile, and that invalid cursors are
+ * refused.
+ */
 import { expect, test } from 'vitest';
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
@@ -10,11 +13,11 @@ import { listPage } from './list-page.ts';
 import { keyListing, memberListing } from './tenants.ts';
 
 const keys = 603;
-/** Many of one moment, so that the moment alone is no order. */
+/** Many keys with the same time, so that the time alone does not order them. */
 const keysPerCommit = 100;
 const names = ['Billing', 'billing', 'deploy', "it's", '100%', 'Ärger', '_'];
 
-/** A key as this test makes it, and as a list must show it. */
+/** A key as this test creates it and as a list must show it. */
 function madeKey(n: number) {
   const batch = n - (n % keysPerCommit);
   const expiresMs = n % 2 === 0 ? null : testNowMs + (n - 300) * 1000;
@@ -50,7 +53,7 @@ function stateOfKeys(): TestState {
 }
 const state = stateOfKeys();
 
-/** All pages. `between` runs before each but the first. */
+/** Reads all pages. `between` runs before each page but the first. */
 function pages(query: object, between: () => void = () => undefined) {
   const items: { readonly id: string }[] = [];
   const totals = new Set<number | undefined>();
@@ -67,7 +70,7 @@ function pages(query: object, between: () => void = () => undefined) {
 const whole = (query: object) =>
   listPage(state.db, keyListing, { nowMs: testNowMs, limit: 1000, ...query }).items.map(({ id }) => id);
 
-/** What the fleet of this test has, found and ordered without a database. */
+/** Expected result, computed without a database. */
 function expected(query: Query): string[] {
   const { sort, owner, state: wanted, text = '' } = query;
   const isFound = (key: MadeKey): boolean =>
@@ -142,7 +145,7 @@ test('a page of a long list searches a part of it and continues where it ended',
         after = page.next;
       } while (after !== undefined);
       expect(found).toEqual(expected({ sort, ...filter }));
-      // No page has read more than its part, whether it found anything or not.
+      // Each page read only its part, whether or not it found anything.
       expect(lengths.length).toBeGreaterThanOrEqual(keys / 50);
     }
 });
@@ -194,7 +197,7 @@ test.each([
   ['_', (name: string) => name === '_'],
   ['Ärger', (name: string) => name === 'Ärger'],
   ["' OR 1=1 --", () => false],
-  // The end of one column and the beginning of the next.
+  // Spans the end of one column and the beginning of the next.
   ['deploykey', () => false],
 ])('the text %s is looked for as it is', (text, isFound) => {
   const found = new Set(whole({ text }).filter((id) => Number(id.slice('key-'.length)) < keys));

@@ -1,6 +1,6 @@
 /**
- * Pages of lists: filtered, searched and sorted by the database, so that a page costs what it shows. Each page is continued
- * by a cursor from where the one before ended, whatever was added in the meantime.
+ * Pages of lists. The database filters, searches and sorts, so a page costs only as much as it shows. A cursor continues
+ * where the previous page ended, whatever has been added meanwhile.
  */
 import { z } from 'zod';
 import { pageRows } from '../../schemas/admin/page-rows.ts';
@@ -10,54 +10,56 @@ import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { CommandError } from '../core/command-error.ts';
 
 export interface PageQuery {
-  /** Whose rows alone are listed. */
+  /** Restricts the list to this owner's rows. */
   readonly owner?: string | undefined;
-  /** What a row must contain; upper and lower case of ASCII letters are the same. */
+  /** Text that a row must contain. Case of ASCII letters is ignored. */
   readonly text?: string | undefined;
-  /** Where rows have one: `active`, `down`. */
+  /** State such as `active` or `down`, for lists whose rows have one. */
   readonly state?: string | undefined;
-  /** A field of the answer; `-field`: the other way round. */
+  /** Field of the answer to sort by. `-field` sorts in descending order. */
   readonly sort?: string | undefined;
-  /** Absent: as many as the API gives without one. */
+  /** Number of rows. Defaults to the API's default. */
   readonly limit?: number | undefined;
-  /** `next` of the page before. */
+  /** `next` of the previous page. */
   readonly after?: string | undefined;
-  /** The clock by which a key has expired. */
+  /** Time at which keys count as expired. */
   readonly nowMs: number;
 }
 
-/** Of a longer list one page searches so many rows, and only orders that an index has are served. */
+/**
+ * Maximum number of rows that one page of a long list searches. Beyond this length, only orders with an index are available.
+ */
 const searchedMaxDefault = 100_000;
 
-/** A table, and what its rows are sorted and searched by. All of it is SQL of this program. */
+/** A table with the columns by which it is sorted and searched. All strings are SQL of this program, never input. */
 export interface Listing<Row, Item> {
   readonly table: string;
-  /** The column that says whose a row is; absent: `organisation`. */
+  /** Column with the owner of a row. Defaults to `organisation`. */
   readonly owner?: string;
-  /** A query in parentheses, of the rows of the table that are listed; absent: the table. */
+  /** Subquery in parentheses that selects the listed rows. Defaults to the table. */
   readonly from?: string;
-  /** Which rows of the table are not listed: an index must find them. Absent: none. */
+  /** Condition for rows of the table that are not listed. An index must support it. Absent if all are listed. */
   readonly unlisted?: string;
-  /** Whether `from` has one `?`, for the clock. */
+  /** Whether `from` contains one `?` for the time. */
   readonly hasClock?: boolean;
-  /** What the column `state` of `from` may be; absent: it has none. */
+  /** Possible values of the column `state` in `from`. Absent if there is no such column. */
   readonly states?: readonly string[];
-  /** Expressions by field of the answer, never NULL; the first is the order without `sort`. */
+  /** SQL expressions by field of the answer, never NULL. The first one is the default order. */
   readonly sorts: Readonly<Record<string, string>>;
-  /** Those of them that the key or an index serves, however long the list is. */
+  /** Fields for which the key or an index supplies the order, so that they work in lists of any length. */
   readonly indexed: readonly string[];
   readonly searchedMax?: number;
   readonly searched: readonly string[];
-  /** Ends each order, so that no two rows are at the same place. */
+  /** Columns appended to each order, so that no two rows have the same place. */
   readonly key: readonly string[];
   item(row: Row, db: Database, nowMs: number): Item;
 }
 
 export class ListPage<Item> {
   readonly items: readonly Item[];
-  /** Absent: this page is the last one. */
+  /** Cursor of the next page. Absent on the last page. */
   readonly next?: string;
-  /** Of all pages; absent where a search of a long list would have to read all of it. */
+  /** Number of rows on all pages. Absent if counting would read all of a long list. */
   readonly total?: number;
 
   constructor(items: readonly Item[], { next, total }: { next?: string | undefined; total?: number } = {}) {
@@ -73,14 +75,14 @@ export class ListPage<Item> {
 }
 
 interface Order {
-  /** As it was asked for. */
+  /** Order as requested. */
   readonly name: string;
   readonly field: string;
   readonly expression: string;
   readonly isDescending: boolean;
 }
 
-/** Throws CommandError InvalidCommand. */
+/** Reads one page. Throws CommandError InvalidCommand. */
 export function listPage<Row, Item>(
   db: Database,
   listing: Listing<Row, Item>,
@@ -134,7 +136,7 @@ function rowsOf<Row>(
   );
 }
 
-/** What a list is ordered by and the key, of the row at which a page ends. */
+/** Place of a page's last row: its sort value, followed by its key. */
 type Place = readonly (string | number)[];
 type PlacedRow = Readonly<Record<string, unknown>> & { readonly page_place: string | number };
 type AnyListing = Listing<never, unknown>;
@@ -146,21 +148,21 @@ function compared(columns: readonly string[], operator: string): string {
   return `(${columns.join(', ')}) ${operator} (${columns.map(() => '?').join(', ')})`;
 }
 
-/** How many rows there are to search and sort: indexes are counted, and no row is read. */
+/** Number of rows to search and sort. Counts index entries without reading rows. */
 function lengthOf(
   db: Database,
   listing: Pick<AnyListing, 'table' | 'unlisted' | 'owner'>,
   owner: string | undefined,
 ): number {
   const { table, unlisted } = listing;
-  // What is not listed belongs to nobody.
+  // Rows that are not listed have no owner.
   if (owner !== undefined)
     return count(db, `SELECT count(*) FROM ${table} WHERE ${ownerOf(listing)} = ?`, owner);
   const hidden = unlisted === undefined ? 0 : count(db, `SELECT count(*) FROM ${table} WHERE ${unlisted}`);
   return count(db, `SELECT count(*) FROM ${table}`) - hidden;
 }
 
-/** How many a search finds; undefined: all of a long list would be read for it. */
+/** Number of rows that match a filter. undefined if counting would read all of a long list. */
 function foundIn(
   db: Database,
   listing: Pick<AnyListing, 'from' | 'table'>,
@@ -170,7 +172,7 @@ function foundIn(
   return isLong ? undefined : count(db, `SELECT count(*) FROM ${fromOf(listing)} WHERE ${sql}`, ...values);
 }
 
-/** The last row that this page searches; undefined: the rest of the list is shorter. */
+/** Place of the last row that this page may search. undefined if the remaining list is shorter. */
 function endOfSearch(
   db: Database,
   listing: Pick<AnyListing, 'table' | 'owner' | 'key' | 'searchedMax'>,
@@ -182,7 +184,7 @@ function endOfSearch(
   const columns = [order.expression, ...key];
   const way = order.isDescending ? 'DESC' : 'ASC';
   const conditions = [
-    // Also leaves out what is not listed: it has no place in an order.
+    // Also excludes rows that are not listed, which have no sort value.
     `${order.expression} IS NOT NULL`,
     ...(owner === undefined ? [] : [`${ownerOf(listing)} = ?`]),
     ...(begin ? [compared(columns, order.isDescending ? '<' : '>')] : []),
@@ -197,7 +199,7 @@ function endOfSearch(
   return row && placeOfRow(key, row);
 }
 
-/** Throws CommandError where so many rows would have to be sorted. */
+/** Throws CommandError if the order would sort too many rows. */
 function checkServed({ indexed }: Pick<AnyListing, 'indexed'>, { field }: Order): void {
   if (indexed.includes(field)) return;
   throw new CommandError('InvalidCommand', `this list is too long to be sorted by ${field}`, {
@@ -222,7 +224,7 @@ function orderOf(
 interface Filter {
   readonly sql: string;
   readonly values: readonly SqlValue[];
-  /** Rows are read to know whether they are found. */
+  /** Whether rows must be read to decide if they match. */
   readonly isSearch: boolean;
 }
 
@@ -238,7 +240,7 @@ function filterOf(
       next: 'correct it, or leave it out for all of them',
     });
   const isText = text !== undefined && text !== '';
-  // A line feed between the columns, so that nothing is found across two of them.
+  // Line feeds separate the columns, so that no text matches across two of them.
   const row = searched.map((column) => `coalesce(${column}, '')`).join(' || char(10) || ');
   const conditions = [
     ...(owner === undefined ? [] : [`${ownerOf(listing)} = ?`]),
@@ -252,7 +254,7 @@ function filterOf(
       ...(hasClock ? [nowMs] : []),
       ...(owner === undefined ? [] : [owner]),
       ...(state === undefined ? [] : [state]),
-      // As SQLite does it: other letters than those of ASCII are left as they are.
+      // Like SQLite, change the case of ASCII letters only.
       ...(isText ? [text.replace(/[A-Z]/g, (letter) => letter.toLowerCase())] : []),
     ],
   };
@@ -268,7 +270,7 @@ function placeOfRow(key: readonly string[], row: PlacedRow): Place {
   return [row.page_place, ...key.map((column) => row[column] as string | number)];
 }
 
-/** Throws CommandError for a text that no page of this order gave. */
+/** Parses a cursor. Throws CommandError if it was not issued for this order. */
 export function placeOf(text: string, { name }: Pick<Order, 'name'>, key: readonly string[]): Place {
   const [sort, ...place] = cursorSchema.safeParse(parsed(text)).data ?? [];
   if (sort === name && place.length === key.length + 1) return place;

@@ -1,7 +1,8 @@
 /**
- * Bounds the calls that are open at once on this replica: streams, waits, questions, downloads. Sessions, persons and the replica
- * have a bound each, and a part of the total is for operators alone. An organisation may open a call while it has fewer than are
- * still free. If no call is free, an organisation without one replaces the newest call of the organisation with the most.
+ * Bounds the simultaneously open calls on this replica, such as streams, waits, questions and downloads. There are bounds per
+ * session, per person and in total, and a part of the total is reserved for operators. An organisation may open a call while
+ * it has fewer open calls than remain free. If none is free, an organisation without an open call replaces the newest call of
+ * the organisation with the most.
  */
 import type { OpenCall } from '../../schemas/admin/admin-row.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -10,10 +11,10 @@ import { Tally } from './tally.ts';
 interface Bounds {
   readonly what: string;
   readonly perSession: number;
-  /** Of all sessions of a person; those by links of an organisation are apart from the others. */
+  /** Bound over all of a person's sessions. Sessions from an organisation's sign-in links are counted separately. */
   readonly perPerson: number;
   readonly total: number;
-  /** How many of them operators alone may have. */
+  /** Number of calls in the total that only operators may use. */
   readonly forOperators: number;
 }
 
@@ -22,12 +23,14 @@ export const openCallBounds = {
     what: 'streams of pages',
     ...{ perSession: 20, perPerson: 50, total: 1000, forOperators: 100 },
   },
-  /** Those of programs, with their buffers. */
+  /** Tails used by programs. Each has its own buffer. */
   tail: {
     what: 'tails of events',
     ...{ perSession: 20, perPerson: 20, total: 100, forOperators: 50 },
   },
-  /** Every gateway sends rows for each different question, and accepts at most 128 of them from all replicas together. */
+  /**
+   * Each distinct question makes every gateway send rows. A gateway accepts at most 128 of them from all replicas together.
+   */
   follow: {
     what: 'streams of requests',
     ...{ perSession: 8, perPerson: 10, total: 60, forOperators: 30 },
@@ -36,7 +39,10 @@ export const openCallBounds = {
     what: 'waits for confirmations',
     ...{ perSession: 20, perPerson: 20, total: 1000, forOperators: 200 },
   },
-  /** What explains or reads the past; persons have fewer together than may wait for the history. */
+  /**
+   * Calls that explain a decision or read the past. The bound for all persons is below the number of places in the history's
+   * queue.
+   */
   question: {
     what: 'questions',
     ...{ perSession: 16, perPerson: 16, total: 128, forOperators: 32 },
@@ -52,9 +58,9 @@ export const openCallBounds = {
 } as const satisfies Record<OpenCall, Bounds>;
 
 interface Caller {
-  /** Absent: an operator. */
+  /** Absent for an operator. */
   readonly person?: string | undefined;
-  /** Of the console. */
+  /** Console session. */
   readonly session?: string | undefined;
 }
 
@@ -66,13 +72,13 @@ interface PersonCall {
 
 export class OpenCalls {
   readonly #counts = new Tally();
-  /** Calls of members. The newest is last. */
+  /** Members' calls, newest last. */
   readonly #ofPersons = new Set<PersonCall>();
 
   /**
-   * Opens a call, and returns a function that ends it; calling that again does nothing. A person's call counts for the one of
-   * `organisations` that has the fewest calls. `replaced` runs when another organisation takes the call's place. Throws CommandError
-   * TooManyRequests if the caller has too many calls, and Busy if the replica has.
+   * Opens a call and returns a function that ends it. Calling that function again has no effect. A person's call counts
+   * against whichever of `organisations` has the fewest calls. `replaced` runs when another organisation takes the call's
+   * place. Throws CommandError TooManyRequests if the caller has too many calls, and Busy if the replica has.
    */
   begin(
     kind: OpenCall,
@@ -118,7 +124,7 @@ export class OpenCalls {
     return end;
   }
 
-  /** Ends the newest call of the organisation with the most. Returns false if no organisation has more than one. */
+  /** Ends the newest call of the organisation with the most calls. Returns false if no organisation has more than one. */
   #replaceNewest(kind: OpenCall): boolean {
     let most = 2;
     let newest: PersonCall | undefined;
@@ -138,7 +144,7 @@ export class OpenCalls {
     return this.#counts.hold(names.map((name) => `${kind} ${name}`));
   }
 
-  /** How many there are of all callers. */
+  /** Number of open calls of all callers. */
   count(kind: OpenCall): number {
     return this.#count(kind, 'all');
   }

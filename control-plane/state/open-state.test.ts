@@ -1,4 +1,4 @@
-/** A control plane folds its own log, and no other. */
+/** Checks that a control plane folds its own log and no other. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';

@@ -1,4 +1,4 @@
-/** Copies of a real state: one for all that ask for it at once, and the limits per caller. */
+/** Copies of a real state: simultaneous requests share one copy, and each caller is bounded. */
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -52,7 +52,7 @@ test('of a state whose position was changed by hand there is no copy, until it i
 const gateway = (address: string) => ({ kind: 'gateway', address }) as const;
 const isBusy = { type: 'Busy', status: 503 };
 let writer: ChainWriter;
-/** One more commit. */
+/** Adds one commit. */
 function move(): void {
   snapshot.apply([writer.add([known('tier.set', { id: 'T1', rank: snapshot.seq % 1000, models: '*' })])]);
 }
@@ -65,7 +65,7 @@ test('fifty gateways of one address at once read one copy', async () => {
   expect(new Set(all.map(({ path }) => path)).size).toBe(1);
   expect(files()).toBe(1);
   for (const copy of all) copy.release();
-  // It is kept for those that come later.
+  // The copy stays available for later callers.
   expect((await shared.acquire(gateway('192.0.2.2'), present)).path).toBe(all[0]?.path);
   expect(files()).toBe(1);
 });
@@ -78,7 +78,7 @@ test('a gateway gets a copy that is at most a minute and a thousand commits old,
   expect((await shared.acquire(gateway('192.0.2.1'), present)).path).toBe(first.path);
   const exact = await shared.acquire(operator, present);
   expect([first.seq, exact.seq]).toEqual([snapshot.seq - 1, snapshot.seq]);
-  // Nothing has changed since, however long ago that was.
+  // Nothing has changed since, however long ago the copy was made.
   clock.ms += 3_600_000;
   expect((await shared.acquire(gateway('192.0.2.1'), present)).path).toBe(exact.path);
   move();

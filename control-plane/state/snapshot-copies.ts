@@ -1,8 +1,8 @@
 /**
- * Copies of the state for download. One is made for a span of positions and kept as a file in the data folder; as many as ask
- * for it at once read the same one. It is removed once a later one is there and nobody reads it.
- * The operator gets the present state, and gateways one that is a little older, as they read the rest from the log. All gateways
- * share one token and only their addresses distinguish them, so an address has a part of the downloads.
+ * Copies of the state for download. A copy is a file in the data folder that serves a span of positions, and all simultaneous
+ * downloads share it. It is removed once a later copy exists and nobody reads it. Operators get the present state. Gateways
+ * get a slightly older one, because they read the rest from the log. All gateways share one token and differ only by address,
+ * so each address has a bounded share of the downloads.
  */
 import { randomUUID } from 'node:crypto';
 import { mkdirSync, rmSync } from 'node:fs';
@@ -12,22 +12,22 @@ import { busy } from './caller-queue.ts';
 import { type CopyFile, copyOnThread } from './copy-snapshot.ts';
 import { Tally } from './tally.ts';
 
-/** How old a copy may be for a gateway, in commits and in time. */
+/** Maximum age of a copy for a gateway, in commits and in time. */
 const spanCommits = 1000;
 const spanMs = 60_000;
-/** Files at most: the latest, those that are still read, and the one that is made. */
+/** Maximum number of files: the latest one, those still being read, and the one being made. */
 const filesMax = 3;
 const downloadsMax = { operator: 16, gateways: 256, address: 64 };
 
 export interface SnapshotCopiesOptions {
   /** Path of the state. */
   readonly state: string;
-  /** `seq` of the last commit in it. */
+  /** `seq` of the state's last commit. */
   readonly position: () => number;
-  /** Emptied at the start: files in it are left over from a process that was killed. */
+  /** Folder of the copies. It is emptied at the start, because any files in it come from a killed process. */
   readonly folder: string;
   readonly downloadsMax?: Partial<typeof downloadsMax>;
-  /** Monotonic, ms. */
+  /** Monotonic clock in ms. */
   readonly now?: () => number;
 }
 
@@ -50,7 +50,7 @@ interface KeptCopy extends CopyFacts {
 
 export interface SnapshotCopy extends CopyFacts {
   readonly path: string;
-  /** The file may be removed from here on. Idempotent. */
+  /** Releases the copy, so that its file may be removed. Idempotent. */
   release(): void;
 }
 
@@ -59,7 +59,7 @@ export class SnapshotCopies {
   readonly #now: () => number;
   readonly #bounds: typeof downloadsMax;
   readonly #files = new Set<KeptCopy>();
-  /** By who asks: downloads that wait or run. */
+  /** Waiting and running downloads, by caller. */
   readonly #downloads = new Tally();
   #latest: KeptCopy | undefined;
   #making: Promise<KeptCopy> | undefined;
@@ -72,7 +72,10 @@ export class SnapshotCopies {
     mkdirSync(options.folder, { recursive: true, mode: 0o700 });
   }
 
-  /** Abort `signal` where the copy is not needed any more. Rejects with CommandError, or the errors of shared/runtime/sqlite.ts. */
+  /**
+   * Returns a copy for the caller. Abort `signal` when it is no longer needed. Rejects with CommandError or the errors of
+   * shared/runtime/sqlite.ts.
+   */
   async acquire(caller: SnapshotCaller, signal: AbortSignal): Promise<SnapshotCopy> {
     signal.throwIfAborted();
     const leave = this.#enter(caller);
@@ -86,7 +89,7 @@ export class SnapshotCopies {
     }
   }
 
-  /** Counts a download; throws where there are too many. Returns what counts it no more. */
+  /** Counts a download and returns a function that ends the count. Throws if there are too many downloads. */
   #enter(caller: SnapshotCaller): () => void {
     const { operator, gateways, address: ofAddress } = this.#bounds;
     const counted = caller.kind === 'operator' ? ['operator'] : ['gateways', `address ${caller.address}`];
@@ -103,12 +106,12 @@ export class SnapshotCopies {
       seq >= position ||
       (kind === 'gateway' && seq >= position - spanCommits && this.#now() - madeMs < spanMs);
     if (this.#latest !== undefined && fits(this.#latest)) return this.#latest;
-    // A copy that began before may be of an earlier state than the operator asks for.
+    // A copy that began earlier may be older than the state that the operator wants.
     const made = await this.#make();
     return fits(made) ? made : await this.#make();
   }
 
-  /** One at a time, for all that ask meanwhile. */
+  /** Makes one copy at a time. Callers that arrive meanwhile share it. */
   #make(): Promise<KeptCopy> {
     this.#making ??= this.#makeOne().finally(() => {
       this.#making = undefined;
@@ -153,7 +156,7 @@ export class SnapshotCopies {
   }
 }
 
-/** Which state the file holds. Reads no rows of it. */
+/** Position and digest of the state in the file. Does not read rows. */
 function stateIn(path: string): Omit<CopyFacts, keyof CopyFile> {
   const snapshot = openExisting(path, { readOnly: true });
   try {

@@ -1,4 +1,4 @@
-/** Counts by name. A name that counts nothing any more is forgotten. */
+/** Counts by name. Names whose count is zero are removed. */
 export class Tally {
   readonly #counts = new Map<string, number>();
   #total = 0;
@@ -18,7 +18,7 @@ export class Tally {
     this.#total += by;
   }
 
-  /** Counts each name once more, until the function it returns is called. Idempotent. */
+  /** Increments each name, and returns an idempotent function that undoes it. */
   hold(names: readonly string[]): () => void {
     const held = [...names];
     for (const name of held) this.add(name);

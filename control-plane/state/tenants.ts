@@ -1,6 +1,6 @@
 /**
- * Reads of organisations, members and keys, as the admin API shows it.
- * A key's state is computed on read: its expiry is compared with the time that the caller passes.
+ * Reads organisations, members and keys, as the admin API presents them. A key's state is computed when it is read: its
+ * expiry is compared with the caller's time.
  */
 import type { ApiKey, Member, Organisation } from '../../schemas/admin/admin.ts';
 import { keyStateSchema } from '../../schemas/names.ts';
@@ -9,7 +9,7 @@ import { all, first, limitOf, moment, present } from '../../shared/runtime/state
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import type { Listing } from './list-page.ts';
 
-/** A row with a hash: a key that was created, not the revocation of an unknown one. */
+/** Row with a hash, which means a created key rather than the revocation of an unknown one. */
 type KeyRow = Required<{
   [Column in keyof RowOf<'api_key'>]: Column extends 'organisation' | 'name' | 'expires' | 'created_by'
     ? NonNullable<RowOf<'api_key'>[Column]>
@@ -53,13 +53,13 @@ export function countOnTier(db: Database, tier: string): number {
   return first<{ n: number }>(db, 'SELECT count(*) AS n FROM organisation WHERE tier = ?', tier)?.n ?? 0;
 }
 
-/** Sum of the tokens that operators added to a period by hand. */
+/** Sum of the tokens that operators added to a period. */
 export function findAdjustment(db: Database, organisation: string, period: string): number {
   const sql = 'SELECT tokens FROM usage_adjustment WHERE organisation = ? AND period = ?';
   return first<{ tokens: number }>(db, sql, organisation, period)?.tokens ?? 0;
 }
 
-/** Of one organisation, or of all where none is given. */
+/** Members of one organisation, or of all if none is given. */
 export function listMembers(db: Database, organisation?: string, limit?: number): Member[] {
   const order = 'ORDER BY organisation, person LIMIT ?';
   return organisation === undefined
@@ -80,7 +80,7 @@ export function findMember(db: Database, organisation: string, person: string): 
   return first(db, 'SELECT * FROM member WHERE organisation = ? AND person = ?', organisation, person);
 }
 
-/** What one person is a member of, by organisation. */
+/** One person's memberships, by organisation. */
 export function listMemberships(db: Database, person: string): Member[] {
   return all(db, 'SELECT * FROM member WHERE person = ? ORDER BY organisation', person);
 }
@@ -100,7 +100,7 @@ function toKey(row: KeyRow, nowMs: number): ApiKey {
   };
 }
 
-// A row without a hash is a revocation whose key was never created, so it is not listed.
+// A row without a hash is the revocation of a key that was never created, so it is not listed.
 export const keyListing: Listing<KeyRow, ApiKey> = {
   table: 'api_key',
   unlisted: 'hash IS NULL',

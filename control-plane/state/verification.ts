@@ -1,4 +1,4 @@
-/** Compares the rows of `state.db` with their digest for as long as the process runs, and ends the process if they differ. */
+/** Continuously compares the rows of `state.db` with their digest, and ends the process if they differ. */
 
 import type { Closers } from '../../shared/runtime/closers.ts';
 import { endOnFault } from '../../shared/runtime/fault.ts';
