@@ -130,7 +130,7 @@ export class ControlPlaneLink {
       failures = lasted ? 0 : failures + 1;
       const fields = { node, url, code, reason };
       if (failures % this.#urls.length === 0) logger.warn(fields, 'not attached to a control plane');
-      else logger.debug(fields, 'not attached to this control plane; the next one is asked');
+      else logger.debug(fields, 'not attached to this control plane; trying the next one');
       const isSameReplica = lasted && !silent && code !== closeCodes.goingAway;
       if (!isSameReplica) this.#urlIndex = (this.#urlIndex + 1) % this.#urls.length;
       await this.#clock.sleep(this.#pauseMs(failures, ended), signal);

@@ -64,7 +64,7 @@ async function openAgent(settings: AgentSettings, closers: Closers): Promise<Run
   closers.add(() => health.close());
   closers.add(() => agent.stop());
   await agent.start();
-  logger.info({ node, metrics: health.url }, 'agent runs');
+  logger.info({ node, metrics: health.url }, 'agent started');
   return {
     metrics: health.url,
     close: async () => {

@@ -137,7 +137,7 @@ export function startControlPlane(settings: ControlPlaneSettings): Promise<Contr
     closers.add(() => state.snapshot.close());
     closers.add(() => state.replicator.stop());
     const { drain, ...addresses } = await serve(settings, log, state, closers);
-    logger.info({ ...addresses, position: state.snapshot.seq }, 'control plane serves');
+    logger.info({ ...addresses, position: state.snapshot.seq }, 'control plane started');
     const close = async (): Promise<void> => {
       await drain();
       await closers.close();
@@ -180,7 +180,7 @@ async function startState(
       metrics.folded(commits, seconds, replicator.freshness.proven);
       for (const listener of listeners) listener(commits);
     },
-    onFault: (error) => logger.fatal({ err: error }, 'the fold stopped; see docs/recover.md for recovery'),
+    onFault: (error) => logger.fatal({ err: error }, 'the fold has stopped; see docs/recover.md'),
     onReachabilityChange: (reachable, error) =>
       logger.warn({ reachable, reason: error?.message }, 'control log'),
   });

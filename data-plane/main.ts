@@ -169,7 +169,7 @@ async function serve(
   const listeners = await listen(settings, gateway, connections, closers);
   const api = `${(listeners[0] as Opened).listener.url}/v1`;
   const play = listeners.find(({ name }) => name === 'play')?.listener.url;
-  logger.info({ api, play, metrics: health.url, position: state.snapshot.seq }, 'gateway serves');
+  logger.info({ api, play, metrics: health.url, position: state.snapshot.seq }, 'gateway started');
   return {
     api,
     metrics: health.url,
@@ -221,7 +221,7 @@ async function compose(
     ...{ logUrl: settings.logUrl, dataDir: settings.dataDir, name: settings.name, lookup, logger },
     ...{ gatewayToken: settings.gatewayToken, controlPlanes: settings.controlPlanes },
     // Answers that cannot be billed must not be sent: a supervisor starts the gateway again.
-    onLost: (error) => endOnFault(logger, error, 'usage can no longer be kept: this gateway ends'),
+    onLost: (error) => endOnFault(logger, error, 'usage can no longer be recorded: this gateway ends'),
   });
   closers.add(() => usage.close());
   measureCounterFeed(registry, () => usage.meter.counterRecords);
@@ -296,7 +296,7 @@ function tenantSecrets({
 function openBodyWorker(logger: Logger, closers: Closers): BodyWorker {
   const bodyWorker = new BodyWorker({
     onLost: (reason) =>
-      logger.error({ reason }, 'the thread of large bodies ended; the next one starts another'),
+      logger.error({ reason }, 'the thread for large bodies ended; the next large body starts a new one'),
   });
   closers.add(() => bodyWorker.close());
   return bodyWorker;

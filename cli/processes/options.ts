@@ -311,7 +311,7 @@ export function connectionLimitsOf(
   if (max < asked)
     logger.warn(
       { asked, accepted: max, openFilesMax: filesMax },
-      'fewer connections are accepted than --max-connections asks for, because fewer files may be open; raise ulimit -n',
+      'the limit of open files allows fewer connections than --max-connections; raise ulimit -n',
     );
   return {
     max,

@@ -16,14 +16,14 @@ export function closeOnSignal(
   let closing = false;
   const onSignal = (signal: NodeJS.Signals): void => {
     if (closing) {
-      log.warn({ signal }, 'second signal: ending at once');
+      log.warn({ signal }, 'second signal: ending now');
       process.exit(130);
     }
     closing = true;
     log.info({ signal }, 'closing');
     const withinSeconds = plannedSeconds + graceSeconds;
     setTimeout(() => {
-      log.error({ withinSeconds }, 'not closed in time: ending at once');
+      log.error({ withinSeconds }, 'closing took too long: ending now');
       process.exit(1);
     }, withinSeconds * 1000).unref();
     close(signal).then(

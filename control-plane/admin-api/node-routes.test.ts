@@ -267,7 +267,7 @@ test.each<[string, Invented]>([
   expect(JSON.stringify(own.map(({ data }) => data)).length - 2).toBeLessThanOrEqual(of.bytesMax);
   if (of.bytesMax === 0) expect((await listed(id)).loaded).toContain(models(count - 1).sort()[0]);
   if (of.place === 'organisation') {
-    await until(() => logged.includes('what is more is withheld'));
+    await until(() => logged.includes('the excess is withheld'));
     const { checks } = await admin.call('GET', '/doctor');
     expect(checks).toContainEqual(expect.objectContaining({ code: 'HG5006', object: id }));
   }

@@ -120,7 +120,7 @@ export class EndedKeys {
       if (keys > 0) logger.info({ keys }, 'keys that ended long ago were forgotten');
       return keys;
     } catch (error) {
-      logger.debug({ err: error }, 'keys that ended long ago are not forgotten yet; it is tried again');
+      logger.debug({ err: error }, 'keys that ended long ago could not be forgotten yet; retrying');
       return 0;
     }
   }

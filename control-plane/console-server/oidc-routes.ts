@@ -74,7 +74,7 @@ async function identified(
   const { person, operator } = identity;
   // Events name an operator by an id from which nobody can compute these.
   if (operator !== undefined)
-    context.logger.info({ operator, issuer, subject }, 'an operator signed in by the identity provider');
+    context.logger.info({ operator, issuer, subject }, 'an operator signed in through the identity provider');
   if (invitation !== undefined && person !== undefined)
     await sessions.acceptInvitation(links, invitation, person, context);
   return identity;
@@ -95,7 +95,7 @@ class Failures {
 
   constructor(logger: SignInOptions['context']['logger']) {
     this.#line = new RateLimitedLine((failures) =>
-      logger.warn({ failures, ...this.#fields }, 'a sign-in by the identity provider failed'),
+      logger.warn({ failures, ...this.#fields }, 'a sign-in through the identity provider failed'),
     );
   }
 

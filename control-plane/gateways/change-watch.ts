@@ -123,7 +123,9 @@ export class StagedWatch {
     const step = nextStep(this.#watched(open));
     if (step.kind === 'wait') return;
     this.#writing = this.#write(open, step)
-      .catch((error: unknown) => logger.warn({ err: error, change: open.id }, 'staged change not moved'))
+      .catch((error: unknown) =>
+        logger.warn({ err: error, change: open.id }, 'staged change could not be advanced or withdrawn'),
+      )
       .finally(() => {
         this.#writing = undefined;
       });
@@ -178,7 +180,7 @@ export class StagedWatch {
     await writer.write(`change-${randomUUID()}`, replicaAuthor(name), events);
     if (!isWritten) return;
     const change = { change: seen.id, wave: seen.wave };
-    if (step.kind === 'advance') return logger.info(change, 'staged change continues');
+    if (step.kind === 'advance') return logger.info(change, 'staged change advanced');
     this.#withdrawn++;
     logger.error({ ...change, because: step.reason }, 'staged change withdrawn');
   }

@@ -211,7 +211,7 @@ export class FleetCounters {
     if (differenceTokens !== before && differenceTokens > 0)
       this.#options.logger.warn(
         { differenceTokens },
-        'the counters of the gateways and the usage rows differ; after a data folder was lost they do until the end of the period',
+        'the counters of the gateways differ from the usage rows; after a data folder was lost, they differ until the period ends',
       );
   }
 }

@@ -108,7 +108,7 @@ export class FleetMemory {
       file.write(changes);
       rows.changed.clear();
     } catch (error) {
-      logger.warn({ err: error }, 'gateways.db cannot be written; known gateways are only in memory');
+      logger.warn({ err: error }, 'gateways.db cannot be written; known gateways are kept only in memory');
     }
   }
 
@@ -134,7 +134,7 @@ export class FleetMemory {
       }
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      logger.warn({ reason }, 'what is known of silent gateways could not be published; it is tried again');
+      logger.warn({ reason }, 'the list of silent gateways could not be published; retrying');
     }
   }
 

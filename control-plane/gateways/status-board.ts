@@ -81,7 +81,7 @@ export class StatusBoard {
     this.ignored = new RateLimitedLine((causes) =>
       options.logger.warn(
         { causes },
-        'status records were ignored: they have no MAC of the gateway token, or are of another version',
+        'status records were ignored, because they lack a valid MAC of the gateway token or are of another version',
       ),
     );
     this.#follower = new Follower({

@@ -124,7 +124,7 @@ test.each(spoil)('a file with %s is discarded and made again', async (_what, dam
     }
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
-  expect(again.notes.join()).toContain('history.db is made again from the log');
+  expect(again.notes.join()).toContain('history.db is being rebuilt from the log');
 });
 
 test('a history that is too large is cut at its old end, and what is left is whole', async () => {

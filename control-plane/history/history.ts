@@ -114,7 +114,7 @@ export class History implements HistoryAccess {
         await this.#follow();
       } catch (error) {
         if (signal.aborted) return;
-        this.#settings.note('history: stopped, and is opened again', String((error as Error).message));
+        this.#settings.note('the history had stopped, and is opened again', String((error as Error).message));
       }
       await sleep(reopenMs, signal);
     }
@@ -129,12 +129,12 @@ export class History implements HistoryAccess {
       const opened = openHistory(path, await readLogId(log));
       snapshot = opened.snapshot;
       if (opened.rebuiltBecause !== undefined)
-        note('history.db is made again from the log', opened.rebuiltBecause);
+        note('history.db is being rebuilt from the log', opened.rebuiltBecause);
       await this.#fold(log, snapshot);
     } catch (error) {
       const known = mapSqliteError(error, path);
       if (!isSpoiled(known)) throw known;
-      note('history.db is made again from the log', known.message);
+      note('history.db is being rebuilt from the log', known.message);
       snapshot?.db.close();
       removeHistory(path);
     } finally {

@@ -108,7 +108,7 @@ export class HistoryThread implements HistoryAccess {
   }
 
   #onEnd(fault: Error | undefined): void {
-    if (fault) this.#settings.logger.error({ err: fault }, 'the thread of the history failed');
+    if (fault) this.#settings.logger.error({ err: fault }, 'the history thread failed');
     for (const { reject } of this.#waiting.values()) reject(stopped());
     this.#waiting.clear();
     if (this.#isStopping) return;

@@ -63,7 +63,7 @@ export class AbsentAgents {
     // Every absence listens to this signal, so many listeners do not indicate a leak.
     setMaxListeners(0, this.#stop.signal);
     this.#held = new RateLimitedLine(({ probe: probes }) =>
-      options.logger.warn({ probes }, 'most nodes fell silent at once; they are kept as they are'),
+      options.logger.warn({ probes }, 'most nodes fell silent at once; their state is left unchanged'),
     );
   }
 

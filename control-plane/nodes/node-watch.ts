@@ -52,7 +52,7 @@ export function startNodeWatch(options: NodeWatchOptions): NodeWatch {
   const liveness = new ReplicaLiveness(name, board);
   const isHalted = (): boolean => replicator.fault !== undefined;
   const withheld = new RateLimitedLine((nodes) =>
-    logger.warn({ nodes }, 'nodes reported more than the log takes of one; what is more is withheld'),
+    logger.warn({ nodes }, 'nodes reported more than the log accepts from one node; the excess is withheld'),
   );
   const prober = new NodeProber({ reporter, liveness, isHalted, credential, withheld, logger, intervals });
   // If the fold has stopped, heartbeats cannot be compared with the log.

@@ -84,7 +84,7 @@ export class EndedSessions {
     this.#ready = this.#readPast();
     // What needs it awaits it; a failure must not end the process before.
     this.#ready.catch((error: unknown) =>
-      options.logger.error({ err: error }, 'the ends of sessions cannot be read, so none is accepted'),
+      options.logger.error({ err: error }, 'the ends of sessions cannot be read, so no session is accepted'),
     );
   }
 

@@ -16,7 +16,7 @@ export function startVerification(snapshot: Snapshot, closers: Closers, logger: 
     return endOnFault(
       logger,
       fault,
-      'state.db is damaged: this replica ends, and rebuilds the file at its next start',
+      'state.db is damaged: this replica ends, and rebuilds the file when it starts again',
     );
   };
   const verifying = verifyContinuously(snapshot, stop.signal).then((tables) => {

@@ -69,7 +69,7 @@ export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage>
       for (const { incarnation, next } of applied.gaps)
         logger.error(
           { incarnation, next },
-          'usage rows are missing; later rows of the incarnation are parked',
+          'usage rows are missing; later rows of the incarnation wait for them',
         );
       onApplied?.(applied);
     },

@@ -101,7 +101,7 @@ export class RowMover {
       if (!this.#stop.signal.aborted)
         this.#options.logger.warn(
           { err: error },
-          'rows of usage could not be moved into the files of their days',
+          'usage rows could not be moved into the files of their days',
         );
       return false;
     }

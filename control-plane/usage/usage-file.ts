@@ -49,7 +49,7 @@ export class UsageFile {
     this.#line = new RateLimitedLine((rows) =>
       logger.error(
         { rows, named: [...this.#met.keys()] },
-        'rows of usage.db cannot be read and are left out; see docs/recover.md',
+        'rows of usage.db cannot be read and are left out: see docs/recover.md',
       ),
     );
   }
@@ -116,12 +116,11 @@ export class UsageFile {
       this.#found = await running.result;
       this.#checkedMs = performance.now();
       if (this.#found.length > 0)
-        this.#logger.error({ faults: this.#found }, 'usage.db is damaged; see docs/recover.md');
+        this.#logger.error({ faults: this.#found }, 'usage.db is damaged: see docs/recover.md');
       return checkIntervalMs;
     } catch (error) {
       if (wasPutOff) return putOffMs;
-      if (!this.#isClosed)
-        this.#logger.warn({ err: error }, 'usage.db could not be checked; it is tried again');
+      if (!this.#isClosed) this.#logger.warn({ err: error }, 'usage.db could not be checked; retrying');
       return this.#checkedMs === undefined ? retryMs : checkIntervalMs;
     } finally {
       clearInterval(watch);

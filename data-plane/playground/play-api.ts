@@ -194,7 +194,7 @@ export class PlayApi {
     const refusal =
       error instanceof Refusal ? error : new Refusal('fault', 'The service failed to handle this request.');
     if (!(error instanceof Refusal) && !exchange.answer.isGone)
-      this.#options.gateway.logger.error({ err: error }, 'a call of the playground failed');
+      this.#options.gateway.logger.error({ err: error }, 'a playground call failed');
     const answer = ids();
     const { requestId } = answer;
     this.#options.gateway.observeEarly({ requestId, refusal, target: shared });

@@ -128,7 +128,7 @@ async function fetchFrom(base: string, token: string, part: Part, options: Fetch
     if (part.tag === undefined || error instanceof SourceUnfit) discard(part);
     logger.warn(
       { from: base, reason: error instanceof Error ? error.message : String(error) },
-      'no snapshot',
+      'no snapshot could be fetched',
     );
     return error instanceof SourceUnfit ? 'unfit' : 'failed';
   }

@@ -79,7 +79,7 @@ function overrideCheckpoint(snapshot: Snapshot, isGiven: boolean, logger: Logger
   if (isGiven) throw new Error(`the snapshot differs from the checkpoint at ${snapshot.divergedAt}`);
   logger.error(
     { checkpoint: snapshot.divergedAt },
-    'a checkpoint differs from a replay of the log; its writer is wrong, or of another build',
+    'a checkpoint differs from a replay of the log: its writer is wrong, or runs another build',
   );
   snapshot.overrideCheckpoint();
 }

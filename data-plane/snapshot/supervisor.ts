@@ -199,7 +199,7 @@ export class SnapshotSupervisor {
 
   #onRecoveryFailed(state: SupervisorState, error: Error): void {
     const { logger, onChange } = this.#options;
-    logger.warn({ state, reason: error.message }, 'recovery failed, will retry');
+    logger.warn({ state, reason: error.message }, 'recovery failed; retrying');
     if (this.#state !== 'refusing-log' || error instanceof LogUnavailable) return;
     if (error instanceof WrongPosition) {
       this.#onError(error);
@@ -276,8 +276,8 @@ export class SnapshotSupervisor {
 }
 
 const sentences: Readonly<Record<FaultState, LogText<'error'>>> = {
-  quarantined: 'this snapshot is quarantined: no key is accepted from it, and it is rebuilt',
-  'refusing-log': 'this log is refused; the last good state stays in use, see docs/recover.md',
+  quarantined: 'this snapshot is quarantined: no key is accepted until it has been rebuilt',
+  'refusing-log': 'this log is refused; the last good state stays in use: see docs/recover.md',
   unwritable: 'the snapshot cannot be written; its state stays in use',
   halted: 'the fold has halted: this build is too old for the log',
 };

@@ -39,7 +39,7 @@ export async function openTraceExport(
   const found = traceSettingsFrom(env);
   const variable = blankEndpointIn(env);
   if (found === undefined && variable !== undefined)
-    options.logger.warn({ variable }, 'no traces are sent: the address of their receiver is empty');
+    options.logger.warn({ variable }, 'no traces are sent, because the address of the receiver is empty');
   if (found === undefined) return undefined;
   const { ratio, followsClient, queue } = found;
   const [api, sdk, resources, { OTLPTraceExporter }] = await Promise.all([

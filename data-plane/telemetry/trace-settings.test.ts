@@ -37,7 +37,7 @@ test.each([
     logger: { warn: log, error: log, fatal: log },
   };
   expect(await openTraceExport(options, env)).toBeUndefined();
-  const text = 'no traces are sent: the address of their receiver is empty';
+  const text = 'no traces are sent, because the address of the receiver is empty';
   expect(lines).toEqual(logged.map((variable) => ({ variable, text })));
 });
 

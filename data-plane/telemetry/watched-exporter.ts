@@ -27,7 +27,7 @@ export function watched(inner: SpanExporter, { registry, logger }: WatchOptions)
     spans.inc({ outcome: error === undefined ? 'sent' : 'failed' }, count);
     if (reachable === (error === undefined)) return;
     reachable = error === undefined;
-    logger.warn({ reachable, reason: error?.message.slice(0, reasonLengthMax) }, 'receiver of traces');
+    logger.warn({ reachable, reason: error?.message.slice(0, reasonLengthMax) }, 'trace receiver');
   };
   return {
     export: (batch: ReadableSpan[], done) =>

@@ -121,7 +121,7 @@ export class CounterExchange {
     if (conflict !== undefined) {
       logger.error(
         { conflict, replica: outbox.ledger.replica },
-        'the data folder of this gateway was copied or restored, or another gateway uses a copy of it: its counters continue under a new replica id; never copy or restore the data folder of a gateway',
+        'the data folder of this gateway was copied or restored, or another gateway uses a copy of it, so its counters continue under a new replica id; never copy or restore the data folder of a gateway',
       );
       this.#publishAllSoon();
     }

@@ -91,7 +91,7 @@ export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter>
     const reason = how === 'ended' ? (await ended).message : late;
     if (how !== 'closed') logger.error({ unshippedRows: meter?.unshippedRows, reason }, closeText);
     const lostRows = writer?.unkeptRows ?? 0;
-    if (lostRows > 0) logger.error({ lostRows }, 'rows of usage could be written to no file and are lost');
+    if (lostRows > 0) logger.error({ lostRows }, 'usage rows could not be written to any file and are lost');
   };
   try {
     return { meter: await opened, close };
@@ -102,7 +102,7 @@ export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter>
   }
 }
 
-const closeText = 'the usage worker did not close cleanly; rows on the disk are shipped at the next start';
+const closeText = 'the usage worker did not close cleanly; rows on the disk are published at the next start';
 
 /** Throws where the system cannot start another thread. */
 function startUsageWorker(

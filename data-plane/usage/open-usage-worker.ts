@@ -97,7 +97,7 @@ async function openUsageWorker(
   if (!(await exchange.start()))
     logger.warn(
       {},
-      'the counters of the other gateways are not read to their end yet; until then allowances count what is known here',
+      'not all counters of other gateways have been read yet; until then, allowances count only what this gateway knows',
     );
   const close = async () => {
     await publisher.stop(drainTimeoutMs);

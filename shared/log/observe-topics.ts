@@ -37,7 +37,7 @@ export function observeTopics({ log, registry, logger }: Observed): () => void {
     if (log.settingsFault !== undefined && log.settingsFault !== fault)
       logger.error(
         { reason: log.settingsFault },
-        'the TLS files and the password of Kafka before stay in use',
+        'the new TLS files or password for Kafka cannot be used; the previous ones stay in use',
       );
     fault = log.settingsFault;
     for (const reading of readings()) {

@@ -58,8 +58,8 @@ export function endOnFault(
   process.exit(exitCode);
 }
 
-const unhandledRejection = 'a rejection that nothing handled: the process ends';
-const uncaughtException = 'an exception that nothing handled: the process ends';
+const unhandledRejection = 'unhandled rejection: the process ends';
+const uncaughtException = 'unhandled exception: the process ends';
 let onUncaught: NodeJS.UncaughtExceptionListener | undefined;
 
 /**

@@ -19,12 +19,12 @@ function logged() {
 test('a line has the code of its text in addition to its fields', () => {
   const { logger, lines } = logged();
   logger.info({ signal: 'SIGTERM' }, 'closing');
-  logger.child({ part: 'a' }).info('certificate read again');
+  logger.child({ part: 'a' }).info('certificate reloaded');
   logger.warn({ err: new Error('no disk') }, 'checkpoint not written');
   logger.info('of a library');
   expect(lines).toMatchObject([
     { event: 'process.closing', signal: 'SIGTERM', msg: 'closing' },
-    { event: 'tls.reloaded', part: 'a', msg: 'certificate read again' },
+    { event: 'tls.reloaded', part: 'a', msg: 'certificate reloaded' },
     { event: 'fold.checkpoint_failed', err: { message: 'no disk' }, msg: 'checkpoint not written' },
     { msg: 'of a library' },
   ]);
@@ -83,7 +83,7 @@ test('what says another thing, informs, or ends the process is always written', 
   for (let node = 0; node < 2000; node++) logger.warn({ node }, 'node not claimed');
   for (let count = 0; count < 3; count++) {
     logger.info({}, 'closing');
-    logger.fatal({}, 'the fold stopped; see docs/recover.md for recovery');
+    logger.fatal({}, 'the fold has stopped; see docs/recover.md');
     logger.warn({ of: 'a library' }, 'without a code');
   }
   expect(lines).toHaveLength(2000 + 9);

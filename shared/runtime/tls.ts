@@ -48,9 +48,9 @@ export class Certificate implements Renewable {
     try {
       if (!this.#files.look(always)) return;
       for (const server of this.#servers) server.setSecureContext(this.tls);
-      logger.info({ validUntil: this.validUntil }, 'certificate read again');
+      logger.info({ validUntil: this.validUntil }, 'certificate reloaded');
     } catch (error) {
-      logger.error({ err: error }, 'the certificate before stays in use');
+      logger.error({ err: error }, 'the new certificate cannot be used; the previous one stays in use');
     }
   }
 }
@@ -82,16 +82,16 @@ export class ExtraAuthorities implements Renewable {
       if (get === undefined || set === undefined) {
         if (!always)
           logger.warn(
-            'the authorities changed, and this version of Node reads them at its start alone; restart this process',
+            'the authorities changed, but this version of Node reads them only when it starts; restart this process',
           );
         return;
       }
       const atStart = new Set(get('extra'));
       this.#others ??= get('default').filter((each) => !atStart.has(each));
       set([...this.#others, ...this.#files.value]);
-      logger.info({ authorities: this.#files.value.length }, 'authorities read again');
+      logger.info({ authorities: this.#files.value.length }, 'authorities reloaded');
     } catch (error) {
-      logger.error({ err: error }, 'the authorities before stay in use');
+      logger.error({ err: error }, 'the new authorities cannot be used; the previous ones stay in use');
     }
   }
 }

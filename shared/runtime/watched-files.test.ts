@@ -75,8 +75,8 @@ async function shown(port: number): Promise<string> {
   return String(CN).split('.')[0] ?? '';
 }
 
-const isRead = 'certificate read again';
-const isKept = expect.stringMatching(/^the certificate before stays in use: /);
+const isRead = 'certificate reloaded';
+const isKept = expect.stringMatching(/^the new certificate cannot be used; the previous one stays in use: /);
 
 test.each<[string, () => void]>([
   ['written over', () => copy('second')],

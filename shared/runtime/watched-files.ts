@@ -67,7 +67,7 @@ export function keepRenewed(all: readonly Renewable[], logger: Logger, periodMs 
     for (const each of all) each.renew(logger, false);
   }, periodMs).unref();
   process.on('SIGHUP', () => {
-    if (all.length === 0) logger.info('there is no certificate to read again');
+    if (all.length === 0) logger.info('there is no certificate to reload');
     for (const each of all) each.renew(logger, true);
   });
 }

@@ -139,7 +139,7 @@ test.each(['breaks off', 'answers that it cannot follow its log'])(
     expect(asked).toBe(2);
     expect(askedForCounters).toBeLessThanOrEqual(2);
     // The second one says the same, so it is in a line of the next minute.
-    await eventually(() => expect(gateway.stderr()).toContain('no snapshot'));
+    await eventually(() => expect(gateway.stderr()).toContain('no snapshot could be fetched'));
     await eventually(async () => expect((await health(gateway.ready.metrics, '/readyz')).status).toBe(200));
     expect(readdirSync(join(fleet.dir, 'edge-1')).filter((name) => name.includes('.part'))).toEqual([]);
   },

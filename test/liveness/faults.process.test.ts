@@ -177,7 +177,7 @@ test.each(['throw', 'reject'])(
 
 test('a process that does not close ends 20 s after the time it takes by its settings, with a line that says so', async () => {
   const [code, ms] = await stuck.ended;
-  expect([code, stuck.stderr]).toEqual([1, expect.stringContaining('not closed in time: ending at once')]);
+  expect([code, stuck.stderr]).toEqual([1, expect.stringContaining('closing took too long: ending now')]);
   expect(stuck.stderr).toContain('"withinSeconds":21');
   // Of its own clock; a busy machine can only lengthen it.
   expect(ms).toBeGreaterThan(20_000);

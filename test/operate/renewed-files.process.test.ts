@@ -106,13 +106,16 @@ test('an authority that was replaced is trusted by the connections to come, or t
           before: 'refused',
           after: 'trusted',
           kept: 'trusted',
-          lines: ['authorities read again', 'the authorities before stay in use'],
+          lines: [
+            'authorities reloaded',
+            'the new authorities cannot be used; the previous ones stay in use',
+          ],
         }
       : {
           ...{ before: 'refused', after: 'refused', kept: 'refused' },
           lines: [
-            'the authorities changed, and this version of Node reads them at its start alone; restart this process',
-            'the authorities before stay in use',
+            'the authorities changed, but this version of Node reads them only when it starts; restart this process',
+            'the new authorities cannot be used; the previous ones stay in use',
           ],
         },
   );

@@ -185,7 +185,13 @@ test('SIGHUP takes up a new certificate on every listener; one that cannot be us
   copyFileSync(fixture('first.key'), files.key);
   for (const process of [controlPlane, gateway, agent, node]) {
     process.child.kill('SIGHUP');
-    await vi.waitFor(() => expect(process.stderr()).toContain('the certificate before stays in use'), waitMs);
+    await vi.waitFor(
+      () =>
+        expect(process.stderr()).toContain(
+          'the new certificate cannot be used; the previous one stays in use',
+        ),
+      waitMs,
+    );
     expect(process.stderr()).not.toContain('BEGIN');
   }
   expect(new Set(await namesShown())).toEqual(new Set(['second.headgate.test']));
