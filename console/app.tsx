@@ -1,4 +1,4 @@
-/** Sign-in page or frame, by who is signed in. */
+/** Shows the sign-in page or the console, depending on whether someone is signed in. */
 import { signal } from '@preact/signals';
 import { render } from 'preact';
 import { useEffect } from 'preact/hooks';
@@ -12,11 +12,11 @@ import { pageOf } from './pages.tsx';
 import { Frame } from './ui/frame.tsx';
 import { Failure, Loading } from './ui/parts.tsx';
 
-/** Why it is not known who is signed in. */
+/** Reason why the signed-in person could not be determined. */
 const unknown = signal<ApiFailure | undefined>(undefined);
 const findOutAgainMs = 3000;
 
-/** Only 401 says that nobody is signed in: where there is no other answer, it is asked again. */
+/** Determines who is signed in. Only status 401 means nobody. After any other failure, it asks again. */
 async function findOut(): Promise<void> {
   for (let isBackground = false; ; isBackground = true) {
     const found = await call('me.get', {}, { isBackground }).catch(failureOf);
@@ -30,17 +30,17 @@ async function findOut(): Promise<void> {
   }
 }
 
-/** Answers to what the page reads first, which came with it, once: without them it asks. */
+/** Reads the answers delivered with the page, once. If there are none, the page requests them. */
 function answersOfDocument(): { readonly '/me'?: Person } {
   const block = document.getElementById('answers');
   block?.remove();
   return JSON.parse(block?.textContent ?? '{}');
 }
 
-/** Draws the page that the address names. */
+/** Draws the page in the URL. */
 export function begin(root: HTMLElement): void {
   const found = answersOfDocument();
-  // A link that signs in decides who it is.
+  // A sign-in link determines who will be signed in.
   if (location.value.path === '/sign-in') me.value = null;
   else if (found['/me']) me.value = found['/me'];
   else void findOut();
@@ -86,7 +86,7 @@ function Unreachable({ failure }: { readonly failure: ApiFailure }) {
   );
 }
 
-/** Only paths of this console: an address of another site would be a trap. */
+/** Allows only paths of this console, because a link to another site could be a trap. */
 function safePath(next: string | null): string {
   return next?.startsWith('/') && !next.startsWith('//') ? next : '/';
 }

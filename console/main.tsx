@@ -1,4 +1,7 @@
-/** The console: finds out who is signed in, then draws the page that the address names. */
+/**
+ * Entry point of the console. It finds out who is signed in, then draws the page in the URL. The console shows and changes
+ * only what the control plane allows for its session. It imports `schemas/` and nothing else of the project.
+ */
 import './styles/base.css';
 import './styles/controls.css';
 import './styles/parts.css';

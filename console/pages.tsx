@@ -1,4 +1,4 @@
-/** The pages: path, name, and who sees them in the navigation. What a page shows is decided by the control plane. */
+/** List of pages: path, name, and who sees the page in the navigation. The control plane decides what a page may show. */
 
 import type { ComponentChildren, ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
@@ -19,7 +19,7 @@ import type { NavigationEntry } from './ui/frame.tsx';
 import { PageHeader } from './ui/page.tsx';
 import { Empty, Loading } from './ui/parts.tsx';
 
-/** A page whose code is loaded when it is first shown. */
+/** Page whose code is loaded when it is first shown. */
 function lazyPage<Props extends object>(load: () => Promise<ComponentType<Props>>): ComponentType<Props> {
   let Loaded: ComponentType<Props> | undefined;
   return function LazyPage(props: Props) {
@@ -52,7 +52,7 @@ const DoctorPage = lazyPage(async () => (await import('./pages/doctor.tsx')).Doc
 interface Page extends NavigationEntry {
   readonly component: ComponentType;
   readonly isForMembers?: true;
-  /** Of one thing: `/stacks/ID`. */
+  /** Page of a single thing, such as `/stacks/ID`. */
   readonly detail?: ComponentType<{ readonly id: string }>;
 }
 

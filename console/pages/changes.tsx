@@ -1,4 +1,4 @@
-/** Changes that are released in waves: the open one with its figures, and those that are over. */
+/** Changes that are released in waves: the open change with its figures, and closed changes. */
 import { useState } from 'preact/hooks';
 import type { AnswerOf } from '../../schemas/admin/admin.ts';
 import { call } from '../lib/api.ts';

@@ -1,4 +1,4 @@
-/** Which API a stack speaks, and settings to paste into programs. */
+/** API surface of a stack, and settings to paste into client programs. */
 import { useState } from 'preact/hooks';
 import type { Stack } from '../../schemas/admin/admin.ts';
 import { callShown, withQuery } from '../lib/api.ts';
@@ -37,7 +37,7 @@ export function CredentialsSettings({ stack, url }: CredentialsProps) {
   );
 }
 
-/** The one command that calls it, for the page that says what the stack is. */
+/** Example command that calls the stack, for the stack's page. */
 export function CallSnippet({ stack, url }: CredentialsProps) {
   const [[name = '', text = ''] = []] = settings(stack, url);
   return <Snippet name={name} text={text} />;
@@ -115,7 +115,7 @@ function SurfaceSwitch({ stack }: { readonly stack: Stack }) {
   );
 }
 
-/** Which keys would be refused, as far as the last hour shows. */
+/** Keys that would be refused after switching the surface, judged by the last hour's traffic. */
 function Callers({ stack: { id, organisation, surface } }: { readonly stack: Stack }) {
   const { data } = useRead('organisation.activity', { id: organisation });
   if (!data) return null;

@@ -1,4 +1,4 @@
-/** What the checks of `headgate doctor` find: failures first, each with its next step. */
+/** Findings of `headgate doctor`: failures first, each with its next step. */
 import type { AnswerOf } from '../../schemas/admin/admin.ts';
 import { plural } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
@@ -54,7 +54,7 @@ function Findings({ checks }: { readonly checks: readonly Check[] }) {
   );
 }
 
-/** Of a finding that stands for more than itself. */
+/** Further findings that this one represents. */
 function Others({ check: { findings = 1, examples = [], group } }: { readonly check: Check }) {
   if (findings === 1) return null;
   const unnamed = findings - 1 - examples.length;
@@ -88,7 +88,7 @@ function Finding({ check: { level, object, text, next, group, code } }: { readon
   );
 }
 
-/** Checks of these groups are about things with a page. */
+/** Groups of checks whose objects have pages. */
 const kinds: Readonly<Record<string, 'node' | 'gateway'>> = { nodes: 'node', gateways: 'gateway' };
 
 interface SubjectProps {

@@ -1,4 +1,4 @@
-/** The log as people read it: newest first, followed live, each event with its data. */
+/** The event log for people: newest first, updated live, each event with its data. */
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
@@ -14,17 +14,17 @@ import { EventSentence, RowName } from '../ui/name.tsx';
 import { PageHeader } from '../ui/page.tsx';
 import { Badge, Button, Copy, Empty, Failure, Loading } from '../ui/parts.tsx';
 
-/** Events that are read at once, and that are kept in the page. */
+/** Number of events read at once, and number kept on the page. */
 const eventsPerPage = 200;
 const keptMax = 500;
-/** Events that arrive within this time are drawn together. */
+/** Delay that draws several new events together. */
 const gatherMs = 100;
-/** Parameters of the address that the control plane filters by, over the whole log. */
+/** URL parameters by which the control plane filters the whole log. */
 const filters = ['type', 'organisation', 'key', 'stack', 'node', 'actor'] as const;
 
 type Filter = Readonly<Record<(typeof filters)[number], string>> & { readonly text: string };
 
-/** What the address asks for. */
+/** Filter and position in the URL. */
 function useWanted() {
   const { query } = location.value;
   const [head, setHead] = useState(() => Math.max(position.value, me.value?.position ?? 0));
@@ -35,7 +35,7 @@ function useWanted() {
   return { filter, before, last: before ?? head, readUpTo };
 }
 
-/** For what arrives live; the control plane has filtered the rest. */
+/** Filters events that arrive live. The control plane has filtered all others. */
 function matches({ type, by, data }: ListedEvent, filter: Filter): boolean {
   if (filter.type !== '' && type !== filter.type) return false;
   if (filter.actor !== '' && by !== filter.actor) return false;
@@ -56,7 +56,7 @@ export function EventsPage() {
   const shown = useRef<{ readonly list: string; readonly events: readonly ListedEvent[] } | undefined>(
     undefined,
   );
-  // While the list is read again, the last one stays.
+  // While the list is being read again, keep showing the last one.
   const earlier = data?.items ?? (shown.current?.list === list ? shown.current.events : []);
   const found = [...live, ...earlier];
   if (data) shown.current = { list, events: found };
@@ -89,8 +89,8 @@ export function EventsPage() {
 }
 
 /**
- * Events that arrived after those of a position, newest first. Where they are too many to keep, the list is read up to the
- * last one instead, so that none is left out.
+ * Events that arrived after a position, newest first. If there are too many to keep, the list is read up to the last one
+ * instead, so that no event is missing.
  */
 function useTail(
   isLive: boolean,
@@ -218,7 +218,7 @@ function EventList({ events }: { readonly events: readonly ListedEvent[] }) {
   );
 }
 
-/** Who asks and for what, as far as an event says it. */
+/** Caller and target of a request that an event suggests, as far as its data name them. */
 function aboutOf(data: unknown): Asked {
   const fields = (typeof data === 'object' && data !== null ? data : {}) as Record<string, unknown>;
   const text = (name: string): string | undefined => {
@@ -228,7 +228,7 @@ function aboutOf(data: unknown): Asked {
   return { org: text('organisation'), model: text('model'), host: text('stack') };
 }
 
-/** What the commit did to the rows, and its data. */
+/** The event's data, and its commit's effect on the rows. */
 function EventDetail({ event }: { readonly event: ListedEvent }) {
   const { type, v, at, command, data, position: seq } = event;
   const found = useRead('commit.get', { position: seq }).data;

@@ -1,4 +1,4 @@
-/** An explanation: the verdict, every step with the event that made it so, and what would turn a refusal. */
+/** An explanation: the verdict, every step with the event behind it, and changes that would turn a refusal. */
 import type { Because, ExplainedStep } from '../../schemas/records/explanations.ts';
 import { withQuery } from '../lib/api.ts';
 import { type Asked, type Explanation, explainLink } from '../lib/explain.ts';
@@ -114,7 +114,7 @@ function EventLine({ event: { type, position, by, at, why } }: { readonly event:
   );
 }
 
-/** What it was before, what would turn it, and whether this build decides the same. */
+/** The earlier answer, changes that would turn a refusal, and whether this build decides alike. */
 function Around({ explanation, asked }: { readonly explanation: Explanation; readonly asked: Asked }) {
   const { before, would, same } = explanation;
   if (before === undefined && would.length === 0 && same === undefined) return null;
@@ -176,7 +176,7 @@ function Difference({
   );
 }
 
-/** What the gateway wrote down about a request that was made: no prompt, no address, no header. */
+/** The gateway's record of an actual request. It contains no prompt, address or header. */
 function Recorded({ request }: { readonly request: string }) {
   const { data } = useRead('decision.get', { request }, { isFixed: true });
   if (!data) return null;

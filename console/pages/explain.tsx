@@ -1,4 +1,4 @@
-/** Why a request is served or refused: a question in the address, and its answer. */
+/** Explains why a request is served or refused. The URL contains the question. */
 import { type Asked, askedIn, commandOf, explainLink, isComplete } from '../lib/explain.ts';
 import { useOrganisations } from '../lib/organisations.ts';
 import { go, location } from '../lib/router.ts';
@@ -10,7 +10,7 @@ import { LatestRefusals } from './latest-refusals.tsx';
 import { Refusals } from './refusals.tsx';
 
 export function ExplainPage() {
-  // Their names are in what was refused.
+  // Loads the organisations' names, which the explanation shows.
   useOrganisations();
   const asked = askedIn(location.value.query);
   const isAsked = isComplete(asked);
@@ -39,7 +39,7 @@ export function ExplainPage() {
   );
 }
 
-/** Asks about a request by its id, or compares the answer with that of another moment. */
+/** Form that asks about a request by its id, or compares the answer with another moment. */
 function QuestionForm({ asked }: { readonly asked: Asked }) {
   const submit = (event: SubmitEvent): void => {
     event.preventDefault();

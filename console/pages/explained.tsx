@@ -1,4 +1,4 @@
-/** The answer to a question, read again where the present it is about changes. */
+/** Answer to a question. It is read again when the present state changes, if the question is about the present. */
 import { useEffect, useState } from 'preact/hooks';
 import { type ApiFailure, call, failureOf } from '../lib/api.ts';
 import { type Asked, type Explanation, questionOf } from '../lib/explain.ts';
@@ -7,7 +7,7 @@ import { Failure, Loading } from '../ui/parts.tsx';
 import { Answer } from './explain-answer.tsx';
 
 interface Found {
-  /** What was asked. */
+  /** Question that this answer belongs to. */
   readonly question?: string;
   readonly explanation?: Explanation;
   readonly failure?: ApiFailure;
@@ -16,7 +16,7 @@ interface Found {
 export function Explained({ asked }: { readonly asked: Asked }) {
   const [found, setFound] = useState<Found>({});
   const question = JSON.stringify(questionOf(asked));
-  // The present changes with each commit; what was recorded and the past do not.
+  // The present changes with each commit. Recorded requests and past states never change.
   const version = asked.at === undefined && asked.request === undefined ? changes.value : 0;
   useEffect(() => {
     const ended = new AbortController();

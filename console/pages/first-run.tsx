@@ -1,4 +1,4 @@
-/** What a fleet that has nothing yet needs, as commands that can be run one after another as they stand. */
+/** Setup steps for an empty fleet, as commands that can be run one after the other without editing. */
 import type { Addresses } from '../lib/addresses.ts';
 import { shellWord } from '../lib/format.ts';
 import type { FleetReads } from '../lib/holes.ts';
@@ -6,13 +6,13 @@ import { chatModelOf } from '../lib/model-kinds.ts';
 import { usePath, useRead } from '../lib/read.ts';
 import { Empty, Id, State } from '../ui/parts.tsx';
 
-/** As long as none is known. */
+/** Placeholders used while no model or gateway is known. */
 const anyModel = 'MODEL';
 const anyGateway = 'http://127.0.0.1:8080/v1';
-/** A node may report any text; one that a command would take for an option is not for people to copy. */
+/** A node may report any text. Do not suggest a model name that a command could mistake for an option. */
 const modelPattern = /^[A-Za-z0-9][A-Za-z0-9._:/-]*$/;
 
-/** A model to chat with: one that is installed, else one that a node has loaded. */
+/** A model for chat: an installed one or, if there is none, one that a node has loaded. */
 function modelOf({ nodes, pool, stacks }: FleetReads): string {
   const installed = [...pool.models, ...stacks.flatMap(({ models }) => models)];
   const loaded = nodes.flatMap((node) => node.loaded);
@@ -41,7 +41,7 @@ function commandsFor(state: FleetReads, gateway: string): readonly (readonly [st
   ];
 }
 
-/** The steps tick as the events of each arrive. */
+/** Shows the steps and ticks each as its events arrive. */
 export function FirstRun({ state }: { readonly state: FleetReads }) {
   const { nodes, pool, stacks, organisations } = state;
   const keys = useRead(organisations.length > 0 ? 'key.list' : undefined, { limit: 1 }).data;

@@ -1,4 +1,4 @@
-/** The organisations with capacity of their own, of many a row each; details are on their pages. */
+/** Table of organisations with dedicated capacity, used if there are too many for the map. Details are on their own pages. */
 import type { LiveNodeResource } from '../../schemas/admin/admin.ts';
 import type { OwnCapacity } from '../lib/capacity.ts';
 import { count } from '../lib/format.ts';
@@ -7,7 +7,7 @@ import { Name } from '../ui/name.tsx';
 import { Card, State } from '../ui/parts.tsx';
 import { numberColumn, Table, type TableColumn } from '../ui/table.tsx';
 
-/** Those first of which a model is missing. */
+/** Shows organisations with missing models first. */
 export function CapacityTable({ rows }: { readonly rows: readonly OwnCapacity[] }) {
   const sorted = [...rows].sort((one, other) => other.missing - one.missing);
   return (

@@ -1,4 +1,4 @@
-/** What the fleet does now: requests, refusals, who is nearest to a limit, and what was changed last. */
+/** Present activity of the fleet: requests, refusals, organisations near a limit, and the latest changes. */
 import type { LimitUse } from '../../schemas/admin/admin.ts';
 import { count } from '../lib/format.ts';
 import { type FleetReads, serves } from '../lib/holes.ts';
@@ -39,7 +39,7 @@ export function FleetNow({ state: { nodes } }: { readonly state: FleetReads }) {
   );
 }
 
-/** The limit of which the largest part is used; undefined where none is. */
+/** Limit with the highest share of use. undefined if nothing is used. */
 function nearest({ requests, concurrency, tokens }: LimitUse) {
   const limits = [
     { what: 'requests of this minute', used: requests.used, limit: requests.limit },

@@ -1,4 +1,8 @@
-/** The fleet as a map: a column for the pool and for each organisation, or a row, a tile for each node, and what is missing. */
+/**
+ * Home page of operators: a map of the fleet. The pool and each organisation are columns, or rows if there are many. Each
+ * node is a tile. Models that are installed but not served are listed. The room `console/pages` contains one file per page.
+ * Pages show what the control plane answers and must not compute permissions or decisions themselves.
+ */
 
 import type { ComponentChildren } from 'preact';
 import { useMemo, useRef } from 'preact/hooks';
@@ -23,13 +27,13 @@ import { Installs, LoadedModels, NodeState } from './node-state.tsx';
 import { TrafficCard } from './traffic.tsx';
 
 export function FleetPage() {
-  // Their names are in what happens now.
+  // Loads the organisations' names, which the activity section shows.
   useOrganisations();
   const pool = useRead('pool.get');
   const stacks = useRead('stack.list', {}, { isWhole: true });
   const nodes = useRead('node.list', {}, { everyMs: 3000, isWhole: true });
   const tiers = useRead('tier.list');
-  // What the page says of them by name are a few.
+  // One page of organisations is enough, because the page names only a few.
   const organisations = useRead('organisation.list', { limit: pageRows.max });
   const failure = [pool, stacks, nodes, tiers, organisations].find((read) => read.failure)?.failure;
   const state: FleetReads | undefined =
@@ -45,7 +49,7 @@ export function FleetPage() {
       : undefined;
   const last = useRef<FleetReads | undefined>(undefined);
   if (state) last.current = state;
-  // While another moment is read, the last one keeps its place, and nothing of it is shown.
+  // While another moment is being read, the last content keeps its place but is hidden.
   const shown = state ?? (failure ? undefined : last.current);
   return (
     <>
@@ -67,7 +71,10 @@ function summary({ nodes, organisationsInAll, stacks }: FleetReads): string {
   return `${serving}, for ${plural(organisationsInAll, 'organisation')} and ${plural(stacks.length, 'stack')}.`;
 }
 
-/** Where the steps of an empty fleet were begun on this page, they stay above the map: the last one comes after it has appeared. */
+/**
+ * Fleet page below its heading. If the setup steps were started on this page, they stay above the map, because the last step
+ * comes after the map has appeared.
+ */
 function FleetBody({ state }: { readonly state: FleetReads }) {
   const isEmpty = state.nodes.length === 0 || state.organisations.length === 0;
   const wasEmpty = useRef(false);
@@ -140,7 +147,7 @@ interface FleetMapProps {
   readonly missing: readonly Hole[];
 }
 
-/** A column for each organisation with capacity of its own; of more than anybody looks through, a row. */
+/** A column for each organisation with dedicated capacity, or a table if there are too many columns to look through. */
 function FleetMap({ state, missing }: FleetMapProps) {
   const flows = useTraffic({}).data?.nodes ?? [];
   const { pool, stacks, nodes, organisations, organisationsInAll } = state;
@@ -197,7 +204,7 @@ interface ColumnProps {
   readonly title: string;
   readonly subtitle: ComponentChildren;
   readonly href?: string;
-  /** Over the whole width: it has more tiles than a column. */
+  /** Whether the column takes the whole width, because it has many tiles. */
   readonly isWide?: boolean;
   readonly children: ComponentChildren;
 }
@@ -219,7 +226,7 @@ interface GroupProps {
   readonly title?: string;
   readonly href?: string;
   readonly nodes: readonly LiveNodeResource[];
-  /** What each node answers now. */
+  /** Present load of each node. */
   readonly flows: Flows;
   readonly isOwn?: boolean;
 }
@@ -263,7 +270,7 @@ function Group({ title, href, nodes, flows, isOwn }: GroupProps) {
   );
 }
 
-/** What it answers now, and how much of what the busiest node does. Nothing where it answers nothing. */
+/** Present load of a node, relative to the busiest node. Empty for an idle node. */
 function Flow({ node, flows }: { readonly node: string; readonly flows: Flows }) {
   const found = flows.find((one) => one.node === node);
   const most = Math.max(...flows.map(({ requestsPerSecond }) => requestsPerSecond));
@@ -281,12 +288,12 @@ function Flow({ node, flows }: { readonly node: string; readonly flows: Flows })
   );
 }
 
-/** Above so many tiles nobody sees the one that matters. */
+/** Maximum number of tiles, columns and missing models. More would hide the important ones. */
 const tilesMax = 24;
 const columnsMax = 24;
 const missingMax = 10;
 
-/** Of many nodes only those that do not serve. */
+/** Nodes to show as tiles. If there are many, only nodes that do not serve. */
 function tilesOf(nodes: readonly LiveNodeResource[]): readonly LiveNodeResource[] {
   if (nodes.length <= tilesMax) return nodes;
   return nodes.filter((node) => !serves(node)).slice(0, tilesMax);

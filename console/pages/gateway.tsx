@@ -1,4 +1,4 @@
-/** One gateway: what it reports, and when it had the newest commits in force. */
+/** One gateway: its report, and which of the newest commits it enforces. */
 import type { GatewayStatus } from '../../schemas/admin/admin.ts';
 import { withQuery } from '../lib/api.ts';
 import { count, seconds, shellWord } from '../lib/format.ts';
@@ -51,7 +51,10 @@ function About({ gateway }: { readonly gateway: GatewayStatus }) {
   );
 }
 
-/** By its own reports, which the page reads all the time: a gateway answers by all that it has applied. */
+/**
+ * Newest commits and whether this gateway enforces them, judged by its latest report. A gateway enforces everything that it
+ * has applied.
+ */
 function NewestCommits({ gateway: { applied, halted, log } }: { readonly gateway: GatewayStatus }) {
   const isInForce = (position: number): boolean =>
     position <= applied && halted === undefined && log === undefined;

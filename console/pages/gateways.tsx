@@ -1,4 +1,7 @@
-/** Gateways: state as this replica computes it from what each reports, never what a silent one last said of itself. */
+/**
+ * Gateways with their states. This replica computes each state from the reports, so a silent gateway never shows the state
+ * that it last claimed.
+ */
 import { useState } from 'preact/hooks';
 import type { GatewayStatus } from '../../schemas/admin/admin.ts';
 import { fencedSeconds, shownColumns } from '../../schemas/records/gateway-members.ts';
@@ -17,7 +20,7 @@ const tones: Readonly<Record<GatewayStatus['state'], Tone>> = {
   STALE: 'bad',
   DIVERGED: 'bad',
 };
-/** Reports come every second or so; without one for this long nothing else about a gateway is known. */
+/** Reports arrive about every second. After this silence, the other facts about a gateway are out of date. */
 const silentSeconds = 10;
 
 export function GatewaysPage() {
@@ -104,7 +107,7 @@ function columnsOf(onForget: (name: string) => void): readonly TableColumn<Gatew
   ];
 }
 
-/** Of what a gateway reports of itself, as the table of the members has it. */
+/** Columns of the members that gateways report, as the members' table defines them. */
 export const memberColumns: readonly TableColumn<GatewayStatus>[] = shownColumns.flatMap(
   ({ term: name, member, text, tone }) => {
     if (name === undefined) return [];
@@ -135,7 +138,7 @@ export function GatewayState({
   );
 }
 
-/** The steps of the freshness rule, seconds: proven, late, and from the last on fenced. */
+/** Thresholds of the freshness rule in seconds: proven, late and, from the last one on, fenced. */
 const ladder = [15, 30, fencedSeconds] as const;
 
 export function Freshness({ gateway: { freshSeconds } }: { readonly gateway: GatewayStatus }) {

@@ -1,4 +1,4 @@
-/** Creates a key. Its value lives in this dialog alone, until it is closed. */
+/** Creates a key. Its value exists only in this dialog, until it is closed. */
 import { useState } from 'preact/hooks';
 import type { InputOf } from '../../schemas/admin/admin.ts';
 import { call } from '../lib/api.ts';
@@ -34,7 +34,7 @@ function KeyForm({ onClose, onCreated }: FormProps) {
   const create = async (fields: FormData): Promise<void> => {
     const organisation = String(fields.get('organisation') ?? organisations[0]?.id ?? '');
     const expires = String(fields.get('expires')) as InputOf<'key.create'>['expires'];
-    // Required: a field that is new is in this form, or said to be undefined here.
+    // `Required` ensures that a new field is added to this form or explicitly set to undefined.
     const body: Required<InputOf<'key.create'>> = { organisation, name: String(fields.get('name')), expires };
     const key = await call('key.create', body);
     onCreated(key.value ?? '');

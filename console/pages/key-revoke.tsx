@@ -1,4 +1,4 @@
-/** Revokes a key, then shows which gateways refuse it already. */
+/** Revokes a key, then shows which gateways already refuse it. */
 import { useEffect, useState } from 'preact/hooks';
 import type { AnswerOf, ApiKey, Confirmations } from '../../schemas/admin/admin.ts';
 import { call } from '../lib/api.ts';
@@ -9,7 +9,7 @@ import { Button, State } from '../ui/parts.tsx';
 
 export interface RevokeProps {
   readonly subject: ApiKey;
-  /** Undefined: it was never used. */
+  /** undefined if the key was never used. */
   readonly use: AnswerOf<'usage.keys'>['items'][number] | undefined;
   readonly onClose: () => void;
 }
@@ -47,7 +47,7 @@ interface ProgressProps {
   readonly onClose: () => void;
 }
 
-/** Between two questions; each waits at the control plane for up to a second. */
+/** Pause between two requests. Each waits at the control plane for up to a second. */
 const pauseMs = 100;
 
 function RevocationProgress({ name, position, onClose }: ProgressProps) {

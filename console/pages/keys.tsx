@@ -1,4 +1,4 @@
-/** API keys: the page of members. A value is shown once, when it is made, and never again. */
+/** API keys, the home page of members. A key's value is shown once, when it is created, and never again. */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { AnswerOf, ApiKey } from '../../schemas/admin/admin.ts';
@@ -72,7 +72,7 @@ function NoKeys({
   create,
   hasOrganisations,
 }: {
-  /** Absent: who looks may make none. */
+  /** Absent if the viewer may not create keys. */
   readonly create: ComponentChildren;
   readonly hasOrganisations: boolean;
 }) {
@@ -91,7 +91,7 @@ function NoKeys({
   );
 }
 
-/** The active ones, where all are here to be counted. */
+/** Number of active keys, if the page has all keys. Otherwise the number of keys found. */
 function howMany(items: readonly ApiKey[], { total, isFirst, next }: PageState): string {
   const { text, state } = pageQuery(newestFirst);
   if (text !== undefined || state !== undefined) return `${plural(total, 'key')} found`;
@@ -103,7 +103,7 @@ type KeyUse = AnswerOf<'usage.keys'>['items'][number];
 
 function columnsOf(
   onRevoke: (key: ApiKey) => void,
-  /** Not before it is read, and not of the past. */
+  /** undefined until it has been read, and in the past. */
   usedBy: ReadonlyMap<string, KeyUse> | undefined,
 ): readonly TableColumn<ApiKey>[] {
   const owner: TableColumn<ApiKey> = {

@@ -1,4 +1,4 @@
-/** The requests that were refused last, each with its explanation a click away. */
+/** Latest refused requests, each with a link to its explanation. */
 import { explainLink } from '../lib/explain.ts';
 import { ago, nameSome } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
@@ -10,7 +10,7 @@ import { Card, State } from '../ui/parts.tsx';
 const shown = 8;
 const everyMs = 10_000;
 
-/** Of one organisation, or for operators of all callers. */
+/** Refusals of one organisation or, for operators, of all callers. */
 export function LatestRefusals({ organisation }: { readonly organisation: string | undefined }) {
   const refused = { outcome: 'refused', organisation, limit: shown } as const;
   const { data } = useRead(moment() === undefined ? 'request.list' : undefined, refused, { everyMs });

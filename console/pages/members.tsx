@@ -1,4 +1,4 @@
-/** What is done to members of an organisation: add, give a role, make a sign-in link. */
+/** Dialogs about members of an organisation: add a member, change a role, create a sign-in link. */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { AnswerOf, Member } from '../../schemas/admin/admin.ts';
@@ -106,7 +106,7 @@ export function LinkDialog({
 
 type Link = AnswerOf<'member.invite'>;
 
-/** For people who sign in by the identity provider: their id is not known before. */
+/** Invites people who sign in through the identity provider, whose ids are not known in advance. */
 export function Invite({ organisation, onClose }: MemberDialogProps) {
   const [link, setLink] = useState<Link | undefined>();
   if (link)

@@ -1,6 +1,6 @@
 /**
- * Models. For an organisation, what a request for each of its models gets at the shared host and at each of its stacks. For
- * operators who have not chosen an organisation, the catalog.
+ * Models. For an organisation, it shows the outcome of a request for each of its models on the shared host and on each of its
+ * stacks. For operators who have not chosen an organisation, it shows the catalog.
  */
 import { useState } from 'preact/hooks';
 import type { AnswerOf, Model } from '../../schemas/admin/admin.ts';

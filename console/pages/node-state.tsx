@@ -1,4 +1,4 @@
-/** Parts of pages about nodes: the state as one word, where it serves, what it has loaded and is loading, and how it is drained. */
+/** Components about nodes: the state in one word, the place, loaded and loading models, and the drain dialog. */
 import type { LiveNodeResource } from '../../schemas/admin/admin.ts';
 import { CommandDialog } from '../ui/effect.tsx';
 import { Name, Names } from '../ui/name.tsx';
@@ -14,7 +14,7 @@ export function NodeState({ node: { up, drained, reason } }: { readonly node: Li
   );
 }
 
-/** What its agent is loading, or could not load. */
+/** Models that the node's agent is loading or could not load. */
 export function Installs({ node: { installs = [] } }: { readonly node: LiveNodeResource }) {
   if (installs.length === 0) return null;
   return (
@@ -35,7 +35,7 @@ export function InstallState({
   about,
 }: {
   readonly install: Install;
-  /** The model, or the node that loads it. */
+  /** Model, or the node that loads it. */
   readonly about: string;
 }) {
   if (state === 'failed')
@@ -51,7 +51,7 @@ export function InstallState({
   );
 }
 
-/** By the ids of the catalog. */
+/** Loaded models by their catalog ids. */
 export function LoadedModels({ node: { loaded, models = {} } }: { readonly node: LiveNodeResource }) {
   const idOf = new Map(Object.entries(models).map(([id, name]) => [name, id]));
   return <Names kind="model" ids={loaded.map((name) => idOf.get(name) ?? name)} none="nothing loaded" />;

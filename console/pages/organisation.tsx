@@ -1,4 +1,4 @@
-/** One organisation: plan and allowance, members and their roles, stacks, keys. */
+/** One organisation: plan, allowance, members with their roles, stacks and keys. */
 import { useState } from 'preact/hooks';
 import type { Member, Organisation } from '../../schemas/admin/admin.ts';
 import { call, withQuery } from '../lib/api.ts';
@@ -100,7 +100,7 @@ function Plan({ organisation }: { readonly organisation: Organisation }) {
             ),
           State: suspended ? <State tone="bad">suspended</State> : <State tone="good">active</State>,
           'Period began': day(usage?.period ?? anchor),
-          // Of the pool, the stacks and the own nodes; what counts against the allowance is with the limits.
+          // Includes the pool, stacks and own nodes. The limits section shows the tokens that count against the allowance.
           'All its usage': usage
             ? `${plural(usage.totalTokens, 'token')} in ${plural(usage.requests, 'request')}`
             : '…',

@@ -1,4 +1,4 @@
-/** Organisations: all for the operator, their own for members. */
+/** Organisations: all for an operator, their own for a member. */
 import type { Organisation } from '../../schemas/admin/admin.ts';
 import { pageOptions, usePage } from '../lib/pages.ts';
 import { isOperator, me } from '../lib/session.ts';
@@ -7,7 +7,7 @@ import { ListPage } from '../ui/page.tsx';
 import { Badge, NoOrganisations, State } from '../ui/parts.tsx';
 import type { TableColumn } from '../ui/table.tsx';
 
-/** With the role for members, and the rest for operators. */
+/** Row with the role for members, or the organisation's other fields for operators. */
 type Row = Pick<Organisation, 'id' | 'name'> & Partial<Organisation> & { readonly role?: string };
 
 export function OrganisationsPage() {

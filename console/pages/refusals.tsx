@@ -1,4 +1,4 @@
-/** What was refused in the last hour, by type, each with the explanation of its newest request. */
+/** Refusals of the last hour by type, each with the explanation of its newest request. */
 import type { AnswerOf } from '../../schemas/admin/admin.ts';
 import { explainLink } from '../lib/explain.ts';
 import { ago, nameSome, plural } from '../lib/format.ts';
@@ -10,7 +10,10 @@ import { Card, State } from '../ui/parts.tsx';
 
 type OfAll = AnswerOf<'activity.get'>;
 
-/** Newest first; of one organisation, or for operators of all callers. Undefined while it is not known, and in the past. */
+/**
+ * Refusals, newest first, of one organisation or, for operators, of all callers. undefined while they are being read, and in
+ * the past.
+ */
 export function useRefusals(organisation: string | undefined): OfAll | undefined {
   const isNow = moment() === undefined;
   const ofOne = useRead(

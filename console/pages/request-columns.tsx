@@ -1,4 +1,4 @@
-/** The columns of requests. A name narrows the list down to itself; what was decided, and why, is one click away. */
+/** Columns of the request list. A click on a name filters the list by it. The decision and its reason are one click away. */
 import type { ComponentChildren } from 'preact';
 import type { RequestRow } from '../../schemas/admin/requests.ts';
 import { withQuery } from '../lib/api.ts';
@@ -9,7 +9,7 @@ import { Name } from '../ui/name.tsx';
 import { State } from '../ui/parts.tsx';
 import type { TableColumn } from '../ui/table.tsx';
 
-/** The address of the page with one filter more. */
+/** URL of the page with an additional filter. */
 function addressWith(changes: Readonly<Record<string, string>>): string {
   const { path, query } = location.value;
   return withQuery(path, { ...Object.fromEntries(query), ...changes });
@@ -21,7 +21,7 @@ interface OnlyProps {
   readonly children?: ComponentChildren;
 }
 
-/** Nothing where it is not known. */
+/** Value that filters the list when clicked. Shows a dash if there is no value. */
 function Only({ name, value, children }: OnlyProps) {
   if (value === undefined) return <span class="muted">–</span>;
   const shown = children ?? value;
@@ -32,7 +32,7 @@ function Only({ name, value, children }: OnlyProps) {
   );
 }
 
-/** In the words of the list, and in full where it ends in dots. */
+/** Outcome in short words. The tooltip shows the full text. */
 function Outcome({ row: { verdict, status, type, endedBy } }: { readonly row: RequestRow }) {
   const [tone, what] = (
     {

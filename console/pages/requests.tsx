@@ -1,4 +1,4 @@
-/** What happens to requests, live: each that has ended, and beside the list why one was served or refused. */
+/** Live list of ended requests, with the explanation of a selected request beside it. */
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { RequestRow } from '../../schemas/admin/requests.ts';
@@ -27,7 +27,7 @@ import { Explained } from './explained.tsx';
 import { requestColumns } from './request-columns.tsx';
 
 export function RequestsPage() {
-  // Their names are in the rows.
+  // Loads the organisations' names, which the rows show.
   useOrganisations();
   const filter = filterInAddress();
   const [isPaused, setPaused] = useState(false);
@@ -104,7 +104,7 @@ function Shown({ rows: { items, missed } }: { readonly rows: ShownRows }) {
   );
 }
 
-/** What is not in the list, so that nobody takes it for all. */
+/** States which requests are missing, so that nobody takes the list for complete. */
 function Missing({ followed: { rows } }: { readonly followed: Followed }) {
   if (rows === undefined) return null;
   const { silent, hasDropped } = rows;
@@ -185,7 +185,7 @@ const verdicts: Readonly<Record<RequestOutcome, string>> = {
   refused: 'refused',
   ended: 'ended early',
 };
-/** Filters that a click in a row sets, and how they are called. */
+/** Filters that a click in a row sets. */
 const chips = ['key', 'node', 'gateway', 'request'] as const;
 const ages = ['15m', '1h', '6h', '24h'];
 
@@ -299,7 +299,7 @@ function Select({ label, name, value = '', options, any }: SelectProps) {
   );
 }
 
-/** The explanation, which begins where one looks: on narrow screens above the list. */
+/** Explanation of the selected request. On narrow screens it appears above the list. */
 function Opened({ request }: { readonly request: string }) {
   const head = useRef<HTMLHeadingElement>(null);
   useEffect(() => head.current?.focus(), []);

@@ -1,4 +1,4 @@
-/** Ways in: a link, the operator token, an identity provider, and in a demo its members. */
+/** Sign-in page: by link, operator token or identity provider, and in a demo as one of its members. */
 import { useEffect, useState } from 'preact/hooks';
 import { callPath } from '../lib/api.ts';
 import { go, location } from '../lib/router.ts';
@@ -7,13 +7,13 @@ import { Button, Failure } from '../ui/parts.tsx';
 
 interface Ways {
   readonly oidc: boolean;
-  /** Who is signed in already; null person: the operator. */
+  /** Person who is already signed in. A null person is the operator. */
   readonly session: { readonly person: string | null } | null;
   readonly demo: readonly { readonly organisation: string; readonly person: string; readonly role: string }[];
 }
 
 const invitationMark = 'invitation.';
-/** What the control plane sends back after the page of the identity provider. */
+/** Error codes that the control plane returns after the identity provider's page. */
 const failures: Readonly<Record<string, string>> = {
   busy: 'Many people sign in at this moment. Try again.',
   expired: 'That sign-in was not begun here, or took too long. Try again.',
@@ -45,7 +45,7 @@ export function SignIn({ onSignedIn }: SignInProps) {
     document.title = 'Sign in · Headgate';
     const link = window.location.hash.slice(1);
     if (link !== '') {
-      // Neither the history nor a reload may use it again.
+      // Remove the link from the URL, so that neither the browser history nor a reload uses it again.
       go(location.value.path, { replace: true });
       if (link.startsWith(invitationMark)) setInvitation(link.slice(invitationMark.length));
     }
@@ -53,7 +53,7 @@ export function SignIn({ onSignedIn }: SignInProps) {
     callPath<Ways>('GET', '/sign-in').then(
       (found) => {
         setWays(found);
-        // Anybody can send a link of their own: it must not take the place of a session without a click.
+        // Anyone can send a sign-in link for their own account, so it must not replace a session without a click.
         if (isTicket && found.session) setPending(link);
         else if (isTicket) signIn({ link });
       },

@@ -1,4 +1,4 @@
-/** One stack: what it is and serves, and under `Credentials settings` how programs reach it and which API it speaks. */
+/** One stack: what it is and serves and, under `Credentials settings`, how programs reach it and which API surface it has. */
 import type { ComponentChildren } from 'preact';
 import type { AnswerOf, LiveNodeResource, Stack } from '../../schemas/admin/admin.ts';
 import { type Addresses, stackUrl } from '../lib/addresses.ts';
@@ -153,7 +153,7 @@ function NodeList({
   );
 }
 
-/** By the nodes, which only operators see; for members by what a request would get. */
+/** State of a model. Operators see it by the nodes, members by the outcome of a request. */
 function ModelState({
   stack,
   model,
@@ -191,7 +191,7 @@ function ModelState({
   return <State tone="good">served by {plural(serving.length, 'node')}</State>;
 }
 
-/** The nodes that are loading it now, or could not. */
+/** Nodes that are loading the model or could not load it. */
 function ModelInstalls({
   model,
   nodes,

@@ -1,4 +1,4 @@
-/** What happens to requests: the last hour in small plots, of the fleet or of one organisation, stack, gateway or node. */
+/** Traffic of the last hour in small plots, for the fleet or for one organisation, stack, gateway or node. */
 import { clock, count, nameSome, tenths } from '../lib/format.ts';
 import {
   type Hour,
@@ -23,7 +23,7 @@ const milliseconds = (value: number): string =>
       ? `${count(Math.round(value))} ms`
       : `${tenths(value / 1000)} s`;
 
-/** Nothing in the past: the control plane keeps an hour. */
+/** Card with the traffic. Empty in the past, because the control plane keeps only an hour. */
 export function TrafficCard({ of, more }: { readonly of: TrafficOf; readonly more?: string }) {
   const { data, failure } = useTraffic(of);
   if (moment() !== undefined) return null;
@@ -64,7 +64,7 @@ interface Drawn {
   readonly text: (value: number) => string;
 }
 
-/** A node refuses nothing, and what a gateway adds is not its own. */
+/** Plots to draw. A node has no refusals, and the time that gateways add is not the node's. */
 function drawnOf(hour: Hour, isOfNode: boolean): readonly Drawn[] {
   const rate = (name: string, of: (step: TrafficStep) => number | undefined): Drawn => ({
     name,

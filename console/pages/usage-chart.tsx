@@ -1,25 +1,25 @@
-/** Tokens over time as bars: of hours while a period is young, of days from then on. */
+/** Bar chart of tokens over time, by hour at the start of a period and by day later on. */
 import { clock, count, day, plural, shortDay } from '../lib/format.ts';
 import type { UsageRows } from '../lib/usage.ts';
 import { Name } from '../ui/name.tsx';
 
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
-/** Bars of hours up to so many: a bar for each of one or two days would say little. */
+/** Maximum number of hourly bars. With only one or two days, daily bars would say little. */
 const hoursMax = 72;
-/** With colours of their own; the others are one. */
+/** Number of models with a colour of their own. All others share one. */
 const modelsApart = 5;
 const other = 'other models';
 
 interface Bar {
   readonly name: string;
-  /** By model. */
+  /** Tokens by model. */
   readonly tokens: ReadonlyMap<string, number>;
 }
 
 interface Steps {
   readonly stepMs: number;
-  /** So many bars at least: one alone would be as wide as the page. */
+  /** Minimum number of bars, because a single bar would be as wide as the page. */
   readonly least: number;
   readonly nameOf: (ms: number) => string;
 }
@@ -27,7 +27,7 @@ interface Steps {
 const sumOf = (tokens: ReadonlyMap<string, number>): number =>
   [...tokens.values()].reduce((sum, value) => sum + value, 0);
 
-/** One bar for each step up to the last with usage, also where nothing was used. */
+/** One bar per step up to the last one with usage, including steps without usage. */
 function barsOf({ hours }: UsageRows, { stepMs, least, nameOf }: Steps): readonly Bar[] {
   const byStep = new Map<number, Map<string, number>>();
   for (const { startMs, model, tokens } of hours) {
@@ -46,7 +46,7 @@ function barsOf({ hours }: UsageRows, { stepMs, least, nameOf }: Steps): readonl
 const hourName = (ms: number): string => clock(new Date(ms).toISOString()).replace(/:\d\d$/, '');
 const dayName = (ms: number): string => shortDay(ms / 1000);
 
-/** Hours are those of the browser's clock, days those of the log: each is said. */
+/** Usage chart. Hours are in the browser's time zone and days in UTC, and the chart states which. */
 export function UsageChart({ rows }: { readonly rows: UsageRows }) {
   const starts = rows.hours.map(({ startMs }) => startMs);
   const isByHour = Math.max(...starts) - Math.min(...starts) < hoursMax * hourMs;
@@ -76,7 +76,7 @@ export function UsageChart({ rows }: { readonly rows: UsageRows }) {
   );
 }
 
-/** The models with most tokens first. */
+/** Models sorted by tokens, with the smallest combined. */
 function modelsOf({ hours }: UsageRows): ReadonlyMap<string, number> {
   const sums = new Map<string, number>();
   for (const { model, tokens } of hours) sums.set(model, (sums.get(model) ?? 0) + tokens);
@@ -88,7 +88,7 @@ function modelsOf({ hours }: UsageRows): ReadonlyMap<string, number> {
 
 interface BarsProps {
   readonly bars: readonly Bar[];
-  /** By colour; the last stands for all others where it is `other`. */
+  /** Models by colour. A last entry `other` stands for all others. */
   readonly models: readonly string[];
 }
 
@@ -109,7 +109,7 @@ function Bars({ bars, models }: BarsProps) {
             <title>
               {bar.name}: {plural(sumOf(bar.tokens), 'token')}
             </title>
-            {/* Also where nothing was used there is something to point at. */}
+            {/* Background that makes bars without usage clickable and hoverable. */}
             <rect class="bar-ground" x={at * 10} width="10" height="100" />
             <Stack bar={bar} models={models} x={at * 10 + 1} most={most} />
           </g>

@@ -1,4 +1,4 @@
-/** Usage of one organisation: totals of the period, tokens over time, and the same numbers as a file. */
+/** Usage of one organisation: totals of the period, tokens over time, and a CSV download. */
 import { useEffect, useState } from 'preact/hooks';
 import type { UsageTotals } from '../../schemas/admin/admin.ts';
 import { type ApiFailure, failureOf } from '../lib/api.ts';
@@ -81,7 +81,7 @@ function UsageBody({ totals }: { readonly totals: UsageTotals }) {
   );
 }
 
-/** The middle, and what one in twenty is above. */
+/** Median and 95th percentile. */
 function firstToken(values: readonly number[]): string {
   const [middle, slow] = [quantile(values, 0.5), quantile(values, 0.95)];
   if (middle === undefined || slow === undefined) return 'not measured';
@@ -98,7 +98,7 @@ function ofAllowance({ countedTokens, allowance }: UsageTotals): string {
   return `${count(countedTokens ?? 0)} of ${allowance === null ? 'unlimited' : count(allowance)}`;
 }
 
-/** At the average of the period so far. */
+/** Forecast that assumes the period's average rate so far. */
 function forecast({ countedTokens, allowance, period }: UsageTotals): string {
   if (allowance === null) return 'no limit';
   const elapsedMs = Math.max(dayMs, Date.now() - Date.parse(period));

@@ -1,10 +1,10 @@
-/** The calls of the playground. The key is in the memory of this tab alone. */
+/** Calls of the playground. An API key exists only in this tab's memory. */
 import type { ErrorEnvelope } from '../../schemas/api/refusals.ts';
 
 export interface VisitorState {
   readonly turns: { readonly left: number; readonly limit: number };
   readonly models: readonly string[];
-  /** Address of the console, where it is known. */
+  /** URL of the console, if known. */
   readonly console?: string;
 }
 
@@ -18,7 +18,7 @@ export interface KeyState {
   }[];
 }
 
-/** Tries of a call that is refused for some seconds, and how long each may wait. */
+/** Maximum number of attempts for a call that is refused temporarily, and longest wait before each. */
 const triesMax = 5;
 const waitSecondsMax = 5;
 
@@ -53,7 +53,7 @@ export async function call(
   throw new CallError(message, type, requestId, Number.isNaN(after) ? undefined : after);
 }
 
-/** Who this visitor is; a network with many new visitors is asked for a proof of work first. */
+/** State of this visitor. If the network has many new visitors, the gateway first demands a proof of work. */
 export async function visitorState(): Promise<VisitorState> {
   const answer = await (await callUntilTaken({})).json();
   if (answer.work === undefined) return answer;
@@ -62,7 +62,7 @@ export async function visitorState(): Promise<VisitorState> {
   return (await callUntilTaken({ solution })).json();
 }
 
-/** While many ask, a gateway has room a moment later. */
+/** Repeats a call while the gateway is busy. */
 async function callUntilTaken(body: unknown, triesLeft = triesMax): Promise<Response> {
   try {
     return await call('/api/visitor', body);

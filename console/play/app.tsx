@@ -1,4 +1,7 @@
-/** The page: a conversation with one composer at its end, what is left of the free turns, and what a key opens. */
+/**
+ * The playground page: a conversation with a message field at its end, the remaining free turns, and access by API key. The
+ * room `console/play` is for visitors without an account. It must never store messages or keys.
+ */
 import type { ComponentChildren, JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { chatModelOf } from '../lib/model-kinds.ts';
@@ -25,17 +28,17 @@ export function App(): JSX.Element {
     const content = draft.trim();
     if ([content, target.model].includes('') || talk.isBusy) return;
     setDraft('');
-    // What was written meanwhile is kept.
+    // Restore the message only if nothing was typed meanwhile.
     if (!(await talk.ask(target, content, parameters))) setDraft((now) => (now === '' ? content : now));
   };
   const again = (): void => void talk.again(target, parameters);
-  /** A message that was refused is back in the composer. */
+  /** Sends the message again. A refused message is back in the message field. */
   const retry = (): void => {
     if (draft !== '') void submit();
     else if (talk.messages.length > 0) again();
     else void refresh();
   };
-  /** What was said with one key, or without, is no part of what is said with another. */
+  /** Changes the API key. A conversation with one key, or without, must not be sent with another. */
   const changeOwner = (next: Owner | undefined): void => {
     if (next === undefined || owner !== undefined) talk.clear();
     setOwner(next);
@@ -93,7 +96,7 @@ export function App(): JSX.Element {
   );
 }
 
-/** The model that was chosen, else the first that answers in words; an empty name where there is none. */
+/** The chosen model, or the first chat model. The name is empty if there is none. */
 function useTarget(models: readonly string[]) {
   const [chosen, setTarget] = useState<TurnTarget>();
   const first = chatModelOf(models) ?? models[0] ?? '';
@@ -139,7 +142,7 @@ function statusText(owner: Owner | undefined, visitor: VisitorState | undefined)
 
 interface BeginningProps {
   readonly model: string;
-  /** Undefined: it is not read yet what visitors may use. */
+  /** undefined until the visitor's models have been read. */
   readonly onRetry: (() => void) | undefined;
 }
 

@@ -1,4 +1,4 @@
-/** Copies a text, and says that it did. */
+/** Copies a text and confirms it. */
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { copyText } from '../lib/clipboard.ts';
@@ -7,7 +7,7 @@ const shownMs = 1600;
 
 export interface CopyButtonProps {
   readonly text: string;
-  /** For those who do not see what it stands next to. */
+  /** Description of the text for screen readers. */
   readonly what: string;
 }
 

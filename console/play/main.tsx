@@ -1,4 +1,4 @@
-/** The playground: one page for visitors, and for who has an API key. */
+/** Entry point of the playground, a single page for visitors and for holders of an API key. */
 import { render } from 'preact';
 import '../styles/base.css';
 import '../styles/controls.css';

@@ -9,14 +9,14 @@ parser.disable('image');
 parser.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
 parser.validateLink = (target) => safeAddress(target) !== undefined;
 
-/** The address of a link that may be followed. A user name in it would hide the host. */
+/** URL of a link that is safe to follow. URLs with a user name are refused, because it could hide the real host. */
 function safeAddress(target: string): URL | undefined {
   if (!/^(?:https?:\/\/|mailto:)/i.test(target) || !URL.canParse(target)) return undefined;
   const url = new URL(target);
   return url.username === '' && url.password === '' ? url : undefined;
 }
 
-/** Address of a link token; undefined if it has none, as in `[text]()`. */
+/** URL of a link token. undefined if it has none, as in `[text]()`. */
 export function linkAddress(token: Token): URL | undefined {
   return safeAddress(String(token.attrGet('href')));
 }

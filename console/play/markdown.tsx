@@ -1,6 +1,6 @@
 /**
- * Draws the Markdown of an answer as elements of the page, never as HTML, so an answer can neither run nor load anything. A link
- * shows the host that it leads to.
+ * Draws an answer's Markdown as page elements and never as HTML, so an answer can neither run nor load anything. A link shows
+ * the host that it leads to.
  */
 import type { Token } from 'markdown-it';
 import { type ComponentChildren, h, type JSX } from 'preact';
@@ -11,13 +11,13 @@ export function Markdown({ text }: { readonly text: string }): JSX.Element {
   return <>{draw(parseMarkdown(text))}</>;
 }
 
-/** An element whose children are not all read yet. */
+/** Element whose children have not all been read yet. */
 interface Open {
   readonly token: Token | undefined;
   readonly children: ComponentChildren[];
 }
 
-/** Elements of a flat list of tokens, in which an element is an opening token, its children and a closing token. */
+/** Builds elements from a flat list of tokens. An element is an opening token, its children and a closing token. */
 function draw(tokens: readonly Token[]): ComponentChildren[] {
   const top: Open = { token: undefined, children: [] };
   const open = [top];
@@ -45,10 +45,10 @@ function drawLeaf(token: Token): ComponentChildren {
 
 function drawElement(token: Token, children: ComponentChildren): JSX.Element {
   const { type, tag, hidden } = token;
-  // A list without blank lines has paragraphs that are not meant to be seen.
+  // Lists without blank lines contain paragraphs that should not be drawn.
   if (hidden) return <>{children}</>;
   if (type === 'link_open') return <Link address={linkAddress(token)}>{children}</Link>;
-  // All headings of an answer are below the heading of the answer.
+  // All headings of an answer are below the answer's own heading.
   if (type === 'heading_open') return <h3>{children}</h3>;
   if (type === 'th_open') return <th scope="col">{children}</th>;
   if (type === 'ordered_list_open') return <ol start={Number(token.attrGet('start') ?? 1)}>{children}</ol>;

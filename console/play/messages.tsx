@@ -1,4 +1,4 @@
-/** The conversation so far, which stays at its end while an answer grows, unless one has scrolled up to read. */
+/** The conversation so far. It follows a growing answer to its end unless the reader has scrolled up. */
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Progress } from './conversation.ts';
@@ -6,19 +6,19 @@ import { CopyButton } from './copy-button.tsx';
 import { ExplainLink } from './refusal.tsx';
 import type { Shown } from './use-conversation.ts';
 
-/** Nearer to the end than this, the end is followed. */
+/** Distance from the end, in pixels, within which the view follows the answer. */
 const nearPixels = 60;
 
-/** What scrolls must be reachable by keyboard. */
+/** A scrolling region must be reachable by keyboard. */
 const scrolled = { tabIndex: 0, role: 'log', 'aria-label': 'Conversation' } as const;
 
 export interface MessagesProps {
   readonly messages: readonly Shown[];
   readonly isBusy: boolean;
   readonly console: string | undefined;
-  /** Asks for another answer to the last message. */
+  /** Requests another answer to the last message. */
   readonly onAgain: () => void;
-  /** Below the messages, or in their place. */
+  /** Content below the messages or in their place. */
   readonly children: ComponentChildren;
 }
 
@@ -30,7 +30,7 @@ export function Messages({ messages, isBusy, console, onAgain, children }: Messa
     const element = box.current;
     if (element && isAtEnd.current) element.scrollTop = element.scrollHeight;
   });
-  // One's own message is always seen.
+  // Always scroll to the user's own new message.
   useLayoutEffect(() => {
     isAtEnd.current = true;
   }, [messages.length]);
@@ -64,11 +64,11 @@ interface TurnProps {
   readonly message: Shown;
   readonly console: string | undefined;
   readonly isGrowing: boolean;
-  /** Absent: not the last answer. */
+  /** Absent unless this is the last answer. */
   readonly onAgain: (() => void) | undefined;
 }
 
-/** Drawn again only where something of it has changed. */
+/** Redrawn only if its content has changed. */
 function Turn({ message, console, isGrowing, onAgain }: TurnProps): JSX.Element {
   const { role, content, progress } = message;
   const again = useRef(onAgain);
@@ -102,7 +102,7 @@ function Turn({ message, console, isGrowing, onAgain }: TurnProps): JSX.Element 
   }, [message, console, isGrowing, hasAgain]);
 }
 
-/** The parser is larger than the page, so it is loaded next to it. Until then, an answer is shown as it was written. */
+/** The parser is larger than the page, so it is loaded separately. Until then, answers are shown as plain text. */
 const loading = import('./markdown.tsx').catch(() => undefined);
 
 function AnswerText({ text }: { readonly text: string }): JSX.Element {

@@ -1,11 +1,11 @@
-/** What went wrong with a turn, as a person reads it: in a few words, what the service says of it, and the way on. */
+/** Explains a failed turn to a person: a short title, the service's message and the next step. */
 import type { JSX } from 'preact';
 import type { RefusalType } from '../../schemas/api/refusals.ts';
 import type { TurnFault } from './use-conversation.ts';
 
 type Way = 'sign-in' | 'again' | 'new';
 
-/** By the type of a refusal: what it is, and what helps. To sign in helps visitors alone. */
+/** Title and remedy by refusal type. Signing in helps only visitors. */
 const kinds: Readonly<Record<RefusalType, readonly [title: string, way?: Way]>> = {
   Unauthorized: ['This key is not accepted'],
   UnsupportedShapeError: ['This cannot be sent from here'],
@@ -26,7 +26,7 @@ const isKnown = (type: string): type is RefusalType => Object.hasOwn(kinds, type
 
 export interface RefusalProps {
   readonly fault: TurnFault;
-  /** Of the console, where it is known. */
+  /** URL of the console, if known. */
   readonly console: string | undefined;
   readonly isVisitor: boolean;
   readonly onAgain: () => void;

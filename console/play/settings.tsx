@@ -1,4 +1,4 @@
-/** What a visitor may set: the model, and behind one button parameters and a key; and the request as code. */
+/** Settings of a visitor: the model, parameters and an API key, and the request as code. */
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { KeyState } from './api.ts';
@@ -8,7 +8,7 @@ import { codeOf, type Language, languages } from './view-as.ts';
 
 type Stacks = KeyState['stacks'];
 
-/** Ids of models have no space. */
+/** Value of an option. Model ids cannot contain spaces. */
 function optionOf({ model, stack }: TurnTarget): string {
   return stack === undefined ? model : `${stack.id} ${model}`;
 }
@@ -60,7 +60,7 @@ export interface SettingsProps {
   readonly children: ComponentChildren;
 }
 
-/** A native dialog: the browser keeps the focus in it, closes it with Esc, and returns the focus. */
+/** A native dialog. The browser traps the focus, closes the dialog on Escape and restores the focus. */
 export function Settings({ onClose, children }: SettingsProps): JSX.Element {
   const element = useRef<HTMLDialogElement>(null);
   useEffect(() => element.current?.showModal(), []);

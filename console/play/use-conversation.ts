@@ -1,4 +1,4 @@
-/** The state of the conversation, and of the visitor whose turns it uses. */
+/** State of the conversation, and of the visitor whose turns it uses. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { CallError, type VisitorState, visitorState } from './api.ts';
 import {
@@ -16,10 +16,10 @@ export interface Shown extends Message {
 
 export interface TurnFault {
   readonly message: string;
-  /** Of the refusal; empty where no answer came, or where it ended early. */
+  /** Type of the refusal. Empty if no answer arrived or if it ended early. */
   readonly type: string;
   readonly requestId?: string | undefined;
-  /** The answer ended before its end, or was stopped: there is nothing to send again. */
+  /** Whether the answer ended early or was stopped, so there is nothing to send again. */
   readonly isEarly?: boolean;
 }
 
@@ -28,7 +28,7 @@ function faultOf(error: unknown): TurnFault {
   return { message: 'The service cannot be reached. Check the connection, and try again.', type: '' };
 }
 
-/** `problem`: undefined where the turn was stopped. */
+/** Fault to show after a turn. `problem` is undefined if the user stopped the turn. */
 function faultAfter(
   isWhole: boolean,
   problem: TurnFault | undefined,
@@ -42,7 +42,10 @@ function faultAfter(
 function useVisitor(report: (fault: TurnFault | undefined) => void) {
   const [visitor, setVisitor] = useState<VisitorState>();
   const [isClosed, setClosed] = useState(false);
-  /** `counted`: a completed answer counts at once here, and on the gateway a moment later. */
+  /**
+   * Reads the visitor's state. With `counted`, a completed answer is subtracted at once, because the gateway counts it a
+   * moment later.
+   */
   const refresh = async (counted = false): Promise<void> => {
     try {
       const state = await visitorState();
@@ -52,12 +55,12 @@ function useVisitor(report: (fault: TurnFault | undefined) => void) {
         return {
           ...state,
           turns: { ...state.turns, left: Math.min(state.turns.left, most) },
-          // Where no node answers any more, the next message says so, and its model stays chosen.
+          // If no node answers any more, keep the models, so that the choice stays and the next message reports the fault.
           models: state.models.length === 0 && before ? before.models : state.models,
         };
       });
     } catch (error) {
-      // The one call that every playground has, but for one that serves no visitors.
+      // Every playground has this call unless it does not serve visitors.
       if (error instanceof CallError && error.type === 'NotFoundError') setClosed(true);
       else report(faultOf(error));
     }
@@ -68,7 +71,7 @@ function useVisitor(report: (fault: TurnFault | undefined) => void) {
   return { visitor, isClosed, refresh };
 }
 
-/** Shows a part at most once a frame: an answer has many more parts than a screen has frames. */
+/** Shows progress at most once per frame, because an answer has many more parts than a screen has frames. */
 function framed(show: (progress: Progress) => void) {
   let latest: Progress | undefined;
   let frame: number | undefined;
@@ -81,7 +84,7 @@ function framed(show: (progress: Progress) => void) {
       latest = progress;
       frame ??= requestAnimationFrame(draw);
     },
-    /** Shows what there is, also in a tab that nobody sees, which has no frames. */
+    /** Shows the latest progress, even in a hidden tab, which has no frames. */
     end(): Partial<Progress> | undefined {
       if (frame !== undefined) cancelAnimationFrame(frame);
       draw();
@@ -95,11 +98,13 @@ export function useConversation(key: string | undefined) {
   const [fault, setFault] = useState<TurnFault>();
   const [isBusy, setBusy] = useState(false);
   const running = useRef<AbortController>(undefined);
-  /** Of the conversation: what a turn of an earlier one still shows goes nowhere. */
+  /** Number of the conversation. Late results of an earlier conversation are ignored. */
   const number = useRef(0);
   const { visitor, isClosed, refresh } = useVisitor(setFault);
 
-  /** False where nothing was answered: what was there before is shown again, and the message may be sent again. */
+  /**
+   * Runs a turn. Returns false if there was no answer: the earlier messages are shown again and the message can be repeated.
+   */
   const turn = async (
     target: TurnTarget,
     asked: readonly Shown[],
@@ -140,11 +145,11 @@ export function useConversation(key: string | undefined) {
   const ask = (target: TurnTarget, content: string, parameters: Parameters): Promise<boolean> =>
     turn(target, [...messages, { role: 'user', content }], parameters);
 
-  /** Another answer to the last message. */
+  /** Requests another answer to the last message. */
   const again = (target: TurnTarget, parameters: Parameters): Promise<boolean> =>
     turn(target, messages.slice(0, messages.findLastIndex(({ role }) => role === 'user') + 1), parameters);
 
-  /** What was answered with a key is sent with no other, and not as a visitor. */
+  /** Clears the conversation. Answers obtained with one key must not be sent with another key or as a visitor. */
   const clear = (): void => {
     number.current++;
     running.current?.abort();
@@ -157,7 +162,7 @@ export function useConversation(key: string | undefined) {
   return { visitor, isClosed, refresh, messages, fault, isBusy, ask, again, clear, stop };
 }
 
-/** What went wrong. A cookie that is gone, or of before, is replaced once. */
+/** Runs an attempt and returns its fault. A missing or outdated cookie is replaced once. */
 async function outcomeOf(attempt: () => Promise<void>, isVisitor: boolean): Promise<TurnFault | undefined> {
   try {
     await attempt();

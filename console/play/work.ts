@@ -1,4 +1,4 @@
-/** The proof of work, by the browser's own WebCrypto, which does not hold the page up. */
+/** Solves the proof of work with the browser's WebCrypto, which does not block the page. */
 import { type Challenge, type Payload, solveChallenge } from 'altcha-lib';
 import { deriveKey } from 'altcha-lib/algorithms/web/pbkdf2';
 
