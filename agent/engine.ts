@@ -18,7 +18,7 @@ import { type ModelLoader, modelLoader } from './model-loader.ts';
 
 export interface EngineView {
   readonly up: boolean;
-  /** Reason for being down. */
+  /** Explains why the engine is down. */
   readonly reason?: string;
   /** undefined until an engine has answered. */
   readonly dialect?: Dialect;

@@ -118,7 +118,7 @@ test('where no replica accepts it, it retries with growing pauses, and attaches 
   link(replicas);
   await until(() => pausesMs.length >= 9);
   expect(pausesMs.slice(0, 9)).toEqual([500, 400, 400, 800, 800, 1600, 1600, 3000, 3000]);
-  // Each pause follows one attempt.
+  // There is one attempt per pause, plus the first.
   expect(replicas.reduce((sum, { upgrades }) => sum + upgrades, 0)).toBeLessThanOrEqual(pausesMs.length + 1);
   for (const one of replicas) one.refuse = 0;
   await until(() => taken(replicas) !== undefined);

@@ -418,7 +418,7 @@ test('a restore that ended between its files is repeated, also by a planted name
   expect(readFileSync(inCp('gateways.db'), 'hex')).toBe(expected);
   expect(readdirIn('new-cp').sort()).toEqual(['counters.db', 'gateways.db', 'lock.db', 'usage.db']);
   expect(standing()).toEqual([['acme', period, 21, 3]]);
-  // A complete restore is not replaced.
+  // A restore into a complete data folder is refused.
   await refused(restore, 6, 'it has counters.db');
 });
 

@@ -1,4 +1,4 @@
-/** Servers to which the CLI sends a token. A real listener must never receive a token that is not meant for it. */
+/** The CLI never sends a token to a server that the token is not meant for. The tests check what a real listener receives. */
 import { execFileSync, spawn } from 'node:child_process';
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -49,7 +49,7 @@ export interface ClientOptions {
   readonly commandId?: string | undefined;
   /** Aborts the call in flight. */
   readonly signal?: AbortSignal;
-  /** Most attempts of one call, including the first. */
+  /** Maximum attempts per call, including the first. */
   readonly attemptsMax?: number;
   /** Time limit in ms for a whole response, including its body. */
   readonly timeoutMs?: number;
@@ -92,7 +92,7 @@ interface Call {
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
   readonly timeoutMs?: number | undefined;
-  /** Set if the call is a command that changes something. */
+  /** Idempotency-Key; set if the call is a command that changes something. */
   readonly commandId?: string;
 }
 

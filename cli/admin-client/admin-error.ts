@@ -80,7 +80,7 @@ function connectionError(cause: unknown, admin: string): AdminError {
   return failure('ConnectionLost', `the connection to the control plane at ${admin} was lost`, 'try again');
 }
 
-/** Returns the code from the system or from undici. */
+/** Returns the error code of the system or of undici. */
 function networkCode(error: unknown): string {
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
   if (cause instanceof AggregateError && cause.errors.length > 0) return networkCode(cause.errors[0]);

@@ -7,7 +7,7 @@ import type { AdminResponse, AdminRoute } from '../../schemas/admin/admin.ts';
 /** A JSON object from the control plane. */
 export type Resource = Readonly<Record<string, unknown>>;
 
-/** Objects in a list of an answer; empty if there is no such list. */
+/** Returns the objects of a list in an answer; empty if the answer does not contain that list. */
 export function resourcesIn(answer: Resource, member: string): Resource[] {
   const list = answer[member];
   return Array.isArray(list) ? list : [];

@@ -48,7 +48,7 @@ export interface ListPart {
 
 interface ShownList {
   readonly view: View;
-  /** Most items over all pages; undefined for all. */
+  /** Maximum number of items over all pages; undefined for all. */
   readonly limit: number | undefined;
   /** Undefined if the list is read in one call without a limit. */
   readonly rowsPerPage: number | undefined;

@@ -35,7 +35,7 @@ import type { Manifest } from './backup-manifest.ts';
 import { checkBackup } from './backup-verify.ts';
 import { type PeriodUse, readCounted } from './restore-counters.ts';
 
-/** Most concurrent appends. */
+/** Maximum number of concurrent appends. */
 const appendsAtOnce = 100;
 /** Time in ms for which an unreachable log is retried. */
 const retryForMs = 60_000;

@@ -32,7 +32,7 @@ export const eventView: View = {
 
 /** Filter for events. */
 export type EventQuery = InputOf<'event.list'>;
-/** Most events per request. Longer lists are read in pages. */
+/** Maximum events per request. Longer lists are read in pages. */
 const pageMax = 10_000;
 
 /** Reads all matching events, in as many pages as necessary. */

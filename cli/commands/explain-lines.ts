@@ -157,7 +157,7 @@ function wrapped(lead: string, text: string, columns: number | undefined): Line[
   return parts.map((part, at) => `${at === 0 ? lead : ' '.repeat(lead.length)}${part}`);
 }
 
-/** Breaks a text at spaces, as far as there are any. */
+/** Breaks a text into lines at spaces. A word longer than the width gets its own line. */
 function broken(text: string, widthMax: number): string[] {
   const lines: string[] = [];
   for (const word of text.split(' ')) {

@@ -101,7 +101,7 @@ interface OperationVerb<Name extends OperationName> {
   readonly allowed?: Readonly<Record<string, readonly string[]>>;
   /** Options in the order of help. */
   readonly options?: FieldsOf<Name>;
-  /** Set if the operation writes events of definitions, which can be released in waves. */
+  /** True if the operation writes events of definitions, which can be released in waves. */
   readonly stages?: true;
   /** Fields that the verb sets to fixed values. */
   readonly always?: Partial<InputOf<Name>>;

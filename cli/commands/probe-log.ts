@@ -11,7 +11,7 @@ export interface LogProbe {
   readonly reachable: boolean;
   /** Reason for being unreachable. Never contains the address, which may include a password. */
   readonly reason?: string;
-  /** Set for a log on Kafka. */
+  /** What the brokers report, if the log is on Kafka. */
   readonly brokers?: LogInspection;
 }
 

@@ -18,7 +18,7 @@ const backoffMs = 200;
 const backoffMsMax = 5000;
 /** Time in ms without data after which the connection is given up. The control plane sends something every ten seconds. */
 const idleMs = 30_000;
-/** Most request IDs remembered to avoid printing a request twice. */
+/** Number of request IDs remembered to avoid printing a request twice. */
 const printedMax = 10_000;
 const lastDefault = 10;
 

@@ -16,7 +16,7 @@ type Findings = AnswerOf<'doctor.get'>;
 type Known<Answer> = Answer | AdminError;
 
 const labelWidth = 10;
-/** Most gateways, nodes or refusals listed. */
+/** Maximum number of gateways, nodes or refusals listed. */
 const shownMax = 5;
 /** Time in ms to wait for refusals, which gateways report. A gateway that does not answer is left out. */
 const activityMs = 5000;

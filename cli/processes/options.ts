@@ -338,7 +338,7 @@ export function certificateOf({ tlsCert: cert, tlsKey: key }: ProcessOptions): C
   return undefined;
 }
 
-/** Additional authorities that Node trusts through its own variable. */
+/** Returns the additional certificate authorities that NODE_EXTRA_CA_CERTS names, if any. */
 export function extraAuthorities(): ExtraAuthorities | undefined {
   const path = settingOf('NODE_EXTRA_CA_CERTS');
   return path === undefined ? undefined : new ExtraAuthorities(path);

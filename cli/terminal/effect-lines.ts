@@ -61,7 +61,7 @@ function sentence(recorded: Recorded): string {
   return `${grouped(differ)} of ${what} would be answered differently${part}`;
 }
 
-/** Most rows shown of a table; JSON contains all. */
+/** Maximum rows shown of a table; JSON contains all. */
 const rowsMax = 20;
 
 function table(out: Renderer, rows: readonly Resource[], columns: View['columns']): Line[] {

@@ -142,12 +142,12 @@ organisations:
   - { id: o, tier: T }
 `;
   expect(lines(text).map((line) => line.split(' ')[0])).toEqual([
-    'f.yaml:2:30', // colour
-    'f.yaml:3:27', // model b
-    'f.yaml:3:44', // concurrency
-    'f.yaml:5:29', // tier U
+    'f.yaml:2:30', // unknown field colour
+    'f.yaml:3:27', // unknown model b
+    'f.yaml:3:44', // concurrency is not a number
+    'f.yaml:5:29', // unknown tier U
     'f.yaml:6:5', // name is missing
-    'f.yaml:6:11', // o twice
+    'f.yaml:6:11', // second organisation o
   ]);
 });
 

@@ -8,9 +8,9 @@ import { declaredFleetSchema, type Fleet, pathText } from '../../schemas/events/
 
 /** Largest fleet file in bytes. */
 export const fleetFileBytesMax = 8 * 1024 * 1024;
-/** Most faults reported for one file. Users fix these first to see more. */
+/** Maximum faults reported for one file. Users fix these first to see more. */
 const faultsMax = 200;
-/** Most uses of one anchor; nested uses multiply. */
+/** Maximum uses of one anchor; nested uses multiply. */
 const aliasesMax = 100;
 
 export interface FleetFault {

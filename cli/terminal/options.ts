@@ -96,7 +96,7 @@ export function durationSeconds(text: string): number {
   throw new InvalidArgumentError('It must be a duration such as 60s, one hour at most.');
 }
 
-/** Checks a shortest request duration for filters. */
+/** Checks the shortest duration that a filter on requests accepts, such as 500ms. */
 export function slowerThan(text: string): string {
   if (!Number.isNaN(slowerThanMs(text))) return text;
   throw new InvalidArgumentError('It must be a duration such as 500ms, 2s or 1m.');

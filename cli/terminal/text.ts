@@ -31,7 +31,7 @@ export function amountText(value: unknown): string {
 
 const namesShown = 3;
 
-/** Lists the first names and the number of further ones. */
+/** Formats the first three names of a list and the number of further names. */
 export function someText(names: unknown): string {
   if (!Array.isArray(names) || names.length <= namesShown) return cellText(names);
   return `${cellText(names.slice(0, namesShown))} and ${grouped(names.length - namesShown)} more`;

@@ -53,7 +53,7 @@ export interface LimitRow {
 const windowKeptMs = 130_000;
 /** Largest distance in ms between a minute and its record's time. Minutes further away would only waste memory. */
 const windowDistanceMs = 200_000;
-/** Most limits held, so that no writer can exhaust the memory. */
+/** Maximum number of limits held, so that no writer can exhaust the memory. */
 const rowsMax = 200_000;
 /** Number of limits and cells after which a sweep stops; the current limit's cells are still finished. */
 const sweptAtOnce = 5_000;

@@ -15,7 +15,7 @@ export interface CachedLookup extends Lookup {
   forget(table: TableName, before: TableRow | undefined, after: TableRow | undefined): void;
 }
 
-/** Most answers remembered per query. One more empties that query's cache. */
+/** Maximum answers remembered per query. One more empties that query's cache. */
 const answersMax = 10_000;
 
 /** Joins key parts with a NUL character, which names cannot contain. */
@@ -52,7 +52,7 @@ const forgetters: {
   // Clears the owners of all keys. Finding the keys of one tier or organisation would itself be costly in a
   // commit of many rows.
   tier: ({ owners }) => owners.clear(),
-  // The row may stand for all models.
+  // A row with `*` includes all models.
   tier_model: ({ included }) => included.clear(),
   model: ({ catalogued, weights, affinities }, { id }) => {
     for (const answers of [catalogued, weights, affinities]) answers.delete(id);
@@ -73,7 +73,7 @@ const forgetters: {
   usage_adjustment: ({ adjustments }, { organisation, period }) =>
     void adjustments.delete(join(organisation, period)),
   bounds: null,
-  // The rows of any definition may change.
+  // An open change can replace the rows of any definition.
   change: forgetAll,
   overlay: forgetAll,
   closed_change: null,

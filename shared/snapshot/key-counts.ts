@@ -32,7 +32,7 @@ export class KeyCounts {
     this.#sweep = db.prepare('DELETE FROM key_count WHERE organisation = ? AND day = ? AND keys = 0');
   }
 
-  /** Counts a key that was written or removed. */
+  /** Updates the counts after a key was written or removed. */
   changed(before: KeyRow | undefined, after: KeyRow | undefined): void {
     if (before) this.#count(before, -1);
     if (after) this.#count(after, 1);

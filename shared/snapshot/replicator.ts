@@ -86,9 +86,7 @@ export class Replicator {
     });
   }
 
-  /**
-   * Reason for which the replicator has stopped for good, or for which the disk refuses its current write.
-   */
+  /** Fault that stopped the replicator for good, or the disk error of its current write. */
   get fault(): Error | undefined {
     return this.#follower.fault ?? this.#refusedByDisk;
   }

@@ -78,7 +78,7 @@ const continuedAt = new Map<number, number>();
 let statements = 0;
 /** Number of statements between two that are tried; 1 in the nightly run. */
 const distance = Math.ceil(80 / runs({ fast: 10, full: 10 }));
-/** Copies per real kill, because each kill costs a process start. */
+/** Number of copied states per real kill, because each kill costs a process start. */
 const copiesOfKill = 10;
 
 beforeAll(async () => {

@@ -32,7 +32,7 @@ export interface Applied {
   readonly accepted: readonly Commit[];
 }
 
-/** Reason for which the fold has stopped at its position. */
+/** Explains why the fold has stopped at its position. */
 export interface Halt {
   readonly seq: number;
   readonly reason: string;

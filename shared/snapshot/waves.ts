@@ -8,7 +8,7 @@ import { type Database, prepare } from '../runtime/sqlite.ts';
 import { parseColumn } from '../runtime/table-columns.ts';
 import type { RowOf, TableName } from './tables.ts';
 
-/** Places a gateway in the range from 0 up to (but excluding) 1, by a hash. */
+/** Maps a gateway to a number from 0 up to (but excluding) 1, by a hash of the change and the name. */
 function placeOf(change: string, gateway: string): number {
   const hash = createHash('sha256').update(`${change}\0${gateway}`).digest();
   return hash.readUIntBE(0, 6) / 2 ** 48;

@@ -12,17 +12,14 @@ import { Sealer } from '../runtime/sealed-text.ts';
 export const questionScheme = 'Headgate-MAC';
 
 const challengeMs = 30_000;
-/**
- * Most used challenges remembered. Each one costs its sender a MAC, so only holders of the token can fill the
- * memory.
- */
+/** Maximum used challenges remembered. Each one costs its sender a MAC, so only holders of the token can fill the memory. */
 const usedMax = 10_000;
 /** Format of a challenge or nonce. Longer texts are refused. */
 const partSchema = z.string().regex(/^[\w-]{16,300}$/);
 const challengeSchema = z.object({ id: z.string(), untilMs: z.number() });
 const endMark = 'end ';
 const pieceMark = 'mac ';
-/** Longest line, and most lines between two MACs. */
+/** Maximum characters per line, and maximum lines between two MACs. */
 const lineCharactersMax = 16 * 1024;
 const pieceLinesMax = 100;
 

@@ -14,7 +14,7 @@ import { type ChainRule, chainRules } from './chain.ts';
 
 const baseSeed = Number(process.env['HEADGATE_SEED'] ?? randomInt(2 ** 32));
 const simulations = runs({ fast: 300, full: 600 });
-/** Most runs tried until a violation is found. Without a clause, one is found soon. */
+/** Maximum runs until a violation is found. Without a clause, one is found soon. */
 const runsUntilViolation = 3000;
 const openWriter: OpenWriter = (parts) => new ModelWriter(parts);
 

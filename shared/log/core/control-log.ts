@@ -29,9 +29,9 @@ export interface TailOptions {
   /** First offset to read; 0 reads everything. */
   readonly from: number;
   readonly signal?: AbortSignal;
-  /** Most records per batch. */
+  /** Maximum records per batch. */
   readonly recordsMax?: number;
-  /** Most value bytes per batch. A batch always contains at least one record. */
+  /** Maximum value bytes per batch. A batch always contains at least one record. */
   readonly bytesMax?: number;
   /** Called after every read of the log, even if there was no new record. */
   readonly onRead?: () => void;
@@ -54,7 +54,7 @@ export interface LogInspection {
   readonly oldestBroker?: number;
 }
 
-/** Reason for which no reader can decode a record batch. */
+/** Cause that makes a record batch unreadable for every reader. */
 export type UnreadableCause = 'compressed' | 'old_format' | 'too_large' | 'too_many_records' | 'malformed';
 
 /** State of this process's reading of a topic. */
@@ -67,7 +67,7 @@ export interface TopicReading {
     readonly offset: number;
     readonly cause: UnreadableCause;
   };
-  /** Set while the topic cannot be read. `isReached` means that the brokers do answer. */
+  /** The current failure, if the topic cannot be read. `isReached` means that the brokers do answer. */
   readonly failing?: { readonly seconds: number; readonly reason: string; readonly isReached: boolean };
 }
 
@@ -98,13 +98,12 @@ export interface ControlLog {
   /** Readings of all topics at this address. Missing if there are no brokers. */
   readings?(): readonly TopicReading[];
   /**
-   * Reason for which records cannot be written although they can be read, such as a full disk. Undefined if
-   * no fault is known.
+   * Explains why records cannot be written although they can be read, such as a full disk. Undefined if no fault is known.
    */
   readonly writeFault?: string | undefined;
   /**
-   * Reason for which changed settings files cannot be used. Until they can, their previous content applies.
-   * Missing if there are no such files.
+   * Explains why changed settings files cannot be used. Their previous content applies until then. Missing if there are no
+   * such files.
    */
   readonly settingsFault?: string | undefined;
   /** Releases all resources within a few seconds. Idempotent. */

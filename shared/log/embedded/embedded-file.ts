@@ -15,7 +15,7 @@ import {
 import { type LogRecord, LogReplaced, LogTruncated } from '../core/control-log.ts';
 import { LogTime, logTimeSql } from './log-time.ts';
 
-/** Most records removed per trim, so that no append waits long. */
+/** Maximum records removed per trim, so that no append waits long. */
 const trimmedAtOnceMax = 10_000;
 
 const format = {

@@ -32,10 +32,10 @@ import { FileWatch } from './file-watch.ts';
 
 const recordsMaxDefault = 500;
 const bytesMaxDefault = 1024 * 1024;
-/** Most pending appends written in one transaction. */
+/** Maximum pending appends written in one transaction. */
 const groupRecordsMax = 100;
 const groupBytesMax = 4 * 1024 * 1024;
-/** Most pending appends. Further ones are rejected. */
+/** Maximum pending appends. Further ones are rejected. */
 const queueRecordsMax = 10_000;
 const queueBytesMax = 64 * 1024 * 1024;
 /** Longest pause in ms before a locked file is retried. */

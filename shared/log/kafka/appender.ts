@@ -17,7 +17,7 @@ const groupBytesMax = 512 * 1024;
 /** Bounds on pending appends. Further ones are rejected. */
 const queueRecordsMax = 10_000;
 const queueBytesMax = 64 * 1024 * 1024;
-/** Most bytes that a record adds to a batch besides its value and signature. */
+/** Maximum bytes that a record adds to a batch besides its value and signature. */
 const recordOverheadBytes = 100;
 
 interface PendingAppend {

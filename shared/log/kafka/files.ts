@@ -8,7 +8,7 @@ import { type KafkaSettings, kafkaFilesFrom, kafkaSettingsFrom } from './setting
 
 export class KafkaFiles {
   readonly #files: WatchedFiles<KafkaSettings>;
-  /** Reason for which the current files cannot be used. */
+  /** Explains why the current files cannot be used. */
   #fault: string | undefined;
 
   /** Throws KafkaSettingsInvalid. */

@@ -132,7 +132,7 @@ export class KafkaLog implements TimedLog {
     }
   }
 
-  /** Reason for which the broker refused the last append, if this process may not write to the topic. */
+  /** The broker's reason for refusing the last append, if this process may not write to the topic. */
   get writeFault(): string | undefined {
     return this.#writeFault;
   }

@@ -32,8 +32,8 @@ export interface RecordBatch {
 /** Default of Kafka's `max.message.bytes`. The service's own batches are not larger. */
 const batchBytesMax = 1_048_588;
 /**
- * Most records per readable batch. A batch is decoded in one turn of the event loop; the service's own
- * batches contain at most 500.
+ * Maximum records per readable batch. A batch is decoded in one turn of the event loop; the service's own batches contain at
+ * most 500.
  */
 export const batchRecordsMax = 10_000;
 
@@ -99,9 +99,9 @@ function readable(bytes: Buffer, offsets: number): LogRecord[] | UnreadableCause
  */
 function recordOf(bytes: Buffer, firstOffset: number, index: number): LogRecord {
   const cursor = new Cursor(bytes, 1);
-  cursor.skipVarint(); // Time.
+  cursor.skipVarint(); // timestamp, not used
   if (cursor.varint() !== index) throw new RangeError('the offsets of a batch are consecutive');
-  cursor.nullable(); // Key.
+  cursor.nullable(); // Skip the record's key, which is not used.
   const value = cursor.nullable() ?? Buffer.alloc(0);
   const signatures: (Buffer | null)[] = [];
   for (let left = cursor.length(); left > 0; left--) {
