@@ -62,8 +62,8 @@ export const anthropicNoOpFields: Readonly<Record<'messages' | 'count_tokens', r
     ...promptNoOps,
     { path: 'metadata.user_id', text: 'Any text. Nodes do not receive it.' },
     { path: 'service_tier', text: '`auto` or `standard_only`. All requests are served alike.' },
-    { path: 'top_k', text: 'Only `-1`, which some clients send for an unset field.' },
-    { path: 'top_p', text: 'Only `-1`, which some clients send for an unset field.' },
+    { path: 'top_k', text: '`-1`, which some clients send for an unset field. Other values have an effect.' },
+    { path: 'top_p', text: '`-1`, which some clients send for an unset field. Other values have an effect.' },
   ],
   count_tokens: promptNoOps,
 };
