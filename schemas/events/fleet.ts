@@ -134,53 +134,39 @@ export type FleetNode = z.infer<typeof fleetNodeSchema>;
 export type FleetStack = z.infer<typeof fleetStackSchema>;
 export type FleetOrganisation = z.infer<typeof fleetOrganisationSchema>;
 
-/**
- * Untyped object under cross-check. The checks accept documents of any type, so list positions are preserved.
- */
-type Members = Readonly<Record<string, unknown>>;
-const membersOf = (value: unknown): Members =>
-  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Members) : {};
-const textOf = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined);
-const itemsOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
-const textsOf = (value: unknown): (string | undefined)[] => itemsOf(value).map(textOf);
-const idsOf = (value: unknown): Identified[] =>
-  itemsOf(value).map((item) => ({ id: textOf(membersOf(item)['id']) }));
+/** Accepts any value: parts with the wrong type count as absent, and lists keep their positions. */
+const text = z.string().optional().catch(undefined);
+const anyList = <Item extends z.ZodType>(item: Item) => z.array(item).catch([]);
+function lenient<Shape extends z.ZodRawShape>(shape: Shape) {
+  const schema = z.object(shape);
+  return schema.catch(() => schema.parse({}));
+}
+
+const identified = lenient({ id: text });
+const plan = lenient({ id: text, models: anyList(text) });
+const place = lenient({ id: text, models: anyList(text), nodes: anyList(identified) });
+/** The parts of a document that the cross-checks read. */
+const skeletonSchema = lenient({
+  // Absent lists are not checked, because the state may contain what they would name.
+  models: z.array(identified).optional().catch(undefined),
+  tiers: z.array(plan).optional().catch(undefined),
+  anonymous: plan,
+  pool: place,
+  organisations: anyList(
+    lenient({
+      id: text,
+      tier: text,
+      members: anyList(lenient({ person: text })),
+      nodes: anyList(identified),
+      stacks: anyList(place),
+    }),
+  ),
+});
+type Skeleton = z.infer<typeof skeletonSchema>;
 
 interface Identified {
-  readonly id: string | undefined;
+  readonly id?: string | undefined;
 }
-
-function planOf(value: unknown) {
-  const { id, models } = membersOf(value);
-  return { id: textOf(id), models: textsOf(models) };
-}
-
-function placeOf(value: unknown) {
-  return { ...planOf(value), nodes: idsOf(membersOf(value)['nodes']) };
-}
-
-function organisationOf(value: unknown) {
-  const { id, tier, members, nodes, stacks } = membersOf(value);
-  return {
-    ...{ id: textOf(id), tier: textOf(tier), nodes: idsOf(nodes) },
-    people: itemsOf(members).map((member) => ({ id: textOf(membersOf(member)['person']) })),
-    stacks: itemsOf(stacks).map(placeOf),
-  };
-}
-
-function skeletonOf(document: unknown) {
-  const { models, tiers, anonymous, pool, organisations } = membersOf(document);
-  return {
-    // Absent lists are not checked, because the state may contain what they would name.
-    models: Array.isArray(models) ? idsOf(models) : undefined,
-    tiers: Array.isArray(tiers) ? tiers.map(planOf) : undefined,
-    anonymous: planOf(anonymous),
-    pool: placeOf(pool),
-    organisations: itemsOf(organisations).map(organisationOf),
-  };
-}
-type Skeleton = ReturnType<typeof skeletonOf>;
-
 type Path = readonly (string | number)[];
 interface FleetFault {
   readonly path: Path;
@@ -191,7 +177,7 @@ interface Named extends Identified {
 }
 
 function crossFaults(document: unknown): FleetFault[] {
-  const fleet = skeletonOf(document);
+  const fleet = skeletonSchema.parse(document);
   return [...duplicates(fleet), ...unknownModels(fleet), ...unknownTiers(fleet)];
 }
 
@@ -213,9 +199,9 @@ function uniqueLists(fleet: Skeleton): [kind: string, ids: Named[]][] {
     ['stack', stacks],
     ['node', placed],
   ];
-  for (const [index, { people, nodes: own, stacks: theirs }] of fleet.organisations.entries()) {
+  for (const [index, { members: people, nodes: own, stacks: theirs }] of fleet.organisations.entries()) {
     const path = ['organisations', index];
-    const members = people.map(({ id }, at) => ({ path: [...path, 'members', at, 'person'], id }));
+    const members = people.map(({ person: id }, at) => ({ path: [...path, 'members', at, 'person'], id }));
     lists.push(['member', members]);
     placed.push(...named(own, [...path, 'nodes']));
     stacks.push(...named(theirs, [...path, 'stacks']));
