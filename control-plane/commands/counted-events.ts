@@ -1,6 +1,6 @@
 /**
  * What each event can do to the answers of requests, which event-effects.ts asks, and what it adds to the state and removes
- * from it: limits.ts bounds what is added, removal-guard.ts what is removed. What is forgotten does not compile.
+ * from it: guards.ts bounds what is added and what is removed. What is forgotten does not compile.
  */
 import { dayMs } from '../../schemas/durations.ts';
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';

@@ -24,10 +24,8 @@ import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';
 import { listChanges } from '../state/changes.ts';
 import { type Actor, authorise } from './authorise.ts';
-import { checkCardinality } from './limits.ts';
+import { checkCardinality, guardPeriods, guardRemovals, type PeriodFacts } from './guards.ts';
 import { checkOwners } from './ownership.ts';
-import { guardPeriods, type PeriodFacts } from './period-guard.ts';
-import { guardRemovals } from './removal-guard.ts';
 import { checkOpenChange, type Staging, stagedEvents } from './staging.ts';
 
 /** Who signs, from the point of view of the deciding replica. */

@@ -5,7 +5,7 @@ import { boundDefaults } from '../../schemas/shapes.ts';
 import { atOnce } from '../../shared/runtime/slices.ts';
 import { smallFleet, TestState, testNowMs } from '../../test/support/state.ts';
 import { cardinalityLimits } from './counted-events.ts';
-import { checkCardinality as cardinality } from './limits.ts';
+import { checkCardinality as cardinality } from './guards.ts';
 
 const checkCardinality = (...of: Parameters<typeof cardinality>) => atOnce(cardinality(...of));
 

@@ -4,7 +4,7 @@
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { readingRoles } from '../../schemas/admin/admin-row.ts';
-import { isOwnHost, securityHeaders } from '../../shared/runtime/browser-rules.ts';
+import { isJson, isOwnCall, isOwnHost, isSafe, securityHeaders } from '../../shared/runtime/browser-rules.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { builtFolder, type StaticAnswer, StaticFiles } from '../../shared/runtime/static-files.ts';
 import { registerSharedRoutes } from '../admin-api/app.ts';
@@ -15,7 +15,6 @@ import { CommandError } from '../core/command-error.ts';
 import type { EndedSessions } from '../sessions/ended-sessions.ts';
 import type { SignInLinks } from '../sessions/sign-in-links.ts';
 import { findStack } from '../state/capacity.ts';
-import { foreignCall } from './browser-rules.ts';
 import { registerLiveStream } from './live-stream.ts';
 import { Oidc, type OidcSettings } from './oidc.ts';
 import { registerOidcCallback, registerOidcStart } from './oidc-routes.ts';
@@ -198,4 +197,13 @@ function sendMistyped(files: StaticFiles, request: FastifyRequest, reply: Fastif
   const page = request.headers.accept?.includes('text/html') ? files.find('/index.html', {}) : undefined;
   if (page) return reply.code(404).headers(page.headers).send(page.body);
   return reply.code(404).type('text/plain; charset=utf-8').send('not found\n');
+}
+
+/** Why a call of the API cannot come from the console's own page; undefined where it can. */
+function foreignCall({ method, headers }: FastifyRequest): CommandError | undefined {
+  if (!isOwnCall(method, headers))
+    return new CommandError('Forbidden', 'only the console itself may call this');
+  return isSafe(method) || isJson(headers)
+    ? undefined
+    : new CommandError('InvalidCommand', 'a write needs content-type: application/json');
 }

@@ -1,11 +1,12 @@
 /** Returns the event of a commit that set a row, with its type, author and reason. */
-import type { Commit } from '../../schemas/events/commit.ts';
+
+import { createHash } from 'node:crypto';
+import { type Commit, parseCommit } from '../../schemas/events/commit.ts';
 import type { Because } from '../../schemas/records/explanations.ts';
 import type { Read } from '../../shared/decision/step.ts';
-import type { ControlLog } from '../../shared/log/core/control-log.ts';
+import type { ControlLog, LogRecord } from '../../shared/log/core/control-log.ts';
 import { explains } from '../../shared/snapshot/effects.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import { commitAt } from '../state/commit-at.ts';
 
 export async function becauseOf(
   { log, snapshot }: { readonly log: ControlLog; readonly snapshot: Snapshot },
@@ -35,4 +36,28 @@ function isAbout(data: unknown, table: string, id: string): boolean {
   if (table === 'tier_model') return isAbout(data, 'tier', id.slice(0, id.indexOf('/')));
   if (table === 'stack_model') return `${String(fields['stack'])}/${String(fields['model'])}` === id;
   return fields['id'] === id || (id === 'anonymous' && fields['freeTurns'] !== undefined);
+}
+
+const recordsPerRead = 50;
+
+/** Returns undefined if the commit is missing or is not the one that was folded. Throws the errors of a tail. */
+async function commitAt(log: ControlLog, snapshot: Snapshot, seq: number): Promise<Commit | undefined> {
+  if (seq < 1 || seq > snapshot.seq) return undefined;
+  // At least one record per commit lies between the commit and the head.
+  const last = snapshot.headOffset - (snapshot.seq - seq);
+  const first = Math.min(seq - 1, last);
+  const folded = snapshot.journal.commandAt(seq)?.record;
+  for await (const { records, nextOffset } of log.tail({ from: first, recordsMax: recordsPerRead })) {
+    for (const record of records) {
+      const commit = parseCommit(record.value);
+      if (commit?.seq === seq && commit.log === snapshot.log && isFolded(record, folded)) return commit;
+    }
+    if (nextOffset > last) return undefined;
+  }
+  return undefined;
+}
+
+/** Commits older than the journal are accepted by their position alone. */
+function isFolded({ value }: LogRecord, folded: string | undefined): boolean {
+  return folded === undefined || createHash('sha256').update(value).digest('hex') === folded;
 }

@@ -6,7 +6,6 @@ import type { Effect, RecordedGroup } from '../../schemas/admin/effect.ts';
 import type { OperationKind } from '../../schemas/api/operations.ts';
 import type { MeantRefusals } from '../commands/event-effects.ts';
 import { type AnswerLabel, type Answers, isRefusedAfter, isServed } from './answer-labels.ts';
-import { groupBy } from './group-by.ts';
 import { type Question, questionOf } from './question.ts';
 import type { SampledDecision, SampledRecord } from './sampled.ts';
 
@@ -155,4 +154,19 @@ function recordedGroup(of: readonly [TurnedRequests, ...TurnedRequests[]]): Reco
     requests: requestsOf(of),
     examples: of.flatMap(({ req }) => req ?? []).slice(0, examplesMax),
   };
+}
+
+/** Groups items by key, in the order in which the keys first occur. */
+function groupBy<Item>(
+  items: Iterable<Item>,
+  keyOf: (item: Item) => string,
+): ReadonlyMap<string, readonly [Item, ...Item[]]> {
+  const groups = new Map<string, [Item, ...Item[]]>();
+  for (const item of items) {
+    const key = keyOf(item);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [item]);
+    else group.push(item);
+  }
+  return groups;
 }

@@ -14,11 +14,10 @@ import { steps as rows } from '../../shared/decision/steps.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { installsIn } from '../../shared/snapshot/routes.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import { findAnonymous, findModel, listTiers } from '../state/catalog.ts';
+import { findAnonymous, findModel, findTier, listTiers } from '../state/catalog.ts';
 import { countOnTier, findOrganisation } from '../state/tenants.ts';
 import { nodesAt } from './places.ts';
 import { type Decided, decideOn, type Question } from './question.ts';
-import { exactTierEvent } from './tier-events.ts';
 
 interface Change {
   readonly command: string;
@@ -208,4 +207,27 @@ function* tierChanges(db: Database, tier: string, step: StepName, model: string)
 /** Quotes a word for a shell. Model ids cannot contain quotes. */
 function word(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text}'`;
+}
+
+type TierEvent =
+  | { readonly type: 'tier.set'; readonly data: EventData<'tier.set'> }
+  | { readonly type: 'anonymous.set'; readonly data: EventData<'anonymous.set'> };
+
+/** Event for the tier. `changed` contains limits with new values, or undefined for no limit. `model` is a model to add. */
+function exactTierEvent(
+  db: Database,
+  id: string,
+  changed: object,
+  model: string | undefined,
+): TierEvent | undefined {
+  const withModel = (models: '*' | readonly string[]): '*' | string[] =>
+    models === '*' ? '*' : [...models, ...(model === undefined ? [] : [model])];
+  if (id === 'anonymous') {
+    const found = findAnonymous(db);
+    return (
+      found && { type: 'anonymous.set', data: { ...found, ...changed, models: withModel(found.models) } }
+    );
+  }
+  const found = findTier(db, id);
+  return found && { type: 'tier.set', data: { ...found, ...changed, models: withModel(found.models) } };
 }

@@ -4,8 +4,11 @@
  * costs no request. The packages read the variables of the exporter and of the resource themselves.
  */
 import type { Context, HrTime, SpanContext, Tracer } from '@opentelemetry/api';
+import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace';
+import { Counter, type Registry } from 'prom-client';
 import type { RecordedRequest } from '../../schemas/records/request-record.ts';
 import type { Closers } from '../../shared/runtime/closers.ts';
+import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { within } from '../../shared/runtime/retry.ts';
 import { type Environment, environment } from '../../shared/runtime/settings.ts';
 import { version } from '../../shared/runtime/version.ts';
@@ -13,7 +16,6 @@ import type { RequestRecord } from '../request/request-record.ts';
 import { beginTrace, type RequestTrace, type SpanIds } from '../surfaces/common/trace-context.ts';
 import { type PlannedSpan, spansOf } from './request-spans.ts';
 import { blankEndpointIn, traceSettingsFrom } from './trace-settings.ts';
-import { type WatchOptions, watched } from './watched-exporter.ts';
 
 const closeTimeoutMs = 2000;
 
@@ -132,4 +134,39 @@ function wallTime(monotonicMs: number): HrTime {
   const ms = performance.timeOrigin + monotonicMs;
   const seconds = Math.floor(ms / 1000);
   return [seconds, Math.min(Math.round((ms - seconds * 1000) * 1e6), 999_999_999)];
+}
+
+interface WatchOptions {
+  readonly registry: Registry;
+  readonly logger: LineLogger;
+}
+
+/** A collector's own words, of any length. */
+const reasonLengthMax = 200;
+
+function watched(inner: SpanExporter, { registry, logger }: WatchOptions): SpanExporter {
+  const spans = new Counter({
+    name: 'headgate_trace_spans_total',
+    help: 'spans that the receiver took (sent) or that were lost because it did not (failed)',
+    labelNames: ['outcome'],
+    registers: [registry],
+  });
+  for (const outcome of ['sent', 'failed']) spans.inc({ outcome }, 0);
+  let reachable = true;
+  const note = (count: number, error: Error | undefined): void => {
+    spans.inc({ outcome: error === undefined ? 'sent' : 'failed' }, count);
+    if (reachable === (error === undefined)) return;
+    reachable = error === undefined;
+    logger.warn({ reachable, reason: error?.message.slice(0, reasonLengthMax) }, 'trace receiver');
+  };
+  return {
+    export: (batch: ReadableSpan[], done) =>
+      inner.export(batch, (result) => {
+        const isSent = result.code === 0;
+        note(batch.length, isSent ? undefined : (result.error ?? new Error('not sent')));
+        done(result);
+      }),
+    forceFlush: async () => await inner.forceFlush?.(),
+    shutdown: () => inner.shutdown(),
+  };
 }

@@ -4,12 +4,17 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { jsonOf, readBody } from '../../tools/simulator/body.ts';
 import { emit } from '../../tools/simulator/emission.ts';
 import { guarded } from '../../tools/simulator/guarded.ts';
 import { isRecord } from '../../tools/simulator/loose.ts';
 import { jsonPlan, type Plan } from '../../tools/simulator/plan.ts';
-import { SimNode, type SimNodeOptions, type SimRequest } from '../../tools/simulator/sim-node.ts';
+import {
+  jsonOf,
+  readBody,
+  SimNode,
+  type SimNodeOptions,
+  type SimRequest,
+} from '../../tools/simulator/sim-node.ts';
 import { answerWordsDefault } from '../../tools/simulator/text.ts';
 import { type Behaviour, BehaviourInvalid, type Fault, parseBehaviour, RuleBook } from './behaviour.ts';
 import { spoil } from './faults.ts';

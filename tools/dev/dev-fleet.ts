@@ -6,14 +6,15 @@ import { join } from 'node:path';
 import { NodeAgent } from '../../agent/agent.ts';
 import { EngineWatch } from '../../agent/engine.ts';
 import { usingOption } from '../../cli/processes/options.ts';
+import { fleetFileBytesMax, parseFleet } from '../../cli/terminal/fleet-file.ts';
 import { type Fleet, fleetSchema } from '../../schemas/events/fleet.ts';
 import { baseOf, detectEngine } from '../../shared/engines/detect.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
+import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { type SimNode, startSimNode } from '../simulator/sim-node.ts';
 import { type DemoNodeId, demoFleet, demoNodes, engineFleet } from './demo-fleet.ts';
 import type { DevAdmin } from './dev-admin.ts';
 import { nodeTokens } from './dev-secrets.ts';
-import { parseFleetFile } from './fleet-source.ts';
 
 export interface DevFleetOptions {
   /** A fleet file to apply instead of the demo fleet. */
@@ -129,4 +130,12 @@ async function startAgents(
       return agent;
     }),
   );
+}
+
+/** Throws an Error whose message lists every fault as FILE:LINE:COL. */
+function parseFleetFile(path: string): Fleet {
+  const parsed = parseFleet(textOfNamed(path, 2 * fleetFileBytesMax), path);
+  if ('fleet' in parsed) return parsed.fleet;
+  const faults = parsed.faults.map(({ line, column, message }) => `${path}:${line}:${column} ${message}`);
+  throw new Error(`the fleet file is invalid\n${faults.join('\n')}`);
 }

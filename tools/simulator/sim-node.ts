@@ -8,17 +8,17 @@ import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import { Registry } from 'prom-client';
 import type { Dialect } from '../../schemas/names.ts';
+import { ClientGone, readPieces } from '../../shared/runtime/body-pieces.ts';
+import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 import { Connections } from '../../shared/runtime/connections.ts';
 import { createHttpServer, refuseAsText } from '../../shared/runtime/http-server.ts';
 import { listen, urlOf } from '../../shared/runtime/listener.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
-import { jsonOf, readBody } from './body.ts';
 import { emit } from './emission.ts';
 import { answerGet, answerPost, refuse, type SimEngine } from './engine.ts';
 import { guarded } from './guarded.ts';
-import { answerLoad } from './load-answer.ts';
 import { isRecord } from './loose.ts';
-import type { Plan } from './plan.ts';
+import { bodyPlan, jsonPlan, type Plan } from './plan.ts';
 import { PrefixCache } from './prefix-cache.ts';
 import { Slots } from './slots.ts';
 import { answerWordsDefault } from './text.ts';
@@ -220,3 +220,58 @@ export async function startSimNode(options: SimNodeOptions): Promise<SimNode> {
 }
 
 const tooLarge = { status: 413, message: 'the body is too large', type: 'BadRequestError' };
+
+interface SimLoad {
+  readonly running: number;
+  readonly waiting: number;
+}
+
+/** The answer to a GET, or undefined where the path is not the engine's for this. */
+function answerLoad(path: string, dialect: Dialect, { running, waiting }: SimLoad): Plan | undefined {
+  switch (`${dialect} ${path}`) {
+    case 'vllm /metrics':
+      return metrics({ 'vllm:num_requests_running': running, 'vllm:num_requests_waiting': waiting });
+    case 'sglang /metrics':
+      return metrics({ 'sglang:num_running_reqs': running, 'sglang:num_queue_reqs': waiting });
+    case 'llamacpp /slots':
+      return jsonPlan(
+        200,
+        Array.from({ length: Math.max(1, running) }, (_, id) => ({ id, is_processing: id < running })),
+      );
+    default:
+      return undefined;
+  }
+}
+
+function metrics(gauges: Readonly<Record<string, number>>): Plan {
+  const lines = Object.entries(gauges).map(
+    ([name, value]) => `# TYPE ${name} gauge\n${name}{engine="0"} ${value}.0\n`,
+  );
+  return bodyPlan(200, lines.join(''), 'text/plain; version=0.0.4; charset=utf-8');
+}
+
+/** Calls back with the whole body, or with undefined once it is larger than `bytesMax`. Never calls back for a client that left. */
+export function readBody(
+  request: IncomingMessage,
+  bytesMax: number,
+  done: (body: Buffer | undefined) => void,
+): void {
+  const bytes = new ChunkBuffer({ bytesMax });
+  readPieces(request, (piece) => {
+    if (!bytes.add(piece)) throw new RangeError('the body is too large');
+  }).then(
+    () => done(bytes.whole()),
+    (error: unknown) => {
+      if (!(error instanceof ClientGone)) done(undefined);
+    },
+  );
+}
+
+/** The JSON value of a body, or undefined where it is none. */
+export function jsonOf(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString('utf8'));
+  } catch {
+    return undefined;
+  }
+}

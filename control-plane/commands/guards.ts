@@ -1,0 +1,120 @@
+/**
+ * Guards over the events of a command, whichever command made them: how many resources the state may hold, whether too much of
+ * the fleet would be removed, and whether an organisation would get its allowance back. Every reader can rely on these bounds,
+ * because the writer enforces them.
+ */
+import type { KnownEvent } from '../../schemas/events/events.ts';
+import { grouped } from '../../schemas/grouped.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import { count } from '../../shared/runtime/statements.ts';
+import { periodOf } from '../../shared/usage/period.ts';
+import { CommandError } from '../core/command-error.ts';
+import { findBounds } from '../state/catalog.ts';
+import { findAdjustment, findOrganisation } from '../state/tenants.ts';
+import {
+  type Bound,
+  boundsOf,
+  cardinalityLimits,
+  type ResourceKind,
+  removalsOf,
+  resourceTotals,
+  roomFor,
+} from './counted-events.ts';
+
+/** Throws CommandError Conflict where these events would exceed a limit. Their removals are not subtracted. */
+export function* checkCardinality(
+  db: Database,
+  events: readonly KnownEvent[],
+  nowMs: number,
+): Generator<void, void> {
+  const added = new Map<string, { bound: Bound; more: number }>();
+  for (const event of events) {
+    for (const each of boundsOf(db, event, nowMs)) {
+      const id = `${each.name} ${each.of}`;
+      const before = added.get(id);
+      added.set(id, { bound: each, more: (before?.more ?? 0) + 1 });
+    }
+    yield;
+  }
+  const limits = { ...cardinalityLimits, ...findBounds(db) };
+  for (const { bound: each, more } of added.values()) {
+    yield;
+    const max = limits[each.name];
+    const there = thereAre(db, each, max - more);
+    if (there + more > max)
+      throw new CommandError(
+        'Conflict',
+        `there may be at most ${max} of ${each.name}${each.of && ` (${each.of})`}; there are ${there}, and this adds ${more}`,
+        { next: roomFor[each.name] },
+      );
+  }
+}
+
+function thereAre(db: Database, { sql, values, exact }: Bound, roomUpTo: number): number {
+  const there = count(db, sql, ...values);
+  return exact && there > roomUpTo ? count(db, exact.sql, ...exact.values) : there;
+}
+
+const removedMin = 10;
+const shareMax = 0.1;
+
+/**
+ * Throws CommandError GuardRefused if the events remove at least 10 resources and more than 10 % of their kind. Dependents count: an
+ * organisation is removed with its members, keys, stacks and nodes. Revoking one key removes one resource, so it never needs force.
+ */
+export function* guardRemovals(db: Database, events: readonly KnownEvent[]): Generator<void, void> {
+  const kinds = Object.keys(resourceTotals) as ResourceKind[];
+  const removed = Object.fromEntries(kinds.map((kind) => [kind, new Set()])) as Record<
+    ResourceKind,
+    Set<string>
+  >;
+  for (const event of events) {
+    for (const [kind, id] of removalsOf(db, event)) removed[kind].add(id);
+    yield;
+  }
+  for (const { type, data } of events) {
+    // It moves before its old place is removed.
+    if (type === 'node.registered') removed.node.delete(data.id);
+  }
+  for (const kind of kinds) {
+    const size = removed[kind].size;
+    if (size < removedMin) continue;
+    const total = count(db, resourceTotals[kind]);
+    if (size > total * shareMax)
+      throw new CommandError('GuardRefused', `this would remove ${size} of ${total} (${kind})`, {
+        next: 'check with a dry run what it would remove, then repeat it with force',
+      });
+  }
+}
+
+export interface PeriodFacts {
+  readonly nowMs: number;
+  readonly force?: boolean | undefined;
+  /** Tokens that count against the allowance, without adjustments. Absent: not known here, and nothing is guarded. */
+  readonly used?: ((organisation: string, period: string) => number) | undefined;
+}
+
+/**
+ * Describes the used tokens that no longer count, because another anchor day begins another period. Throws CommandError
+ * GuardRefused if there are any, unless it is forced.
+ */
+export function guardPeriods(
+  db: Database,
+  events: readonly KnownEvent[],
+  { nowMs, force, used }: PeriodFacts,
+): string[] {
+  return events.flatMap(({ type, data }) => {
+    const before = type === 'organisation.set' ? findOrganisation(db, data.id) : undefined;
+    if (type !== 'organisation.set' || before === undefined || used === undefined) return [];
+    const was = periodOf(before.anchor, nowMs).start;
+    const is = periodOf(data.anchor, nowMs).start;
+    if (was === is) return [];
+    const tokens = used(data.id, was) + findAdjustment(db, data.id, was);
+    if (tokens <= 0) return [];
+    const text = `${data.id} has used ${grouped(tokens)} tokens of the period from ${was}; with the anchor day ${data.anchor} the present period is the one from ${is}, in which they do not count`;
+    if (force) return [text];
+    throw new CommandError('GuardRefused', text, {
+      next: `headgate usage show --org ${data.id}; repeat it with --force where this is meant`,
+    });
+  });
+}
