@@ -45,7 +45,6 @@ import { signingView } from './gateways/signing-view.ts';
 import type { StatusBoard } from './gateways/status-board.ts';
 import { HistoryThread } from './history/open-history.ts';
 import { PastStates } from './history/past.ts';
-import type { AgentSessions } from './nodes/agent-sessions.ts';
 import type { NodeIntervals } from './nodes/intervals.ts';
 import { startNodeWatch } from './nodes/node-watch.ts';
 import { SignInLinks } from './sessions/sign-in-links.ts';
@@ -214,8 +213,7 @@ async function serve(
 ): Promise<{ admin: string; metrics: string; console: string | undefined; drain: () => Promise<void> }> {
   const { logger, name } = settings;
   const { snapshot, replicator, writer, board, signer } = state;
-  let agents: AgentSessions | undefined;
-  const publisher = statusPublisher(settings, state, () => agents?.report());
+  const publisher = statusPublisher(settings, state);
   closers.add(() => publisher.stop());
   const nodes = startNodeWatch({
     name,
@@ -228,8 +226,8 @@ async function serve(
     credential: settings.nodeCredentials ?? (() => undefined),
     intervals: settings.nodeIntervals,
   });
-  agents = nodes.agents;
   closers.add(() => nodes.stop());
+  publisher.add(() => nodes.agents.report());
   state.listeners.add(nodes.onCommits);
   watchCommits(state, board, logger);
   startVerification(snapshot, closers, logger);

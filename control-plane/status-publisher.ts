@@ -1,5 +1,4 @@
 /** What a replica reports of itself to the fleet: the position of its fold, its signer and the nodes of its agents. */
-import type { StatusReport } from '../schemas/records/status.ts';
 import { fingerprintOf, type Signer } from '../shared/log/core/signing.ts';
 import { wallClockMs } from '../shared/runtime/clock.ts';
 import type { FolderStart } from '../shared/runtime/folder-start.ts';
@@ -27,11 +26,10 @@ function haltOf({ fault }: Replicator): string | undefined {
   return fault?.message.slice(0, haltLengthMax);
 }
 
-/** Starts at once; `nodes` gives undefined until agents can attach. */
+/** Opens the publisher of this replica's reports, and starts it. */
 export function statusPublisher(
   { name, logger }: { readonly name: string; readonly logger: Logger },
   { snapshot, replicator, signer, statusLog, mac, start, board, metrics }: ReportedState,
-  nodes: () => Pick<StatusReport, 'nodes' | 'nodesOmitted'> | undefined,
 ): StatusPublisher {
   const report = (): ReportBody => {
     const age = replicator.freshness.ageSeconds();
@@ -49,10 +47,10 @@ export function statusPublisher(
       freshSeconds: Number.isFinite(age) ? age : null,
       ...(halted !== undefined && { halted }),
       ...(signer && { signer: fingerprintOf(signer.publicKey) }),
-      ...nodes(),
     };
   };
-  const publisher = new StatusPublisher({ log: statusLog, mac, report, logger });
+  const publisher = new StatusPublisher({ log: statusLog, mac, logger });
+  publisher.start({ report });
   countRefusedStatus(metrics.registry, publisher.refused);
   countIgnoredStatus(metrics.registry, board.ignored);
   return publisher;

@@ -70,20 +70,12 @@ export interface GatewayState {
    */
   awaitFreshProof(): Promise<void> | undefined;
   checks(): Check[];
-  /** Part of each report, once it is there. */
-  readonly late: Pick<LateReport, 'traffic'>;
-  /** Completes all reports from now on, and publishes one: before it, control planes do not know where to ask for requests. */
-  reportWith(members: NonNullable<LateReport['members']>): void;
-  /** Of this process, in its reports. */
-  readonly incarnation: string;
+  /** Publishes the first report, so that control planes know this gateway before it accepts keys. */
+  announce(traffic: TrafficSource): Promise<void>;
 }
 
-interface LateReport {
-  /** All but those of the snapshot, as they are now. */
-  members?: () => Omit<GatewayMembers, 'stalePolicy' | 'halted' | 'passedOver' | 'change'>;
-  /** What is counted of the requests. */
-  traffic?: TrafficSource;
-}
+/** Members of reports that describe the snapshot; the other members come from the parts that serve. */
+export type StateMembers = Pick<GatewayMembers, 'stalePolicy' | 'halted' | 'passedOver' | 'change'>;
 
 /** How long a start waits for the fold to reach the end that the log had then. */
 const catchUpTimeoutMs = 600_000;
@@ -93,42 +85,18 @@ const proofTimeoutMs = 2000;
 /** How long a start waits until its first report is on the log; a gateway must also start without the log. */
 const announceTimeoutMs = 5000;
 
-/** Owns the log from here on, and may reopen it while the gateway runs. */
+/** Folds the log, which it owns from here on and may reopen. `publisher` is not started yet. */
 export async function followLog(
   settings: FollowSettings,
   log: ControlLog,
+  publisher: StatusPublisher,
   closers: Closers,
 ): Promise<GatewayState> {
-  const { logger, whenStale } = settings;
-  const late: LateReport = {};
+  const { whenStale } = settings;
   const snapshot = await openSnapshot(settings, log);
-  const status = await openStatusLog(settings.logUrl);
-  closers.add(() => status.close());
-  let publisher: StatusPublisher | undefined;
-  const supervisor: SnapshotSupervisor = new SnapshotSupervisor({
-    ...settings,
-    log,
-    snapshot,
-    // On several brokers an end of the log alone proves little: this gateway may be partitioned together with an old leader.
-    mayProve: () => supervisor.log.isReplicated !== true || publisher?.isAcknowledged === true,
-    onChange: () => publisher?.publish(),
-  });
+  const supervisor = new SnapshotSupervisor({ ...settings, log, snapshot, publisher });
   closers.add(() => supervisor.close());
-  await catchUp(supervisor.replicator, logger);
-  const start = countStart(settings.dataDir);
-  publisher = new StatusPublisher({
-    log: status,
-    logger,
-    mac: new StatusMac(settings.gatewayToken),
-    report: () => reportOf(supervisor, settings, start, late),
-    traffic: () => late.traffic,
-  });
-  closers.add(() => publisher?.stop());
-  countRefusedStatus(settings.metrics.registry, publisher.refused);
-  // A revocation waits for confirmations, so every gateway that accepts keys must be known first.
-  await publisher.acknowledged(announceTimeoutMs);
-  if (log.isReplicated === true) await firstProof(supervisor.replicator);
-  supervisor.startVerification();
+  await catchUp(supervisor.replicator, settings.logger);
   return {
     get snapshot() {
       return supervisor.snapshot;
@@ -153,13 +121,28 @@ export async function followLog(
       return isWorthWaiting ? replicator.provenAgain(proofTimeoutMs) : undefined;
     },
     checks: () => checks(supervisor, whenStale),
-    late,
-    reportWith: (members) => {
-      late.members = members;
-      publisher?.publish();
+    announce: async (traffic) => {
+      const start = countStart(settings.dataDir);
+      publisher.start({ report: () => reportOf(supervisor, settings, start), traffic });
+      closers.add(() => publisher.stop());
+      // A revocation waits for confirmations, so every gateway that accepts keys must be known first.
+      await publisher.acknowledged(announceTimeoutMs);
+      if (log.isReplicated === true) await firstProof(supervisor.replicator);
+      supervisor.startVerification();
     },
-    incarnation: publisher.incarnation,
   };
+}
+
+/** Opens the status topic. The publisher is idle until the gateway is announced. */
+export async function openPublisher(
+  { logUrl, gatewayToken, logger, metrics }: FollowSettings,
+  closers: Closers,
+): Promise<StatusPublisher> {
+  const log = await openStatusLog(logUrl);
+  closers.add(() => log.close());
+  const publisher = new StatusPublisher({ log, logger, mac: new StatusMac(gatewayToken) });
+  countRefusedStatus(metrics.registry, publisher.refused);
+  return publisher;
 }
 
 /**
@@ -209,13 +192,11 @@ function reportOf(
   supervisor: SnapshotSupervisor,
   { name, whenStale }: FollowSettings,
   folder: FolderStart,
-  late: LateReport,
 ): ReportBody {
   const { snapshot, replicator, fault } = supervisor;
   const age = replicator.freshness.ageSeconds();
   const reason = fault?.reason.slice(0, 500);
-  const members = {
-    ...late.members?.(),
+  const members: StateMembers = {
     stalePolicy: whenStale,
     halted: reason,
     passedOver: snapshot.passedOver?.slice(0, 300),

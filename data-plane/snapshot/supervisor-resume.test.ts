@@ -36,9 +36,8 @@ test('a log that is removed while the snapshot cannot be written is refused, not
     log,
     snapshot,
     controlPlanes: [],
-    mayProve: () => true,
+    publisher: { isAcknowledged: true, publish: () => undefined },
     metrics: new FoldMetrics(),
-    onChange: () => undefined,
     logger: pino(sink),
     // Long enough that the log is gone before the first retry.
     intervals: { ...quickRecovery, retryPauseMs: 300, retryPauseMsMax: 300 },

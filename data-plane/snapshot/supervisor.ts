@@ -27,6 +27,7 @@ import { checkIdentity, readGenesis, WrongPosition } from '../../shared/snapshot
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import { FoldHalted, type Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import type { StatusPublisher } from '../../shared/status/status-publisher.ts';
 import { ActiveSnapshot, liveLookup } from './active-snapshot.ts';
 import { type SnapshotIntervals, snapshotIntervals } from './intervals.ts';
 import { rebuildNextTo, swapIn } from './rebuild.ts';
@@ -59,10 +60,9 @@ export interface SupervisorOptions {
   readonly gatewayToken?: string | undefined;
   /** One of them must have signed the first record; where left out, any log is accepted. */
   readonly trusted?: TrustedSigners | undefined;
-  readonly mayProve: () => boolean;
+  /** Publishes each change of the position or of the fault. */
+  readonly publisher: Pick<StatusPublisher, 'isAcknowledged' | 'publish'>;
   readonly metrics: Pick<FoldMetrics, 'folded' | 'quarantined'>;
-  /** The position or the fault has changed. */
-  readonly onChange: () => void;
   readonly logger: Logger;
   readonly intervals?: Partial<SnapshotIntervals> | undefined;
 }
@@ -126,12 +126,16 @@ export class SnapshotSupervisor {
     return true;
   }
 
+  /** On several brokers an end of the log alone proves little: this gateway may be partitioned together with an old leader. */
+  readonly #mayProve = (): boolean =>
+    this.#log.isReplicated !== true || this.#options.publisher.isAcknowledged;
+
   #activate(snapshot: Snapshot, freshness?: Replicator['freshness']): ActiveSnapshot {
-    const { name, mayProve, trusted, onChange, logger, metrics } = this.#options;
+    const { name, trusted, publisher, logger, metrics } = this.#options;
     const { proveMs: probeIntervalMs, verifyPauseMs } = this.#intervals;
     const options = {
       ...{ name, probeIntervalMs, verifyPauseMs },
-      mayProve,
+      mayProve: this.#mayProve,
       trusted,
       onCommits: (commits: readonly Commit[], seconds: number, isBatchFolded: boolean) => {
         metrics.folded(commits, seconds, this.replicator.freshness.proven);
@@ -141,7 +145,7 @@ export class SnapshotSupervisor {
             replayOnly: true,
           });
         // In a burst a report of each slice would cost more than the slice.
-        if (isBatchFolded) onChange();
+        if (isBatchFolded) publisher.publish();
       },
       onFault: (error: Error) => this.#onError(error),
       onReachabilityChange: (reachable: boolean, error?: Error) =>
@@ -165,14 +169,14 @@ export class SnapshotSupervisor {
     this.#fault = fault;
     if (event === 'damaged') this.#options.metrics.quarantined();
     this.#options.logger.error(fault, sentences[fault.state]);
-    this.#options.onChange();
+    this.#options.publisher.publish();
     if (this.#recovering === undefined && recoveryOf[this.#state] !== 'none')
       this.#recovering = this.#recover();
   }
 
   /** One loop at a time. A fault that is found during an attempt is the next attempt's. */
   async #recover(): Promise<void> {
-    const { logger, onChange } = this.#options;
+    const { logger, publisher } = this.#options;
     let isLogAway = false;
     for (let attempt = 0; recoveryOf[this.#state] !== 'none'; attempt++) {
       // Without the log an attempt costs nothing, and what the log's return ends must not take longer for it.
@@ -191,14 +195,14 @@ export class SnapshotSupervisor {
       // The resumed fold may have found the next fault by now.
       if (this.#state !== 'live') continue;
       logger.warn({ from: state, position: this.snapshot.seq }, 'the snapshot has recovered');
-      onChange();
+      publisher.publish();
     }
     // In the same turn as the last check of the state, so that a fault after it starts the next loop.
     this.#recovering = undefined;
   }
 
   #onRecoveryFailed(state: SupervisorState, error: Error): void {
-    const { logger, onChange } = this.#options;
+    const { logger, publisher } = this.#options;
     logger.warn({ state, reason: error.message }, 'recovery failed; retrying');
     if (this.#state !== 'refusing-log' || error instanceof LogUnavailable) return;
     if (error instanceof WrongPosition) {
@@ -207,7 +211,7 @@ export class SnapshotSupervisor {
     }
     // What is in the log's place now is a better reason than the first one.
     this.#fault = { state: this.#state, reason: error.message };
-    onChange();
+    publisher.publish();
   }
 
   /** Random, so that a fleet spreads out. */
@@ -258,12 +262,12 @@ export class SnapshotSupervisor {
   }
 
   async #rebuild(controlPlanes: readonly string[]): Promise<void> {
-    const { gatewayToken: token, trusted, mayProve, logger } = this.#options;
+    const { gatewayToken: token, trusted, logger } = this.#options;
     const { path, log: logId, seq } = this.snapshot;
     const servedSeq = this.#fault?.isPositionWrong ? 0 : seq;
     const spreadMs = this.#intervals.downloadSpreadMs;
     const source = { log: this.#log, logId, servedSeq, controlPlanes, token, spreadMs };
-    const rebuilt = await rebuildNextTo({ ...source, path, trusted, mayProve, logger });
+    const rebuilt = await rebuildNextTo({ ...source, path, trusted, mayProve: this.#mayProve, logger });
     await this.#active.stop();
     // From here to the new snapshot in one turn of the event loop: no request may find the old one closed.
     const builtFor = rebuilt.snapshot.log ?? undefined;

@@ -26,7 +26,8 @@ beforeEach(() => {
 test('a record that the log does not accept is counted each time, and logged once a minute with the reason', async () => {
   const log = await openEmbeddedLog({ folder: dir, address: { topic: 'headgate.status' } });
   await log.close();
-  const publisher = new StatusPublisher({ log, mac: testMac, report: body, logger });
+  const publisher = new StatusPublisher({ log, mac: testMac, logger });
+  publisher.start({ report: body });
   await expect.poll(() => publisher.refused.totals.get('unavailable')).toBe(1);
   publisher.publish();
   await expect.poll(() => publisher.refused.totals.get('unavailable')).toBe(2);
@@ -42,8 +43,8 @@ test('a record that the log does not accept is counted each time, and logged onc
 
 test('a fault of the report itself ends no process, and is counted and logged as a fault', async () => {
   const log = topic();
-  const publisher = new StatusPublisher({
-    ...{ log, mac: testMac, logger },
+  const publisher = new StatusPublisher({ log, mac: testMac, logger });
+  publisher.start({
     report: () => {
       throw new TypeError('the database is not open');
     },
@@ -57,7 +58,8 @@ test('a fault of the report itself ends no process, and is counted and logged as
 test('reports of one process are numbered, and its `stopped` report is the last', async () => {
   const log = topic();
   const board = await boardOn(log);
-  const publisher = new StatusPublisher({ log, mac: testMac, report: body, logger });
+  const publisher = new StatusPublisher({ log, mac: testMac, logger });
+  publisher.start({ report: body });
   await publisher.acknowledged(5000);
   await board.readToEnd(5000);
   expect(board.gateways()).toMatchObject([{ report: { incarnation: publisher.incarnation, n: 1 } }]);
@@ -80,14 +82,17 @@ test('what is counted is settled by whether the log took it, and the `stopped` r
   const settled: boolean[] = [];
   let isAway = true;
   const publisher = new StatusPublisher({
-    ...{ mac: testMac, logger, report: body },
+    ...{ mac: testMac, logger },
     log: {
       append: (...record: [Buffer, Buffer]) => (isAway ? Promise.reject(new Error()) : log.append(...record)),
     } as ControlLog,
-    traffic: () => ({
+  });
+  publisher.start({
+    report: body,
+    traffic: {
       take: (isLast) => ({ ...taken, inFlight: isLast ? 9 : 1 }),
       settle: (isOnLog) => settled.push(isOnLog),
-    }),
+    },
   });
   await expect.poll(() => settled).toEqual([false]);
   isAway = false;

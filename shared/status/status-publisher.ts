@@ -29,10 +29,13 @@ export interface TrafficSource {
 export interface StatusPublisherOptions {
   readonly log: ControlLog;
   readonly mac: StatusMac;
-  readonly report: () => ReportBody;
-  /** Returns undefined if there is no source, or not yet. */
-  readonly traffic?: () => TrafficSource | undefined;
   readonly logger: Pick<LineLogger, 'error'>;
+}
+
+/** Sources of all reports, from the first one on. */
+export interface ReportSources {
+  readonly report: () => ReportBody;
+  readonly traffic?: TrafficSource;
 }
 
 export class StatusPublisher {
@@ -40,7 +43,9 @@ export class StatusPublisher {
   /** Records that the log did not accept, by cause. */
   readonly refused: RateLimitedLine;
   readonly #options: StatusPublisherOptions;
-  readonly #timer: NodeJS.Timeout;
+  readonly #members: (() => Partial<ReportBody> | undefined)[] = [];
+  #sources: ReportSources | undefined;
+  #timer: NodeJS.Timeout | undefined;
   readonly #waiters = new Waiters();
   #pending: Promise<void> | undefined;
   #again = false;
@@ -57,8 +62,18 @@ export class StatusPublisher {
         'status records were not accepted by the log',
       ),
     );
-    this.#timer = setInterval(() => this.publish(), intervalMs);
-    this.#timer.unref();
+  }
+
+  /** Publishes the first report. Until then nothing is published or acknowledged. */
+  start(sources: ReportSources): void {
+    this.#sources = sources;
+    this.#timer = setInterval(() => this.publish(), intervalMs).unref();
+    this.publish();
+  }
+
+  /** Adds members to all reports from now on, and publishes one. */
+  add(members: () => Partial<ReportBody> | undefined): void {
+    this.#members.push(members);
     this.publish();
   }
 
@@ -78,12 +93,13 @@ export class StatusPublisher {
 
   /** Publishes a report now, or right after the one in flight. */
   publish(): void {
-    if (this.#closed) return;
+    const sources = this.#sources;
+    if (this.#closed || sources === undefined) return;
     if (this.#pending !== undefined) {
       this.#again = true;
       return;
     }
-    this.#pending = this.#send().finally(() => {
+    this.#pending = this.#send(sources).finally(() => {
       this.#pending = undefined;
       if (!this.#again) return;
       this.#again = false;
@@ -95,17 +111,17 @@ export class StatusPublisher {
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     this.#closed = true;
-    await within(this.#send({ stopped: true }), goodbyeTimeoutMs);
+    if (this.#sources) await within(this.#send(this.#sources, { stopped: true }), goodbyeTimeoutMs);
     this.refused.close();
   }
 
-  async #send(more: Partial<ReportBody> = {}): Promise<void> {
-    const { log, mac, report } = this.#options;
+  async #send({ report, traffic: source }: ReportSources, more: Partial<ReportBody> = {}): Promise<void> {
+    const { log, mac } = this.#options;
     const sentMs = performance.now();
-    const source = this.#options.traffic?.();
     const traffic = source?.take(more.stopped === true);
     try {
-      const body = { ...report(), ...more, ...(traffic && { traffic }) };
+      const members = this.#members.map((read) => read());
+      const body: ReportBody = Object.assign(report(), ...members, more, traffic && { traffic });
       const value = encode({ ...body, incarnation: this.incarnation, n: ++this.#n });
       await log.append(value, mac.of(value));
       if (traffic) source?.settle(true);

@@ -101,7 +101,7 @@ const rooms = {
     [...decision, 'data-plane/surfaces/common', 'data-plane/request', 'data-plane/records'],
   ],
   'data-plane': [
-    400,
+    500,
     [
       ...folded,
       ...decision,

@@ -1,0 +1,73 @@
+/** The listener of health, metrics and recorded decisions. */
+
+import type { Closers } from '../shared/runtime/closers.ts';
+import type { Connections } from '../shared/runtime/connections.ts';
+import { type Check, type HealthServer, startHealthServer } from '../shared/runtime/health-server.ts';
+import { loopback } from '../shared/runtime/listener.ts';
+import type { FileShortage } from '../shared/runtime/open-files.ts';
+import type { FoldMetrics } from '../shared/snapshot/fold-metrics.ts';
+import type { LimitExchange } from './limits/limit-exchange.ts';
+import type { DecisionJournal } from './records/decision-journal.ts';
+import { decisionRoute } from './records/serve-decisions.ts';
+import type { GatewaySettings } from './settings.ts';
+import type { GatewayState } from './snapshot/follow-log.ts';
+import { drainCheck } from './telemetry/drain.ts';
+import type { Meter } from './usage/meter.ts';
+
+interface HealthParts {
+  readonly state: GatewayState;
+  readonly meter: Meter;
+  readonly exchange: LimitExchange;
+  readonly files: FileShortage;
+  readonly journal: DecisionJournal | undefined;
+  readonly metrics: FoldMetrics;
+  readonly connections: Connections;
+  readonly draining: { readonly value: boolean };
+  /** Of this process, in its reports. */
+  readonly incarnation: string;
+}
+
+export async function startHealth(
+  settings: GatewaySettings,
+  parts: HealthParts,
+  closers: Closers,
+): Promise<HealthServer> {
+  const { state, meter, exchange, files, journal, incarnation } = parts;
+  const checks = (): readonly Check[] => [
+    ...state.checks(),
+    clockCheck(exchange),
+    usageCheck(meter.isFull),
+    files.check(),
+    drainCheck(parts.draining.value),
+  ];
+  const health = await startHealthServer({
+    host: settings.metricsBind ?? loopback,
+    port: settings.metricsPort,
+    certificate: settings.certificate,
+    connections: parts.connections,
+    checks,
+    metrics: parts.metrics.registry,
+    route: decisionRoute(journal, { token: settings.gatewayToken, incarnation }),
+  });
+  closers.add(() => health.close());
+  return health;
+}
+
+/** Information for operators: limits and usage follow the log's clock, but keys expire by this gateway's own clock. */
+function clockCheck({ clockAheadMs, leapMs }: LimitExchange): Check {
+  const seconds = Math.round(Math.abs(clockAheadMs) / 1000);
+  const follows =
+    leapMs === 0
+      ? 'limits and usage follow; set it right'
+      : 'only minutes of limits follow, because it has leapt; set the clock of its broker right';
+  const detail =
+    seconds === 0
+      ? 'agrees with that of the log'
+      : `${seconds} s ${clockAheadMs > 0 ? 'behind' : 'ahead of'} that of the log, which ${follows}`;
+  return { name: 'clock', ok: true, detail };
+}
+
+/** Every request is refused while no further usage can be kept. */
+function usageCheck(isFull: boolean): Check {
+  return { name: 'usage', ok: !isFull, ...(isFull && { detail: 'no further usage can be kept' }) };
+}
