@@ -1,6 +1,4 @@
-/**
- * Starts and stops any long-running process in the same way. Modules are imported on use, so that other commands start fast.
- */
+/** Starts and stops all long-running processes. Modules must be imported on use, so that other commands start fast. */
 import type { Closers } from '../../shared/runtime/closers.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { logLevel } from '../../shared/runtime/settings.ts';

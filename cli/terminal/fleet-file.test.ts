@@ -1,3 +1,4 @@
+/** A fleet file is read unchanged, or refused with every fault at its line and column. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { runs } from '../../test/support/budget.ts';

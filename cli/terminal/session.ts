@@ -1,6 +1,7 @@
 /**
- * A single run of one command: its global options, its client and its output. Anything that costs start-up time is created on
- * first use.
+ * A single run of one command: its global options, its client and its output. Commands must use these instead of the
+ * process's own streams and settings, so that tests can pass theirs. Anything that costs start-up time is created on first
+ * use.
  */
 import type { Command } from 'commander';
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';

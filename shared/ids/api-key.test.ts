@@ -1,3 +1,4 @@
+/** Format and checksum of API keys: which typing errors the checksum detects, and that characters are equally likely. */
 import { createHash, randomBytes } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';

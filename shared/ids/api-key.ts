@@ -1,8 +1,7 @@
 /**
- * Text of an API key: minting, parsing and hashing (Resources, API key; Authentication 3). A key is `hg_`, 34
- * random base62 characters, then 6 characters with the CRC-32 of everything before. The checksum detects a
- * mistyped or truncated key without a look-up; it is not a secret. The text is shown once, and only its
- * SHA-256 is stored.
+ * Text of an API key: minting, parsing and hashing (Resources, API key; Authentication 3). A key is `hg_`, 34 random base62
+ * characters, then 6 characters with the CRC-32 of everything before. The checksum detects a mistyped or truncated key
+ * without a look-up; it is not a secret. The text is shown once, and only its SHA-256 is stored.
  */
 import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
@@ -21,8 +20,8 @@ const checksumLength = 6;
 const keyPattern = new RegExp(`^${keyPrefix}_[0-9A-Za-z]{${randomLength + checksumLength}}$`);
 
 /**
- * Draws characters of `alphabet` (at most 256) with equal probability. Bytes beyond the alphabet's last whole
- * multiple are redrawn.
+ * Draws characters of `alphabet` (at most 256) with equal probability. Bytes beyond the alphabet's last whole multiple are
+ * redrawn.
  */
 export function randomText(random: RandomSource, alphabet: string, length: number): string {
   const bound = 256 - (256 % alphabet.length);
@@ -35,10 +34,7 @@ export function randomText(random: RandomSource, alphabet: string, length: numbe
   return text;
 }
 
-/**
- * Mints an ID with 16 random characters (82 bits), such as `key-…` or `tok-…`. It does not depend on the
- * secret it names.
- */
+/** Mints an ID with 16 random characters (82 bits), such as `key-…` or `tok-…`. It does not depend on the secret it names. */
 export function mintId(random: RandomSource, kind: string): string {
   return `${kind}-${randomText(random, base36, 16)}`;
 }
@@ -61,10 +57,7 @@ export function parseKey(text: string): KeyText | undefined {
   return text.endsWith(checksum(body)) ? (text as KeyText) : undefined;
 }
 
-/**
- * SHA-256 of the key text, as stored in the log and the snapshot. A key has 202 random bits, so it does not
- * need a salt.
- */
+/** SHA-256 of the key text, as stored in the log and the snapshot. A key has 202 random bits, so it does not need a salt. */
 export function hashKey(key: KeyText): Buffer {
   return hashSecret(key);
 }

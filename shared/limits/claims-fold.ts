@@ -1,6 +1,6 @@
 /**
- * Folds the claims of all gateways in log order, so that every reader grants the same. A process keeps what it holds, and
- * gets more only if the others leave room. No leader is needed. Pure: times are passed in.
+ * Folds the claims of all gateways in log order, so that every reader grants the same without a leader. A process keeps what
+ * it holds, and gets more only if the others leave room. The fold must not read a clock: all times are passed in.
  */
 import {
   type GaugeRecord,

@@ -1,10 +1,9 @@
 /**
- * A topic on which gateways exchange their counts: gauges or counters. Records are cumulative, so a lost,
- * late or repeated record is harmless, and a truncated or replaced topic is read from its beginning.
+ * A topic on which gateways exchange their counts: gauges or counters. Records are cumulative, so a lost, late or repeated
+ * record is harmless, and a truncated or replaced topic is read from its beginning.
  *
- * All input is treated as hostile: only records of bounded size with the HMAC of the gateway token are
- * delivered. The topic opens on first use, and again after a fault that the open log does not survive. No
- * call blocks the event loop.
+ * All input is treated as hostile: only records of bounded size with the HMAC of the gateway token are delivered. The topic
+ * opens on first use, and again after a fault that the open log does not survive. No call blocks the event loop.
  */
 import {
   type LimitTopicName,
@@ -39,14 +38,11 @@ export interface FollowTopicOptions {
   readonly onBatch: (batch: LimitBatch) => void;
   readonly onFault: (error: Error) => void;
   /**
-   * Called after each batch that is not large. The next batch is read once this resolves, so that a single
-   * read takes everything that has arrived meanwhile.
+   * Called after each batch that is not large. The next batch is read once this resolves, so that a single read takes
+   * everything that has arrived meanwhile.
    */
   readonly rest?: (signal: AbortSignal) => Promise<void> | undefined;
-  /**
-   * Called if the topic was replaced or truncated, before it is read from its beginning. Earlier records may
-   * be gone.
-   */
+  /** Called if the topic was replaced or truncated, before it is read from its beginning. Earlier records may be gone. */
   readonly onRestart?: () => void;
 }
 
@@ -56,8 +52,8 @@ export interface LimitTopicOptions {
   /** Gateway tokens. The first one signs, all are accepted. */
   readonly tokens: readonly [string, ...string[]];
   /**
-   * Called when the topic can no longer be read or written, with the reason and, if known, the next step.
-   * Called again when it can.
+   * Called when the topic can no longer be read or written, with the reason and, if known, the next step. Called again when
+   * it can.
    */
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
 }
@@ -80,17 +76,13 @@ export class LimitTopic {
     this.#log = new ReopenedLog(options.open);
   }
 
-  /**
-   * False after a failed call until one succeeds, and as long as the topic cannot be read, even if appends
-   * succeed.
-   */
+  /** False after a failed call until one succeeds, and as long as the topic cannot be read, even if appends succeed. */
   get reachable(): boolean {
     return this.#failing.size === 0;
   }
 
   /**
-   * Appends a record once and never repeats it. Rejects with LogUnavailable or AppendUnknown, or if the
-   * record is too large.
+   * Appends a record once and never repeats it. Rejects with LogUnavailable or AppendUnknown, or if the record is too large.
    */
   append(value: Uint8Array): Promise<number> {
     if (value.length > limitRecordBytesMax)
@@ -104,8 +96,8 @@ export class LimitTopic {
   }
 
   /**
-   * Returns a follower; call its `start` to begin reading. It retries log faults endlessly and stops when the
-   * topic is closed.
+   * Returns a follower; call its `start` to begin reading. It retries log faults endlessly and stops when the topic is
+   * closed.
    */
   follower({ from, onBatch, onFault, rest, onRestart }: FollowTopicOptions): Follower {
     const follower: Follower = new Follower({

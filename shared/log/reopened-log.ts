@@ -1,6 +1,6 @@
 /**
- * A log that opens on first use, and again if it was replaced under its name. Calls that notice a replacement
- * reject with LogUnavailable. A reader gets LogReplaced, and then reads the new log from its beginning.
+ * A log that opens on first use, and again if it was replaced under its name. Calls that notice a replacement reject with
+ * LogUnavailable. A reader gets LogReplaced, and then reads the new log from its beginning.
  */
 import {
   type LogBatch,
@@ -11,8 +11,8 @@ import {
 } from './core/control-log.ts';
 
 /**
- * Opens the log. `mustExist` is true after the first time, so that a folder or topic that was moved away is
- * not created again.
+ * Opens the log. `mustExist` is true after the first time, so that a folder or topic that was moved away is not created
+ * again.
  */
 export type OpenTopic = (mustExist: boolean) => Promise<TimedLog>;
 
@@ -89,8 +89,8 @@ export class ReopenedLog implements TimedLog {
   }
 
   /**
-   * Reopens a replaced log once for all callers. If there is no new log yet, the next call fails the same way
-   * and tries again.
+   * Reopens a replaced log once for all callers. If there is no new log yet, the next call fails the same way and tries
+   * again.
    */
   async #reopenReplaced(opened: Promise<TimedLog>, error: unknown): Promise<void> {
     if (!(error instanceof LogReplaced) || this.#isClosed) return;

@@ -1,7 +1,4 @@
-/**
- * The cached look-up queries the snapshot once for each answer, and again only after a commit that touches
- * it.
- */
+/** The cached look-up queries the snapshot once for each answer, and again only after a commit that touches it. */
 import { expect, test } from 'vitest';
 import type { PlaceKey } from '../../schemas/names.ts';
 import { fleetHistory, known, recordsOf, sha256 } from '../../test/support/commits.ts';
@@ -27,9 +24,7 @@ const records = recordsOf([
   [known('key.revoked', { id: 'key-1' })],
 ]);
 
-/**
- * Opens a cached look-up over a snapshot at the second commit. `asked` counts queries that reach the tables.
- */
+/** Opens a cached look-up over a snapshot at the second commit. `asked` counts queries that reach the tables. */
 function opened() {
   const snapshot = memorySnapshot();
   snapshot.apply(records.slice(0, -1));

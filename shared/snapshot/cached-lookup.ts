@@ -1,17 +1,13 @@
 /**
- * A look-up that remembers answers to repeated queries. A commit drops only the answers that depend on the
- * rows it touches, so a flapping node does not slow down other requests. Every cache is bounded, because
- * callers choose keys and models.
+ * A look-up that remembers answers to repeated queries. A commit drops only the answers that depend on the rows it touches,
+ * so a flapping node does not slow down other requests. Every cache is bounded, because callers choose keys and models.
  */
 import { BoundedMap } from '../runtime/bounded-map.ts';
 import type { KeyOwner, Lookup } from './lookup.ts';
 import type { RowOf, TableName, TableRow } from './tables.ts';
 
 export interface CachedLookup extends Lookup {
-  /**
-   * Drops every answer that depends on this row, before the next query. Call it for each row written or
-   * removed.
-   */
+  /** Drops every answer that depends on this row, before the next query. Call it for each row written or removed. */
   forget(table: TableName, before: TableRow | undefined, after: TableRow | undefined): void;
 }
 
@@ -49,8 +45,8 @@ function forgetAll(answers: Remembered): void {
 const forgetters: {
   readonly [Name in TableName]: ((answers: Remembered, row: RowOf<Name>) => void) | null;
 } = {
-  // Clears the owners of all keys. Finding the keys of one tier or organisation would itself be costly in a
-  // commit of many rows.
+  // Clears the owners of all keys. Finding the keys of one tier or organisation would itself be costly in a commit of many
+  // rows.
   tier: ({ owners }) => owners.clear(),
   // A row with `*` includes all models.
   tier_model: ({ included }) => included.clear(),

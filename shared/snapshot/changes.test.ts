@@ -1,7 +1,6 @@
 /**
- * Changes released in waves, over random histories. Every fold of one log ends in the same state. The base
- * equals the state of a reader that does not know changes. A gateway reads either the base, or the base with
- * all events of the change.
+ * Changes released in waves, over random histories. Every fold of one log ends in the same state. The base equals the state
+ * of a reader that does not know changes. A gateway reads either the base, or the base with all events of the change.
  */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -114,10 +113,7 @@ function openChange(snapshot: Snapshot): RowOf<'change'> | undefined {
   return snapshot.db.prepare<[], RowOf<'change'>>('SELECT * FROM change').get();
 }
 
-/**
- * A revocation takes effect in the base, so on all gateways at once. Their digests then equal the older
- * reader's.
- */
+/** A revocation takes effect in the base, so on all gateways at once. Their digests then equal the older reader's. */
 function isRevocation(records: readonly LogRecord[], at: number): boolean {
   return records[at]?.value.includes('"key.revoked"') ?? false;
 }

@@ -1,6 +1,6 @@
 /**
- * Types for the effects of events: how an event changes the rows, how it can be undone, and which rows it
- * explains. An event's data format is defined in `schemas/events/`.
+ * Types for the effects of events: how an event changes the rows, how it can be undone, and which rows it explains. An
+ * event's data format is defined in `schemas/events/`.
  */
 import type { CommandName, InputOf } from '../../schemas/admin/admin.ts';
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
@@ -47,10 +47,7 @@ export interface UndoCommand {
 export interface Inverse<Data> {
   /** Reads the event's subject. Undo requires that the subject is still as the event left it. */
   subject(db: Database, data: Data): unknown;
-  /**
-   * Returns the command that undoes the event, a text if that is impossible, or undefined if there is nothing
-   * to undo.
-   */
+  /** Returns the command that undoes the event, a text if that is impossible, or undefined if there is nothing to undo. */
   command(before: Database, data: Data): UndoCommand | string | undefined;
 }
 

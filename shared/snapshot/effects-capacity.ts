@@ -170,8 +170,7 @@ export const capacityEffects = {
         models: data.models ? JSON.stringify(data.models) : null,
         agent: data.agent ? 1 : 0,
         drained: before?.drained ?? 0,
-        // A new address must first be found healthy. The generation is kept, so that no former owner can
-        // report on it.
+        // A new address must first be found healthy. The generation is kept, so that no former owner can report on it.
         owner: null,
         generation: before?.generation ?? 0,
         up: 0,

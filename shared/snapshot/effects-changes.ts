@@ -1,6 +1,6 @@
 /**
- * Effects of events on changes released in waves: the row of the open change, and the rows of recently closed
- * ones. The open change's overlay is derived in overlay.ts.
+ * Effects of events on changes released in waves: the row of the open change, and the rows of recently closed ones. The open
+ * change's overlay is derived in overlay.ts.
  */
 
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
@@ -10,10 +10,7 @@ import { type EventContext, type EventEffects, inverse, rowSource, undo } from '
 import type { TableViews } from './table.ts';
 import type { RowOf } from './tables.ts';
 
-/**
- * Event types that a change may contain, all of them definitions. Every other type takes effect on all
- * gateways at once.
- */
+/** Event types that a change may contain, all of them definitions. Every other type takes effect on all gateways at once. */
 export const stagedEventTypes = [
   'tier.set',
   'tier.removed',

@@ -1,7 +1,4 @@
-/**
- * Effects of events on tiers, visitors, fleet bounds, models, organisations, members, keys and usage
- * adjustments.
- */
+/** Effects of events on tiers, visitors, fleet bounds, models, organisations, members, keys and usage adjustments. */
 import type { Database } from '../runtime/sqlite.ts';
 import { columnOf, moment, present } from '../runtime/statements.ts';
 import {
@@ -23,10 +20,7 @@ function setTierModels(tables: TableViews, tier: string, models: '*' | readonly 
   for (const model of models === '*' ? ['*'] : models) tables.tier_model.put({ tier, model });
 }
 
-/**
- * Removes an organisation and all its rows, so that a new organisation with the same ID does not inherit its
- * keys.
- */
+/** Removes an organisation and all its rows, so that a new organisation with the same ID does not inherit its keys. */
 function removeOrganisation(tables: TableViews, organisation: RowOf<'organisation'>): undefined {
   const { id } = organisation;
   removeAll(tables.member.where('organisation', id), (row) => tables.member.remove(row));
@@ -309,8 +303,7 @@ export const tenantEffects = {
     explains: ['api_key'],
   },
   'key.forgotten': {
-    // Never forget a key that was still in force at the commit's time, whoever wrote the event and by
-    // whichever clock.
+    // Never forget a key that was still in force at the commit's time, whoever wrote the event and by whichever clock.
     fold: (tables, { id }, { atMs }) => {
       const key = tables.api_key.get(id);
       if (!key) return 'no such key';
@@ -324,8 +317,8 @@ export const tenantEffects = {
   'usage.adjusted': {
     fold: (tables, { organisation, period, tokens }) => {
       const before = tables.usage_adjustment.get(organisation, period)?.tokens ?? 0;
-      // Clamp the sum to integers that both JavaScript and SQLite hold exactly. Beyond them it would not be a
-      // function of the rows.
+      // Clamp the sum to integers that both JavaScript and SQLite hold exactly. Beyond them it would not be a function of the
+      // rows.
       const sum = Math.max(-Number.MAX_SAFE_INTEGER, Math.min(Number.MAX_SAFE_INTEGER, before + tokens));
       return tables.usage_adjustment.put({ organisation, period, tokens: sum });
     },

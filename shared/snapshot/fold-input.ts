@@ -1,6 +1,5 @@
 /**
- * Prepares log records for the fold: drops repeated offsets, cuts chunks of bounded size, and derives each
- * commit's context.
+ * Prepares log records for the fold: drops repeated offsets, cuts chunks of bounded size, and derives each commit's context.
  */
 import type { Commit } from '../../schemas/events/commit.ts';
 import { momentSchema } from '../../schemas/names.ts';

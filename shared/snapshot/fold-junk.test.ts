@@ -1,6 +1,6 @@
 /**
- * The fold is total. Whatever a commit contains, the fold never throws, and the events around the junk are
- * folded as if it were absent. Otherwise, one bad event would stop every gateway for good.
+ * The fold is total. Whatever a commit contains, the fold never throws, and the events around the junk are folded as if it
+ * were absent. Otherwise, one bad event would stop every gateway for good.
  */
 
 import fc from 'fast-check';

@@ -34,8 +34,8 @@ export class FoldMetrics {
     new Gauge({ ...build, labelNames: ['version', 'node'], registers })
       .labels({ version: version(), node: process.versions.node })
       .set(1);
-    // The digest is not a label, because every commit would start a new series. `headgate_fold_diverged`
-    // compares digests at equal positions.
+    // The digest is not a label, because every commit would start a new series. `headgate_fold_diverged` compares digests at
+    // equal positions.
     const info = { name: 'headgate_snapshot_info', help: '1, by version of the fold' };
     new Gauge({ ...info, labelNames: ['schema_version'], registers })
       .labels({ schema_version: String(foldVersion) })
@@ -64,8 +64,8 @@ export class FoldMetrics {
   }
 
   /**
-   * Records a folded slice. `isLive` means that the fold was at the head of the log, so a commit's age is its
-   * propagation time and not a backlog.
+   * Records a folded slice. `isLive` means that the fold was at the head of the log, so a commit's age is its propagation
+   * time and not a backlog.
    */
   folded(commits: readonly Commit[], seconds: number, isLive: boolean): void {
     this.#apply.observe(seconds);
@@ -94,8 +94,7 @@ export class FoldMetrics {
     metrics.gauge('headgate_fold_head_offset', 'end of the log when it was last requested', () =>
       Math.max(source().snapshot.nextOffset, source().replicator.endOffset),
     );
-    // The count belongs to the snapshot. If a gateway replaces the snapshot, it restarts at 0, as a counter
-    // may.
+    // The count belongs to the snapshot. If a gateway replaces the snapshot, it restarts at 0, as a counter may.
     metrics.counter(
       'headgate_fold_skipped_total',
       'records that did not extend the chain',

@@ -1,6 +1,6 @@
 /**
- * Receives every step of a fold. The history uses it to record row versions. It is called inside the fold's
- * transaction, which may still be rolled back.
+ * Receives every step of a fold. The history uses it to record row versions. It is called inside the fold's transaction,
+ * which may still be rolled back.
  */
 import type { Commit } from '../../schemas/events/commit.ts';
 import type { TableName, TableRow } from './tables.ts';

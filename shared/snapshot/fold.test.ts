@@ -1,6 +1,6 @@
 /**
- * Effect of each event on the rows. Given some events, one more event changes exactly the listed rows. Every
- * event type has a case (checked below), and so has every reason for which the fold skips an event.
+ * Effect of each event on the rows. Given some events, one more event changes exactly the listed rows. Every event type has a
+ * case (checked below), and so has every reason for which the fold skips an event.
  */
 import { expect, test } from 'vitest';
 import { eventTypeNames } from '../../schemas/events/event-definitions.ts';

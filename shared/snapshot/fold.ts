@@ -1,10 +1,9 @@
 /**
- * The fold: turns one event into row changes. It is total and pure: it never throws, never reads a clock,
- * never draws random numbers, and depends only on the rows and the event. Bulk replay, live tailing and dry
- * runs share it.
+ * The fold: turns one event into row changes. It is total and pure: it never throws, never reads a clock, never draws random
+ * numbers, and depends only on the rows and the event. Bulk replay, live tailing and dry runs share it.
  *
- * A reference to something missing is stored and resolved when it is read. An event that contradicts the rows
- * (an ID created twice, a report from a node's former owner) is skipped, and the reason is returned.
+ * A reference to something missing is stored and resolved when it is read. An event that contradicts the rows (an ID created
+ * twice, a report from a node's former owner) is skipped, and the reason is returned.
  */
 import { eventDefinitions } from '../../schemas/events/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
@@ -15,9 +14,7 @@ import type { TableViews } from './table.ts';
 /** Increase this after every change to the tables, or to how existing event types are folded. */
 const rowsVersion = 8;
 
-/**
- * Version of the fold. A new event type brings its own version. Snapshots with another version are rebuilt.
- */
+/** Version of the fold. A new event type brings its own version. Snapshots with another version are rebuilt. */
 export const foldVersion = Math.max(
   rowsVersion,
   ...Object.values(eventDefinitions).map((definition) => definition.foldVersion),

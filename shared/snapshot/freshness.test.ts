@@ -79,10 +79,7 @@ test('on every walk of proofs, time, suspensions and set clocks, only a proof or
     fc.property(fc.array(anyStep, { maxLength: 40 }), (steps) => {
       let clock = { monotonicMs: 1_000_000, wallMs: 5_000_000 };
       const freshness = new Freshness(() => clock);
-      /**
-       * Latest proven moment, in ms of the monotonic clock. The age must be at least the monotonic time since
-       * then.
-       */
+      /** Latest proven moment, in ms of the monotonic clock. The age must be at least the monotonic time since then. */
       let provenMs: number | undefined;
       for (const step of steps) {
         const before = freshness.state();

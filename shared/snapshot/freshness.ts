@@ -1,7 +1,6 @@
 /**
- * Measures how fresh a snapshot is without comparing clocks of two machines. A proof is a moment, by this
- * process's clock, at which the snapshot contained everything that the log had acknowledged. The age of the
- * latest proof decides the state:
+ * Measures how fresh a snapshot is without comparing clocks of two machines. A proof is a moment, by this process's clock, at
+ * which the snapshot contained everything that the log had acknowledged. The age of the latest proof decides the state:
  *
  *                 over 15 s          over 30 s           over 45 s
  *    ┌────────┐──────────────►┌─────────┐──────►┌──────────┐──────►┌────────┐
@@ -13,9 +12,8 @@
  *    │ unproven │   time alone never leads out of this state
  *    └──────────┘
  *
- * Age is the larger of the monotonic and the wall-clock difference, because the monotonic clock may stop
- * while a machine is suspended and the wall clock may be set back. A suspended process therefore wakes up in
- * the state of its true age.
+ * Age is the larger of the monotonic and the wall-clock difference, because the monotonic clock may stop while a machine is
+ * suspended and the wall clock may be set back. A suspended process therefore wakes up in the state of its true age.
  */
 import { wallClockMs } from '../runtime/clock.ts';
 
@@ -67,8 +65,7 @@ export class Freshness {
   }
 
   /**
-   * Whether the proof is too old by the wall clock alone. That clock may have been set forward, so a new
-   * proof must decide.
+   * Whether the proof is too old by the wall clock alone. That clock may have been set forward, so a new proof must decide.
    */
   get isFencedByWallClock(): boolean {
     if (this.#asOf === undefined || this.state() !== 'fenced') return false;

@@ -1,6 +1,6 @@
 /**
- * Side records of a snapshot: the command behind each commit (to recognise repeats), events that this build
- * could not read, and events that the fold skipped. They are bounded, trimmed, and not part of the digests.
+ * Side records of a snapshot: the command behind each commit (to recognise repeats), events that this build could not read,
+ * and events that the fold skipped. They are bounded, trimmed, and not part of the digests.
  */
 import type { Commit } from '../../schemas/events/commit.ts';
 import { fieldsOf } from '../../schemas/events/event-definition.ts';
@@ -125,10 +125,7 @@ export class Journal {
   }
 }
 
-/**
- * Serialises event data. Returns null if it is too long, or nested too deeply to serialise although it could
- * be parsed.
- */
+/** Serialises event data. Returns null if it is too long, or nested too deeply to serialise although it could be parsed. */
 function textOf(data: unknown): string | null {
   try {
     const text = JSON.stringify(data ?? null);

@@ -1,6 +1,4 @@
-/**
- * The stored key counts always equal the counts of the rows, whatever was folded, previewed or rolled back.
- */
+/** The stored key counts always equal the counts of the rows, whatever was folded, previewed or rolled back. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { dayMs } from '../../schemas/durations.ts';

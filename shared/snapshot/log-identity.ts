@@ -1,6 +1,6 @@
 /**
- * Checks that a log is still the one that was folded. It runs at every start and after every reconnect or
- * offset error, because a topic that was re-created, truncated or restored answers reads without an error.
+ * Checks that a log is still the one that was folded. It runs at every start and after every reconnect or offset error,
+ * because a topic that was re-created, truncated or restored answers reads without an error.
  */
 import { type Commit, parseCommit } from '../../schemas/events/commit.ts';
 import { batchesToEnd, recordAt } from '../log/core/batches-to-end.ts';
@@ -29,8 +29,8 @@ export async function readLogId(log: ControlLog): Promise<string | null> {
 }
 
 /**
- * Reads the first valid record; null if the log does not have one yet. If the log has lost its first records,
- * rejects with a LogTruncated that names the next step.
+ * Reads the first valid record; null if the log does not have one yet. If the log has lost its first records, rejects with a
+ * LogTruncated that names the next step.
  */
 export async function readGenesis(log: ControlLog): Promise<Genesis | null> {
   try {
@@ -64,16 +64,16 @@ export interface Folded {
 }
 
 /**
- * Thrown if the log has a record at the snapshot's offset, but not the commit that the snapshot names. The
- * snapshot is wrong, not the log.
+ * Thrown if the log has a record at the snapshot's offset, but not the commit that the snapshot names. The snapshot is wrong,
+ * not the log.
  */
 export class WrongPosition extends Error {
   override readonly name = 'WrongPosition';
 }
 
 /**
- * Checks that the log still has the last folded commit. Throws LogTruncated or LogReplaced if it does not,
- * and WrongPosition if the record exists but is not the commit that the position names.
+ * Checks that the log still has the last folded commit. Throws LogTruncated or LogReplaced if it does not, and WrongPosition
+ * if the record exists but is not the commit that the position names.
  */
 export async function checkIdentity(log: ControlLog, folded: Folded): Promise<void> {
   if (folded.seq === 0 && folded.headOffset < 0) return;
@@ -89,8 +89,8 @@ export async function checkIdentity(log: ControlLog, folded: Folded): Promise<vo
 }
 
 /**
- * Checks the commit's number and log. The hash covers only the record: with a wrong number or log, every
- * later commit would be skipped.
+ * Checks the commit's number and log. The hash covers only the record: with a wrong number or log, every later commit would
+ * be skipped.
  */
 function checkCommit(commit: Commit | undefined, { log, seq }: Folded): void {
   if (commit?.log === log && commit.seq === seq) return;
@@ -100,9 +100,8 @@ function checkCommit(commit: Commit | undefined, { log, seq }: Folded): void {
 }
 
 /**
- * Checks that a trusted signer signed the first record and that the log is the one that was folded. Throws
- * LogReplaced otherwise. An empty log passes, because the code that folds its first record also calls
- * TrustedSigners.checkBeginning.
+ * Checks that a trusted signer signed the first record and that the log is the one that was folded. Throws LogReplaced
+ * otherwise. An empty log passes, because the code that folds its first record also calls TrustedSigners.checkBeginning.
  */
 export async function checkTrust(log: ControlLog, folded: Folded, trusted: TrustedSigners): Promise<void> {
   const genesis = await readGenesis(log);

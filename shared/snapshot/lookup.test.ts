@@ -1,7 +1,4 @@
-/**
- * A node serves a model if it can, and if the model is installed at its place. Both take effect with their
- * commit.
- */
+/** A node serves a model if it can, and if the model is installed at its place. Both take effect with their commit. */
 import { expect, test } from 'vitest';
 import type { PlaceKey } from '../../schemas/names.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';

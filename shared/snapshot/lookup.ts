@@ -1,6 +1,6 @@
 /**
- * The look-up: every query that a request may run on the snapshot, as a prepared statement. SQLite is the
- * index, so there is no second copy in memory to keep consistent. It never writes.
+ * The look-up: every query that a request may run on the snapshot, as a prepared statement. SQLite is the index, so there is
+ * no second copy in memory to keep consistent. It never writes.
  */
 import type {
   Dialect,
@@ -98,10 +98,7 @@ export interface Lookup {
   weight(model: string): number;
   /** Whether prompts with the same beginning are sent to the same node. */
   hasAffinity(model: string): boolean;
-  /**
-   * ID of the next higher tier that allows more tokens per period and includes the model; undefined if there
-   * is none.
-   */
+  /** ID of the next higher tier that allows more tokens per period and includes the model; undefined if there is none. */
   nextTier(rank: number, monthlyTokens: number, model: string): string | undefined;
   /** Models that at least one node of the place serves now, newest first. */
   listing(place: PlaceKey): ServedModel[];
@@ -165,8 +162,8 @@ const totalsColumns: Columns<TotalsRow> = {
 };
 
 /**
- * Prepares a SELECT of the columns, and returns its rows as objects. The driver returns arrays here, because
- * its own objects cost twice as much and each request runs several of these queries.
+ * Prepares a SELECT of the columns, and returns its rows as objects. The driver returns arrays here, because its own objects
+ * cost twice as much and each request runs several of these queries.
  */
 function askRows<Row, Parameters extends unknown[]>(db: Database, columns: Columns<Row>, rest: string) {
   const names = Object.keys(columns);

@@ -1,6 +1,6 @@
 /**
- * A snapshot that cannot be trusted is quarantined and rebuilt, and the reason is reported. No file content
- * may keep a process from starting. Damage that only a full read can find is found by verify.
+ * A snapshot that cannot be trusted is quarantined and rebuilt, and the reason is reported. No file content may keep a
+ * process from starting. Damage that only a full read can find is found by verify.
  */
 
 import { copyFileSync, existsSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
@@ -129,10 +129,7 @@ const harms: [string, (path: string) => void, RegExp][] = [
   ],
 ];
 
-/**
- * Wrong values of the position. A reader that adopted one would continue at a wrong place or refuse its own
- * log.
- */
+/** Wrong values of the position. A reader that adopted one would continue at a wrong place or refuse its own log. */
 const wrongValues = {
   log: "'other'",
   seq: 'seq - 1',
@@ -199,8 +196,8 @@ function answers(path: string): unknown {
     const hashes = records
       .flatMap(({ value }) => JSON.parse(value.toString()).events)
       .map(({ data }) => Buffer.from(data.hash ?? '', 'hex'));
-    // Leave out marks, which the digests do not cover. A wrong mark names a wrong event in an explanation but
-    // does not change a decision.
+    // Leave out marks, which the digests do not cover. A wrong mark names a wrong event in an explanation but does not change
+    // a decision.
     const columnsOf = (name: TableName): string => Object.keys(tableSpecs[name].columns).join();
     const rows = tableNames.map((name) =>
       snapshot.db.prepare(`SELECT ${columnsOf(name)} FROM ${name}`).all(),

@@ -1,6 +1,6 @@
 /**
- * Opens the snapshot of a data folder, or creates an empty one if none can be trusted. A file that is
- * damaged, or belongs to another fold version or log, is quarantined and never folded further.
+ * Opens the snapshot of a data folder, or creates an empty one if none can be trusted. A file that is damaged, or belongs to
+ * another fold version or log, is quarantined and never folded further.
  */
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -28,8 +28,8 @@ export interface OpenedSnapshot {
 }
 
 /**
- * Write-ahead log pages (4 KB each) at which SQLite checkpoints. Checkpointing blocks the event loop, so the
- * log is kept short.
+ * Write-ahead log pages (4 KB each) at which SQLite checkpoints. Checkpointing blocks the event loop, so the log is kept
+ * short.
  */
 const walPages = 400;
 
@@ -39,8 +39,8 @@ export function stateSql(): string {
 }
 
 /**
- * Creates all tables of an empty snapshot, or none on failure. `orders` is SQL for the indexes that only
- * files need, to list keys in order.
+ * Creates all tables of an empty snapshot, or none on failure. `orders` is SQL for the indexes that only files need, to list
+ * keys in order.
  */
 export function createSchema(db: Database, orders = ''): void {
   db.exec(`BEGIN; ${stateSql()} ${orders} COMMIT`);
@@ -59,8 +59,8 @@ export class OtherFoldVersion extends Error {
 }
 
 /**
- * Opens `path` without changing it. Throws DatabaseCorrupt, OtherFoldVersion, or an Error that says why the
- * file cannot be used.
+ * Opens `path` without changing it. Throws DatabaseCorrupt, OtherFoldVersion, or an Error that says why the file cannot be
+ * used.
  */
 export function openExisting(path: string, options: { readonly readOnly: boolean }): Snapshot {
   if (!existsSync(path)) throw new Error(`there is no snapshot at ${path}`);
@@ -97,9 +97,9 @@ function bootId(): string | null {
 
 const boot = bootId();
 /**
- * Durability of snapshot files. A snapshot contains nothing that the log does not have, so a fold need not
- * wait for the disk, and a file that was open when the machine went down is verified before use. If the boot
- * ID is unknown, such a crash cannot be noticed, so the fold waits for the disk.
+ * Durability of snapshot files. A snapshot contains nothing that the log does not have, so a fold need not wait for the disk,
+ * and a file that was open when the machine went down is verified before use. If the boot ID is unknown, such a crash cannot
+ * be noticed, so the fold waits for the disk.
  */
 const durability = boot === null ? 'normal' : 'process';
 
@@ -132,8 +132,8 @@ function readFoldVersion(db: Database, path: string): number {
 }
 
 /**
- * Opens `path`. If its file cannot be trusted, quarantines it and creates an empty one. `log` is the ID of
- * the log that the snapshot must belong to, if given.
+ * Opens `path`. If its file cannot be trusted, quarantines it and creates an empty one. `log` is the ID of the log that the
+ * snapshot must belong to, if given.
  */
 export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
@@ -175,8 +175,8 @@ function reasonAgainst(
 }
 
 /**
- * Renames the file for inspection, replacing any earlier quarantined one. Takes its write-ahead log along,
- * which would otherwise be replayed into the new file.
+ * Renames the file for inspection, replacing any earlier quarantined one. Takes its write-ahead log along, which would
+ * otherwise be replayed into the new file.
  */
 export function quarantineFile(path: string): void {
   for (const suffix of ['', '-wal', '-shm']) {

@@ -115,8 +115,8 @@ export function foldOver(base: TableViews, events: readonly KnownEvent[]): Folde
 }
 
 /**
- * Returns why a staged event no longer applies. The fold itself accepts dangling references, but a staged
- * event whose subject has since been removed must be skipped.
+ * Returns why a staged event no longer applies. The fold itself accepts dangling references, but a staged event whose subject
+ * has since been removed must be skipped.
  */
 function missing(tables: TableViews, { type, data }: KnownEvent): EventSkipReason {
   if (type === 'stack.model_installed' && !tables.stack.get(data.stack)) return `no stack ${data.stack}`;
@@ -200,9 +200,8 @@ export class OverlayKeeper {
 }
 
 /**
- * Builds the SELECT of a table in which overlay rows replace the table's own rows. `of` returns a table's
- * name or its SELECT. `marks` are the table's mark columns; for an overlay row they contain the commit that
- * staged the change.
+ * Builds the SELECT of a table in which overlay rows replace the table's own rows. `of` returns a table's name or its SELECT.
+ * `marks` are the table's mark columns; for an overlay row they contain the commit that staged the change.
  */
 export function overlaidSelect(
   table: (typeof overlaidTables)[number],

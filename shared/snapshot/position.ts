@@ -1,7 +1,6 @@
 /**
- * Position of a snapshot: what it has folded and where it continues. It is stored in the same file and
- * written in the same transaction as the rows: one position row with its own checksum, and one digest per
- * table.
+ * Position of a snapshot: what it has folded and where it continues. It is stored in the same file and written in the same
+ * transaction as the rows: one position row with its own checksum, and one digest per table.
  */
 import { hash as digestOf } from 'node:crypto';
 import { genesisPrev } from '../../schemas/events/commit.ts';
@@ -25,9 +24,8 @@ export type FoldedColumns = RowWith<typeof folded>;
 const foldedNames = Object.keys(folded) as (keyof FoldedColumns)[];
 
 /**
- * SHA-256 of the position's columns, hex. The table digests do not cover this row, and a damaged one would
- * make the fold continue from a wrong place or refuse its own log. The checksum is unkeyed, so it does not
- * prove who wrote the row.
+ * SHA-256 of the position's columns, hex. The table digests do not cover this row, and a damaged one would make the fold
+ * continue from a wrong place or refuse its own log. The checksum is unkeyed, so it does not prove who wrote the row.
  */
 export function positionChecksum(row: FoldedColumns): string {
   return checksumOf(foldedNames.map((name) => row[name]));

@@ -1,7 +1,6 @@
 /**
- * The replicator keeps up with a log that is being written, never proves more than it may, waits for an
- * unreachable log, and stops for good at permanent faults. It never blocks the event loop for long, however
- * long the backlog is.
+ * The replicator keeps up with a log that is being written, never proves more than it may, waits for an unreachable log, and
+ * stops for good at permanent faults. It never blocks the event loop for long, however long the backlog is.
  */
 
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -374,9 +373,8 @@ test('a file that cannot be written stops it for good', async () => {
 });
 
 /**
- * Longest allowed hold of the event loop, in ms of processor time, which other processes on the machine
- * cannot lengthen. A fold that yields stays near its slice's budget; a fold that does not yield holds the
- * loop for seconds.
+ * Longest allowed hold of the event loop, in ms of processor time, which other processes on the machine cannot lengthen. A
+ * fold that yields stays near its slice's budget; a fold that does not yield holds the loop for seconds.
  */
 const heldMsMax = 50;
 
@@ -399,8 +397,8 @@ async function longestHoldMs(task: () => Promise<void>): Promise<number> {
 }
 
 /**
- * Returns the smallest of three measurements, because garbage collection and other work of the runtime rarely
- * disturbs all three.
+ * Returns the smallest of three measurements, because garbage collection and other work of the runtime rarely disturbs all
+ * three.
  */
 async function leastOfThree(round: () => Promise<number>): Promise<number> {
   return Math.min(await round(), await round(), await round());

@@ -1,10 +1,10 @@
 /**
- * Keeps a snapshot at the head of its log: tails the log, folds in short slices so that the event loop stays
- * free, and proves how fresh the snapshot is. Both planes use it, at start and live.
+ * Keeps a snapshot at the head of its log: tails the log, folds in short slices so that the event loop stays free, and proves
+ * how fresh the snapshot is. Both planes use it, at start and live.
  *
- * It retries transient faults with back-off: an unreachable log and, in a control plane, a disk that refuses
- * a write. Any other fault, such as a truncated or replaced log or a halted fold, stops it for good. `fault`
- * then contains the reason, and freshness runs out.
+ * It retries transient faults with back-off: an unreachable log and, in a control plane, a disk that refuses a write. Any
+ * other fault, such as a truncated or replaced log or a halted fold, stops it for good. `fault` then contains the reason, and
+ * freshness runs out.
  */
 import type { Commit } from '../../schemas/events/commit.ts';
 import { type ControlLog, type LogRecord, LogUnavailable } from '../log/core/control-log.ts';
@@ -21,10 +21,7 @@ const probeIntervalMsDefault = 2000;
 /** Interval in ms until the first proof and while requests fail, so that recovery is noticed soon. */
 const probeRetryMs = 100;
 
-/**
- * Thrown if the next commit contains an event that this build must not skip. The state before that commit is
- * kept.
- */
+/** Thrown if the next commit contains an event that this build must not skip. The state before that commit is kept. */
 export class FoldHalted extends Error {
   override readonly name = 'FoldHalted';
 }
@@ -38,18 +35,13 @@ export interface ReplicatorOptions {
   readonly trusted?: TrustedSigners | undefined;
   /** Interval in ms at which the end of the log is requested; default 2 s. */
   readonly probeIntervalMs?: number;
-  /**
-   * Called after each slice that moved the position, with its duration and whether the whole batch is folded.
-   */
+  /** Called after each slice that moved the position, with its duration and whether the whole batch is folded. */
   readonly onCommits?: (commits: readonly Commit[], seconds: number, isBatchFolded: boolean) => void;
   /** Whether to retry a write that the disk refuses. If not, such a write is a fault. */
   readonly waitsForDisk?: boolean;
   /** Called once, when the replicator stops for good. */
   readonly onFault?: (error: Error) => void;
-  /**
-   * Called when the fold has reached a requested end of the log. That end proves freshness only if this
-   * returns true.
-   */
+  /** Called when the fold has reached a requested end of the log. That end proves freshness only if this returns true. */
   readonly mayProve?: () => boolean;
   /** Called when the log becomes unreachable, and when it is reachable again. */
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
@@ -102,10 +94,7 @@ export class Replicator {
     return this.#endOffset;
   }
 
-  /**
-   * Append time of the last folded record, by the log's clock; undefined until a record is folded in this
-   * process.
-   */
+  /** Append time of the last folded record, by the log's clock; undefined until a record is folded in this process. */
   get logMs(): number | undefined {
     return this.#logMs;
   }
@@ -117,8 +106,8 @@ export class Replicator {
   }
 
   /**
-   * Resolves once everything that the log contained at the call is folded. Rejects on a fault, once stopped,
-   * or with LogUnavailable at the deadline.
+   * Resolves once everything that the log contained at the call is folded. Rejects on a fault, once stopped, or with
+   * LogUnavailable at the deadline.
    */
   async caughtUp(timeoutMs: number): Promise<void> {
     const untilMs = performance.now() + timeoutMs;
@@ -132,17 +121,16 @@ export class Replicator {
   }
 
   /**
-   * Resolves true once `seq` is folded, false at the deadline. Rejects on a fault, once stopped, or with the
-   * abort reason of `client`: an immediate `false` would turn callers that wait in a loop into busy loops.
+   * Resolves true once `seq` is folded, false at the deadline. Rejects on a fault, once stopped, or with the abort reason of
+   * `client`: an immediate `false` would turn callers that wait in a loop into busy loops.
    */
   reached(seq: number, timeoutMs: number, client?: AbortSignal): Promise<boolean> {
     return this.#follower.until(() => this.#options.snapshot.seq >= seq, timeoutMs, client);
   }
 
   /**
-   * Requests a new proof at once if only a wall clock that was set forward makes the last one too old.
-   * Resolves after a new proof, at the deadline, or if the log is unreachable; check `freshness` for the
-   * result. Never rejects.
+   * Requests a new proof at once if only a wall clock that was set forward makes the last one too old. Resolves after a new
+   * proof, at the deadline, or if the log is unreachable; check `freshness` for the result. Never rejects.
    */
   async provenAgain(timeoutMs: number): Promise<void> {
     const until = performance.now() + timeoutMs;
@@ -182,8 +170,8 @@ export class Replicator {
   }
 
   /**
-   * Resolves true once everything before this log offset is folded, false at the deadline. Rejects on a fault
-   * or once stopped.
+   * Resolves true once everything before this log offset is folded, false at the deadline. Rejects on a fault or once
+   * stopped.
    */
   hasRead(end: number, timeoutMs: number): Promise<boolean> {
     return this.#follower.until(() => this.#follower.position >= end, timeoutMs);
@@ -208,9 +196,7 @@ export class Replicator {
     }
   }
 
-  /**
-   * Read-index: an end requested after moment `m`, and then reached by the fold, proves freshness as of `m`.
-   */
+  /** Read-index: an end requested after moment `m`, and then reached by the fold, proves freshness as of `m`. */
   async #prove(): Promise<void> {
     const { snapshot, log, mayProve = () => true } = this.#options;
     const moment = this.freshness.now();

@@ -1,8 +1,7 @@
 /**
- * Maintains the `routes` table: which nodes of a place can serve which models now. A node can if it is up,
- * not drained, and reports the model as loaded. The fold derives the table so that a request needs no join.
- * Routes depend only on the nodes; whether a model is installed on the pool or a stack is checked separately
- * at look-up.
+ * Maintains the `routes` table: which nodes of a place can serve which models now. A node can if it is up, not drained, and
+ * reports the model as loaded. The fold derives the table so that a request needs no join. Routes depend only on the nodes;
+ * whether a model is installed on the pool or a stack is checked separately at look-up.
  */
 import type { PlaceKey } from '../../schemas/names.ts';
 import { type Database, prepare } from '../runtime/sqlite.ts';
@@ -11,8 +10,7 @@ import type { TableViews } from './table.ts';
 import type { RowOf } from './tables.ts';
 
 /**
- * Maps catalog IDs to the engine's names for all models that the node has loaded. A declared name wins over
- * the engine's own.
+ * Maps catalog IDs to the engine's names for all models that the node has loaded. A declared name wins over the engine's own.
  */
 export function servedModels(node: Pick<RowOf<'node'>, 'loaded' | 'models'>): Map<string, string> {
   const loaded = parseColumn(node.loaded);
@@ -28,10 +26,7 @@ export function servedModels(node: Pick<RowOf<'node'>, 'loaded' | 'models'>): Ma
 
 const stackPrefix = 'stack:';
 
-/**
- * Returns a check of whether a model may be served at a place. An organisation's own nodes do not need an
- * install.
- */
+/** Returns a check of whether a model may be served at a place. An organisation's own nodes do not need an install. */
 export function installsIn(db: Database): (place: PlaceKey, model: string) => boolean {
   const inPool = prepare<number, [string]>(db, 'SELECT 1 FROM pool_model WHERE model = ?').pluck();
   const onStack = prepare<number, [string, string]>(

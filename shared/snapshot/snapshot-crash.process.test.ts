@@ -1,8 +1,7 @@
 /**
- * Position and rows change in one transaction. A process killed before any statement of a fold leaves the
- * state of some prefix of the log, and folding on from there ends in the same state as an undisturbed fold.
- * Most statements are tried on a copy of the files (in the nightly run, all of them), and some by a real
- * kill.
+ * Position and rows change in one transaction. A process killed before any statement of a fold leaves the state of some
+ * prefix of the log, and folding on from there ends in the same state as an undisturbed fold. Most statements are tried on a
+ * copy of the files (in the nightly run, all of them), and some by a real kill.
  */
 
 import { spawn } from 'node:child_process';
@@ -50,9 +49,7 @@ for (let from = 0; from < records.length; from += recordsPerApply) {
   undisturbed.set(whole.nextOffset, position(whole));
 }
 
-/**
- * Checks the state that the kill left, then folds the rest. Returns the offset at which folding continued.
- */
+/** Checks the state that the kill left, then folds the rest. Returns the offset at which folding continued. */
 function recover(path: string, n: number): number {
   const { snapshot, rebuiltBecause } = openOrRebuild(path, 'test-log');
   try {

@@ -1,6 +1,6 @@
 /**
- * Position, rows and digests change together. However records are batched, repeated or mixed with junk, one
- * position always has one state. Previews do not leave a trace.
+ * Position, rows and digests change together. However records are batched, repeated or mixed with junk, one position always
+ * has one state. Previews do not leave a trace.
  */
 
 import { generateKeyPairSync, sign } from 'node:crypto';

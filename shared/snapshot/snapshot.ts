@@ -1,9 +1,9 @@
 /**
  * A snapshot: the state of a prefix of one log, with its position and digests, in a single SQLite file.
  *
- * Position, rows and digests change in one transaction. A crash between any two statements therefore leaves
- * the state of some prefix, and folding on from its position neither loses nor repeats anything. The file is
- * derived and disposable: if it is deleted, it is rebuilt from the log. Only the fold may change its rows.
+ * Position, rows and digests change in one transaction. A crash between any two statements therefore leaves the state of some
+ * prefix, and folding on from its position neither loses nor repeats anything. The file is derived and disposable: if it is
+ * deleted, it is rebuilt from the log. Only the fold may change its rows.
  */
 import type { Commit } from '../../schemas/events/commit.ts';
 import { type KnownEvent, readEvent } from '../../schemas/events/events.ts';
@@ -24,9 +24,7 @@ import { ShownStates, type State, type StateKind } from './views.ts';
 import { overlaidAt, overlaidIn, type StateView } from './waves.ts';
 
 export interface Applied {
-  /**
-   * Records consumed, whether accepted or skipped. Fewer than passed in if time ran out or the fold halted.
-   */
+  /** Records consumed, whether accepted or skipped. Fewer than passed in if time ran out or the fold halted. */
   readonly consumed: number;
   /** Commits that extended the chain, in order. */
   readonly accepted: readonly Commit[];
@@ -39,8 +37,8 @@ export interface Halt {
 }
 
 /**
- * Folds events temporarily and returns the reasons for which the fold skipped some of them. The preview
- * undoes them at its end.
+ * Folds events temporarily and returns the reasons for which the fold skipped some of them. The preview undoes them at its
+ * end.
  */
 export type FoldPreviewed = (events: Iterable<KnownEvent>, context: EventContext) => readonly string[];
 
@@ -83,8 +81,8 @@ export class Snapshot implements State {
   }
 
   /**
-   * Calls `onRow` for each row that is written or removed, until `undefined` is passed. The call runs inside
-   * a fold or preview transaction that may still be rolled back.
+   * Calls `onRow` for each row that is written or removed, until `undefined` is passed. The call runs inside a fold or
+   * preview transaction that may still be rolled back.
    */
   watchRows(onRow: FoldObserver['changed'] | undefined): void {
     this.#onRow = onRow;
@@ -107,8 +105,8 @@ export class Snapshot implements State {
     return this.#nextOffset;
   }
   /**
-   * Moves the read offset back to just after the last accepted record, because the log can prove only that
-   * position. Skipped records after it are judged again but counted once; the log may have lost some of them.
+   * Moves the read offset back to just after the last accepted record, because the log can prove only that position. Skipped
+   * records after it are judged again but counted once; the log may have lost some of them.
    */
   rewind(): void {
     this.#nextOffset = this.#row.headOffset + 1;
@@ -129,8 +127,8 @@ export class Snapshot implements State {
     return this.#row.divergedAt;
   }
   /**
-   * Forgets a divergence. Call this only if the present build folded the state from the first record: its
-   * result then outweighs the checkpoint.
+   * Forgets a divergence. Call this only if the present build folded the state from the first record: its result then
+   * outweighs the checkpoint.
    */
   overrideCheckpoint(): void {
     this.#row = { ...this.#row, divergedAt: null };
@@ -141,9 +139,9 @@ export class Snapshot implements State {
   }
 
   /**
-   * Folds records in one transaction. Records before `nextOffset` have been consumed already and change
-   * nothing. Stops after about `budgetMs` so that a serving process can yield. Throws DatabaseUnwritable or
-   * DatabaseCorrupt; nothing has been applied then.
+   * Folds records in one transaction. Records before `nextOffset` have been consumed already and change nothing. Stops after
+   * about `budgetMs` so that a serving process can yield. Throws DatabaseUnwritable or DatabaseCorrupt; nothing has been
+   * applied then.
    */
   apply(records: readonly LogRecord[], budgetMs = Number.POSITIVE_INFINITY): Applied {
     if (this.#halt || records.length === 0) return { consumed: 0, accepted: [] };
@@ -169,9 +167,9 @@ export class Snapshot implements State {
   }
 
   /**
-   * Reads a state other than the one after the last commit. Previewed events are folded one by one as the
-   * iterable yields them, so each can be computed from the state before it; all are undone afterwards.
-   * `passedOver` lists why the fold skipped some of them.
+   * Reads a state other than the one after the last commit. Previewed events are folded one by one as the iterable yields
+   * them, so each can be computed from the state before it; all are undone afterwards. `passedOver` lists why the fold
+   * skipped some of them.
    */
   stateAt<Result>(of: StateKind, read: (state: State, passedOver: readonly string[]) => Result): Result {
     if (of.kind === 'present') return this.#inView(of.view, read);
@@ -183,10 +181,7 @@ export class Snapshot implements State {
     return this.preview((fold) => read({ db: this.db, seq: context.seq }, fold(events, context)));
   }
 
-  /**
-   * Calls `work` with a function that folds events on top of the current state, and undoes them all at the
-   * end.
-   */
+  /** Calls `work` with a function that folds events on top of the current state, and undoes them all at the end. */
   preview<Result>(work: (fold: FoldPreviewed) => Result): Result {
     return this.#rolledBack(() =>
       work((events, context) => {
@@ -205,8 +200,8 @@ export class Snapshot implements State {
   }
 
   /**
-   * Reads the present state through a view. While the overlay is shown, prepared statements read it too;
-   * nothing may fold meanwhile.
+   * Reads the present state through a view. While the overlay is shown, prepared statements read it too; nothing may fold
+   * meanwhile.
    */
   #inView<Result>(view: StateView, read: (state: State, passedOver: readonly string[]) => Result): Result {
     const { db, seq } = this;
@@ -253,20 +248,14 @@ export class Snapshot implements State {
     }
   }
 
-  /**
-   * Flushes everything to disk before marking the file, so that the mark never reaches the disk before the
-   * data.
-   */
+  /** Flushes everything to disk before marking the file, so that the mark never reaches the disk before the data. */
   #checkpoint(): void {
     this.db.pragma('synchronous = FULL');
     this.db.pragma('wal_checkpoint(TRUNCATE)');
     this.#positions.markClean();
   }
 
-  /**
-   * Returns the number of records consumed. The rest is for the next slice, or for a build that knows the
-   * event.
-   */
+  /** Returns the number of records consumed. The rest is for the next slice, or for a build that knows the event. */
   #foldRecords(records: readonly LogRecord[], budgetMs: number, accepted: Commit[]): number {
     const until = performance.now() + budgetMs;
     let consumed = 0;
@@ -304,10 +293,7 @@ export class Snapshot implements State {
     }
   }
 
-  /**
-   * Folds one commit. Returns false, without folding any of it, if it contains a critical event unknown to
-   * this build.
-   */
+  /** Folds one commit. Returns false, without folding any of it, if it contains a critical event unknown to this build. */
   #foldCommit(commit: Commit, recordHash: string): boolean {
     const events = commit.events.map((stored) => ({ stored, read: readEvent(stored) }));
     const unknown = events.find(({ stored, read }) => read.outcome === 'unknown' && stored.critical);
@@ -362,8 +348,8 @@ export class Snapshot implements State {
   }
 
   /**
-   * Runs `work` and undoes its changes. Always ends in a rollback: releasing the outermost savepoint would be
-   * a commit, which fails on a full disk and leaves the transaction open.
+   * Runs `work` and undoes its changes. Always ends in a rollback: releasing the outermost savepoint would be a commit, which
+   * fails on a full disk and leaves the transaction open.
    */
   #rolledBack<Result>(work: () => Result): Result {
     const sums = this.#sums();
@@ -377,8 +363,8 @@ export class Snapshot implements State {
   }
 
   /**
-   * Rolls back the rows and resets the digests and counts in memory. Outside a transaction no counts are
-   * waiting to be stored.
+   * Rolls back the rows and resets the digests and counts in memory. Outside a transaction no counts are waiting to be
+   * stored.
    */
   #rollback(statement: string, sums: readonly bigint[]): void {
     if (this.db.inTransaction) this.db.exec(statement);

@@ -1,6 +1,6 @@
 /**
- * Reads and writes the rows of one table on behalf of the fold. No other code writes these rows, so the
- * table's digest always matches them.
+ * Reads and writes the rows of one table on behalf of the fold. No other code writes these rows, so the table's digest always
+ * matches them.
  */
 import type { Database, Statement } from '../runtime/sqlite.ts';
 import type { SqlValue } from '../runtime/table-columns.ts';
@@ -15,18 +15,15 @@ import {
 } from './tables.ts';
 
 /**
- * A table as the fold reads and changes it. Changes return undefined, so that a fold can return them as
- * "nothing was skipped".
+ * A table as the fold reads and changes it. Changes return undefined, so that a fold can return them as "nothing was
+ * skipped".
  */
 export interface TableView<Name extends TableName = TableName> {
   get(...key: SqlValue[]): RowOf<Name> | undefined;
   /** Returns the rows with this value in the column, which must be indexed or first in the key. */
   where(column: keyof RowOf<Name> & string, value: SqlValue): RowOf<Name>[];
   put(row: RowOf<Name>): undefined;
-  /**
-   * Like `put`, but saves the read: `before` is the current row with the same key, or undefined if there is
-   * none.
-   */
+  /** Like `put`, but saves the read: `before` is the current row with the same key, or undefined if there is none. */
   replace(before: RowOf<Name> | undefined, row: RowOf<Name>): undefined;
   /** Changes some columns of an existing row. */
   update(row: RowOf<Name>, change: Partial<RowOf<Name>>): undefined;
@@ -35,10 +32,7 @@ export interface TableView<Name extends TableName = TableName> {
 
 export type TableViews = { readonly [Name in TableName]: TableView<Name> };
 
-/**
- * Replaces lone surrogates, which SQLite cannot store as UTF-8. The digest must describe the text that is
- * read back.
- */
+/** Replaces lone surrogates, which SQLite cannot store as UTF-8. The digest must describe the text that is read back. */
 export function wellFormed(row: TableRow): TableRow {
   const isKept = Object.values(row).every((value) => typeof value !== 'string' || value.isWellFormed());
   if (isKept) return row;
@@ -62,10 +56,7 @@ export interface FoldStamp {
   seq: number;
 }
 
-/**
- * Rows of one table in the database. Every change goes through `replace` or `remove`, so digest and rows
- * cannot diverge.
- */
+/** Rows of one table in the database. Every change goes through `replace` or `remove`, so digest and rows cannot diverge. */
 export class Table<Name extends TableName = TableName> implements TableView<Name> {
   readonly name: Name;
   readonly #db: Database;

@@ -1,6 +1,6 @@
 /**
- * Tables of a snapshot, and their digests. A table's digest is the sum, mod 2^128, of a hash of each
- * canonical row. It is computed from logical rows, so neither the SQLite version nor the page order matters.
+ * Tables of a snapshot, and their digests. A table's digest is the sum, mod 2^128, of a hash of each canonical row. It is
+ * computed from logical rows, so neither the SQLite version nor the page order matters.
  */
 
 import * as nodeCrypto from 'node:crypto';
@@ -37,9 +37,9 @@ export interface TableSpec {
   readonly key: readonly string[];
   readonly indexes?: readonly (readonly string[])[];
   /**
-   * Mark columns: each stores the position of the commit that last set the row, so that explanations can name
-   * the event. A mark moves if one of its listed columns changes; with an empty list it moves on every write.
-   * Marks are not part of the digest. If a table has marks, its removed rows are also remembered.
+   * Mark columns: each stores the position of the commit that last set the row, so that explanations can name the event. A
+   * mark moves if one of its listed columns changes; with an empty list it moves on every write. Marks are not part of the
+   * digest. If a table has marks, its removed rows are also remembered.
    */
   readonly marks?: Readonly<Record<string, readonly string[]>>;
 }
@@ -48,8 +48,8 @@ export interface TableSpec {
 const anyWrite = { set_at: [] } as const;
 
 /**
- * Columns, keys and indexes of every table. Times are in ms since 1970 (UTC), flags are 0 or 1. NOT NULL is
- * guaranteed by the fold and not declared in SQL, because the fold must never fail.
+ * Columns, keys and indexes of every table. Times are in ms since 1970 (UTC), flags are 0 or 1. NOT NULL is guaranteed by the
+ * fold and not declared in SQL, because the fold must never fail.
  */
 export const tableSpecs = {
   tier: {
@@ -229,10 +229,7 @@ export const tableSpecs = {
     },
     key: ['tbl', 'key'],
   },
-  /**
-   * Nodes that can serve a model at a place now, with every node property that a request needs. Derived by
-   * the fold.
-   */
+  /** Nodes that can serve a model at a place now, with every node property that a request needs. Derived by the fold. */
   routes: {
     columns: {
       place: text<PlaceKey>(),
@@ -279,10 +276,7 @@ export function indexName(table: TableName, index: readonly string[]): string {
   return `${table}_by_${index.join('_')}`;
 }
 
-/**
- * Tombstones of rows removed from tables with marks. The journal trims them; they are not part of the
- * digests.
- */
+/** Tombstones of rows removed from tables with marks. The journal trims them; they are not part of the digests. */
 const removedSql = `
 CREATE TABLE removed (      -- what an explanation says of a thing that is not there any more
   kind TEXT, id TEXT,     -- table, and key with / between its columns
@@ -292,10 +286,7 @@ CREATE TABLE removed (      -- what an explanation says of a thing that is not t
 CREATE INDEX removed_by_seq ON removed (seq);
 `;
 
-/**
- * Number of keys per organisation and end day. Derived from the key rows (see key-counts.ts); not part of the
- * digests.
- */
+/** Number of keys per organisation and end day. Derived from the key rows (see key-counts.ts); not part of the digests. */
 const keyCountSql = `
 CREATE TABLE key_count (  -- how many keys end on a day
   organisation TEXT,      -- '': all keys
@@ -332,8 +323,8 @@ export function keyEndMs(row: Pick<RowOf<'api_key'>, 'revoked_at' | 'expires_at'
 }
 
 /**
- * Indexes for the orders in which keys are listed and forgotten. Only snapshots have them: the history also
- * creates every index in `indexes`, and it does not need these.
+ * Indexes for the orders in which keys are listed and forgotten. Only snapshots have them: the history also creates every
+ * index in `indexes`, and it does not need these.
  */
 export const keyOrdersSql = `
 CREATE INDEX api_key_by_created_at ON api_key (created_at);

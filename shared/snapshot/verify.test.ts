@@ -1,6 +1,5 @@
 /**
- * Verification recomputes digests from the rows. It finds a change made without the fold in every table, and
- * names the table.
+ * Verification recomputes digests from the rows. It finds a change made without the fold in every table, and names the table.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,10 +1,9 @@
 /**
- * Recomputes a snapshot's digests from its rows, in slices, and names the tables that differ. Each row must
- * also be found through every index of its table, because look-ups use the indexes and would not see a key
- * that an index lost.
+ * Recomputes a snapshot's digests from its rows, in slices, and names the tables that differ. Each row must also be found
+ * through every index of its table, because look-ups use the indexes and would not see a key that an index lost.
  *
- * It runs while the process serves, so each step reads a bounded number of rows. If the fold changes a table
- * meanwhile, the table is read again, because the sum of a changing table means nothing.
+ * It runs while the process serves, so each step reads a bounded number of rows. If the fold changes a table meanwhile, the
+ * table is read again, because the sum of a changing table means nothing.
  */
 import { atOnce, inSlices } from '../runtime/slices.ts';
 import type { Database } from '../runtime/sqlite.ts';
@@ -21,9 +20,7 @@ import {
 } from './tables.ts';
 
 export interface Verification {
-  /**
-   * Tables whose rows do not match their digest or are missing from an index. Empty if everything matches.
-   */
+  /** Tables whose rows do not match their digest or are missing from an index. Empty if everything matches. */
   readonly differing: readonly TableName[];
   readonly rows: number;
 }
@@ -40,9 +37,7 @@ function selectWithIndexes(table: TableName, indexes: readonly (readonly string[
   return `SELECT t.*, ${found.join(' + ') || '0'} AS ${indexed} FROM ${table} t`;
 }
 
-/**
- * Recomputes one table, yielding after each slice. `isIndexed` is false if a row is missing from an index.
- */
+/** Recomputes one table, yielding after each slice. `isIndexed` is false if a row is missing from an index. */
 function* sumOf(
   db: Database,
   table: TableName,
@@ -76,8 +71,8 @@ function* sumOf(
 }
 
 /**
- * Checks one table in steps; its rows must not change meanwhile. Throws DatabaseCorrupt if the position does
- * not match its checksum.
+ * Checks one table in steps; its rows must not change meanwhile. Throws DatabaseCorrupt if the position does not match its
+ * checksum.
  */
 export function* verifyTable(
   db: Database,
@@ -93,8 +88,7 @@ export function* verifyTable(
 }
 
 /**
- * Checks all tables in steps; each `next()` reads at most `rowsPerSlice` rows. Throws the driver's error for
- * damaged pages.
+ * Checks all tables in steps; each `next()` reads at most `rowsPerSlice` rows. Throws the driver's error for damaged pages.
  */
 export function* verifySteps(db: Database, rowsPerSlice = 1000): Generator<void, Verification> {
   const positions = new PositionStore(db);
@@ -127,10 +121,7 @@ export function verify(db: Database): Verification {
 const rowsPerStep = 50;
 const turnMsMax = 5;
 
-/**
- * Returns the tables that differ. Takes turns with requests, because a gateway serves while it rebuilds its
- * snapshot.
- */
+/** Returns the tables that differ. Takes turns with requests, because a gateway serves while it rebuilds its snapshot. */
 export async function verifyInTurns(db: Database): Promise<readonly TableName[]> {
   return (await inSlices(verifySteps(db, rowsPerStep), turnMsMax)).differing;
 }

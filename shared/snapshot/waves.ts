@@ -1,6 +1,6 @@
 /**
- * Decides which gateways a change has reached. The answer depends only on the state and the gateway's name,
- * so every reader gets the same one.
+ * Decides which gateways a change has reached. The answer depends only on the state and the gateway's name, so every reader
+ * gets the same one.
  */
 import { createHash } from 'node:crypto';
 import type { Wave } from '../../schemas/events/changes.ts';
@@ -24,8 +24,8 @@ export function waveOf(change: string, waves: readonly Wave[], gateway: string):
 }
 
 /**
- * Selects the rows of definitions to read while a change is open: those of gateways not yet reached, those of
- * gateways reached, or those of one gateway.
+ * Selects the rows of definitions to read while a change is open: those of gateways not yet reached, those of gateways
+ * reached, or those of one gateway.
  */
 export type StateView = 'base' | 'wave' | { readonly gateway: string };
 
@@ -37,9 +37,7 @@ export interface Release {
   readonly waves: number;
 }
 
-/**
- * Returns the open change if it has reached the gateway. Without a gateway, returns it if it has reached any.
- */
+/** Returns the open change if it has reached the gateway. Without a gateway, returns it if it has reached any. */
 function releaseAt(db: Database, gateway: string | undefined): Release | undefined {
   const row = prepare<Pick<RowOf<'change'>, 'id' | 'wave' | 'waves'>, []>(
     db,
@@ -76,8 +74,8 @@ export function overlaidIn(db: Database, view: StateView): Overlaid | undefined 
 }
 
 /**
- * Reads the overlay's keys once; valid until the state changes. Without a gateway, it is the overlay for any
- * gateway that the change has reached.
+ * Reads the overlay's keys once; valid until the state changes. Without a gateway, it is the overlay for any gateway that the
+ * change has reached.
  */
 export function overlaidAt(db: Database, gateway?: string): Overlaid | undefined {
   const release = releaseAt(db, gateway);

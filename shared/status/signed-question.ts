@@ -1,8 +1,8 @@
 /**
- * Lets a process query another one, at the address in its status report, without sending a secret. The
- * question has an HMAC under the token that signed the report, and so has each piece of the answer. Over
- * plain HTTP both can be read, but nobody without the token can ask, alter or replay them. The queried
- * process issues a challenge first, so that no clocks of two machines are compared.
+ * Lets a process query another one, at the address in its status report, without sending a secret. The question has an HMAC
+ * under the token that signed the report, and so has each piece of the answer. Over plain HTTP both can be read, but nobody
+ * without the token can ask, alter or replay them. The queried process issues a challenge first, so that no clocks of two
+ * machines are compared.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { z } from 'zod';
@@ -75,8 +75,8 @@ class Exchange {
 }
 
 /**
- * Prepares a question to the process of this incarnation: its `Authorization` header, and a reader that
- * accepts only authenticated answers.
+ * Prepares a question to the process of this incarnation: its `Authorization` header, and a reader that accepts only
+ * authenticated answers.
  */
 export function askSigned(token: string, asked: Omit<Asked, 'nonce'>): SignedQuestion {
   if (!partSchema.safeParse(asked.challenge).success) throw new Error('this is no challenge');
@@ -135,10 +135,7 @@ export class SignedQuestions {
     this.#incarnation = incarnation;
   }
 
-  /**
-   * Issues a challenge. Nothing is stored until it is used, because anyone may request any number of
-   * challenges.
-   */
+  /** Issues a challenge. Nothing is stored until it is used, because anyone may request any number of challenges. */
   challenge(): string {
     return this.#sealer.seal({ id: randomUUID(), untilMs: performance.now() + challengeMs });
   }

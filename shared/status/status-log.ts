@@ -1,7 +1,6 @@
 /**
- * The status topic. It is kept for one day, because only the latest reports matter. For the same reason, a
- * topic that was replaced under its name is opened again; calls that notice the replacement reject with
- * LogUnavailable.
+ * The status topic. It is kept for one day, because only the latest reports matter. For the same reason, a topic that was
+ * replaced under its name is opened again; calls that notice the replacement reject with LogUnavailable.
  */
 import { daySeconds } from '../../schemas/durations.ts';
 import { statusTopic } from '../../schemas/records/status.ts';

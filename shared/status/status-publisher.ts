@@ -1,7 +1,7 @@
 /**
- * Publishes this process's status: as soon as its position changes, and every two seconds. Only one append is
- * in flight, and each report contains the full current state, so a slow log costs reports but never memory. A
- * record that the log did not accept is counted and logged; the next report replaces it.
+ * Publishes this process's status: as soon as its position changes, and every two seconds. Only one append is in flight, and
+ * each report contains the full current state, so a slow log costs reports but never memory. A record that the log did not
+ * accept is counted and logged; the next report replaces it.
  */
 import { randomUUID } from 'node:crypto';
 import { type StatusReport, statusBytesMax } from '../../schemas/records/status.ts';
@@ -135,10 +135,7 @@ export class StatusPublisher {
   }
 }
 
-/**
- * Encodes a report. If it is too large, leaves out its nodes, because a process without any reports would
- * seem dead.
- */
+/** Encodes a report. If it is too large, leaves out its nodes, because a process without any reports would seem dead. */
 export function encode(report: StatusReport): Buffer {
   const value = Buffer.from(JSON.stringify(report));
   if (value.length <= statusBytesMax || report.nodes === undefined) return value;

@@ -1,3 +1,4 @@
+/** Billing periods cover all time without gaps, and begin on the anchor day or the last day of a shorter month. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { periodOf } from './period.ts';

@@ -1,7 +1,7 @@
 /**
- * Billing periods: from an organisation's anchor day to the same day of the next month, in UTC. If a month
- * does not have that day, its last day is used (anchor 31: 28 or 29 February). Periods cover all time without
- * gaps, also before the anchor, because only the day of the month matters. Pure.
+ * Billing periods: from an organisation's anchor day to the same day of the next month, in UTC. If a month does not have that
+ * day, its last day is used (anchor 31: 28 or 29 February). Periods cover all time without gaps, also before the anchor,
+ * because only the day of the month matters. Pure.
  */
 
 export interface Period {
@@ -12,9 +12,7 @@ export interface Period {
   readonly endMs: number;
 }
 
-/**
- * Cache of the last period by day of the month, because the next request nearly always needs the same one.
- */
+/** Cache of the last period by day of the month, because the next request nearly always needs the same one. */
 const latest: (Period | undefined)[] = [];
 
 /** Returns the period that contains a moment (ms since 1970). `anchorDay` must be a valid `YYYY-MM-DD`. */

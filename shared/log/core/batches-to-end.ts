@@ -1,10 +1,7 @@
 /** Reads what a log contains now. A tail would wait for more. */
 import type { ControlLog, LogRecord, TailOptions } from './control-log.ts';
 
-/**
- * Yields batches from `from` (default: the first record) up to the present end. Throws whatever `end` and a
- * tail throw.
- */
+/** Yields batches from `from` (default: the first record) up to the present end. Throws whatever `end` and a tail throw. */
 export async function* batchesToEnd(
   log: ControlLog,
   { from = 0, ...options }: Partial<TailOptions> = {},
@@ -17,9 +14,7 @@ export async function* batchesToEnd(
   }
 }
 
-/**
- * Returns the first record at or after `offset`; undefined if there is none. Throws whatever a tail throws.
- */
+/** Returns the first record at or after `offset`; undefined if there is none. Throws whatever a tail throws. */
 export async function recordAt(log: ControlLog, offset: number): Promise<LogRecord | undefined> {
   if ((await log.end()) <= offset) return undefined;
   for await (const batch of log.tail({ from: offset, recordsMax: 1 })) {

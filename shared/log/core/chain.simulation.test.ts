@@ -1,8 +1,7 @@
 /**
- * Simulates the accept rule: thousands of seeded runs in which three writers share a log that loses,
- * duplicates and delays records, and that an outsider writes to. If a clause of the rule is left out, or a
- * writer trusts acknowledgements, the same runs must find violations; this proves that they can. To repeat a
- * failing run, set HEADGATE_SEED to the printed seed.
+ * Simulates the accept rule: thousands of seeded runs in which three writers share a log that loses, duplicates and delays
+ * records, and that an outsider writes to. If a clause of the rule is left out, or a writer trusts acknowledgements, the same
+ * runs must find violations; this proves that they can. To repeat a failing run, set HEADGATE_SEED to the printed seed.
  */
 
 import { randomInt } from 'node:crypto';
@@ -27,8 +26,7 @@ test(`an acknowledged command counts once, a refused one never, and all readers 
     for (const [what, count] of Object.entries(result.counts)) counts[what] = (counts[what] ?? 0) + count;
   }
   console.log(JSON.stringify(counts));
-  // Every outcome, fault and clause must have occurred several times. Otherwise the runs would not prove
-  // anything.
+  // Every outcome, fault and clause must have occurred several times. Otherwise the runs would not prove anything.
   const met = [
     ...['accepted', 'refused', 'conflict', 'unknown'].map((outcome) => `command ${outcome}`),
     ...['lost', 'duplicated', 'delayed', 'ack-lost', 'refused'].map((fault) => `append ${fault}`),

@@ -1,6 +1,6 @@
 /**
- * The accept rule, clause by clause, against the published vectors, and in bulk. The vectors in
- * schemas/vectors are frozen, so that readers in other languages can be tested with them.
+ * The accept rule, clause by clause, against the published vectors, and in bulk. The vectors in schemas/vectors are frozen,
+ * so that readers in other languages can be tested with them.
  */
 import { createPrivateKey, createPublicKey, generateKeyPairSync, sign } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -148,8 +148,8 @@ describe('in bulk', () => {
   const names = signers.map((signer) => signer.publicKey);
 
   /**
-   * Builds a signed log with this many commits. After each commit there is also the record of a second writer
-   * that lost the race.
+   * Builds a signed log with this many commits. After each commit there is also the record of a second writer that lost the
+   * race.
    */
   function honestLog(count: number): LogRecord[] {
     const records = [genesis('main', signers[0], names)];

@@ -1,6 +1,6 @@
 /**
- * The interface to an ordered log: one topic, one partition. All adapters (embedded, Kafka, and memory in
- * tests) pass test/contract/control-log.ts. No other code may know which adapter is in use.
+ * The interface to an ordered log: one topic, one partition. All adapters (embedded, Kafka, and memory in tests) pass
+ * test/contract/control-log.ts. No other code may know which adapter is in use.
  *
  * Every adapter promises:
  * - An acknowledged record is durable, and every tail sees it once, in the same order.
@@ -73,24 +73,24 @@ export interface TopicReading {
 
 export interface ControlLog {
   /**
-   * Whether several brokers held the log at the last `end` call. If so, an end alone proves little, because
-   * this process may be cut off from the other brokers: its own writes must also be acknowledged. Missing if
-   * the log is held by one process or broker.
+   * Whether several brokers held the log at the last `end` call. If so, an end alone proves little, because this process may
+   * be cut off from the other brokers: its own writes must also be acknowledged. Missing if the log is held by one process or
+   * broker.
    */
   readonly isReplicated?: boolean;
   /**
-   * Appends one record and resolves with its offset once it is durable. Rejects with AppendUnknown,
-   * LogUnavailable or LogReplaced.
+   * Appends one record and resolves with its offset once it is durable. Rejects with AppendUnknown, LogUnavailable or
+   * LogReplaced.
    */
   append(value: Uint8Array, signature?: Uint8Array | null): Promise<number>;
   /**
-   * Yields batches endlessly, waiting for new records. Returns when `signal` aborts or the log is closed.
-   * Throws LogUnavailable, LogTruncated or LogReplaced.
+   * Yields batches endlessly, waiting for new records. Returns when `signal` aborts or the log is closed. Throws
+   * LogUnavailable, LogTruncated or LogReplaced.
    */
   tail(options: TailOptions): AsyncIterable<LogBatch>;
   /**
-   * Requests the offset after the last record. Every append acknowledged before this call is below it. Throws
-   * LogUnavailable or LogReplaced.
+   * Requests the offset after the last record. Every append acknowledged before this call is below it. Throws LogUnavailable
+   * or LogReplaced.
    */
   end(): Promise<number>;
   /** Queries the brokers. Throws LogUnavailable. Missing if there are no brokers. */
@@ -110,14 +110,11 @@ export interface ControlLog {
   close(): Promise<void>;
 }
 
-/**
- * A log whose records have timestamps: from the machine of an embedded log, otherwise from the broker or the
- * writer.
- */
+/** A log whose records have timestamps: from the machine of an embedded log, otherwise from the broker or the writer. */
 export interface TimedLog extends ControlLog {
   /**
-   * Returns the offset of the first record at or after this time (ms since 1970), or the end if there is
-   * none. Throws whatever `end` throws.
+   * Returns the offset of the first record at or after this time (ms since 1970), or the end if there is none. Throws
+   * whatever `end` throws.
    */
   offsetAt(atMs: number): Promise<number>;
 }
@@ -128,9 +125,7 @@ export interface TopicAddress {
   readonly partition?: number;
 }
 
-/**
- * Thrown if the log cannot be reached now. This call has not written anything, and a retry may succeed later.
- */
+/** Thrown if the log cannot be reached now. This call has not written anything, and a retry may succeed later. */
 export class LogUnavailable extends Error {
   override readonly name = 'LogUnavailable';
 }
@@ -143,25 +138,18 @@ export class AppendUnknown extends Error {
   override readonly name = 'AppendUnknown';
 }
 
-/**
- * Next step if the control log's first records are missing. Commands of earlier versions removed them on
- * purpose.
- */
+/** Next step if the control log's first records are missing. Commands of earlier versions removed them on purpose. */
 export const cutLogNext =
   'if headgate log archive of an earlier version removed them, stop all processes, run headgate backup ARCHIVE --data DATA, ' +
   'move the control log away, and write it again with headgate backup restore ARCHIVE --log LOG --data NEW_DATA ' +
   '(docs/backup.md, "A log that was cut")';
 
-/**
- * Thrown if the records at the requested offset are gone: the log was truncated, or trimmed past the reader.
- */
+/** Thrown if the records at the requested offset are gone: the log was truncated, or trimmed past the reader. */
 export class LogTruncated extends Error {
   override readonly name = 'LogTruncated';
 }
 
-/**
- * Thrown if the log under this name is not the one that was opened, because its file or topic was replaced.
- */
+/** Thrown if the log under this name is not the one that was opened, because its file or topic was replaced. */
 export class LogReplaced extends Error {
   override readonly name = 'LogReplaced';
 }

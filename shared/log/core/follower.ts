@@ -1,6 +1,6 @@
 /**
- * Follows one log: tails it, folds its records in slices, and retries with back-off. It starts again from the
- * beginning if the log was truncated or replaced. Options set the differences between topics:
+ * Follows one log: tails it, folds its records in slices, and retries with back-off. It starts again from the beginning if
+ * the log was truncated or replaced. Options set the differences between topics:
  *
  * | log | fatal errors | if truncated or replaced | reachable |
  * |---|---|---|---|
@@ -21,9 +21,7 @@ const askAgainMs = 100;
 const sliceMs = { alone: 5, among: 2 };
 /** Longest idle turn of the event loop in ms. A longer turn did other work. */
 const idleTurnMs = 0.2;
-/**
- * Time in ms for which slices stay short after other work. A request may be waiting for its node meanwhile.
- */
+/** Time in ms for which slices stay short after other work. A request may be waiting for its node meanwhile. */
 const amongMs = 50;
 
 /** A log that may reopen itself after it was replaced; `replacements` counts how often. */
@@ -33,10 +31,7 @@ export interface FollowerOptions {
   readonly log: FollowedLog;
   /** First offset to read. If omitted, `begin` must return it. */
   readonly from?: number;
-  /**
-   * Called before each attempt to tail, with the current offset. Checks the log and returns the offset to
-   * read from.
-   */
+  /** Called before each attempt to tail, with the current offset. Checks the log and returns the offset to read from. */
   readonly begin?: (position: number | undefined) => Promise<number>;
   /** Folds at least the first record, and more until `budgetMs` is used up. Returns how many it folded. */
   readonly fold: (records: readonly LogRecord[], budgetMs: number) => number;
@@ -48,10 +43,7 @@ export interface FollowerOptions {
   readonly isFatal?: (error: unknown) => boolean;
   /** Called once, when the follower stops for good. */
   readonly onFault?: (error: Error) => void;
-  /**
-   * Whether the log counts as reachable as soon as it has been read, before any fold. If so, an idle log is
-   * reachable.
-   */
+  /** Whether the log counts as reachable as soon as it has been read, before any fold. If so, an idle log is reachable. */
   readonly isReachedByReading?: boolean;
   /** Called when the log can no longer be followed, and again when it can. */
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
@@ -103,8 +95,8 @@ export class Follower {
   }
 
   /**
-   * Resolves true once everything that the log contained at the call is folded, false at the deadline.
-   * Rejects on a fault or once stopped.
+   * Resolves true once everything that the log contained at the call is folded, false at the deadline. Rejects on a fault or
+   * once stopped.
    */
   async caughtUp(timeoutMs: number): Promise<boolean> {
     const untilMs = performance.now() + timeoutMs;
@@ -127,8 +119,8 @@ export class Follower {
   }
 
   /**
-   * Resolves true once a slice made the condition true, false at the deadline. Rejects on a fault, once
-   * stopped, or with the abort reason of `client`.
+   * Resolves true once a slice made the condition true, false at the deadline. Rejects on a fault, once stopped, or with the
+   * abort reason of `client`.
    */
   async until(isTrue: () => boolean, timeoutMs: number, client?: AbortSignal): Promise<boolean> {
     const untilMs = performance.now() + timeoutMs;
@@ -210,16 +202,14 @@ export class Follower {
       this.#position = rest[0]?.offset ?? nextOffset;
       this.setReachable();
       this.#waiters.wake();
-      // Rest even after the last slice: during a long backlog the tail yields its next batch in the same
-      // turn.
+      // Rest even after the last slice: during a long backlog the tail yields its next batch in the same turn.
       await this.#rest(budgetMs);
     } while (rest.length > 0 && !this.signal.aborted);
   }
 
   /**
-   * Waits for an idle turn of the event loop, so that the next slice runs between requests and not between
-   * the steps of one. If the loop is never idle, waits about as long as a slice, so that the fold gets half
-   * of the time.
+   * Waits for an idle turn of the event loop, so that the next slice runs between requests and not between the steps of one.
+   * If the loop is never idle, waits about as long as a slice, so that the fold gets half of the time.
    */
   async #rest(mostMs: number): Promise<void> {
     let turnMs = performance.now();

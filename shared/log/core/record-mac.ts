@@ -1,7 +1,7 @@
 /**
- * Authenticates the records that processes exchange, because write access to a topic must not be enough. Each
- * record has an HMAC-SHA256 under the gateway token, in the header that holds a control record's signature.
- * The token is shared, so anyone who has it can write under any process's name.
+ * Authenticates the records that processes exchange, because write access to a topic must not be enough. Each record has an
+ * HMAC-SHA256 under the gateway token, in the header that holds a control record's signature. The token is shared, so anyone
+ * who has it can write under any process's name.
  */
 import { createHash, hash, timingSafeEqual } from 'node:crypto';
 import type { LogRecord } from './control-log.ts';
@@ -35,8 +35,8 @@ export class RecordMac {
   readonly #keys: readonly [Key, ...Key[]];
 
   /**
-   * The first token signs; all are accepted, so that tokens can be rotated. Throws if a token is empty.
-   * `topic` separates domains: a record is not valid on any other topic.
+   * The first token signs; all are accepted, so that tokens can be rotated. Throws if a token is empty. `topic` separates
+   * domains: a record is not valid on any other topic.
    */
   constructor(topic: string, ...tokens: readonly [string, ...string[]]) {
     if (tokens.includes('')) throw new Error('a gateway token is empty');
@@ -63,10 +63,7 @@ export class RecordMac {
   }
 }
 
-/**
- * Returns undefined if the record has a valid MAC of one of the tokens. Without tokens, every record is
- * refused.
- */
+/** Returns undefined if the record has a valid MAC of one of the tokens. Without tokens, every record is refused. */
 export function macRefusalOf(
   { value, signature }: Pick<LogRecord, 'value' | 'signature'>,
   recordMac: RecordMac | undefined,

@@ -1,7 +1,7 @@
 /**
- * Ed25519 signatures of the control log. If a log names signers, write access to its topic is not enough to
- * add a record. A signature covers the record's raw bytes and is stored with them. The private key stays
- * inside `Signer`, and error texts never contain anything from a key file but its path.
+ * Ed25519 signatures of the control log. If a log names signers, write access to its topic is not enough to add a record. A
+ * signature covers the record's raw bytes and is stored with them. The private key stays inside `Signer`, and error texts
+ * never contain anything from a key file but its path.
  */
 import {
   createPrivateKey,
@@ -36,8 +36,8 @@ const howToMake = 'make one with: openssl genpkey -algorithm ed25519 -out FILE';
 const isPem = (text: string): boolean => /-----BEGIN|[\r\n]/.test(text);
 
 /**
- * Reads an unencrypted Ed25519 private key (HEADGATE_SIGNING_KEY), given as the path of a PEM file or as the
- * PEM text. Throws SigningKeyUnusable.
+ * Reads an unencrypted Ed25519 private key (HEADGATE_SIGNING_KEY), given as the path of a PEM file or as the PEM text. Throws
+ * SigningKeyUnusable.
  */
 export function loadSigner(value: string): Signer {
   const named = isPem(value) ? 'in HEADGATE_SIGNING_KEY' : value;
@@ -81,8 +81,8 @@ export function fingerprintOf(publicKey: string): string {
 }
 
 /**
- * Reads a public key from PEM, or from base64 of its SPKI DER, and returns it in the format of the log.
- * Throws SigningKeyUnusable; `where` names the text in the message.
+ * Reads a public key from PEM, or from base64 of its SPKI DER, and returns it in the format of the log. Throws
+ * SigningKeyUnusable; `where` names the text in the message.
  */
 export function publicKeyIn(text: string, where: string): string {
   if (text.includes('PRIVATE KEY'))
@@ -108,10 +108,7 @@ function parsePublicPem(pem: string): KeyObject | null {
 /** Cache of parsed public keys. Bounded, because a forged record may name any number of keys. */
 const publicKeys = new BoundedMap<string, KeyObject | null>(64, 'all');
 
-/**
- * Whether one of these keys made the signature over `raw`. Never throws; an unreadable key does not verify
- * any signature.
- */
+/** Whether one of these keys made the signature over `raw`. Never throws; an unreadable key does not verify any signature. */
 export function verify(signers: readonly string[], raw: Uint8Array, signature: Uint8Array | null): boolean {
   if (signature?.length !== signatureBytes) return false;
   return signers.some((signer) => {

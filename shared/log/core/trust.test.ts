@@ -1,7 +1,4 @@
-/**
- * A pin applies to the first record of a log, in every format of the pin and with any number of records
- * before it.
- */
+/** A pin applies to the first record of a log, in every format of the pin and with any number of records before it. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

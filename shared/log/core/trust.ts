@@ -1,8 +1,7 @@
 /**
- * Pinned signers (`--trust-signer`): the trust anchor of a process that reads a log for the first time.
- * Without a pin, anyone with write access to an empty topic could start a log there, unsigned or with their
- * own signers. The pin applies to the first record only, because the previous signers sign every later change
- * of signers.
+ * Pinned signers (`--trust-signer`): the trust anchor of a process that reads a log for the first time. Without a pin, anyone
+ * with write access to an empty topic could start a log there, unsigned or with their own signers. The pin applies to the
+ * first record only, because the previous signers sign every later change of signers.
  */
 import { textOfNamed } from '../../runtime/named-file.ts';
 import { emptyHead, judge } from './chain.ts';
@@ -12,9 +11,7 @@ import { fingerprintOf, publicKeyIn, SigningKeyUnusable, verify } from './signin
 export class TrustedSigners {
   readonly #fingerprints: ReadonlySet<string>;
 
-  /**
-   * Each pin is a fingerprint, a public key in base64, or the path of a PEM file. Throws SigningKeyUnusable.
-   */
+  /** Each pin is a fingerprint, a public key in base64, or the path of a PEM file. Throws SigningKeyUnusable. */
   constructor(pins: readonly string[]) {
     this.#fingerprints = new Set(pins.map(fingerprintIn));
   }
@@ -24,8 +21,8 @@ export class TrustedSigners {
   }
 
   /**
-   * Checks the record that begins the log. Returns false if none of the records can begin a log. Throws
-   * LogReplaced if the first that can is not signed by a pinned signer.
+   * Checks the record that begins the log. Returns false if none of the records can begin a log. Throws LogReplaced if the
+   * first that can is not signed by a pinned signer.
    */
   checkBeginning(records: readonly LogRecord[]): boolean {
     for (const record of records) {

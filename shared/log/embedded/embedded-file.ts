@@ -1,7 +1,7 @@
 /**
- * File of an embedded log: one SQLite database per topic, shared by all processes of a machine. All calls are
- * synchronous and never wait for a lock: they throw DatabaseBusy, and the caller retries. A record is either
- * complete or absent, and offsets increase by one.
+ * File of an embedded log: one SQLite database per topic, shared by all processes of a machine. All calls are synchronous and
+ * never wait for a lock: they throw DatabaseBusy, and the caller retries. A record is either complete or absent, and offsets
+ * increase by one.
  */
 import { closeSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -73,10 +73,7 @@ export interface FileOptions {
   readonly durability: 'full' | 'normal';
   /** Whether a reader may ask for an offset before the first record kept. */
   readonly allowTrimmed: boolean;
-  /**
-   * Monotonic clock that prevents record times from jumping. Without it, records get the writer's wall-clock
-   * time.
-   */
+  /** Monotonic clock that prevents record times from jumping. Without it, records get the writer's wall-clock time. */
   readonly monotonicMs?: (() => number) | undefined;
 }
 
@@ -88,8 +85,7 @@ export class EmbeddedFile {
   readonly #time: LogTime | undefined;
 
   /**
-   * Creates the folder (0700) and the file (0600) if missing. Throws the errors of shared/runtime/sqlite.ts,
-   * or LogReplaced.
+   * Creates the folder (0700) and the file (0600) if missing. Throws the errors of shared/runtime/sqlite.ts, or LogReplaced.
    */
   constructor(options: FileOptions) {
     this.#options = options;
@@ -122,8 +118,8 @@ export class EmbeddedFile {
   }
 
   /**
-   * Returns the offset of the first record at or after this time, or the end. Searches by bisection, because
-   * the file may be large.
+   * Returns the offset of the first record at or after this time, or the end. Searches by bisection, because the file may be
+   * large.
    */
   offsetAt(atMs: number): number {
     return this.#try(() => {
@@ -146,8 +142,8 @@ export class EmbeddedFile {
   }
 
   /**
-   * Appends all records or none. Returns the first offset and the common append time. On return the records
-   * are in the file, as durable as the options say.
+   * Appends all records or none. Returns the first offset and the common append time. On return the records are in the file,
+   * as durable as the options say.
    */
   append(records: readonly NewRecord[], wallMs: number): { readonly first: number; readonly atMs: number } {
     this.#try(() => this.#db.exec('BEGIN IMMEDIATE'));
@@ -163,10 +159,7 @@ export class EmbeddedFile {
     return appended;
   }
 
-  /**
-   * Removes records from the front up to the first one that is not older than `beforeMs`. Removes none if all
-   * are older.
-   */
+  /** Removes records from the front up to the first one that is not older than `beforeMs`. Removes none if all are older. */
   trim(beforeMs: number): void {
     this.#try(() => {
       const keptFrom = this.#statements.keptFrom.get(beforeMs) as number | undefined;
@@ -175,8 +168,8 @@ export class EmbeddedFile {
   }
 
   /**
-   * Returns at least one record from `from` on, if there is any, and more as far as the limits allow. Throws
-   * LogTruncated if records at that offset were removed.
+   * Returns at least one record from `from` on, if there is any, and more as far as the limits allow. Throws LogTruncated if
+   * records at that offset were removed.
    */
   read(from: number, recordsMax: number, bytesMax: number): LogRecord[] {
     const records = this.#try(() => {
@@ -229,9 +222,7 @@ export class EmbeddedFile {
   }
 }
 
-/**
- * Maps a commit error. A failed write leaves no complete commit; after a failed flush, the state is unknown.
- */
+/** Maps a commit error. A failed write leaves no complete commit; after a failed flush, the state is unknown. */
 function commitError(error: unknown, path: string): unknown {
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   if (code.startsWith('SQLITE_IOERR') && code !== 'SQLITE_IOERR_WRITE')
@@ -247,8 +238,8 @@ function identityOf(path: string): Identity {
 }
 
 /**
- * Creates the file if it is missing. Never opens an existing file here: closing a second descriptor would
- * drop the locks of the first.
+ * Creates the file if it is missing. Never opens an existing file here: closing a second descriptor would drop the locks of
+ * the first.
  */
 function create(path: string): void {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });

@@ -1,6 +1,6 @@
 /**
- * The embedded log between real processes: killed writers, concurrent writers, a full disk, and the delay
- * until another process sees an append. The child processes run the built files in dist/.
+ * The embedded log between real processes: killed writers, concurrent writers, a full disk, and the delay until another
+ * process sees an append. The child processes run the built files in dist/.
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,7 +1,6 @@
 /**
- * The embedded log fulfils the contract of all adapters, and reports everything that can happen to a file:
- * removed, replaced, truncated, damaged, locked, full. Tests with several processes are in
- * embedded-log.process.test.ts.
+ * The embedded log fulfils the contract of all adapters, and reports everything that can happen to a file: removed, replaced,
+ * truncated, damaged, locked, full. Tests with several processes are in embedded-log.process.test.ts.
  */
 import {
   mkdtempSync,

@@ -1,8 +1,8 @@
 /**
- * The control log without a broker: one SQLite file per topic in a folder, for any number of processes on one
- * machine. An acknowledged append is on disk, and all processes see the same order. The event loop never
- * blocks on a lock: a locked file is retried after a random pause, and pending appends share one transaction.
- * A file that was replaced, removed, truncated or damaged is reported, never read on.
+ * The control log without a broker: one SQLite file per topic in a folder, for any number of processes on one machine. An
+ * acknowledged append is on disk, and all processes see the same order. The event loop never blocks on a lock: a locked file
+ * is retried after a random pause, and pending appends share one transaction. A file that was replaced, removed, truncated or
+ * damaged is reported, never read on.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -46,24 +46,18 @@ export interface EmbeddedLogOptions {
   readonly address: TopicAddress;
   /** Time in ms for which a locked file is retried before LogUnavailable; default 10 s. */
   readonly lockDeadlineMs?: number;
-  /**
-   * Interval in ms at which a waiting tail checks the file, in case the system does not report a change;
-   * default 100 ms.
-   */
+  /** Interval in ms at which a waiting tail checks the file, in case the system does not report a change; default 100 ms. */
   readonly pollMs?: number;
   /**
-   * `normal` lets an acknowledged append survive a crash of every process, but not of the machine. Use it for
-   * topics whose loss is harmless.
+   * `normal` lets an acknowledged append survive a crash of every process, but not of the machine. Use it for topics whose
+   * loss is harmless.
    */
   readonly durability?: 'full' | 'normal';
   /** Records older than this are removed during appends. If omitted, none are removed. */
   readonly keepSeconds?: number;
   /** Shortest time between two trims by one process, in seconds; default 10. */
   readonly trimEverySeconds?: number;
-  /**
-   * Lets a tail that asks for removed records begin at the first record kept, instead of reporting
-   * LogTruncated.
-   */
+  /** Lets a tail that asks for removed records begin at the first record kept, instead of reporting LogTruncated. */
   readonly allowTrimmed?: boolean;
   /** Rejects with LogUnavailable if the log does not exist yet, instead of creating it. */
   readonly mustExist?: boolean;
@@ -84,8 +78,8 @@ const defaults = {
 type Settings = EmbeddedLogOptions & typeof defaults;
 
 /**
- * Error of the last failed append to any topic of a folder, by folder. The topics share a disk, and the
- * reports' topic is written every second, so a fault is noticed and cleared soon.
+ * Error of the last failed append to any topic of a folder, by folder. The topics share a disk, and the reports' topic is
+ * written every second, so a fault is noticed and cleared soon.
  */
 const writeFaults = new Map<string, string>();
 
@@ -94,9 +88,7 @@ export function embeddedLogPath(folder: string, { topic, partition = 0 }: TopicA
   return join(folder, partition > 0 ? `${topic}-${partition}.db` : `${topic}.db`);
 }
 
-/**
- * Opens a topic's log; creates its folder and file if they are missing. Throws LogUnavailable or LogReplaced.
- */
+/** Opens a topic's log; creates its folder and file if they are missing. Throws LogUnavailable or LogReplaced. */
 export async function openEmbeddedLog(options: EmbeddedLogOptions): Promise<TimedLog> {
   const settings = { ...defaults, ...options };
   const path = embeddedLogPath(options.folder, options.address);
@@ -226,8 +218,8 @@ class EmbeddedLog implements TimedLog {
   }
 
   /**
-   * Reads update the seen end too. Otherwise a file cut back to the end of an earlier check would look
-   * unchanged, although tails have read further.
+   * Reads update the seen end too. Otherwise a file cut back to the end of an earlier check would look unchanged, although
+   * tails have read further.
    */
   #sawEnd(end: number): void {
     if (end === this.#seenEnd) return;
@@ -284,8 +276,7 @@ class EmbeddedLog implements TimedLog {
     try {
       this.#file.trim(this.#removal.limit(logMs) - keepSeconds * 1000);
     } catch {
-      // The append itself has succeeded. Old records are removed later instead, and a fault will show at the
-      // next append.
+      // The append itself has succeeded. Old records are removed later instead, and a fault will show at the next append.
     }
   }
 

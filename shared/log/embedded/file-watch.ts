@@ -1,16 +1,14 @@
 /**
- * Triggers checks of a log's file: immediately when the system reports a write to its write-ahead log, a few
- * times shortly after (the report may precede the commit), and at a slow interval in case a report was lost.
- * A report is only a hint, so nothing but latency depends on it. While nobody waits, the file is not watched:
- * each report would cost a reader that reads at its own pace as much as the record itself.
+ * Triggers checks of a log's file: immediately when the system reports a write to its write-ahead log, a few times shortly
+ * after (the report may precede the commit), and at a slow interval in case a report was lost. A report is only a hint, so
+ * nothing but latency depends on it. While nobody waits, the file is not watched: each report would cost a reader that reads
+ * at its own pace as much as the record itself.
  */
 import { type FSWatcher, watch } from 'node:fs';
 
 /** Pauses in ms between checks after a report. Their sum is longer than a slow flush. */
 const burstMs: readonly number[] = [0, 1, 1, 1, 1, 2, 2, 3, 5, 8, 13, 21];
-/**
- * Number of reports without a waiting reader after which the watch ends. It starts again when a reader waits.
- */
+/** Number of reports without a waiting reader after which the watch ends. It starts again when a reader waits. */
 const unwantedMax = 4;
 
 export interface FileWatchOptions {
@@ -51,8 +49,8 @@ export class FileWatch {
   }
 
   /**
-   * Watches only this log's write-ahead log, because other logs have files in the same folder. If the system
-   * cannot watch files, only the interval is used.
+   * Watches only this log's write-ahead log, because other logs have files in the same folder. If the system cannot watch
+   * files, only the interval is used.
    */
   #watch(): void {
     const { path } = this.#options;

@@ -1,8 +1,8 @@
 /**
- * Appends to one partition: in order, with one request in flight, and with pending appends grouped into one
- * request. An append that was certainly not written is retried until a deadline. An append that may have been
- * written is reported as AppendUnknown and never retried, and its connection is closed, so that nothing can
- * be sent late. The caller decides how to continue.
+ * Appends to one partition: in order, with one request in flight, and with pending appends grouped into one request. An
+ * append that was certainly not written is retried until a deadline. An append that may have been written is reported as
+ * AppendUnknown and never retried, and its connection is closed, so that nothing can be sent late. The caller decides how to
+ * continue.
  */
 import { AppendUnknown, LogUnavailable } from '../core/control-log.ts';
 import type { KafkaConnection, NewMessage } from './connection.ts';
@@ -44,10 +44,7 @@ export class KafkaAppender {
   #writing = false;
   #producer: Producer | undefined;
 
-  /**
-   * `timeoutMs` is how long an append that was not sent is retried. The signal rejects all pending appends at
-   * once.
-   */
+  /** `timeoutMs` is how long an append that was not sent is retried. The signal rejects all pending appends at once. */
   constructor(partition: KafkaPartition, signal: AbortSignal, timeoutMs: number) {
     this.#partition = partition;
     this.#signal = signal;
@@ -130,8 +127,8 @@ export class KafkaAppender {
   }
 
   /**
-   * Returns a connection to the leader. The partition is checked to be the same log after connecting. Rejects
-   * with LogUnavailable or LogReplaced.
+   * Returns a connection to the leader. The partition is checked to be the same log after connecting. Rejects with
+   * LogUnavailable or LogReplaced.
    */
   async #connection(deadlineMs: number): Promise<Producer> {
     const { cluster, target, epoch } = this.#partition;

@@ -1,15 +1,13 @@
 /**
- * The only file that uses kafkajs, including its private parts. It turns kafkajs's broker into
- * KafkaConnections (connection.ts), one socket each, and maps its errors to KafkaFault.
+ * The only file that uses kafkajs, including its private parts. It turns kafkajs's broker into KafkaConnections
+ * (connection.ts), one socket each, and maps its errors to KafkaFault.
  *
- * Only the wire protocol is used, because the rest of kafkajs is not safe enough here. Its consumer skips
- * records after a rebalance and silently resets an offset that is out of range. Its producer may acknowledge
- * records that are not in the log. Its admin client reads the metadata of every topic of the cluster before
- * each command, and fails with the error of any of them. Offsets, retries and closing are decided by the
- * other files of this folder.
+ * Only the wire protocol is used, because the rest of kafkajs is not safe enough here. Its consumer skips records after a
+ * rebalance and silently resets an offset that is out of range. Its producer may acknowledge records that are not in the log.
+ * Its admin client reads the metadata of every topic of the cluster before each command, and fails with the error of any of
+ * them. Offsets, retries and closing are decided by the other files of this folder.
  *
- * The private classes are typed here as far as they are used. client.test.ts fails if their version or shape
- * changes.
+ * The private classes are typed here as far as they are used. client.test.ts fails if their version or shape changes.
  */
 import { createRequire } from 'node:module';
 import { connect as connectPlain, isIP, type Socket } from 'node:net';
@@ -33,10 +31,7 @@ import type { KafkaSettings } from './settings.ts';
 const dialTimeoutMs = 3000;
 /** Time limit in ms for each response. A fetch may take its waiting time longer. */
 const requestTimeoutMs = 5000;
-/**
- * Time in ms that the leader waits for its replicas. Below `requestTimeoutMs`, so that its response arrives
- * in time.
- */
+/** Time in ms that the leader waits for its replicas. Below `requestTimeoutMs`, so that its response arrives in time. */
 const replicasTimeoutMs = 4000;
 const metadataApiKey = 3;
 const fetchApiKey = 1;
@@ -165,8 +160,8 @@ class KafkajsConnection implements KafkaConnection {
       enforceRequestTimeout: false,
       socketFactory: (target) => this.#openSocket(target),
     });
-    // The pool would use a second socket for fetches and reconnect both automatically. This connection has
-    // one socket and ends with it.
+    // The pool would use a second socket for fetches and reconnect both automatically. This connection has one socket and
+    // ends with it.
     this.#pool.getConnectionByRequest = () => {
       if (this.#lost) throw new KafkaFault('NOT_CONNECTED', { kind: 'unsent' });
       return this.#pool.getConnection(0);
@@ -345,10 +340,7 @@ async function refuseError<Response extends { readonly errorCode: number }>(
   return response;
 }
 
-/**
- * Replaces a kafkajs timer that restarts every millisecond while a connection is open, even with nothing
- * pending.
- */
+/** Replaces a kafkajs timer that restarts every millisecond while a connection is open, even with nothing pending. */
 function scheduleOnlyPending(queue: RequestQueue): void {
   queue.scheduleCheckPendingRequests = () => {
     if (queue.throttleCheckTimeoutId || queue.pending.length === 0) return;
@@ -366,10 +358,7 @@ function onlyOne<Item>(items: readonly Item[] | undefined): Item {
   return item;
 }
 
-/**
- * Maps an error of kafkajs. It marks broker errors by `type`, and says "Not connected" if it did not write
- * anything.
- */
+/** Maps an error of kafkajs. It marks broker errors by `type`, and says "Not connected" if it did not write anything. */
 function mapKafkaError(error: unknown): KafkaFault {
   if (error instanceof KafkaFault) return error;
   if (!(error instanceof Error)) return new KafkaFault('UNKNOWN', { kind: 'lost', cause: error });

@@ -6,8 +6,8 @@ import type { KafkaConnection, TopicMetadata } from './connection.ts';
 const place = { topic: 'headgate.control', partition: 0 };
 
 /**
- * A cluster of brokers 1 to n on ports of the same numbers. `named[n]` is the leader that broker n names, or
- * null if it never responds.
+ * A cluster of brokers 1 to n on ports of the same numbers. `named[n]` is the leader that broker n names, or null if it never
+ * responds.
  */
 function clusterWhere(
   named: Readonly<Record<number, number | null>>,

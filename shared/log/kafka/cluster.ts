@@ -1,8 +1,8 @@
 /**
- * Brokers as one process sees them: which broker leads which partition, and one connection per broker for
- * short requests, shared by all logs of the process. Tails and appenders have their own connections, because
- * a broker responds in order on each connection and a waiting fetch would block everything after it. Nothing
- * here retries, or waits longer than a connection's time limits; the caller's RetryPolicy does.
+ * Brokers as one process sees them: which broker leads which partition, and one connection per broker for short requests,
+ * shared by all logs of the process. Tails and appenders have their own connections, because a broker responds in order on
+ * each connection and a waiting fetch would block everything after it. Nothing here retries, or waits longer than a
+ * connection's time limits; the caller's RetryPolicy does.
  */
 import type { Dial, KafkaConnection, TopicMetadata, TopicPartition } from './connection.ts';
 import { KafkaFault } from './errors.ts';
@@ -14,10 +14,7 @@ import { TopicReadings } from './topic-readings.ts';
 const metadataAgeMsMax = 10_000;
 /** Node ID that brokers return while a partition does not have a leader. */
 const noLeader = -1;
-/**
- * Time in ms after the start at which requests no longer wait for brokers, if none has ever accepted a
- * connection.
- */
+/** Time in ms after the start at which requests no longer wait for brokers, if none has ever accepted a connection. */
 const unreachableAfterMs = 5000;
 
 interface Address {
@@ -34,9 +31,8 @@ export interface Leader extends Address {
 }
 
 /**
- * Returns how many of the other replicas must name the same leader. Another leader would need two in-sync
- * replicas (one if there are only two replicas), so at least one of the replicas that respond here would name
- * it.
+ * Returns how many of the other replicas must name the same leader. Another leader would need two in-sync replicas (one if
+ * there are only two replicas), so at least one of the replicas that respond here would name it.
  */
 function witnessesNeeded(replicas: number): number {
   return replicas > 1 ? Math.max(1, replicas - 2) : 0;
@@ -44,9 +40,7 @@ function witnessesNeeded(replicas: number): number {
 
 const clusters = new Map<string, KafkaCluster>();
 
-/**
- * Returns this process's shared cluster for these brokers and settings. Users must call `use` and `release`.
- */
+/** Returns this process's shared cluster for these brokers and settings. Users must call `use` and `release`. */
 export function clusterOf(
   brokers: readonly string[],
   settings: KafkaSettings,
@@ -193,8 +187,7 @@ export class KafkaCluster {
   }
 
   /**
-   * Drops the topic's metadata, so that the next request asks a broker, starting with another one. Call it
-   * after any error.
+   * Drops the topic's metadata, so that the next request asks a broker, starting with another one. Call it after any error.
    */
   invalidate(topic: string): void {
     this.#topics.delete(topic);
@@ -241,8 +234,8 @@ export class KafkaCluster {
 }
 
 /**
- * Resolves as soon as the needed number of witnesses agree, so a slow or unreachable broker does not delay it
- * if the others suffice.
+ * Resolves as soon as the needed number of witnesses agree, so a slow or unreachable broker does not delay it if the others
+ * suffice.
  */
 function quorumOf(witnesses: readonly Promise<void>[], needed: number): Promise<void> {
   return new Promise((resolve, reject) => {

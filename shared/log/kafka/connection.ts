@@ -1,8 +1,7 @@
 /**
- * The interface to a Kafka client: one connection to one broker. client.ts implements it; all other code of
- * the log uses only this. A connection never reconnects and never repeats a request: once it is lost, every
- * request on it fails, and its user opens another. Every request has a time limit, after which the connection
- * is closed.
+ * The interface to a Kafka client: one connection to one broker. client.ts implements it; all other code of the log uses only
+ * this. A connection never reconnects and never repeats a request: once it is lost, every request on it fails, and its user
+ * opens another. Every request has a time limit, after which the connection is closed.
  */
 
 /** A broker as the cluster names it. */
@@ -68,19 +67,13 @@ export interface KafkaConnection {
   readonly fetchVersionMax: number | undefined;
   metadata(topic: string): Promise<TopicMetadata>;
   /**
-   * Returns the offset of the first record kept (`start`), or the offset after the last record that readers
-   * may see (`end`).
+   * Returns the offset of the first record kept (`start`), or the offset after the last record that readers may see (`end`).
    */
   offset(target: TopicPartition, which: 'start' | 'end'): Promise<number>;
-  /**
-   * Returns the offset of the first record at or after this time (ms since 1970); undefined if there is none.
-   */
+  /** Returns the offset of the first record at or after this time (ms since 1970); undefined if there is none. */
   offsetAt(target: TopicPartition, atMs: number): Promise<number | undefined>;
   fetch(request: FetchRequest): Promise<FetchedPartition>;
-  /**
-   * Resolves with the first message's offset once all in-sync replicas have the messages. Never repeats the
-   * request.
-   */
+  /** Resolves with the first message's offset once all in-sync replicas have the messages. Never repeats the request. */
   produce(target: TopicPartition, messages: readonly NewMessage[]): Promise<number>;
   createTopic(topic: NewTopic): Promise<void>;
   /** Returns a topic's effective settings, from the topic or the brokers. */

@@ -1,7 +1,4 @@
-/**
- * Append faults that leave it unknown whether the record is in the log. A wrong classification loses or
- * repeats records.
- */
+/** Append faults that leave it unknown whether the record is in the log. A wrong classification loses or repeats records. */
 import { expect, test } from 'vitest';
 import { type FaultKind, isPermanent, KafkaFault, outcomeOf } from './errors.ts';
 

@@ -1,14 +1,10 @@
 /**
- * Faults of requests to Kafka, classified by the question that matters to a writer: can the request have
- * taken effect? client.ts maps the driver's errors to KafkaFault. Messages name Kafka's error code, never an
- * address or a record.
+ * Faults of requests to Kafka, classified by the question that matters to a writer: can the request have taken effect?
+ * client.ts maps the driver's errors to KafkaFault. Messages name Kafka's error code, never an address or a record.
  */
 import { LogUnavailable } from '../core/control-log.ts';
 
-/**
- * `unsent`: the request was never sent. `lost`: it was sent but not answered. `answered`: the broker returned
- * an error.
- */
+/** `unsent`: the request was never sent. `lost`: it was sent but not answered. `answered`: the broker returned an error. */
 export type FaultKind = 'unsent' | 'lost' | 'answered';
 
 export class KafkaFault extends Error {
@@ -30,10 +26,7 @@ const sentences: Readonly<Record<FaultKind, string>> = {
   answered: 'Kafka refused',
 };
 
-/**
- * Thrown if the topic's settings would lose or hide log records. The message names the command that fixes
- * them.
- */
+/** Thrown if the topic's settings would lose or hide log records. The message names the command that fixes them. */
 export class TopicMisconfigured extends LogUnavailable {}
 
 /** Error codes after which a produced record is certainly not in the log, and a retry may succeed. */
@@ -61,9 +54,8 @@ const permanentCodes = new Set([
 ]);
 
 /**
- * Returns the outcome of a produce request. A leader that was deposed while waiting for its replicas returns
- * the same code as a broker that never led. With several replicas, that code therefore leaves the outcome
- * unknown.
+ * Returns the outcome of a produce request. A leader that was deposed while waiting for its replicas returns the same code as
+ * a broker that never led. With several replicas, that code therefore leaves the outcome unknown.
  */
 export function outcomeOf(fault: KafkaFault, replicas: number): 'not written' | 'refused' | 'unknown' {
   if (fault.kind !== 'answered') return fault.kind === 'unsent' ? 'not written' : 'unknown';

@@ -1,6 +1,6 @@
 /**
- * Decodes the fetch response of one partition, but leaves its record batches as bytes. kafkajs would
- * decompress and decode all of them at once, whatever their size.
+ * Decodes the fetch response of one partition, but leaves its record batches as bytes. kafkajs would decompress and decode
+ * all of them at once, whatever their size.
  */
 import type { FetchedPartition } from './connection.ts';
 import { KafkaFault } from './errors.ts';
@@ -8,10 +8,7 @@ import { KafkaFault } from './errors.ts';
 /** Fetch versions whose response can be decoded here, and which kafkajs can request. */
 export const fetchVersions = { min: 7, max: 11 } as const;
 
-/**
- * Returns the partition together with Kafka's error code. Throws KafkaFault if the response does not contain
- * a partition.
- */
+/** Returns the partition together with Kafka's error code. Throws KafkaFault if the response does not contain a partition. */
 export function decodeFetchResponse(
   bytes: Buffer,
   version: number,
@@ -25,10 +22,9 @@ export function decodeFetchResponse(
 }
 
 /**
- * Decodes a response with this layout: throttle_time int32, error_code int16, session_id int32, topics int32
- * [name string, partitions int32 [partition int32, error_code int16, high_watermark int64, last_stable_offset
- * int64, log_start_offset int64, aborted_transactions int32 [16 bytes], (since version 11)
- * preferred_read_replica int32, records bytes]].
+ * Decodes a response with this layout: throttle_time int32, error_code int16, session_id int32, topics int32 [name string,
+ * partitions int32 [partition int32, error_code int16, high_watermark int64, last_stable_offset int64, log_start_offset
+ * int64, aborted_transactions int32 [16 bytes], (since version 11) preferred_read_replica int32, records bytes]].
  */
 function decode(bytes: Buffer, version: number): FetchedPartition & { readonly errorCode: number } {
   const sessionError = bytes.readInt16BE(4);

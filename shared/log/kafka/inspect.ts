@@ -5,9 +5,7 @@ import type { KafkaCluster } from './cluster.ts';
 import type { KafkaConnection } from './connection.ts';
 import { topicFaults, topicPlans } from './topics.ts';
 
-/**
- * Releases by the latest fetch version that they support, newest first. Brokers do not report their release.
- */
+/** Releases by the latest fetch version that they support, newest first. Brokers do not report their release. */
 const releases: readonly (readonly [fetchVersion: number, release: number])[] = [
   [18, 4.1],
   [17, 3.9],

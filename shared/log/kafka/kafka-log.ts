@@ -1,6 +1,7 @@
 /**
- * A log on one Kafka partition. It owns the appender, the tails and the requests for the end. Closing it ends
- * all of them at once, even if no broker responds.
+ * The Kafka adapter of a log: one partition of one topic. It keeps the promises of control-log.ts on any number of brokers,
+ * because an end counts only if enough of them name the same leader. It never repeats an append that may have been written.
+ * Closing it ends all appends, tails and requests at once, even if no broker responds.
  */
 import { setMaxListeners } from 'node:events';
 import {
@@ -28,10 +29,7 @@ export interface KafkaLogOptions {
   readonly partition: number;
   /** Retention in seconds of a topic without its own plan. If omitted, records are kept forever. */
   readonly keepSeconds?: number;
-  /**
-   * Lets a tail that asks for deleted records begin at the first record kept, instead of reporting
-   * LogTruncated.
-   */
+  /** Lets a tail that asks for deleted records begin at the first record kept, instead of reporting LogTruncated. */
   readonly allowTrimmed?: boolean;
   /** Rejects with LogUnavailable if the topic does not exist, instead of creating it. */
   readonly mustExist?: boolean;
@@ -54,10 +52,9 @@ const defaults = {
 };
 
 /**
- * Opens one partition of a topic; creates the topic if it is missing, and checks its settings. If the brokers
- * are unreachable, the log opens anyway, and its methods reject with LogUnavailable until a broker can be
- * reached. Rejects with TopicMisconfigured (a LogUnavailable), and with LogUnavailable if the brokers refuse
- * the credentials.
+ * Opens one partition of a topic; creates the topic if it is missing, and checks its settings. If the brokers are
+ * unreachable, the log opens anyway, and its methods reject with LogUnavailable until a broker can be reached. Rejects with
+ * TopicMisconfigured (a LogUnavailable), and with LogUnavailable if the brokers refuse the credentials.
  */
 export async function openKafkaLog(
   brokers: readonly string[],
@@ -76,8 +73,7 @@ export async function openKafkaLog(
 }
 
 /**
- * Returns the shared cluster. Each connection uses the current content of `files`, or these settings if there
- * are no files.
+ * Returns the shared cluster. Each connection uses the current content of `files`, or these settings if there are no files.
  */
 export function kafkaClusterOf(
   brokers: readonly string[],
@@ -187,8 +183,8 @@ export class KafkaLog implements TimedLog {
   }
 
   /**
-   * Retries a request for a limited time. A process that starts without Kafka requests the end several times,
-   * but waits only for the first.
+   * Retries a request for a limited time. A process that starts without Kafka requests the end several times, but waits only
+   * for the first.
    */
   #request<Result>(request: () => Promise<Result>, timeoutMs: number): Promise<Result> {
     return this.#partition.retryUntilDeadline(request, {

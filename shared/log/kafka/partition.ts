@@ -1,8 +1,7 @@
 /**
- * A Kafka partition, shared by its readers and its appender. Checks that the topic exists with the right
- * settings, and that it is still the log that was opened. A topic that was deleted and re-created has the
- * same name and offsets, and reports no error. So the batch of the first record is compared after every
- * reconnect and fault, and the end must never decrease.
+ * A Kafka partition, shared by its readers and its appender. Checks that the topic exists with the right settings, and that
+ * it is still the log that was opened. A topic that was deleted and re-created has the same name and offsets, and reports no
+ * error. So the batch of the first record is compared after every reconnect and fault, and the end must never decrease.
  */
 import { sleep } from '../../runtime/retry.ts';
 import { LogReplaced, LogUnavailable } from '../core/control-log.ts';
@@ -13,9 +12,7 @@ import { batchesOf } from './record-batches.ts';
 import { type RetryPolicy, retryUntilDeadline } from './retry.ts';
 import { checkTopic, createTopic, isPublishedAgain, type TopicPlan } from './topics.ts';
 
-/**
- * Time in ms that a new leader may take until its end includes everything that the old leader acknowledged.
- */
+/** Time in ms that a new leader may take until its end includes everything that the old leader acknowledged. */
 const settleMs = 1000;
 
 export interface Range {
@@ -59,10 +56,7 @@ export class KafkaPartition {
     return this.#epoch;
   }
 
-  /**
-   * Creates the topic if it is missing, and checks it once per process. Rejects with TopicMisconfigured or
-   * KafkaFault.
-   */
+  /** Creates the topic if it is missing, and checks it once per process. Rejects with TopicMisconfigured or KafkaFault. */
   async checkTopic(): Promise<void> {
     const { checkedTopics } = this.cluster;
     const name = JSON.stringify(this.#plan);
@@ -90,18 +84,14 @@ export class KafkaPartition {
     throw new KafkaFault('LEADER_NOT_AVAILABLE', { kind: 'answered' });
   }
 
-  /**
-   * Checks the topic, then retries the request until the deadline. The leader is looked up again after each
-   * fault.
-   */
+  /** Checks the topic, then retries the request until the deadline. The leader is looked up again after each fault. */
   retryUntilDeadline<Result>(
     request: () => Promise<Result>,
     policy: Omit<RetryPolicy, 'operation'>,
   ): Promise<Result> {
     const onFault = ({ type }: KafkaFault) => {
       this.invalidate();
-      // If processes publish a topic's records again, the next attempt re-creates a deleted topic, as a start
-      // would.
+      // If processes publish a topic's records again, the next attempt re-creates a deleted topic, as a start would.
       if (type === 'UNKNOWN_TOPIC_OR_PARTITION' && isPublishedAgain(this.#plan.topic))
         this.cluster.checkedTopics.delete(JSON.stringify(this.#plan));
     };
@@ -132,9 +122,7 @@ export class KafkaPartition {
     this.#endSeen = Math.max(this.#endSeen, nextOffset);
   }
 
-  /**
-   * Whether other brokers hold replicas too. If so, one of them may lead without a deposed leader knowing.
-   */
+  /** Whether other brokers hold replicas too. If so, one of them may lead without a deposed leader knowing. */
   get isReplicated(): boolean {
     return this.#replicas > 1;
   }
@@ -145,8 +133,8 @@ export class KafkaPartition {
   }
 
   /**
-   * Requests the end from a leader that enough other brokers also name. Every append acknowledged before this
-   * call is below it, even if a deposed leader still responds. Rejects with LogReplaced or KafkaFault.
+   * Requests the end from a leader that enough other brokers also name. Every append acknowledged before this call is below
+   * it, even if a deposed leader still responds. Rejects with LogReplaced or KafkaFault.
    */
   async confirmedEnd(): Promise<number> {
     const leader = await this.cluster.leader(this.target);
@@ -161,10 +149,7 @@ export class KafkaPartition {
     return await this.#endAt(await this.#leaderConnection());
   }
 
-  /**
-   * Returns the offset of the first record at or after this time, or the end. Rejects with LogReplaced or
-   * KafkaFault.
-   */
+  /** Returns the offset of the first record at or after this time, or the end. Rejects with LogReplaced or KafkaFault. */
   async offsetAt(atMs: number): Promise<number> {
     const connection = await this.#leaderConnection();
     const end = await this.#endAt(connection);
@@ -179,10 +164,7 @@ export class KafkaPartition {
     return end;
   }
 
-  /**
-   * Compares the first record and the end with those of the last check. Rejects with LogReplaced or
-   * KafkaFault.
-   */
+  /** Compares the first record and the end with those of the last check. Rejects with LogReplaced or KafkaFault. */
   async check(): Promise<Range> {
     const connection = await this.#leaderConnection();
     const range = await this.#range(connection);
@@ -235,8 +217,7 @@ export class KafkaPartition {
 }
 
 /**
- * Whether a log that could not be opened may become usable later: the brokers are unreachable, but nothing is
- * misconfigured.
+ * Whether a log that could not be opened may become usable later: the brokers are unreachable, but nothing is misconfigured.
  */
 export function mayOpenUnreached(error: unknown): boolean {
   if (!(error instanceof LogUnavailable) || error instanceof TopicMisconfigured) return false;

@@ -1,6 +1,6 @@
 /**
- * Decoding of batches written by anyone. Whether a batch is readable depends on its bytes alone, and its
- * header bounds the work.
+ * Decoding of batches written by anyone. Whether a batch is readable depends on its bytes alone, and its header bounds the
+ * work.
  */
 import { expect, test } from 'vitest';
 import { batch, codecs, packed, record } from '../../../test/support/record-batches.ts';

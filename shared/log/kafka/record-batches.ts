@@ -1,8 +1,8 @@
 /**
- * Decodes the record batches of a fetch response. A batch's producer chooses its codec, size and number of
- * records, so nothing is decompressed or decoded before its header shows that it is bounded. An unreadable
- * batch is skipped by the offsets in its header. This rule depends on the bytes alone, so all readers skip
- * the same batches at any time. The service never compresses its own records.
+ * Decodes the record batches of a fetch response. A batch's producer chooses its codec, size and number of records, so
+ * nothing is decompressed or decoded before its header shows that it is bounded. An unreadable batch is skipped by the
+ * offsets in its header. This rule depends on the bytes alone, so all readers skip the same batches at any time. The service
+ * never compresses its own records.
  *
  * Transactions are ignored, because an abort written later must not change what was read.
  */
@@ -15,17 +15,11 @@ export interface RecordBatch {
   readonly firstOffset: number;
   /** Offset after the batch's last record. */
   readonly nextOffset: number;
-  /**
-   * Identity of the batch, which is the same on every broker and after a restart. Includes its checksum and
-   * times.
-   */
+  /** Identity of the batch, which is the same on every broker and after a restart. Includes its checksum and times. */
   readonly identity: string;
   /** Reason for not reading the batch's records. */
   readonly unreadable?: UnreadableCause;
-  /**
-   * Decoded records. Empty for a transaction marker. An unreadable batch is replaced by one empty, unsigned
-   * record.
-   */
+  /** Decoded records. Empty for a transaction marker. An unreadable batch is replaced by one empty, unsigned record. */
   readonly records: readonly LogRecord[];
 }
 
@@ -43,9 +37,7 @@ const headerBytes = 61;
 const [lengthAt, magicAt, attributesAt, lastDeltaAt, timeAt, countAt] = [8, 16, 21, 23, 35, 57];
 const [codecBits, markerBit] = [0b111, 0b100000];
 
-/**
- * Yields the batches in order, each decoded on demand. Leaves out a last batch that the response cuts off.
- */
+/** Yields the batches in order, each decoded on demand. Leaves out a last batch that the response cuts off. */
 export function* batchesOf(recordSet: Buffer): Generator<RecordBatch> {
   let at = 0;
   while (at + prefixBytes <= recordSet.length) {
@@ -59,8 +51,7 @@ export function* batchesOf(recordSet: Buffer): Generator<RecordBatch> {
 function batchOf(bytes: Buffer): RecordBatch {
   const firstOffset = Number(bytes.readBigInt64BE(0));
   const identity = bytes.toString('latin1', magicAt, headerBytes);
-  // Before the current format, a message had a single offset: that of its last record, if it contained
-  // several.
+  // Before the current format, a message had a single offset: that of its last record, if it contained several.
   const isOld = bytes.length < headerBytes || bytes.readInt8(magicAt) !== 2;
   const nextOffset = firstOffset + 1 + (isOld ? 0 : Math.max(bytes.readInt32BE(lastDeltaAt), 0));
   const batch = { firstOffset, nextOffset, identity };
@@ -94,8 +85,8 @@ function readable(bytes: Buffer, offsets: number): LogRecord[] | UnreadableCause
 }
 
 /**
- * Decodes one record. Throws RangeError if the bytes are not a record, or if its offset does not match its
- * place in the batch.
+ * Decodes one record. Throws RangeError if the bytes are not a record, or if its offset does not match its place in the
+ * batch.
  */
 function recordOf(bytes: Buffer, firstOffset: number, index: number): LogRecord {
   const cursor = new Cursor(bytes, 1);
@@ -144,9 +135,7 @@ class Cursor {
     return length < 0 ? null : this.slice(length);
   }
 
-  /**
-   * Decodes a zigzag varint of up to 32 bits: seven bits per byte, lowest first. The lowest bit is the sign.
-   */
+  /** Decodes a zigzag varint of up to 32 bits: seven bits per byte, lowest first. The lowest bit is the sign. */
   varint(): number {
     let bits = 0;
     for (let shift = 0; shift < 35; shift += 7) {

@@ -1,7 +1,4 @@
-/**
- * Retries of a request to Kafka: how long they last and what ends them early. The tests do not wait in real
- * time.
- */
+/** Retries of a request to Kafka: how long they last and what ends them early. The tests do not wait in real time. */
 import { expect, test } from 'vitest';
 import type { Clock } from '../../runtime/retry.ts';
 import { LogUnavailable } from '../core/control-log.ts';

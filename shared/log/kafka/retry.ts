@@ -1,6 +1,6 @@
 /**
- * Retries requests to Kafka up to a deadline. Every retry of the Kafka log goes through this file, so that
- * each one ends in time, pauses at random, and stops at once when its log is closed.
+ * Retries requests to Kafka up to a deadline. Every retry of the Kafka log goes through this file, so that each one ends in
+ * time, pauses at random, and stops at once when its log is closed.
  */
 import { Backoff, type Clock, systemClock, within } from '../../runtime/retry.ts';
 import { LogUnavailable, LogUnreadable } from '../core/control-log.ts';
@@ -26,8 +26,8 @@ export function retryBackoff(clock: Clock = systemClock): Backoff {
 }
 
 /**
- * Repeats an idempotent request until it succeeds. Rejects with LogUnavailable at the deadline, when the
- * signal aborts, or after a permanent fault. Errors other than KafkaFault are rethrown.
+ * Repeats an idempotent request until it succeeds. Rejects with LogUnavailable at the deadline, when the signal aborts, or
+ * after a permanent fault. Errors other than KafkaFault are rethrown.
  */
 export async function retryUntilDeadline<Result>(
   request: () => Promise<Result>,

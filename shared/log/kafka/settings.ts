@@ -1,6 +1,6 @@
 /**
- * TLS and SASL settings for connections to the brokers, from the environment. Incomplete or contradictory
- * settings are refused before anything is opened. Error messages never contain a value.
+ * TLS and SASL settings for connections to the brokers, from the environment. Incomplete or contradictory settings are
+ * refused before anything is opened. Error messages never contain a value.
  */
 import { readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
@@ -33,8 +33,8 @@ const prefix = 'HEADGATE_KAFKA_';
 const mechanisms = ['plain', 'scram-sha-256', 'scram-sha-512'] as const;
 
 /**
- * Reads HEADGATE_KAFKA_TLS (`system` trusts the machine's authorities), _TLS_CA, _TLS_CERT, _TLS_KEY (PEM files)
- * and _SASL_MECHANISM, _SASL_USERNAME, _SASL_PASSWORD. Throws KafkaSettingsInvalid.
+ * Reads HEADGATE_KAFKA_TLS (`system` trusts the machine's authorities), _TLS_CA, _TLS_CERT, _TLS_KEY (PEM files) and
+ * _SASL_MECHANISM, _SASL_USERNAME, _SASL_PASSWORD. Throws KafkaSettingsInvalid.
  */
 export function kafkaSettingsFrom(environment: Environment): KafkaSettings {
   const tls = tlsFrom(environment);

@@ -1,8 +1,7 @@
 /**
- * Reads one partition from an offset until aborted. The offset advances only past delivered records, and
- * after every fault the log is checked before reading continues. Therefore nothing is skipped or repeated
- * without an error. Each tail has its own connection, on which the broker delays its fetch response until
- * there is a record.
+ * Reads one partition from an offset until aborted. The offset advances only past delivered records, and after every fault
+ * the log is checked before reading continues. Therefore nothing is skipped or repeated without an error. Each tail has its
+ * own connection, on which the broker delays its fetch response until there is a record.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
@@ -38,9 +37,7 @@ export interface KafkaTailOptions extends TailOptions {
   readonly timeoutMs: number;
 }
 
-/**
- * Tails one partition; returns when the signal aborts. Throws LogUnavailable, LogTruncated or LogReplaced.
- */
+/** Tails one partition; returns when the signal aborts. Throws LogUnavailable, LogTruncated or LogReplaced. */
 export async function* tailPartition(
   partition: KafkaPartition,
   options: KafkaTailOptions,
@@ -123,9 +120,9 @@ class Reader {
   }
 
   /**
-   * Checks for a deposed leader. If it is cut off from its peers, it answers every fetch without records,
-   * indefinitely. So when a tail is quiet, other brokers are asked who leads, without delaying the next
-   * fetch, and the connection to a deposed leader is closed.
+   * Checks for a deposed leader. If it is cut off from its peers, it answers every fetch without records, indefinitely. So
+   * when a tail is quiet, other brokers are asked who leads, without delaying the next fetch, and the connection to a deposed
+   * leader is closed.
    */
   #askWhoLeads(connection: KafkaConnection): void {
     const { cluster, target } = this.#partition;
@@ -161,8 +158,8 @@ class Reader {
   }
 
   /**
-   * Throws if reading is stuck. A broker returns its first batch whole, however large, so each response with
-   * records must advance the offset.
+   * Throws if reading is stuck. A broker returns its first batch whole, however large, so each response with records must
+   * advance the offset.
    */
   watchProgress(before: number, { highWatermark }: FetchedPartition): void {
     const stuck = this.next === before && highWatermark > this.next;

@@ -1,6 +1,6 @@
 /**
- * State of this process's reading of each topic: since when and why it fails, and which batches it skipped.
- * Bounded by the number of partitions.
+ * State of this process's reading of each topic: since when and why it fails, and which batches it skipped. Bounded by the
+ * number of partitions.
  */
 import {
   LogTruncated,
@@ -33,8 +33,8 @@ export class TopicReadings {
   }
 
   /**
-   * Notes a failure, except a truncated or replaced log: that one can be read, and its readers start again or
-   * stop with the error.
+   * Notes a failure, except a truncated or replaced log: that one can be read, and its readers start again or stop with the
+   * error.
    */
   failed(target: TopicPartition, error: unknown): void {
     if (!(error instanceof LogUnavailable) || error instanceof LogTruncated) return;

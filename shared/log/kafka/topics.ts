@@ -1,8 +1,7 @@
 /**
- * Required topic settings. Creates missing topics, and refuses topics with other settings, because a topic
- * that deletes or compacts records would lose commits without an error. Error messages contain the command
- * that fixes the topic, with BROKERS in place of the address. Settings that keep more than required, such as
- * a longer retention, are accepted.
+ * Required topic settings. Creates missing topics, and refuses topics with other settings, because a topic that deletes or
+ * compacts records would lose commits without an error. Error messages contain the command that fixes the topic, with BROKERS
+ * in place of the address. Settings that keep more than required, such as a longer retention, are accepted.
  */
 
 import { dayMs } from '../../../schemas/durations.ts';
@@ -70,10 +69,7 @@ interface Fault {
   readonly lead?: string;
 }
 
-/**
- * A setting, its value in a new topic, and a test for acceptable values. Settings that could lose records
- * come first.
- */
+/** A setting, its value in a new topic, and a test for acceptable values. Settings that could lose records come first. */
 interface Rule {
   readonly name: string;
   readonly wanted: string;
@@ -103,8 +99,7 @@ function rulesFor(plan: TopicPlan, replicas: number): Rule[] {
     {
       name: 'message.timestamp.type',
       wanted: 'LogAppendTime',
-      // Topics of older versions may still have CreateTime, with which brokers refuse records whose time is
-      // off by an hour.
+      // Topics of older versions may still have CreateTime, with which brokers refuse records whose time is off by an hour.
       accepts: (value) => !plan.stampedByBroker || value === 'LogAppendTime',
     },
     ...segmentRules(plan),
@@ -146,10 +141,7 @@ export async function createTopic(
   }
 }
 
-/**
- * Checks an existing topic. Rejects with TopicMisconfigured, whose message lists all faults, or with
- * KafkaFault.
- */
+/** Checks an existing topic. Rejects with TopicMisconfigured, whose message lists all faults, or with KafkaFault. */
 export async function checkTopic(
   connection: KafkaConnection,
   plan: TopicPlan,
@@ -240,9 +232,7 @@ async function partitionsFault(
   return { text: `${text}, and none can be removed`, next, lead: '' };
 }
 
-/**
- * Whether processes publish the topic's records again, so that the topic is not the only place that has them.
- */
+/** Whether processes publish the topic's records again, so that the topic is not the only place that has them. */
 export function isPublishedAgain(topic: string): boolean {
   return [statusTopic, gaugesTopic, countersTopic].some((name) => name === topic);
 }
