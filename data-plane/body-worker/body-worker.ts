@@ -7,8 +7,8 @@
 
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { faultFields } from '../../shared/runtime/fault.ts';
+import { TurnQueue } from '../../shared/runtime/turn-queue.ts';
 import { NodeFailure } from '../surfaces/common/node-failure.ts';
-import { FairQueue } from './fair-queue.ts';
 import type { BodyJob, BodyResult, BodyWorkerResponse } from './messages.ts';
 import { type StartWorker, startWorker, type WorkerHandle } from './start-worker.ts';
 
@@ -49,7 +49,7 @@ type ResultOf<Kind extends BodyResult['kind']> = Extract<BodyResult, { readonly 
 
 export class BodyWorker {
   readonly #options: Required<BodyWorkerOptions>;
-  readonly #queue = new FairQueue<Entry>();
+  readonly #queue = new TurnQueue<Entry>();
   #worker: WorkerHandle | undefined;
   #running: Entry | undefined;
   #retainedTexts = 0;
@@ -101,7 +101,7 @@ export class BodyWorker {
   /** Rejects all jobs in the queue, and ends the worker. */
   close(): void {
     this.#isClosed = true;
-    for (const entry of this.#queue.drain())
+    for (let entry = this.#queue.take(); entry !== undefined; entry = this.#queue.take())
       this.#settle(entry, () => entry.reject(unavailable(entry, 'closing')));
     this.#worker?.terminate();
   }
@@ -118,14 +118,14 @@ export class BodyWorker {
       }
       options.signal.addEventListener('abort', entry.onAbort, { once: true });
       // Jobs that finish a request run before jobs that begin one.
-      this.#queue.enqueue(options.owner, entry, options.worker !== undefined);
+      this.#queue.add(options.owner, entry, options.worker !== undefined);
       this.#dispatch();
     });
   }
 
   #dispatch(): void {
     if (this.#running !== undefined) return;
-    const entry = this.#queue.dequeue();
+    const entry = this.#queue.take();
     if (entry === undefined) {
       this.#stopWhenIdle();
       return;

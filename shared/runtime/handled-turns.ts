@@ -4,7 +4,7 @@
  * once sends its next request in the same turn. So without bounds neither timers nor new connections would get their turn.
  */
 import { peerOf } from './connections.ts';
-import { Rounds } from './rounds.ts';
+import { TurnQueue } from './turn-queue.ts';
 
 /** A turn that has lasted so long begins no further request. */
 const turnMsMax = 15;
@@ -23,7 +23,7 @@ export function boundTurns<Request>(
   let handled = 0;
   /** When the first of them began, or the turn whose end is awaited was seen to last. */
   let sinceMs = 0;
-  const waiting = new Rounds<string, Request>();
+  const waiting = new TurnQueue<Request>();
   let isPlanned = false;
   const plan = (): void => {
     if (isPlanned) return;
@@ -33,10 +33,9 @@ export function boundTurns<Request>(
   const nextTurn = (): void => {
     isPlanned = false;
     sinceMs = performance.now();
-    for (handled = 0; handled < resumedMax && waiting.size > 0; handled++) {
-      if (performance.now() - sinceMs > turnMsMax) break;
-      const request = waiting.first();
-      waiting.shift();
+    for (handled = 0; handled < resumedMax && performance.now() - sinceMs <= turnMsMax; handled++) {
+      const request = waiting.take();
+      if (request === undefined) break;
       handle(request);
     }
     // Also where the time was over before the first one: the system had this thread wait, and nothing else would plan a turn.

@@ -4,7 +4,7 @@
  */
 import type { Server, Socket } from 'node:net';
 import { RateLimit } from './rate-limit.ts';
-import { Rounds } from './rounds.ts';
+import { TurnQueue } from './turn-queue.ts';
 
 export interface Pace {
   /** May it start at once, and uncounted? */
@@ -37,7 +37,7 @@ export function paceConnections(server: Server, paced: Paced): void {
     for (const listener of own) listener.call(server, socket);
     socket.resume();
   };
-  const waiting = new Rounds<string, Socket>();
+  const waiting = new TurnQueue<Socket>();
   let isLooking = false;
   const lookSoon = (): void => {
     if (isLooking || waiting.size === 0) return;
@@ -46,10 +46,9 @@ export function paceConnections(server: Server, paced: Paced): void {
   };
   const look = (): void => {
     isLooking = false;
-    while (waiting.size > 0) {
-      const socket = waiting.first();
+    for (let socket = waiting.peek(); socket !== undefined; socket = waiting.peek()) {
       if (!socket.destroyed && !limit.tryAcquire(monotonicMs())) break;
-      waiting.shift();
+      waiting.take();
       if (!socket.destroyed) start(socket);
     }
     lookSoon();
@@ -68,10 +67,10 @@ export function paceConnections(server: Server, paced: Paced): void {
 }
 
 /** May one more of a peer wait? In a full room one that has nothing waiting replaces the newest of the peer that has most. */
-function makeRoom(waiting: Rounds<string, Socket>, peer: string, refuse: Paced['refuse']): boolean {
+function makeRoom(waiting: TurnQueue<Socket>, peer: string, refuse: Paced['refuse']): boolean {
   const count = waiting.countOf(peer);
   if (count < (waitingMax - waiting.size) * shareOfRoom) return true;
-  const replaced = count === 0 ? waiting.popOfMost() : undefined;
+  const replaced = count === 0 ? waiting.takeFromMost() : undefined;
   if (replaced === undefined) return false;
   if (!replaced.destroyed) refuse(replaced);
   return true;

@@ -1,0 +1,67 @@
+/** Waiting items of several owners. Owners take turns, so one with many items delays only itself. */
+export class TurnQueue<Item> {
+  /** In the order of their turns. Owners without items are removed. */
+  readonly #byOwner = new Map<string, Item[]>();
+  /** Its item may still be in progress, so any other owner comes first. */
+  #servedLast: string | undefined;
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  countOf(owner: string): number {
+    return this.#byOwner.get(owner)?.length ?? 0;
+  }
+
+  /** `isFirst`: before the owner's other items. */
+  add(owner: string, item: Item, isFirst = false): void {
+    const items = this.#byOwner.get(owner);
+    if (items === undefined) this.#byOwner.set(owner, [item]);
+    else if (isFirst) items.unshift(item);
+    else items.push(item);
+    this.#size++;
+  }
+
+  /** The next item. */
+  peek(): Item | undefined {
+    return this.#byOwner.get(this.#nextOwner() ?? '')?.[0];
+  }
+
+  /** Removes and returns the next item, and moves its owner behind all others. */
+  take(): Item | undefined {
+    const owner = this.#nextOwner();
+    if (owner === undefined) return undefined;
+    const items = this.#byOwner.get(owner) ?? [];
+    const item = items.shift();
+    this.#byOwner.delete(owner);
+    if (items.length > 0) this.#byOwner.set(owner, items);
+    this.#servedLast = owner;
+    this.#size--;
+    return item;
+  }
+
+  /** Removes an item before its turn. Idempotent. */
+  remove(owner: string, item: Item): void {
+    const items = this.#byOwner.get(owner) ?? [];
+    const index = items.indexOf(item);
+    if (index < 0) return;
+    items.splice(index, 1);
+    if (items.length === 0) this.#byOwner.delete(owner);
+    this.#size--;
+  }
+
+  /** Removes and returns the newest item of the owner with the most; undefined if no owner has two. */
+  takeFromMost(): Item | undefined {
+    let most: Item[] = [];
+    for (const items of this.#byOwner.values()) if (items.length > most.length) most = items;
+    if (most.length < 2) return undefined;
+    this.#size--;
+    return most.pop();
+  }
+
+  #nextOwner(): string | undefined {
+    const [first, second] = this.#byOwner.keys();
+    return first === this.#servedLast && second !== undefined ? second : first;
+  }
+}
