@@ -1,9 +1,8 @@
 /** What bounds each caller of this replica, one of each for all of its listeners. */
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { BodyBudgets } from '../core/body-limits.ts';
+import { GatewayTurns } from '../gateways/gateway-turns.ts';
 import { LiveRequests } from '../gateways/live-requests.ts';
-import { PersonTurns } from '../gateways/person-turns.ts';
-import { RequestTurns } from '../gateways/request-turns.ts';
 import { OpenCalls } from '../state/open-calls.ts';
 import { AttemptLimit } from './attempt-limit.ts';
 import type { AdminContext } from './context.ts';
@@ -13,10 +12,9 @@ const wrongTokensPerMinute = { perAddress: 120, all: 1000 };
 
 export function callerBounds(
   logger: Logger,
-): Pick<AdminContext, 'turns' | 'requestTurns' | 'liveRequests' | 'bodies' | 'openCalls' | 'attempts'> {
+): Pick<AdminContext, 'gatewayTurns' | 'liveRequests' | 'bodies' | 'openCalls' | 'attempts'> {
   return {
-    turns: new PersonTurns(),
-    requestTurns: new RequestTurns(),
+    gatewayTurns: new GatewayTurns(),
     liveRequests: new LiveRequests(),
     bodies: new BodyBudgets(),
     openCalls: new OpenCalls(),

@@ -18,9 +18,8 @@ import type { FleetCounters } from '../gateways/fleet-counters.ts';
 import type { FleetGauges } from '../gateways/fleet-gauges.ts';
 import type { FleetMemory } from '../gateways/fleet-memory.ts';
 import type { FleetTraffic } from '../gateways/fleet-traffic.ts';
+import type { GatewayTurns } from '../gateways/gateway-turns.ts';
 import type { LiveRequests } from '../gateways/live-requests.ts';
-import type { PersonTurns } from '../gateways/person-turns.ts';
-import type { RequestTurns } from '../gateways/request-turns.ts';
 import type { StatusBoard } from '../gateways/status-board.ts';
 import type { PastReader, PastStates, StateFacts } from '../history/past.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
@@ -49,8 +48,7 @@ export interface AdminContext {
   readonly counters: FleetCounters;
   readonly gauges: Pick<FleetGauges, 'uses' | 'gateways' | 'refused' | 'logNow'>;
   /** Of all listeners of this process. */
-  readonly turns: PersonTurns;
-  readonly requestTurns: RequestTurns;
+  readonly gatewayTurns: GatewayTurns;
   readonly liveRequests: LiveRequests;
   readonly bodies: BodyBudgets;
   /** The same. */

@@ -45,7 +45,7 @@ function guardOf(recorded: Recorded | undefined, fleet: Fleet = {}) {
     onCommits: (listener: typeof note) => {
       note = listener;
     },
-    requestTurns: {
+    gatewayTurns: {
       run: () => {
         asked.gateways++;
         const source = { name: 'gw-1', records: 'folder-1', countsTraffic };

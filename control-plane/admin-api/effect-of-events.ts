@@ -60,7 +60,7 @@ export function recordedSample(
   organisation: string | undefined,
   { actor, reader: { client } }: Pick<AskedEffect, 'reader'> & { readonly actor: Actor },
 ): Promise<RecordedSample> {
-  return context.requestTurns.run(actor, client, () => askSample(context, organisation, client));
+  return context.gatewayTurns.run(actor, client, () => askSample(context, organisation, client));
 }
 
 /** Requests of the last hour that are known only from traffic reports, because their gateways do not answer or have ended. */

@@ -51,7 +51,7 @@ async function recordedDecision(
   request: string,
   client: AbortSignal,
 ): Promise<AnswerOf<'decision.get'>> {
-  const { decision, unanswered } = await context.turns.run(actor, client, () =>
+  const { decision, unanswered } = await context.gatewayTurns.run(actor, client, () =>
     askDecision(context, request, client),
   );
   authorise(context.snapshot.db, actor, readingRoles, () => organisationOfKey(context, decision?.key));

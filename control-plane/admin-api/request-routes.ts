@@ -162,7 +162,7 @@ export function requestHandlers(context: AdminContext): OperationHandlers<'reque
       const actor = actorOf(request);
       authoriseQuery(context, actor, query);
       const client = clientSignal(reply);
-      return context.requestTurns.run(actor, client, () => listed(context, actor, query, client));
+      return context.gatewayTurns.run(actor, client, () => listed(context, actor, query, client));
     },
   };
 }
@@ -270,7 +270,7 @@ async function send(
     if (sent === undefined) {
       const limit = Math.max(query.limit, 1);
       const newest = { ...query, limit, next: undefined };
-      const first = await context.requestTurns.run(actor, client, () =>
+      const first = await context.gatewayTurns.run(actor, client, () =>
         listed(context, actor, newest, client),
       );
       if (client.aborted) return;

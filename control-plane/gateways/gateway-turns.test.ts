@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
 import { openCallBounds } from '../state/open-calls.ts';
-import { RequestTurns } from './request-turns.ts';
+import { GatewayTurns } from './gateway-turns.ts';
 
 const here = new AbortController().signal;
 
 test('of many questions at once few are asked of gateways, and none of operators waits for persons', async () => {
-  const turns = new RequestTurns();
+  const turns = new GatewayTurns();
   const running = { operators: 0, persons: 0 };
   const most = { operators: 0, persons: 0 };
   const work = (who: keyof typeof running) => async (): Promise<void> => {
@@ -28,7 +28,7 @@ test('of many questions at once few are asked of gateways, and none of operators
 });
 
 test('a person has one question asked at a time', async () => {
-  const turns = new RequestTurns();
+  const turns = new GatewayTurns();
   let isFirst = true;
   const first = turns.run({ person: 'ana' }, here, async () => {
     await new Promise((resolve) => setTimeout(resolve, 5));
@@ -37,6 +37,23 @@ test('a person has one question asked at a time', async () => {
   const second = turns.run({ person: 'ana' }, here, () => Promise.resolve(isFirst));
   await first;
   expect(await second).toBe(false);
+});
+
+test('who leaves while others have their turns waits no longer, and may ask again at once', async () => {
+  const turns = new GatewayTurns();
+  let release = (): void => undefined;
+  const held = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  const others = ['vic', 'vera'].map((person) => turns.run({ person }, here, () => held));
+  const client = new AbortController();
+  const left = turns.run({ person: 'vlad' }, client.signal, () => Promise.resolve('of who left'));
+  client.abort(new Error('the client has left'));
+  await expect(left).rejects.toThrow('the client has left');
+  const again = turns.run({ person: 'vlad' }, here, () => Promise.resolve('again'));
+  release();
+  expect(await again).toBe('again');
+  await Promise.all(others);
 });
 
 test('persons cannot take all the streams that a gateway follows, at four replicas', () => {
