@@ -1,13 +1,13 @@
 /**
- * A limit of wrong secrets a minute, for each network address and for all together, wherever a secret is compared. The right
- * one is accepted whatever the limit says, because others may share its address. Forgets at the end of each minute.
+ * Limits wrong secrets per minute, for each network address and for all together, wherever a secret is compared. The right secret is
+ * accepted even when the limit is reached, because others may share its address.
  */
 import type { FastifyRequest } from 'fastify';
 import { peerOf } from '../../shared/runtime/connections.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
+import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import { CommandError } from '../core/command-error.ts';
-
-const windowMs = 60_000;
+import { MinuteLimit } from '../state/minute-limit.ts';
 
 interface AttemptLimits {
   readonly perAddress: number;
@@ -20,44 +20,32 @@ interface AttemptLimits {
 export class AttemptLimit {
   readonly #perAddress: number;
   readonly #all: number;
-  readonly #now: () => number;
-  readonly #counts = new Map<string, number>();
-  #total = 0;
-  #untilMs = 0;
-  #isLogged = false;
-  readonly #logger: Logger;
+  readonly #wrong: MinuteLimit;
+  readonly #tooMany: RateLimitedLine;
+  #address = '';
 
-  constructor({ perAddress, all, logger, now = () => performance.now() }: AttemptLimits) {
+  constructor({ perAddress, all, logger, now }: AttemptLimits) {
     this.#perAddress = perAddress;
     this.#all = all;
-    this.#logger = logger;
-    this.#now = now;
+    this.#wrong = new MinuteLimit(now);
+    this.#tooMany = new RateLimitedLine(() =>
+      logger.warn({ address: this.#address }, 'too many wrong tokens'),
+    );
   }
 
-  /** The answer to a wrong secret, which counts: `refusal`, or that there were too many. */
+  /** Counts a wrong secret. Returns its answer: `refusal`, or that there were too many. */
   refuse({ raw }: FastifyRequest, refusal: CommandError): CommandError {
-    const nowMs = this.#now();
-    if (nowMs >= this.#untilMs) {
-      this.#counts.clear();
-      this.#total = 0;
-      this.#isLogged = false;
-      this.#untilMs = nowMs + windowMs;
-    }
     const address = peerOf(raw.socket.remoteAddress);
-    const count = this.#counts.get(address) ?? 0;
-    // What is refused counts no more, so `#all` bounds the addresses too.
-    if (count >= this.#perAddress || this.#total >= this.#all) return this.#tooMany(address, nowMs);
-    this.#counts.set(address, count + 1);
-    this.#total++;
-    return refusal;
-  }
-
-  #tooMany(address: string, nowMs: number): CommandError {
-    if (!this.#isLogged) this.#logger.warn({ address }, 'too many wrong tokens');
-    this.#isLogged = true;
+    const retryAfterSeconds = this.#wrong.tryAcquire({
+      [`address ${address}`]: this.#perAddress,
+      all: this.#all,
+    });
+    if (retryAfterSeconds === undefined) return refusal;
+    this.#address = address;
+    this.#tooMany.add('tokens');
     return new CommandError('Busy', 'too many wrong tokens', {
       next: 'wait a minute; the right one is accepted at any time',
-      retryAfterSeconds: Math.ceil((this.#untilMs - nowMs) / 1000),
+      retryAfterSeconds,
     });
   }
 }

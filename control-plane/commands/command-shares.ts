@@ -7,6 +7,7 @@
 import type { Bounds } from '../../schemas/shapes.ts';
 import { CommandError } from '../core/command-error.ts';
 import { CallerQueue, type QueueCaller } from '../state/caller-queue.ts';
+import { MinuteLimit } from '../state/minute-limit.ts';
 import { type Actor, actorName, callerName } from './authorise.ts';
 import { groupMax } from './command-group.ts';
 
@@ -14,19 +15,16 @@ const waitersMax = 1000;
 const waitersPerCallerMax = 8;
 const waitersPerOrganisationMax = 32;
 const waitMs = 30_000;
-const minuteMs = 60_000;
 
 export class CommandShares {
   readonly #queue = new CallerQueue({
     ...{ concurrencyMax: groupMax, waitersMax, waitersPerCallerMax, waitersPerOrganisationMax, waitMs },
     what: 'commands',
   });
-  readonly #now: () => number;
-  /** When each person and each organisation gave commands in the last minute; who did last is last. */
-  readonly #times = new Map<string, number[]>();
+  readonly #minute: MinuteLimit;
 
-  constructor(now: () => number = () => performance.now()) {
-    this.#now = now;
+  constructor(now?: () => number) {
+    this.#minute = new MinuteLimit(now);
   }
 
   /** Counts a command of a person, whatever becomes of it. Throws CommandError TooManyRequests beyond their share of a minute. */
@@ -35,36 +33,19 @@ export class CommandShares {
     this.#count(`person ${callerName(actor)}`, max, `${actor.person} may give ${max} commands a minute`);
   }
 
-  /** The same for the organisation that a person's command concerns; to be called once the person may give it. */
+  /** Counts it for the organisation that it concerns. Call this once the person is known to be authorised. */
   countOrganisation(organisation: string, { commandsPerOrganisationPerMinute: max }: Bounds): void {
     const share = `the members of ${organisation} may give ${max} commands a minute`;
     this.#count(`organisation ${organisation}`, max, share);
   }
 
   #count(name: string, max: number, share: string): void {
-    const nowMs = this.#now();
-    this.#forget(nowMs);
-    const times = this.#times.get(name) ?? [];
-    const recent = times.findIndex((atMs) => atMs > nowMs - minuteMs);
-    times.splice(0, recent < 0 ? times.length : recent);
-    const frees = times[times.length - max];
-    if (frees !== undefined) {
-      const retryAfterSeconds = Math.ceil((frees + minuteMs - nowMs) / 1000);
-      throw new CommandError('TooManyRequests', `${share} on this replica`, {
-        next: `try again in ${retryAfterSeconds} s, or ask an operator to raise the bounds of the fleet`,
-        retryAfterSeconds,
-      });
-    }
-    times.push(nowMs);
-    this.#times.delete(name);
-    this.#times.set(name, times);
-  }
-
-  #forget(nowMs: number): void {
-    for (const [name, times] of this.#times) {
-      if ((times.at(-1) ?? 0) > nowMs - minuteMs) return;
-      this.#times.delete(name);
-    }
+    const retryAfterSeconds = this.#minute.tryAcquire({ [name]: max });
+    if (retryAfterSeconds === undefined) return;
+    throw new CommandError('TooManyRequests', `${share} on this replica`, {
+      next: `try again in ${retryAfterSeconds} s, or ask an operator to raise the bounds of the fleet`,
+      retryAfterSeconds,
+    });
   }
 
   /** Resolves with the function that ends the turn; call it once. Rejects with CommandError Busy. */

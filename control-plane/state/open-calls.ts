@@ -1,8 +1,8 @@
 /**
  * Bounds the simultaneously open calls on this replica, such as streams, waits, questions and downloads. There are bounds per
- * session, per person and in total, and a part of the total is reserved for operators. An organisation may open a call while
- * it has fewer open calls than remain free. If none is free, an organisation without an open call replaces the newest call of
- * the organisation with the most.
+ * caller and in total, and a part of the total is reserved for operators. An organisation may open a call while it has fewer
+ * open calls than remain free. If none is free, an organisation without an open call replaces the newest call of the
+ * organisation with the most.
  */
 import type { OpenCall } from '../../schemas/admin/admin-row.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -10,57 +10,30 @@ import { Tally } from './tally.ts';
 
 interface Bounds {
   readonly what: string;
-  readonly perSession: number;
-  /** Bound over all of a person's sessions. Sessions from an organisation's sign-in links are counted separately. */
-  readonly perPerson: number;
+  /** Calls of one person in all sessions, or of one session of an operator. */
+  readonly perCaller: number;
   readonly total: number;
-  /** Number of calls in the total that only operators may use. */
+  /** Part of the total for operators alone. */
   readonly forOperators: number;
 }
 
 export const openCallBounds = {
-  stream: {
-    what: 'streams of pages',
-    ...{ perSession: 20, perPerson: 50, total: 1000, forOperators: 100 },
-  },
-  /** Tails used by programs. Each has its own buffer. */
-  tail: {
-    what: 'tails of events',
-    ...{ perSession: 20, perPerson: 20, total: 100, forOperators: 50 },
-  },
-  /**
-   * Each distinct question makes every gateway send rows. A gateway accepts at most 128 of them from all replicas together.
-   */
-  follow: {
-    what: 'streams of requests',
-    ...{ perSession: 8, perPerson: 10, total: 60, forOperators: 30 },
-  },
-  wait: {
-    what: 'waits for confirmations',
-    ...{ perSession: 20, perPerson: 20, total: 1000, forOperators: 200 },
-  },
-  /**
-   * Calls that explain a decision or read the past. The bound for all persons is below the number of places in the history's
-   * queue.
-   */
-  question: {
-    what: 'questions',
-    ...{ perSession: 16, perPerson: 16, total: 128, forOperators: 32 },
-  },
-  export: {
-    what: 'exports',
-    ...{ perSession: 4, perPerson: 4, total: 40, forOperators: 8 },
-  },
-  read: {
-    what: 'reads',
-    ...{ perSession: 64, perPerson: 100, total: 2000, forOperators: 200 },
-  },
+  stream: { what: 'streams of pages', perCaller: 50, total: 1000, forOperators: 100 },
+  /** Programs' tails, with their buffers. */
+  tail: { what: 'tails of events', perCaller: 20, total: 100, forOperators: 50 },
+  /** Every gateway sends rows for each different question, and accepts at most 128 of them from all replicas together. */
+  follow: { what: 'streams of requests', perCaller: 10, total: 60, forOperators: 30 },
+  wait: { what: 'waits for confirmations', perCaller: 20, total: 1000, forOperators: 200 },
+  /** Explanations, and reads of gateways' records and of the past. */
+  question: { what: 'questions', perCaller: 16, total: 128, forOperators: 32 },
+  export: { what: 'exports', perCaller: 4, total: 40, forOperators: 8 },
+  read: { what: 'reads', perCaller: 100, total: 2000, forOperators: 200 },
 } as const satisfies Record<OpenCall, Bounds>;
 
 interface Caller {
-  /** Absent for an operator. */
+  /** Undefined for an operator. A person who signed in by an organisation's link is a person of their own. */
   readonly person?: string | undefined;
-  /** Console session. */
+  /** A session of the console. */
   readonly session?: string | undefined;
 }
 
@@ -86,14 +59,12 @@ export class OpenCalls {
     organisations: readonly string[],
     replaced: () => void,
   ): () => void {
-    const { perSession, perPerson, total, forOperators, what }: Bounds = openCallBounds[kind];
-    const own = [
-      ...(session === undefined ? [] : [{ name: `session ${session}`, max: perSession }]),
-      ...(person === undefined ? [] : [{ name: `person ${person}`, max: perPerson }]),
-    ];
-    if (own.some(({ name, max }) => this.#count(kind, name) >= max))
+    const { perCaller, total, forOperators, what }: Bounds = openCallBounds[kind];
+    // A program with the operator's token is bounded by the total alone.
+    const caller = person === undefined ? session && `session ${session}` : `person ${person}`;
+    if (caller !== undefined && this.#count(kind, caller) >= perCaller)
       throw tooMany(`you have too many ${what} open`);
-    const names = ['all', ...own.map(({ name }) => name)];
+    const names = ['all', ...(caller === undefined ? [] : [caller])];
     const free = total - this.#count(kind, 'all');
     if (person === undefined) {
       if (free <= 0) throw busy(what);

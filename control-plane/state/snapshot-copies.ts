@@ -92,12 +92,12 @@ export class SnapshotCopies {
   /** Counts a download and returns a function that ends the count. Throws if there are too many downloads. */
   #enter(caller: SnapshotCaller): () => void {
     const { operator, gateways, address: ofAddress } = this.#bounds;
-    const counted = caller.kind === 'operator' ? ['operator'] : ['gateways', `address ${caller.address}`];
-    for (const name of counted) {
-      const most = name === 'operator' ? operator : name === 'gateways' ? gateways : ofAddress;
-      if (this.#downloads.of(name) >= most) throw busy(`${most} downloads of the snapshot are in progress`);
-    }
-    return this.#downloads.hold(counted);
+    const isOperator = caller.kind === 'operator';
+    const leave = this.#downloads.tryHold(
+      isOperator ? { operator } : { gateways, [`address ${caller.address}`]: ofAddress },
+    );
+    if (leave === undefined) throw busy('too many downloads of the snapshot are in progress');
+    return leave;
   }
 
   async #fitFor({ kind }: SnapshotCaller): Promise<KeptCopy> {

@@ -18,6 +18,12 @@ export class Tally {
     this.#total += by;
   }
 
+  /** Holds each name as `hold` does, unless one has reached its bound. */
+  tryHold(bounds: Readonly<Record<string, number>>): (() => void) | undefined {
+    const names = Object.keys(bounds);
+    return names.every((name) => this.of(name) < (bounds[name] ?? 0)) ? this.hold(names) : undefined;
+  }
+
   /** Increments each name, and returns an idempotent function that undoes it. */
   hold(names: readonly string[]): () => void {
     const held = [...names];
