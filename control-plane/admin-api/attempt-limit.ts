@@ -7,7 +7,7 @@ import { peerOf } from '../../shared/runtime/connections.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import { CommandError } from '../core/command-error.ts';
-import { MinuteLimit } from '../state/minute-limit.ts';
+import { MinuteLimit } from '../core/minute-limit.ts';
 
 interface AttemptLimits {
   readonly perAddress: number;

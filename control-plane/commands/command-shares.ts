@@ -6,8 +6,8 @@
  */
 import type { Bounds } from '../../schemas/shapes.ts';
 import { CommandError } from '../core/command-error.ts';
+import { MinuteLimit } from '../core/minute-limit.ts';
 import { CallerQueue, type QueueCaller } from '../state/caller-queue.ts';
-import { MinuteLimit } from '../state/minute-limit.ts';
 import { type Actor, actorName, callerName } from './authorise.ts';
 import { groupMax } from './command-group.ts';
 

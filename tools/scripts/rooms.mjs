@@ -36,7 +36,7 @@ const requestRoad = inOrder(decision, [
   ['data-plane/surfaces/rerank', 150],
   ['data-plane/surfaces/responses', 1300],
   ['data-plane/surfaces', 200],
-  ['data-plane/body-worker', 600],
+  ['data-plane/body-worker', 550],
   ['data-plane/nodes', 2900],
 ]);
 
@@ -47,7 +47,7 @@ const controlPlane = inOrder(folded, [
   ['control-plane/explain', 2000, ['shared/decision']],
   ['control-plane/history', 2000, ['shared/decision']],
   ['control-plane/usage', 2300],
-  ['control-plane/gateways', 2600],
+  ['control-plane/gateways', 2550],
   ['control-plane/nodes', 1950, ['shared/engines']],
   ['control-plane/doctor', 1350],
   ['control-plane/sessions', 350],
