@@ -14,7 +14,7 @@ const envelopeSchema = z.object({ error: z.object({ message: z.string(), next: z
 /** Reads the response within limits on bytes and time. Never rejects. */
 export async function readUpgradeError(response: IncomingMessage): Promise<string> {
   const status = `refused with ${response.statusCode ?? 0}`;
-  // An error after reading the response has no other handler, and would end the process.
+  // Without this handler, an error after the response has been read would end the process.
   response.on('error', () => undefined);
   const timer = setTimeout(() => response.destroy(), waitMsMax);
   const bytes = new ChunkBuffer({ bytesMax });

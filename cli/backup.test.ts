@@ -175,7 +175,7 @@ test('a restore gives the same records and totals, and is repeated where it was 
   abort.abort();
   const interrupted = await cli(restore, { signal: abort.signal });
   expect(interrupted.code).toBe(130);
-  // Simulates a restore interrupted half-way: the log has the first commits, and the data folder has no file yet.
+  // Simulates a restore interrupted half-way: the log has the first commits, and the data folder is still empty.
   const log = await openLog(`sqlite:${join(folder, 'new')}`, { topic: 'headgate.control' });
   for (const value of before.slice(0, 5)) await log.append(value);
   await log.close();

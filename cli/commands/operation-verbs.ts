@@ -58,7 +58,7 @@ export function choice<Value extends string>(
   return { flags, declare: (verb) => verb.choice(flags, summary, values, isRequired), read: asIs<Value> };
 }
 
-/** Declares a flag that takes no value and sets the field to a fixed one. */
+/** Declares a flag without a value, which sets the field to a fixed one. */
 export function flag<Value>(flags: string, summary: string, value: Value): Field<Value> {
   const given = !flags.startsWith('--no-');
   return { ...text(flags, summary), read: (raw) => (raw === given ? value : undefined) };

@@ -74,7 +74,7 @@ export async function replayDecide(
   await reportAll(session, counts);
 }
 
-/** Parses --at. Only positions are accepted: the log has no times, and there may be no control plane to resolve one. */
+/** Parses --at, which must be a position. Only a control plane could resolve a time, and there may be none. */
 function positionOf(at: string | undefined): number | undefined {
   if (at === undefined) return undefined;
   if (/^[1-9][0-9]{0,14}$/.test(at)) return Number(at);

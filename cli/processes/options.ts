@@ -42,7 +42,7 @@ interface Details<Value> {
   readonly shown?: string;
   readonly isMandatory?: true;
 }
-/** Declares an option. Its value may be undefined only if the option is optional and has no default. */
+/** Declares an option. Its value may be undefined only if the option is neither mandatory nor has a default. */
 interface Declare {
   <Value = string>(
     flags: string,

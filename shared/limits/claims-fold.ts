@@ -225,8 +225,8 @@ export class ClaimsFold implements Members {
     for (const [id, seen] of silent)
       if (this.#alone === id && (this.#processes.get(id)?.offset ?? 0) <= seen) this.#alone = undefined;
     if (alone === undefined && this.#alone === process) this.#alone = undefined;
-    // A process may take all room only if the log contains no record of another process since the offset it had read, and
-    // never with its last record.
+    // A process may not take all room if the log contains another process's record after the offset it had read, or with its
+    // last record.
     if (alone !== undefined && lastOfOthers <= alone && !this.hasEnded(process)) this.#alone ??= process;
   }
 

@@ -44,7 +44,7 @@ function limitsOf(row: RowOf<'tier'>) {
   });
 }
 
-/** Row of a real tier. Only the visitors' row has no rank. */
+/** Row of a real tier. Only the visitors' row does not have a rank. */
 export interface TierRow extends RowOf<'tier'> {
   readonly rank: number;
 }

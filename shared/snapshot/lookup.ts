@@ -48,7 +48,7 @@ export interface KeyOwner {
   readonly suspended: boolean;
   /** Date on which a billing period begins, YYYY-MM-DD. */
   readonly anchor: string;
-  /** null if the organisation has no inference entitlement. */
+  /** null if the organisation is not entitled to inference. */
   readonly tier: TierLimits | null;
 }
 
