@@ -44,7 +44,7 @@ test.each([
   [
     'another log',
     () => [new ChainWriter({ log: 'other' }).open()],
-    /this is log other, .*came from log old; restore the log .*docs\/operate\.md; .* move state\.db away/,
+    /this is log other, .*came from log old; restore the log .*docs\/backup\.md; .* move state\.db away/,
   ],
   ['an empty log', () => [], /this is log \(empty\)/],
 ] as const)('%s is refused, and the state is kept', async (_kind, records, error) => {

@@ -54,7 +54,7 @@ export class FoldMetrics {
     });
     const [apply, propagation] = ['headgate_fold_apply_seconds', 'headgate_revocation_propagation_seconds'];
     this.#apply = new Distribution({
-      ...{ name: apply, help: 'one slice of the fold, written', bounds: applyBounds, registry },
+      ...{ name: apply, help: 'time to fold and write one slice of commits', bounds: applyBounds, registry },
     }).series({});
     this.#propagation = new Distribution({
       name: propagation,
