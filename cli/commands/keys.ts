@@ -109,7 +109,7 @@ function registerCreate(key: Noun): void {
   key
     .verb(
       'create',
-      'create a key, and print its value once, alone on stdout',
+      'create a key and print its value to stdout, once',
       'headgate key create --org acme --name "billing job" --expires 90d',
       'headgate key create --org acme --name ci --expires 1y --out ci.key',
     )

@@ -74,7 +74,7 @@ async function show(session: Session, { org, visitors }: ShowOptions): Promise<v
   const left = secondsLeft === null ? '' : `, ${secondsLeft}s left`;
   const facts = [
     [org === undefined ? 'visitors' : 'organisation', org ?? 'all together'],
-    ['plan', planText(use)],
+    ['tier', tierText(use)],
     ['requests', `${requestsOf(use)} in this minute${left}`],
     ['in flight', inFlightOf(use)],
     ['pool tokens', `${tokensOf(use)}, refills ${cellText(refillsAt)} (${ageText(refillsAt)})`],
@@ -99,7 +99,7 @@ async function show(session: Session, { org, visitors }: ShowOptions): Promise<v
   );
 }
 
-function planText({ tier, suspended }: LimitUse): string {
+function tierText({ tier, suspended }: LimitUse): string {
   if (suspended) return `${cellText(tier)} (suspended, so the organisation cannot use any model)`;
   return tier === null ? 'none, so the organisation cannot use any model' : tier;
 }

@@ -159,7 +159,7 @@ const tokenVerbs: readonly VerbRow[] = [
     token
       .verb(
         'create <node>',
-        'create a token, and print its value once, alone on stdout',
+        'create a token and print its value to stdout, once',
         'headgate node token create pool-1 --out pool-1.token',
       )
       .option('--out <file>', 'write the value to a new file (mode 0600) instead of stdout')

@@ -98,7 +98,7 @@ const verbs = [
     {
       verb: [
         'tail',
-        'follow requests as they complete',
+        'follow requests as they finish',
         'headgate requests tail --org acme',
         'headgate requests tail --outcome refused -o jsonl',
       ],
@@ -106,7 +106,7 @@ const verbs = [
         ...filters,
         limit: parsed(
           '--last <n>',
-          'number of completed requests to show first; 10 by default',
+          'number of finished requests to show first; 10 by default',
           countIn(0, requestsPerPageMax),
         ),
       },

@@ -70,7 +70,7 @@ function declare(
           const checked = check(text);
           return parse ? parse(checked, before as Value | undefined) : (checked as Value);
         });
-      if (value !== undefined) made.default(value, shown);
+      if (value !== undefined) made.default(value, Array.isArray(value) ? 'none' : shown);
       return made.makeOptionMandatory(isMandatory);
     };
     return make as ProcessOption<Value>;
