@@ -97,7 +97,7 @@ function metricsOf({ link, engine }: NodeAgent): Registry {
   metrics.gauge('headgate_agent_engine_up', '1 while the engine is up', () => Number(engine.view.up));
   metrics.gauge(
     'headgate_agent_engine_in_flight',
-    'requests in flight in the engine, -1 where it does not report them',
+    'requests in flight in the engine; -1 if it does not report them',
     () => engine.view.inFlight ?? -1,
   );
   return registry;

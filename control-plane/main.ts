@@ -181,7 +181,7 @@ async function startState(
     },
     onFault: (error) => logger.fatal({ err: error }, 'the fold has stopped; see docs/recover.md'),
     onReachabilityChange: (reachable, error) =>
-      logger.warn({ reachable, reason: error?.message }, 'control log'),
+      logger.warn({ reachable, reason: error?.message }, 'reachability of the control log'),
   });
   try {
     replicator.start();

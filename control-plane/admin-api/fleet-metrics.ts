@@ -14,7 +14,7 @@ interface FleetSource {
 export function observeFleet({ registry, board, head }: FleetSource): void {
   new Gauge({
     name: 'headgate_gateway_state',
-    help: '1 for the state that a gateway is in, 0 for the others',
+    help: '1 for the current state of a gateway, 0 for its other states',
     labelNames: ['gateway', 'state'],
     registers: [registry],
     collect() {
@@ -41,12 +41,12 @@ export function observeFleet({ registry, board, head }: FleetSource): void {
   );
   worst(
     'headgate_gateway_seen_seconds',
-    'since the last report of a gateway',
+    'time since the last report of a gateway',
     ({ seenMs }) => (performance.now() - seenMs) / 1000,
   );
   worst(
     'headgate_fold_diverged',
-    '1 while a gateway has other rows than this replica at the same position',
+    '1 while the rows of a gateway differ from those of this replica at the same position',
     (seen) => Number(board.state(seen, head()) === 'DIVERGED'),
   );
 }

@@ -96,13 +96,13 @@ export class StagedWatch {
     this.#options = options;
     const { registry, snapshot } = options;
     const metrics = new ObservedMetrics(registry);
-    metrics.gauge('headgate_change_open_seconds', 'age of the staged change that is open; 0: none', () => {
+    metrics.gauge('headgate_change_open_seconds', 'age of the open change; 0 if there is none', () => {
       const open = findOpenChange(snapshot.db);
       return open ? Math.max(0, (options.traffic.now() - open.at) / 1000) : 0;
     });
     metrics.counter(
       'headgate_changes_withdrawn_total',
-      'staged changes that this replica withdrew by itself',
+      'changes that this replica withdrew automatically',
       () => this.#withdrawn,
     );
     this.#timer = setInterval(() => this.#look(), everyMs);

@@ -227,13 +227,13 @@ export function openFleetCounters(
     topic: countersTopic,
     tokens: countedTokens(settings),
     onReachabilityChange: (reachable, error) =>
-      logger.warn({ reachable, reason: error?.message }, 'counters topic'),
+      logger.warn({ reachable, reason: error?.message }, 'reachability of the counters topic'),
   });
   const copy = openCounterCopy(join(dataDir, 'counters.db'));
   const counters = new FleetCounters({ process: randomUUID(), topic, copy, usage, logger });
   new ObservedMetrics(registry).gauge(
     'headgate_counters_difference_tokens',
-    'tokens by which the counters of the gateways and the folded usage rows differ at rest',
+    'difference between the counters of the gateways and the folded usage rows, in tokens, at rest',
     () => counters.differenceTokens,
   );
   measureCounterFeed(registry, () => counters.feed.counts);

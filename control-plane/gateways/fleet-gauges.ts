@@ -129,7 +129,7 @@ export function openFleetGauges(settings: FleetSettings): FleetGauges {
     topic: gaugesTopic,
     tokens: countedTokens(settings),
     onReachabilityChange: (reachable, error) =>
-      logger.warn({ reachable, reason: error?.message }, 'limits of the fleet'),
+      logger.warn({ reachable, reason: error?.message }, 'reachability of the fleet limits'),
   });
   return new FleetGauges({ topic, logger });
 }

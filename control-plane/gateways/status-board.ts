@@ -93,7 +93,7 @@ export class StatusBoard {
       },
       isReachedByReading: true,
       onReachabilityChange: (reachable, error) =>
-        options.logger.warn({ reachable, reason: error?.message }, 'status topic'),
+        options.logger.warn({ reachable, reason: error?.message }, 'reachability of the status topic'),
     });
   }
 

@@ -46,7 +46,7 @@ test.each<[what: string, outcome: string, records: Buffer[], macOf?: (value: Buf
     countUsageRows(registry, usage.counts);
     expect(await usage.replicator.caughtUp(10_000)).toBe(true);
     expect(lines).toEqual([
-      { fields: { rows: { [outcome]: 1 } }, text: expect.stringMatching(/differ .* or were not counted/) },
+      { fields: { rows: { [outcome]: 1 } }, text: expect.stringMatching(/differ .* or are not counted/) },
     ]);
     expect(await registry.metrics()).toContain(`headgate_usage_rows_total{outcome="${outcome}"} 1\n`);
     await usage.close();

@@ -74,7 +74,7 @@ export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage>
       onApplied?.(applied);
     },
     onReachabilityChange: (reachable, error) =>
-      logger.warn({ reachable, reason: error?.message }, 'usage log'),
+      logger.warn({ reachable, reason: error?.message }, 'reachability of the usage log'),
     onFault: (error) => logger.fatal({ err: error }, 'usage.db is damaged; no more usage is folded'),
   });
   replicator.start();

@@ -16,7 +16,7 @@ export function countUsageRows(registry: Registry, counts: Readonly<FoldCounts>)
 export function countUsageFaults(registry: Registry, file: UsageFile): void {
   new ObservedMetrics(registry).gauge(
     'headgate_usage_file_faults',
-    'faults found in usage.db by its last check, and rows that readers left out since; 20 of each at most',
+    'faults found in usage.db by its last check, and rows left out since; at most 20 of each',
     () => file.state.faults.length,
   );
 }

@@ -328,22 +328,22 @@ export class LimitExchange {
     const metrics = new ObservedMetrics(registry);
     metrics.gauge(
       'headgate_limit_clock_ahead_seconds',
-      'how far the clock of the log is ahead of this gateway, where they differ by more than 30 s; minutes are then those of the log',
+      'how far the clock of the log is ahead of this gateway, if they differ by more than 30 s',
       () => this.clockAheadMs / 1000,
     );
     metrics.gauge(
       'headgate_limit_feed_age_seconds',
-      'since when this gateway has read no own record on the topic of gauges; above 2 s it admits its share only',
+      'time since this gateway last read one of its own records on the gauges topic',
       () => Math.min(this.#claimant.feedAgeMs(performance.now()) / 1000, 1e9),
     );
     metrics.counter(
       'headgate_limit_waits_total',
-      'requests that waited until the log granted room in a limit of the fleet',
+      'requests that waited until the log granted room in a fleet limit',
       () => this.#waits,
     );
     metrics.counters(
       'headgate_limit_records_ignored_total',
-      'records of the topic of gauges that were ignored, by cause',
+      'ignored records of the gauges topic, by cause',
       'cause',
       () => this.#ignored.totals,
     );
@@ -368,7 +368,7 @@ export async function openLimitExchange({
     topic: gaugesTopic,
     tokens: [gatewayToken],
     onReachabilityChange: (reachable, error) =>
-      options.logger.warn({ reachable, reason: error?.message }, 'limits of the fleet'),
+      options.logger.warn({ reachable, reason: error?.message }, 'reachability of the fleet limits'),
   });
   const exchange = new LimitExchange({ ...options, topic });
   exchange.start();

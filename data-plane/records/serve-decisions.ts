@@ -122,12 +122,12 @@ export function countDecisions(registry: Registry, journal: DecisionJournal): vo
   const metrics = new ObservedMetrics(registry);
   metrics.gauge(
     'headgate_decisions_written',
-    'decisions in the journal since the start',
+    'decisions recorded in the journal since the start',
     () => journal.state.written,
   );
   metrics.gauge(
     'headgate_decisions_dropped',
-    'decisions not kept since the start',
+    'decisions not recorded since the start',
     () => journal.state.dropped,
   );
   metrics.gauge('headgate_decisions_bytes', 'size of the decision journal', () => journal.state.bytes);

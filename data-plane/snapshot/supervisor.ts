@@ -149,7 +149,7 @@ export class SnapshotSupervisor {
       },
       onFault: (error: Error) => this.#onError(error),
       onReachabilityChange: (reachable: boolean, error?: Error) =>
-        logger.warn({ reachable, reason: error?.message }, 'control log'),
+        logger.warn({ reachable, reason: error?.message }, 'reachability of the control log'),
       onDamage: (reason: string) => this.#onFault('damaged', reason),
     };
     return new ActiveSnapshot(snapshot, this.#log, options, freshness);

@@ -12,18 +12,18 @@ export class AffinityMetrics {
     const metrics = new ObservedMetrics(registry);
     metrics.counters(
       'headgate_affinity_hits_total',
-      'requests sent to a node that got their prompt up to a late point (seen), or to a home of its prefix',
+      'requests sent to a node that has read the beginning of their prompt (seen), or to a home of its prefix',
       'by',
       () => Object.entries(choices()).filter(([by]) => by !== 'spill'),
     );
     metrics.counter(
       'headgate_affinity_spills_total',
-      'requests sent elsewhere because the homes of their prefix had too much load',
+      'requests sent elsewhere, because the homes of their prefix were too busy',
       () => choices().spill,
     );
     this.#cachedTokens = new Counter({
       name: 'headgate_cached_prompt_tokens_total',
-      help: 'tokens of completed prompts that nodes reported as cached',
+      help: 'prompt tokens of completed requests that nodes reported as cached',
       labelNames: ['model'],
       registers: [registry],
     });

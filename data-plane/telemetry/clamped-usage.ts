@@ -20,7 +20,7 @@ export class ClampedUsage {
     this.#line = line;
     new ObservedMetrics(registry).counters(
       'headgate_node_usage_clamped_total',
-      'answers whose node reported more tokens than their request can use',
+      'answers whose node reported more tokens than the request can use',
       'node',
       () => line.totals,
     );

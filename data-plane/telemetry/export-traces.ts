@@ -147,7 +147,7 @@ const reasonLengthMax = 200;
 function watched(inner: SpanExporter, { registry, logger }: WatchOptions): SpanExporter {
   const spans = new Counter({
     name: 'headgate_trace_spans_total',
-    help: 'spans that the receiver took (sent) or that were lost because it did not (failed)',
+    help: 'spans that the receiver accepted (sent) or that were lost (failed)',
     labelNames: ['outcome'],
     registers: [registry],
   });
@@ -157,7 +157,10 @@ function watched(inner: SpanExporter, { registry, logger }: WatchOptions): SpanE
     spans.inc({ outcome: error === undefined ? 'sent' : 'failed' }, count);
     if (reachable === (error === undefined)) return;
     reachable = error === undefined;
-    logger.warn({ reachable, reason: error?.message.slice(0, reasonLengthMax) }, 'trace receiver');
+    logger.warn(
+      { reachable, reason: error?.message.slice(0, reasonLengthMax) },
+      'reachability of the trace receiver',
+    );
   };
   return {
     export: (batch: ReadableSpan[], done) =>

@@ -38,7 +38,7 @@ export class PhaseMetrics {
     const decisions = this.#decisions;
     new Counter({
       name: 'headgate_limiter_decisions_total',
-      help: 'decisions of the limits of a tier: admitted, or the refusal',
+      help: 'decisions of the limits of a tier: admitted, or the type of refusal',
       labelNames: ['tier', 'decision'],
       registers: [registry],
       collect() {

@@ -67,7 +67,7 @@ export class Telemetry {
     const series = this.#series;
     new Counter({
       name: 'headgate_requests_total',
-      help: 'requests by outcome: ok, aborted, or the refusal',
+      help: 'requests by outcome: ok, aborted, or the type of refusal',
       labelNames: ['host_kind', 'operation', 'model', 'outcome'],
       registers,
       collect() {
@@ -78,13 +78,13 @@ export class Telemetry {
     this.#affinity = new AffinityMetrics(registry, () => sources.affinityChoices());
     this.#refusals = new Counter({
       name: 'headgate_refusals_total',
-      help: 'refusals by type and reason',
+      help: 'refusals by type and cause',
       labelNames: ['type', 'cause'],
       registers,
     });
     this.#aborts = new Counter({
       name: 'headgate_stream_aborts_total',
-      help: 'answers that ended early, by who ended them',
+      help: 'answers that had started and ended early, by who ended them',
       labelNames: ['who'],
       registers,
     });
@@ -96,31 +96,33 @@ export class Telemetry {
     });
     this.#durations = new Distribution({
       name: 'gen_ai_server_request_duration_seconds',
-      help: 'from the request line to the end of the answer',
+      help: 'time from the request line to the end of the answer',
       bounds: durationBuckets,
       registry,
     });
     this.#firstTokens = new Distribution({
       name: 'gen_ai_server_time_to_first_token_seconds',
-      help: 'of streams, from the request line to the first event',
+      help: 'time from the request line to the first event, for streams',
       bounds: firstTokenBuckets,
       registry,
     });
     this.#phases = new PhaseMetrics(registry);
     const metrics = new ObservedMetrics(registry);
-    metrics.gauge('headgate_streams_open', 'streams being answered', () => sources.openStreams());
+    metrics.gauge('headgate_streams_open', 'open streams', () => sources.openStreams());
     metrics.gauge('headgate_limiter_in_flight_units', 'sum of the weights of requests in flight', () =>
       sources.inFlightUnits(),
     );
-    metrics.gauge('headgate_outbox_rows', 'usage rows not yet shipped', () => sources.outboxRows());
+    metrics.gauge('headgate_outbox_rows', 'usage rows that were not published yet', () =>
+      sources.outboxRows(),
+    );
     metrics.gauge(
       'headgate_request_body_bytes',
-      'memory reserved for the bodies of requests, until a node has them',
+      'memory reserved for request bodies, until a node has them',
       () => sources.bodies.usedBytes,
     );
     metrics.gauge(
       'headgate_request_bodies_waiting',
-      'bodies of requests that are not read until the share of their organisation has room',
+      'request bodies not read yet, because the share of their organisation is full',
       () => sources.bodies.waiting,
     );
   }

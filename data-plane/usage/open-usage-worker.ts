@@ -91,7 +91,7 @@ async function openUsageWorker(
     ...address,
     mac: new RecordMac(usageTopic, options.gatewayToken),
     onReachabilityChange: (reachable, error) =>
-      logger.warn({ reachable, reason: error?.message }, 'usage publisher'),
+      logger.warn({ reachable, reason: error?.message }, 'reachability of the usage publisher'),
   });
   publisher.start();
   if (!(await exchange.start()))
@@ -131,7 +131,7 @@ async function openCounters(
     topic: countersTopic,
     tokens: [gatewayToken],
     onReachabilityChange: (reachable, error) =>
-      logger.warn({ reachable, reason: error?.message }, 'counters topic'),
+      logger.warn({ reachable, reason: error?.message }, 'reachability of the counters topic'),
   });
   const exchange = new CounterExchange({ outbox, copy, state, topic, name, logger, ...listeners });
   return { exchange, state };

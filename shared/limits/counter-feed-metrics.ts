@@ -13,7 +13,7 @@ export function measureCounterFeed(registry: Registry, counts: () => CounterFeed
   );
   metrics.counter(
     'headgate_counters_rejected_total',
-    'records of counters that were foreign, damaged or out of bounds since the start',
+    'records of counters ignored since the start, because they were foreign, damaged or out of bounds',
     () => counts().rejected,
   );
 }

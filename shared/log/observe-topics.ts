@@ -23,12 +23,12 @@ export function observeTopics({ log, registry, logger }: Observed): () => void {
     metrics.gauges(name, help, 'topic', () =>
       readings().map((reading) => [reading.topic, value(reading)] as const),
     );
-  gauge('headgate_topic_readable', '1 while the topic can be read (with Kafka only)', ({ failing }) =>
+  gauge('headgate_topic_readable', '1 while the topic can be read', ({ failing }) =>
     Number(failing === undefined),
   );
   gauge(
     'headgate_topic_skipped_batches',
-    'batches of records skipped since the start because they are compressed, too large or broken (with Kafka only)',
+    'batches of records skipped since the start, because they are compressed, too large or damaged',
     ({ skipped }) => skipped,
   );
   const before = new Map<string, TopicReading>();
@@ -45,7 +45,7 @@ export function observeTopics({ log, registry, logger }: Observed): () => void {
       const last = before.get(topic);
       before.set(topic, reading);
       if ((failing === undefined) !== (last?.failing === undefined))
-        logger.warn({ topic, reachable: failing === undefined, ...failing }, 'reading a topic');
+        logger.warn({ topic, reachable: failing === undefined, ...failing }, 'reachability of a topic');
       if (skipped !== (last?.skipped ?? 0))
         logger.warn(
           { topic, skipped, ...lastSkipped },

@@ -69,13 +69,13 @@ export class Connections {
     }, logIntervalMs);
     this.#refused = new Counter({
       name: 'headgate_connections_refused_total',
-      help: 'connections closed because the listener, or one address, had its most',
+      help: 'connections closed by a limit, by listener and reason',
       labelNames: ['listener', 'reason'],
       registers: [registry],
     });
     this.#open = new Gauge({
       name: 'headgate_connections_open',
-      help: 'connections open, by listener',
+      help: 'open connections, by listener',
       labelNames: ['listener'],
       registers: [registry],
     });

@@ -63,7 +63,7 @@ test('where two states take turns, the last line says which of them holds', () =
   try {
     const { logger, lines } = logged();
     for (let second = 0; second < 21; second++) {
-      logger.warn({ reachable: second % 2 === 1 }, 'control log');
+      logger.warn({ reachable: second % 2 === 1 }, 'reachability of the control log');
       vi.advanceTimersByTime(1_000);
     }
     vi.advanceTimersByTime(60_000);

@@ -16,15 +16,15 @@ export function observeResources(registry: Registry, { certificate, dataDir }: P
   if (certificate)
     metrics.gauge(
       'headgate_tls_certificate_expiry_seconds',
-      'until the certificate of the listeners expires; negative afterwards',
+      'time until the certificate of the listeners expires; negative afterwards',
       () => (Date.parse(certificate.validUntil) - wallClockMs()) / 1000,
     );
-  metrics.gauges('headgate_file_bytes', 'size of a file of the data folder', 'file', () =>
+  metrics.gauges('headgate_file_bytes', 'size of a file in the data folder', 'file', () =>
     dataFiles(dataDir).map(({ name, bytes }) => [name, bytes] as const),
   );
   metrics.gauge(
     'headgate_data_bytes_free',
-    'free on the disk of the data folder, for a process that is not root; -1 while it cannot be read',
+    'free bytes on the disk of the data folder; -1 if they cannot be read',
     async () => {
       const disk = await statfs(dataDir).catch(() => undefined);
       return disk === undefined ? -1 : disk.bavail * disk.bsize;

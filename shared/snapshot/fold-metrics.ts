@@ -30,13 +30,19 @@ export class FoldMetrics {
     const { registry } = this;
     const registers = [registry];
     collectDefaultMetrics({ register: registry });
-    const build = { name: 'headgate_build_info', help: '1, by version of Headgate and of Node.js' };
+    const build = {
+      name: 'headgate_build_info',
+      help: 'always 1; the labels give the versions of Headgate and of Node.js',
+    };
     new Gauge({ ...build, labelNames: ['version', 'node'], registers })
       .labels({ version: version(), node: process.versions.node })
       .set(1);
     // The digest is not a label, because every commit would start a new series. `headgate_fold_diverged` compares digests at
     // equal positions.
-    const info = { name: 'headgate_snapshot_info', help: '1, by version of the fold' };
+    const info = {
+      name: 'headgate_snapshot_info',
+      help: 'always 1; the label gives the version of the fold',
+    };
     new Gauge({ ...info, labelNames: ['schema_version'], registers })
       .labels({ schema_version: String(foldVersion) })
       .set(1);
@@ -49,7 +55,7 @@ export class FoldMetrics {
     );
     this.#quarantined = new Counter({
       name: 'headgate_fold_quarantined_total',
-      help: 'snapshots quarantined because their rows were not what was folded',
+      help: 'snapshots quarantined because their rows differed from their digests',
       registers,
     });
     const [apply, propagation] = ['headgate_fold_apply_seconds', 'headgate_revocation_propagation_seconds'];
@@ -58,7 +64,7 @@ export class FoldMetrics {
     }).series({});
     this.#propagation = new Distribution({
       name: propagation,
-      help: 'from the revocation of a key to its fold here, by the clocks of both machines',
+      help: 'time from the revocation of a key to its fold here, by the clocks of both machines',
       ...{ bounds: propagationBounds, registry },
     }).series({});
   }
@@ -85,24 +91,28 @@ export class FoldMetrics {
   /** Registers the metrics read from the current fold. Call it once. */
   watch(source: () => FoldSource): void {
     const metrics = new ObservedMetrics(this.registry);
-    metrics.gauge('headgate_fold_position', 'seq of the last commit folded', () => source().snapshot.seq);
+    metrics.gauge(
+      'headgate_fold_position',
+      'position (seq) of the last folded commit',
+      () => source().snapshot.seq,
+    );
     metrics.gauge(
       'headgate_fold_applied_offset',
-      'log offset behind the last record consumed',
+      'log offset after the last consumed record',
       () => source().snapshot.nextOffset,
     );
-    metrics.gauge('headgate_fold_head_offset', 'end of the log when it was last requested', () =>
+    metrics.gauge('headgate_fold_head_offset', 'end of the log, when the process last asked for it', () =>
       Math.max(source().snapshot.nextOffset, source().replicator.endOffset),
     );
     // The count belongs to the snapshot. If a gateway replaces the snapshot, it restarts at 0, as a counter may.
     metrics.counter(
       'headgate_fold_skipped_total',
-      'records that did not extend the chain',
+      'records skipped because they did not extend the chain',
       () => source().snapshot.skipped,
     );
     metrics.gauge(
       'headgate_fold_lag_seconds',
-      'since the last proof of freshness, -1 before the first',
+      'time since the last proof of freshness; -1 before the first one',
       () => {
         const seconds = source().replicator.freshness.ageSeconds();
         return Number.isFinite(seconds) ? seconds : -1;
@@ -113,7 +123,7 @@ export class FoldMetrics {
     );
     metrics.gauge(
       'headgate_fold_halted',
-      '1 while the fold has stopped, at an unknown event or on a fault',
+      '1 while the fold has stopped, because of an unknown event or a fault',
       () => Number(source().snapshot.halt !== undefined || source().replicator.fault !== undefined),
     );
   }

@@ -4,7 +4,7 @@ import { ObservedMetrics } from '../runtime/observed-metrics.ts';
 import type { RateLimitedLine } from '../runtime/rate-limited-line.ts';
 
 export function countRefusedStatus(registry: Registry, refused: RateLimitedLine): void {
-  const help = "records of this process's status that the log did not accept, by cause";
+  const help = 'status records of this process that the log did not accept, by cause';
   new ObservedMetrics(registry).counters(
     'headgate_status_refused_total',
     help,
@@ -14,7 +14,7 @@ export function countRefusedStatus(registry: Registry, refused: RateLimitedLine)
 }
 
 export function countIgnoredStatus(registry: Registry, ignored: RateLimitedLine): void {
-  const help = 'records of the status topic that were ignored, by cause';
+  const help = 'ignored records of the status topic, by cause';
   new ObservedMetrics(registry).counters(
     'headgate_status_ignored_total',
     help,

@@ -18,13 +18,16 @@ export interface SimHealthOptions extends ListenAddress {
 export function startSimHealth(node: SimNode, options: SimHealthOptions): Promise<HealthServer> {
   const { registry, connections, certificate, host, port } = options;
   collectDefaultMetrics({ register: registry });
-  const build = { name: 'headgate_build_info', help: '1, by version of Headgate and of Node.js' };
+  const build = {
+    name: 'headgate_build_info',
+    help: 'always 1; the labels give the versions of Headgate and of Node.js',
+  };
   new Gauge({ ...build, labelNames: ['version', 'node'], registers: [registry] })
     .labels({ version: version(), node: process.versions.node })
     .set(1);
   const metrics = new ObservedMetrics(registry);
   metrics.counter('headgate_sim_requests_total', 'requests begun since the start', () => node.requests);
-  metrics.gauge('headgate_sim_in_flight', 'requests begun and not ended', () => node.inFlight);
+  metrics.gauge('headgate_sim_in_flight', 'requests that have begun and not ended', () => node.inFlight);
   return startHealthServer({
     ...{ host, port, certificate, connections, metrics: registry },
     checks: () => [{ name: 'listening', ok: node.listening }],
