@@ -18,7 +18,7 @@ function shapeJob(content = 'hello'): Extract<BodyJob, { kind: 'shape' }> {
   return { kind: 'shape', operation: { kind: 'chat' }, headers, blocks };
 }
 
-/** A worker that gets one message at each `deliver`, and exits at `crash`. */
+/** A worker that receives one message per `deliver` and exits at `crash`. */
 function manualWorker(): { start: StartWorker; posted: string[]; deliver(): void; crash(): void } {
   const undelivered: (() => void)[] = [];
   const posted: string[] = [];
@@ -155,7 +155,7 @@ test('where the system grants no thread a job is refused with that cause, and a 
   for (let n = 0; n < 2; n++)
     await expect(bodyWorker.run(shapeJob(), 'shaped', options)).rejects.toMatchObject({
       type: 'InferenceUnavailableError',
-      // A label of headgate_refusals_total, and `cause` in the access log.
+      // Label of headgate_refusals_total, and `cause` in the access log.
       reason: 'shaping: ERR_WORKER_INIT_FAILED',
     });
   expect(lost).toEqual(['ERR_WORKER_INIT_FAILED', 'ERR_WORKER_INIT_FAILED']);
@@ -203,7 +203,7 @@ test('an idle worker ends, one that retains a text does not, and the next job st
   const one = await bodyWorker.retain(shapeJob(), { owner: 'one', signal: never });
   const two = await bodyWorker.retain(shapeJob(), { owner: 'one', signal: never });
   bodyWorker.discard(two.textId, two.worker);
-  // Timers fire in the order of their deadlines, so an idle timeout that began before this one would be over.
+  // Timers fire in the order of their deadlines, so an earlier idle time-out would have fired by now.
   await new Promise((resolve) => setTimeout(resolve, 20));
   expect(ended).toEqual([]);
   bodyWorker.discard(one.textId, one.worker);

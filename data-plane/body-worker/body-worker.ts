@@ -1,8 +1,9 @@
 /**
- * Schedules jobs on the body worker, from the main thread. The first job starts the worker. It runs one job at a time,
- * round-robin over owners, so that an organisation with many large bodies delays only itself. A job that exceeds its
- * deadline or the heap ends the worker: requests whose text it retains are refused with 503, and the next job starts
- * another worker.
+ * Schedules jobs on the body worker, from the main thread. The room `data-plane/body-worker` moves the parsing of large
+ * bodies to a thread, so that it never blocks other requests. The first job starts the worker. It runs one job at a time,
+ * round-robin over owners, so that an organisation with many large bodies delays only itself. A job that exceeds its deadline
+ * or the heap ends the worker: requests whose text the worker keeps are refused with 503, and the next job starts another
+ * worker.
  */
 
 import { Refusal } from '../../shared/decision/refusal.ts';
@@ -14,20 +15,20 @@ import { type StartWorker, startWorker, type WorkerHandle } from './start-worker
 
 export interface BodyWorkerOptions {
   readonly start?: StartWorker;
-  /** The deadline of one job, from its start. */
+  /** Maximum duration of one job, from its start. */
   readonly jobTimeoutMs?: number;
-  /** A worker without jobs and texts ends after this, to free its memory. */
+  /** Time after which a worker without jobs and texts ends, to free its memory. */
   readonly idleTimeoutMs?: number;
-  /** The worker ended during a job: by itself, or because the job exceeded its deadline. */
+  /** Called if the worker ended during a job, on its own or because the job exceeded its deadline. */
   readonly onLost?: (reason: string) => void;
 }
 
 export interface JobOptions {
-  /** The round-robin key: an organisation, a visitor or a node. */
+  /** Round-robin key: an organisation, a visitor or a node. */
   readonly owner: string;
-  /** Cancels the job; its promise rejects with the reason of the signal. */
+  /** Cancels the job. Its promise then rejects with the signal's reason. */
   readonly signal: AbortSignal;
-  /** The worker that retains the text of the job. */
+  /** Worker that keeps the job's text. */
   readonly worker?: WorkerHandle;
 }
 
@@ -54,7 +55,7 @@ export class BodyWorker {
   #running: Entry | undefined;
   #retainedTexts = 0;
   #lastJobId = 0;
-  /** The deadline of the running job, or the idle time of the worker. */
+  /** Deadline of the running job, or idle time-out of the worker. */
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
@@ -68,12 +69,12 @@ export class BodyWorker {
     };
   }
 
-  /** Texts that the worker retains now. */
+  /** Number of texts that the worker keeps at present. */
   get retainedTexts(): number {
     return this.#retainedTexts;
   }
 
-  /** Rejects with the error of the job, the reason of `signal`, or InferenceUnavailableError where the worker is lost. */
+  /** Rejects with the job's error, with the reason of `signal`, or with InferenceUnavailableError if the worker is lost. */
   async run<Kind extends BodyResult['kind']>(
     job: BodyJob,
     kind: Kind,
@@ -82,7 +83,7 @@ export class BodyWorker {
     return resultOf((await this.#submit(job, options)).result, kind);
   }
 
-  /** Shapes a body. The worker retains its text under `textId` until `discard`. */
+  /** Validates a body. The worker keeps its text under `textId` until `discard`. */
   async retain(
     job: Extract<BodyJob, { readonly kind: 'shape' }>,
     options: JobOptions,
@@ -98,7 +99,7 @@ export class BodyWorker {
     this.#stopWhenIdle();
   }
 
-  /** Rejects all jobs in the queue, and ends the worker. */
+  /** Rejects all queued jobs and ends the worker. */
   close(): void {
     this.#isClosed = true;
     for (let entry = this.#queue.take(); entry !== undefined; entry = this.#queue.take())
@@ -148,7 +149,7 @@ export class BodyWorker {
     worker.post({ kind: 'job', id, job }, transferList);
   }
 
-  /** Undefined where the system grants no thread: the job is refused, and the next one tries again. */
+  /** Returns undefined if the system does not grant a thread. The job is then refused, and the next job tries again. */
   #workerFor(entry: Entry): WorkerHandle | undefined {
     try {
       this.#worker ??= this.#start();
@@ -176,7 +177,7 @@ export class BodyWorker {
     this.#running = undefined;
     clearTimeout(this.#timer);
     if (result.kind === 'shaped') this.#retainedTexts += 1;
-    // The job was cancelled while it ran, so nothing else discards its text.
+    // The job was cancelled while it ran, so nothing else will discard its text.
     if (result.kind === 'shaped' && entry.signal.aborted) this.discard(id, worker);
     this.#settle(entry, () => entry.resolve({ id, result, worker }));
     this.#dispatch();
@@ -210,7 +211,7 @@ export class BodyWorker {
     this.#timer = setTimeout(() => this.#stop(), this.#options.idleTimeoutMs).unref();
   }
 
-  /** Forgets the worker first, so that no job is posted to a worker that is about to end. */
+  /** Forgets the worker before terminating it, so that no job is posted to a worker that is about to end. */
   #stop(): void {
     const worker = this.#worker;
     this.#worker = undefined;

@@ -1,6 +1,6 @@
 /**
- * The protocol between the main thread and the body worker. One job runs at a time, and gets exactly one response.
- * The worker retains the text of a shaped request until the main thread discards it.
+ * Protocol between the main thread and the body worker. One job runs at a time and gets exactly one response. The worker
+ * keeps the text of a validated request until the main thread discards it.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import type { Operation } from '../../shared/decision/admission.ts';
@@ -15,38 +15,38 @@ import type { RequestOutline } from './request-outline.ts';
 export type Blocks = readonly Uint8Array<ArrayBuffer>[];
 
 export type BodyJob =
-  /** Parses and validates a request body, and retains its text under the id of the job. */
+  /** Parses and validates a request body, and keeps its text under the job's id. */
   | {
       readonly kind: 'shape';
       readonly operation: Operation;
       readonly headers: ShapeHeaders;
       readonly blocks: Blocks;
     }
-  /** Serialises the body for a node from a retained text. */
+  /** Serialises the body for a node from a kept text. */
   | {
       readonly kind: 'render';
       readonly textId: number;
       readonly dialect: Dialect;
       readonly target: NodeTarget;
     }
-  /** Serialises the request that asks a node to count the tokens of a retained text. */
+  /** Serialises the request that makes a node count the tokens of a kept text. */
   | {
       readonly kind: 'render-count';
       readonly textId: number;
       readonly dialect: Dialect;
       readonly served: string;
     }
-  /** Converts the response of a node into the response for the client. */
+  /** Converts a node's response to the client's response. */
   | {
       readonly kind: 'rebuild';
       readonly facts: AnswerFacts;
       readonly form: AnswerForm;
       readonly blocks: Blocks;
     }
-  /** Reads the number from the response of a node to a count request. */
+  /** Reads the number of tokens from a node's response. */
   | { readonly kind: 'parse-count'; readonly dialect: Dialect; readonly blocks: Blocks };
 
-/** To the worker. */
+/** Message to the worker. */
 export type BodyWorkerRequest =
   | { readonly kind: 'job'; readonly id: number; readonly job: BodyJob }
   | { readonly kind: 'discard'; readonly textId: number };
@@ -74,7 +74,7 @@ export type BodyResult =
   /** An unexpected error. Its message stays on the worker, because it may quote the body. */
   | { readonly kind: 'fault'; readonly name: string };
 
-/** From the worker. */
+/** Message from the worker. */
 export interface BodyWorkerResponse {
   readonly id: number;
   readonly result: BodyResult;

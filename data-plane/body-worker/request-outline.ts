@@ -1,6 +1,5 @@
 /**
- * Splits a shaped request in two: the outline, which is transferred to the main thread, and the text, which the worker
- * retains.
+ * Splits a validated request into an outline, which is transferred to the main thread, and the text, which the worker keeps.
  */
 
 import type { AskedFacts, ChatFacts, WholeChat, WorkerText } from '../surfaces/common/asked.ts';
@@ -9,19 +8,19 @@ import { prefixesOf } from '../surfaces/common/prompt-prefix.ts';
 import { leastChatTokens } from '../surfaces/common/prompt-size.ts';
 import type { Shaped, WholeShaped } from '../surfaces/surfaces.ts';
 
-/** What is transferred: plain values, whose size does not grow with the body. */
+/** Transferred part: plain values whose size does not grow with the body. */
 export interface RequestOutline extends Omit<Shaped, 'asked'> {
   readonly asked: AskedFacts;
 }
 
-/** Called on the worker. */
+/** Creates the outline. Called on the worker. */
 export function outlineOf({ asked, form }: WholeShaped): RequestOutline {
   if (asked.kind === 'chat') return { asked: chatFacts(asked), form };
   const { body: _body, workerText: _text, ...facts } = asked;
   return { asked: facts, form };
 }
 
-/** Called on the main thread: joins the outline with the reference to its text. */
+/** Combines the outline with the reference to its text. Called on the main thread. */
 export function withText({ asked, form }: RequestOutline, workerText: WorkerText): Shaped {
   return { asked: { ...asked, workerText }, form };
 }

@@ -1,24 +1,27 @@
 /**
- * Starts one body worker, and wraps its messages and its exit. The heap of the worker is bounded, so that no body can
- * exhaust the memory of the process: a worker that reaches the bound exits alone.
+ * Starts one body worker and wraps its messages and its exit. The worker's heap is bounded, so that no body can exhaust the
+ * memory of the process. If a worker reaches the bound, only the worker exits.
  */
 import { errorCode } from '../../shared/runtime/error-code.ts';
 import { withinMemory } from '../../shared/runtime/memory-limit.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import type { BodyWorkerRequest, BodyWorkerResponse } from './messages.ts';
 
-/** Fits the texts of all bodies in the budget, at two bytes a character, and the working memory of one job. */
+/**
+ * Large enough for the texts of all bodies in the memory budget, at two bytes per character, and for the working memory of
+ * one job.
+ */
 const heapMegabytesMax = 1536;
 
 export interface WorkerListener {
   onResponse(response: BodyWorkerResponse): void;
-  /** Called once, as the last call. `reason` quotes nothing of a body. */
+  /** Called exactly once, as the last call. `reason` never quotes a body. */
   onExit(reason: string): void;
 }
 
 export interface WorkerHandle {
   post(request: BodyWorkerRequest, transfer: readonly ArrayBuffer[]): void;
-  /** Ends the worker at once, in the middle of a job too. */
+  /** Ends the worker at once, even during a job. */
   terminate(): void;
 }
 

@@ -1,4 +1,4 @@
-/** Entry point of the body worker: serves jobs on the port of the thread that started it. */
+/** Entry point of the body worker. */
 import { parentPort } from 'node:worker_threads';
 import { serveJobs } from './worker.ts';
 

@@ -1,6 +1,6 @@
 /**
- * The body worker: runs the jobs whose cost grows with the size of a body, one at a time, and retains the texts of
- * requests until they are discarded. It has its own thread, so that a large body does not block other requests.
+ * The body worker. It runs the jobs whose cost grows with the size of a body, one at a time, and keeps the texts of requests
+ * until they are discarded. It has a thread of its own, so that a large body does not block other requests.
  */
 import type { MessagePort } from 'node:worker_threads';
 import { Refusal } from '../../shared/decision/refusal.ts';
@@ -13,20 +13,20 @@ import { shapeOperation, wholeAnswer } from '../surfaces/surfaces.ts';
 import type { Blocks, BodyJob, BodyResult, BodyWorkerRequest, BodyWorkerResponse } from './messages.ts';
 import { outlineOf } from './request-outline.ts';
 
-/** The same bound as for an error response: an error detail that exceeds it is not transferred. */
+/** Bound on an error detail, equal to the bound on an error response. A larger detail is not transferred. */
 const detailCharactersMax = 64 * 1024;
 
 const encoder = new TextEncoder();
 
 class JobRunner {
-  /** Retained requests, by the id of the job that shaped them. */
+  /** Kept requests, by the id of the job that validated them. */
   readonly #retained = new Map<number, WholeAsked>();
 
   discard(textId: number): void {
     this.#retained.delete(textId);
   }
 
-  /** Never rejects: every error becomes a result. */
+  /** Never rejects, because every error becomes a result. */
   async run(id: number, job: BodyJob): Promise<BodyResult> {
     try {
       return await this.#run(id, job);
@@ -109,7 +109,7 @@ function bufferOf(blocks: Blocks): Buffer {
     : Buffer.concat(blocks);
 }
 
-/** The buffer is not shared with other values, so that it can be transferred. */
+/** Encodes into a buffer that no other value shares, so that it can be transferred. */
 function bytesOf(text: string | Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
   return typeof text === 'string' ? encoder.encode(text) : text;
 }

@@ -1,4 +1,4 @@
-/** What a gateway admits, claims and publishes, rule by rule, over a log without delays. */
+/** Tests what a gateway admits, claims and publishes, rule by rule, over a log without delays. */
 import { expect, test } from 'vitest';
 import { decodeGauges, encodeGauges, gaugeEntriesMax, inFlightWindow } from '../../schemas/records/gauges.ts';
 import type { Limit } from '../../shared/limits/claims-rows.ts';
@@ -8,13 +8,13 @@ import type { Claimant } from './claimant.ts';
 const minute: Limit = { subject: 'acme', window: 60_000, limit: 60 };
 const inFlight: Limit = { subject: 'acme', window: inFlightWindow, limit: 10 };
 
-/** As admitted one after the other, with all waits. */
+/** Admits weight one by one, with all waits. */
 function hold(log: ClaimLog, claimant: Claimant, weight: number): void {
   for (let n = 0; n < weight; n++) claimant.add(inFlight, 1, log.nowMs);
   log.pass(1200);
 }
 
-/** Requests of one gateway that wait, and are admitted in the turn after the log granted their room. */
+/** Waiting requests of one gateway. They are admitted in the turn after the log has granted their room. */
 class Queue {
   readonly #log: ClaimLog;
   readonly #claimant: Claimant;
@@ -32,13 +32,13 @@ class Queue {
     });
   }
 
-  /** What is published between two ticks, and what comes of it. */
+  /** Publishes what is urgent between two ticks and handles the result. */
   urgent(): void {
     this.#log.urgent(this.#claimant);
     this.admit();
   }
 
-  /** Those that were released are decided again. */
+  /** Decides released requests again. */
   admit(): void {
     const { nowMs } = this.#log;
     for (const limit of this.#released.splice(0)) {
@@ -64,7 +64,7 @@ test.each(['on its data folder', 'without its data folder'])(
     expect(second.fold.alone).toBeUndefined();
     log.pass(1000);
     expect(second.isAlone).toBe(true);
-    // What was used of the minute counts further.
+    // The use in the minute still counts.
     expect(log.take(second, minute, 60)).toBe(50);
   },
 );
@@ -96,7 +96,7 @@ test('no first request goes ahead while another gateway holds all room', () => {
   log.pass(600);
   expect(other.isCutOff(log.nowMs)).toBe(false);
   expect(log.take(other, minute, 1)).toBe(0);
-  // Of which nobody has a standing share.
+  // A limit too small for standing shares.
   expect(log.take(other, { ...minute, limit: 3 }, 1)).toBe(0);
 });
 
@@ -106,7 +106,7 @@ test('where more is held than a limit has, what ends is not replaced until that 
   for (const each of [one, other]) hold(log, each, 5);
   log.pass(8000);
   expect(one.fold.row(inFlight)?.claimed).toBe(10);
-  // The tier was made narrower.
+  // The tier's limit was lowered.
   const narrow = { ...inFlight, limit: 6 };
   one.remove(inFlight, 1);
   expect(one.admits(inFlight, 1, log.nowMs)).toBe(true);
@@ -130,7 +130,7 @@ test('a gateway that is cut off admits what was granted to it in flight for eigh
   expect(one.room(inFlight, log.nowMs)).toBeGreaterThanOrEqual(8);
   log.nowMs += 3200;
   expect(one.room(inFlight, log.nowMs)).toBe(5);
-  // It takes another id before others end the one that it has.
+  // The process takes another id before others end the present one.
   log.pass(200);
   expect(one.process).not.toBe(before);
 });
@@ -149,7 +149,7 @@ test('a gateway that was suspended takes another id when it reads that the other
 test('under another id a gateway publishes what the log did not know of its minute, and nothing else', () => {
   const log = new ClaimLog();
   const [one] = log.openAll(1) as [Claimant];
-  // It began before this process was a member, which so has no share of it.
+  // This minute began before the process was a member, so the process has no share of it.
   const running = { ...minute, window: 4000 };
   log.take(one, running, 5);
   log.pass(1200);
@@ -180,7 +180,7 @@ test('what a gateway sends after a long silence of the log ends nobody that it c
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   const before = other.process;
   for (const each of [one, other]) log.set(each, 'cut off');
-  // Longer than others remember what a silent process holds in flight.
+  // Longer than others remember a silent process's requests in flight.
   log.pass(12_000);
   const sent = one.records(log.nowMs + 1000, log.nowMs + 1000);
   expect(sent.length).toBeGreaterThan(0);
@@ -208,7 +208,7 @@ test('a gateway that was alone publishes all that it used at once when another c
   const log = new ClaimLog();
   const [alone] = log.openAll(1) as [Claimant];
   log.take(alone, minute, 20);
-  // On its way, and more is admitted meanwhile.
+  // The record is on its way, and more is admitted meanwhile.
   expect(alone.records(log.nowMs, log.nowMs)).toHaveLength(1);
   log.take(alone, minute, 5);
   const other = log.open();
@@ -216,7 +216,7 @@ test('a gateway that was alone publishes all that it used at once when another c
   const [record] = alone.isUrgent ? alone.records(log.nowMs, log.nowMs, true) : [];
   expect(record).toMatchObject({ entries: [{ subject: 'acme', window: 60_000, used: 25 }] });
   expect(record).not.toHaveProperty('alone');
-  // From the record on, before it is read back.
+  // From the time the record is sent, before it is read back.
   expect(alone.isAlone).toBe(false);
 });
 
@@ -253,7 +253,7 @@ test('what is held is repeated each thirty seconds, for readers that begin later
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant, Claimant];
   log.take(one, inFlight, 1);
-  // What it claimed ahead is given up before.
+  // Claims made ahead are given up first.
   log.pass(8000);
   const before = log.records.length;
   log.pass(31_000);
@@ -265,7 +265,7 @@ test('where more was held than a limit has, requests that wait do not keep the r
   const all = log.openAll(2);
   for (const each of all) hold(log, each, 5);
   log.pass(2000);
-  // The tier was made narrower while both use all that they hold; then they end, and as many wait on both.
+  // The limit is lowered while both use everything they hold. Then their requests end, and as many wait on both.
   const narrow = { ...inFlight, limit: 6 };
   for (const each of all) each.remove(inFlight, 5);
   const queues = all.map((each) => new Queue(log, each));
@@ -289,7 +289,7 @@ test('who got less than it asked for asks again once another gave room up', () =
   expect(other.used(inFlight)).toBe(0);
   one.remove(inFlight, 4);
   log.urgent(one);
-  // What its standing share admits does not wait for the claim of the rest.
+  // Requests within the standing share do not wait for the claim of the rest.
   queue.urgent();
   queue.urgent();
   expect(other.used(inFlight)).toBe(4);
@@ -350,7 +350,7 @@ test('a gateway that was alone holds all room for as long as it may admit withou
   expect(other.isCutOff(log.nowMs)).toBe(false);
   while (!alone.isCutOff(log.nowMs)) {
     expect(log.take(other, minute, 1)).toBe(0);
-    // Requests wait, so that it publishes all the time.
+    // Requests are waiting, so the process publishes all the time.
     const limit = { ...minute, subject: `organisation-${log.nowMs}` };
     other.wait(limit, 1, log.nowMs + 9000, log.nowMs, () => undefined);
     log.urgent(other);
@@ -379,7 +379,7 @@ test('a gateway with as many requests each moment claims ahead of them, and none
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant, Claimant];
   const wide = { ...minute, limit: 6000 };
-  // As admitted with waits, until the claim is ahead.
+  // Admitted with waits until the claim is ahead.
   for (let n = 0; n < 20; n++) {
     one.add(wide, 5, log.nowMs);
     log.pass(200);

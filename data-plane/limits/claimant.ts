@@ -1,6 +1,7 @@
 /**
- * The side of one gateway process: admits against the claims that the log has granted it, decides what to claim and when to
- * publish, and what of other processes has ended. Pure: no log and no clock; `nowMs` is monotonic, `wallMs` since 1970.
+ * One gateway process's side of the limit exchange. It admits requests against the claims that the log has granted, decides
+ * what to claim and when to publish, and decides which claims of other processes have ended. It is pure and uses neither a
+ * log nor a clock. `nowMs` is monotonic, `wallMs` is since 1970.
  */
 import {
   type GaugeEntry,
@@ -16,25 +17,25 @@ import { keyOf, OwnLimit, type OwnState } from './own-limit.ts';
 import { RoomQueue, type Waiter } from './room-queue.ts';
 import { cutOffMs, StandingShare } from './standing-share.ts';
 
-/** A process publishes at least so often, and then all that has changed: a record costs its readers more than an entry does. */
+/** Longest time between two records. Changes are batched until then, because readers pay more per record than per entry. */
 const quietMsMax = 1000;
-/** Longer than `cutOffMs`: a process that is silent for so long does not admit against all room any more. */
+/** Silence after which a process no longer admits against all room. Longer than `cutOffMs`. */
 const silentMs = 2500;
-/** What a process holds in flight ends after such a silence. */
+/** Silence after which a process's requests in flight no longer count. */
 const endedMs = 10_000;
-/** An own silence after which the process takes another id, before others end it. */
+/** Time without reading back an own record after which a process takes another id, before others end the present one. */
 const renewMs = 8000;
-/** After a pause of the process, it reads the log before it counts as cut off. */
+/** After a pause longer than `pauseMs`, a process has `resumeMs` to read the log before it counts as cut off. */
 const pauseMs = 1000;
 const resumeMs = 1500;
 
 export interface ClaimantOptions {
   readonly name: string;
-  /** A new process id. */
+  /** Creates a new process id. */
   readonly mint: () => string;
-  /** Live gateways when the log was last read, from the disk. */
+  /** Number of live gateways when the log was last read, from the disk. */
   readonly live: number;
-  /** The process that had this data folder before: its end is certain. */
+  /** Id of the process that last used this data folder. It has certainly ended. */
   readonly predecessor?: string | undefined;
 }
 
@@ -46,21 +47,21 @@ export class Claimant {
   #process: string;
   #n = 0;
   #readN = 0;
-  /** When the last record that was read back was sent. */
+  /** Sending time of the latest record that was read back. */
   #readSentMs = Number.NEGATIVE_INFINITY;
   readonly #sentMs = new Map<number, number>();
   #sentAtMs = Number.NEGATIVE_INFINITY;
   #share: StandingShare;
-  /** The last record that gave all room up. */
+  /** Number of the last record that gave up all room. */
   #yieldedN = 0;
   #live: number;
-  /** The process that had this data folder before, until the log knows that it ended. */
+  /** Process that last used this data folder, until the log knows that it has ended. */
   #ended: LastSeen[] = [];
-  /** Of own ids of before. */
+  /** Final records of the ids that this process used earlier. */
   readonly #farewells = new Farewells();
   #isUrgent = false;
   #tickMs = Number.NEGATIVE_INFINITY;
-  /** Of the wall clock before the monotonic one, ms. */
+  /** Wall clock minus monotonic clock, in ms. */
   #wallAheadMs = 0;
   #resumedMs = Number.NEGATIVE_INFINITY;
 
@@ -80,32 +81,32 @@ export class Claimant {
     return this.#process;
   }
 
-  /** Live gateways when an own record was last read back. */
+  /** Number of live gateways when an own record was last read back. */
   get live(): number {
     return this.#live;
   }
 
-  /** Nothing is used, held or asked for here. */
+  /** Whether this process uses, holds and claims nothing. */
   get isIdle(): boolean {
     return this.#own.size === 0;
   }
 
-  /** Does a request wait for room? */
+  /** Whether requests are waiting for room. */
   get isAwaited(): boolean {
     return this.#waiters.size > 0;
   }
 
-  /** May a request that waits have room now? Then `settle` is due. */
+  /** Whether a waiting request may have room now, so that `settle` should be called. */
   get mayRelease(): boolean {
     return this.#waiters.mayFit && this.isAwaited;
   }
 
-  /** Does a request wait, or another gateway lack room that is not needed here? */
+  /** Whether a request is waiting, or another gateway lacks room that is not needed here. */
   get isUrgent(): boolean {
     return this.#isUrgent;
   }
 
-  /** Since when no own record was read back, ms. */
+  /** Time since an own record was last read back, in ms. */
   feedAgeMs(nowMs: number): number {
     return nowMs - this.#readSentMs;
   }
@@ -114,13 +115,13 @@ export class Claimant {
     return this.feedAgeMs(nowMs) > cutOffMs;
   }
 
-  /** May requests be decided without the share of a gateway that is cut off? */
+  /** Whether requests can be decided by claims, rather than by the share of a gateway that is cut off. */
   isReady(nowMs: number): boolean {
     if (this.isCutOff(nowMs)) return false;
     return this.#fold.alone === this.#process || (this.#fold.alone === undefined && this.#fold.live > 1);
   }
 
-  /** No other gateway is live, as far as the log is read. */
+  /** Whether no other gateway is live, as far as the log has been read. */
   get isAlone(): boolean {
     return this.#fold.alone === this.#process && this.#yieldedN <= this.#readN;
   }
@@ -129,12 +130,12 @@ export class Claimant {
     return this.#own.get(keyOf(limit))?.used ?? 0;
   }
 
-  /** Weight of the requests that wait for it. */
+  /** Weight of the requests waiting for the limit. */
   waitingFor(limit: Limit): number {
     return this.#own.get(keyOf(limit))?.waiting ?? 0;
   }
 
-  /** What this process may use in all of the limit now. */
+  /** Total amount of the limit that this process may use now. */
   room(limit: Limit, nowMs: number): number {
     const row = this.#fold.row(limit);
     const claim = row?.cells.get(this.#process)?.claim ?? 0;
@@ -144,7 +145,7 @@ export class Claimant {
     const granted = Math.min(claim, smallest);
     if (this.isCutOff(nowMs)) {
       const share = Math.max(1, Math.floor(limit.limit / this.#live));
-      // What was granted of a minute stays; what was granted in flight ends with this process, as others see it.
+      // Grants for a minute remain valid. Grants in flight end when others consider this process ended.
       const mayHaveEnded = limit.window === inFlightWindow && this.feedAgeMs(nowMs) > renewMs;
       return mayHaveEnded ? share : Math.max(granted, share);
     }
@@ -157,7 +158,10 @@ export class Claimant {
     return used + weight <= this.room(limit, nowMs) || (used === 0 && this.#isFirst(limit, weight, nowMs));
   }
 
-  /** Where there are no standing shares, the first request of a process goes ahead of its claim, where as much is left for every gateway. */
+  /**
+   * Whether a process's first request may go ahead of its claim. It may if there are no standing shares and as much is left
+   * for every gateway.
+   */
   #isFirst(limit: Limit, weight: number, nowMs: number): boolean {
     if (this.isCutOff(nowMs) || this.#fold.alone !== undefined) return false;
     const row = this.#fold.row(limit);
@@ -178,13 +182,13 @@ export class Claimant {
   }
 
   /**
-   * Has a request wait until the log may have granted its room, to `untilMs` or as long as `expire` says: `done` is called with
-   * whether it is to be decided again. undefined where waiting cannot help.
+   * Makes a request wait until the log may have granted its room. The wait lasts until `untilMs`, or longer as described at
+   * `expire`. `done` is called with whether to decide the request again. Returns undefined if waiting cannot help.
    */
   wait(limit: Limit, weight: number, untilMs: number, nowMs: number, done: (again: boolean) => void) {
     if (this.isAlone || (this.isCutOff(nowMs) && !this.#hasResumed(nowMs))) return undefined;
     const isLeft = this.isLeft(limit, weight + this.waitingFor(limit), nowMs);
-    // What others hold beyond what they keep, they give up.
+    // Other processes give up what they hold beyond their needs.
     if (!isLeft) return this.#ownOf(limit).noteRefusal(nowMs);
     this.#isUrgent = true;
     return this.#waiters.add({ own: this.#ownOf(limit), weight, sinceMs: nowMs, untilMs, done });
@@ -195,8 +199,8 @@ export class Claimant {
   }
 
   /**
-   * Ends the waits that are over. A log that is slow refuses nobody: a request whose claim is not answered yet waits further, at
-   * most until this process counts as cut off and decides by its share.
+   * Ends waits that are over. A slow log never causes a refusal: a request whose claim is not yet answered keeps waiting,
+   * until this process counts as cut off and decides by its share.
    */
   expire(nowMs: number): void {
     this.#notePause(nowMs);
@@ -204,27 +208,34 @@ export class Claimant {
     this.#waiters.expire(({ sinceMs, untilMs }) => untilMs <= nowMs && sinceMs < answeredMs);
   }
 
-  /** Also where a slow log takes no record: only a process that was suspended comes so late. */
+  /**
+   * Detects a pause of this process. A slow log cannot be mistaken for one, because only a suspended process calls this so
+   * late.
+   */
   #notePause(nowMs: number): void {
     if (nowMs - this.#tickMs > pauseMs) this.#resumedMs = nowMs;
     this.#tickMs = nowMs;
   }
 
-  /** Was this process suspended until now? What the log has meanwhile is about to be read. */
+  /** Whether this process was suspended until a moment ago, so that it is about to read what the log contains meanwhile. */
   #hasResumed(nowMs: number): boolean {
     return nowMs - this.#tickMs > pauseMs || nowMs - this.#resumedMs <= resumeMs;
   }
 
-  /** Does what is used here, and what others keep, leave so much of the limit, as far as the log is read? */
+  /** Whether the limit has this much left after the use here and what others keep, as far as the log has been read. */
   isLeft(limit: Limit, weight: number, nowMs: number): boolean {
     return this.used(limit) + weight <= limit.limit - this.#fold.keptByOthers(this.#process, limit, nowMs);
   }
 
-  /** Folds a record of the log, which was logged at a time since 1970, where that is known. False where it changes nothing. */
+  /**
+   * Folds a record. `loggedMs` is the time at which it was logged, since 1970, if known. Returns false if the record changes
+   * nothing.
+   */
   onRecord(record: GaugeRecord, offset: number, nowMs: number, loggedMs?: number): boolean {
     const { epoch } = this.#fold;
     if (!this.#fold.apply(record, offset, nowMs, loggedMs)) return false;
-    // A share that has shrunk meanwhile does not grow back where the shares do not fit, also if nothing asks for it in between.
+    // Recompute all levels now. A share that has shrunk must not grow back while the shares do not fit, even if nothing asks
+    // for it in between.
     if (this.#fold.epoch !== epoch)
       for (const own of this.#own.values()) this.#share.level(own, this.#fold.row(own), own);
     if (record.process === this.#process) this.#readBack(record.n, nowMs);
@@ -232,10 +243,10 @@ export class Claimant {
     return true;
   }
 
-  /** The log was replaced, or lost its end: all gateways begin again, and what is used here is published again. */
+  /** Called if the log was replaced or has lost its end. All gateways start again, and the use here is published again. */
   restart(): void {
     this.#fold = new ClaimsFold();
-    // It knows nothing of this process: all that was used counts under the next id.
+    // The new log knows nothing of this process, so everything used counts under its next id.
     this.#share = new StandingShare(this.#fold, this.#process);
     this.#renew();
   }
@@ -255,7 +266,7 @@ export class Claimant {
 
   #onOther(entries: readonly GaugeEntry[], nowMs: number): void {
     if (this.#fold.hasEnded(this.#process)) this.#renew();
-    // Another process is live: what was used without a claim is published at once.
+    // Another process is live, so use without a claim must be published at once.
     if (this.isAlone) this.#isUrgent = true;
     let isAwaited = false;
     for (const entry of entries) {
@@ -267,7 +278,7 @@ export class Claimant {
     if (isAwaited) this.#waiters.mayFit = true;
   }
 
-  /** A limit that another process lacks room of gets an entry, so that the standing share in it is given up. */
+  /** Creates an entry for a limit of which another process lacks room, so that this process gives up its standing share. */
   #lacking(entry: GaugeEntry): OwnLimit | undefined {
     const row = this.#fold.row(entry);
     if (row === undefined || row.short === 0 || this.#share.of(entry, row) === 0) return undefined;
@@ -275,8 +286,8 @@ export class Claimant {
   }
 
   /**
-   * Releases the requests that fit now, and those that cannot fit any more. Not before those that were released the last time
-   * have taken their room: else the same room is given twice, and who comes second is refused.
+   * Releases the requests that now fit and those that can no longer fit. Call it only after previously released requests have
+   * taken their room. Otherwise the same room is given twice, and one of the requests is refused.
    */
   settle(nowMs: number): void {
     this.#waiters.settle((own, ahead, weight) => {
@@ -286,7 +297,7 @@ export class Claimant {
     });
   }
 
-  /** The records to publish now; none where nothing is due. `urgent`: between two ticks, only what cannot wait. */
+  /** Records to publish now. With `urgent`, between two ticks, only what cannot wait. */
   records(nowMs: number, wallMs: number, urgent = false): GaugeRecord[] {
     this.#isUrgent = false;
     this.#notePause(nowMs);
@@ -304,7 +315,7 @@ export class Claimant {
     return records;
   }
 
-  /** What the next record has, and whether nothing of it is a reason to send one. */
+  /** Entries of the next record, and whether none of them is a reason to send one. */
   #due(nowMs: number, wallMs: number, urgent: boolean, yields: boolean) {
     const due: OwnLimit[] = [];
     let isQuiet = true;
@@ -347,15 +358,15 @@ export class Claimant {
     };
   }
 
-  /** The last record of a process that stops cleanly. What it used of a minute counts further. */
+  /** Last record of a process that stops cleanly. Its use in the minute still counts. */
   goodbye(nowMs: number): GaugeRecord {
-    // It gives all room up, if it held it.
+    // If the process held all room, this gives the room up.
     const minutes = [...this.#own.values()].filter(({ window }) => window !== inFlightWindow);
     const { alone: _, entries, ...rest } = this.#record(minutes, nowMs, false);
     return {
       ...rest,
       ended: [[this.#process, Number.MAX_SAFE_INTEGER], ...rest.ended],
-      // What it claims of a minute outlives it, and nobody would use it. Of more than a record may have, the rest ends with its minute.
+      // Claims for a minute outlive the process, so reduce them to the use. Entries beyond one record end with their minute.
       entries: entries.slice(0, gaugeEntriesMax).map((entry) => ({ ...entry, claim: entry.used })),
     };
   }
@@ -367,8 +378,8 @@ export class Claimant {
   }
 
   /**
-   * Takes another id. What the last one held in flight is counted under this one; what it used of a minute stays there, as far
-   * as the others leave room to it, and its last record gives the rest up.
+   * Takes another id. What the previous id held in flight is counted under the new one. Its use in a minute remains with the
+   * previous id, as far as others reserve room for it, and its last record gives up the rest.
    */
   #renew(): void {
     const entries: GaugeEntry[] = [];

@@ -1,6 +1,6 @@
 /**
- * What a gateway keeps of the exchange of limits over a restart: its process id, whose claims in flight end with the next
- * start, and how many gateways were live, which decides its share where the log cannot be read.
+ * State of the limit exchange that survives a restart: the process id, whose claims in flight end with the next start, and
+ * the number of live gateways, which determines this gateway's share if the log cannot be read.
  */
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -22,12 +22,12 @@ export class ExchangeFile {
     this.#kept = this.#read();
   }
 
-  /** As of the last start. A missing or damaged file only costs a wait for the end of that process. */
+  /** State from before the last start. A missing or damaged file only delays the end of that process's claims. */
   get kept(): ExchangeState | undefined {
     return this.#kept;
   }
 
-  /** Never blocks; the latest state is written in the end, and one that cannot be written is written with the next one. */
+  /** Stores the state without blocking. The latest state is written eventually. If a write fails, the next call writes it. */
   keep(state: ExchangeState): void {
     if (state.process === this.#kept?.process && state.live === this.#kept.live) return;
     this.#wanted = state;
@@ -54,7 +54,7 @@ export class ExchangeFile {
       this.#wanted = undefined;
       const part = `${this.#path}.part`;
       try {
-        // The lock of the data folder makes this process the only writer; a link in the way is not followed.
+        // The data folder's lock makes this process the only writer. A symbolic link at this path is not followed.
         await rm(part, { force: true });
         await writeFile(part, JSON.stringify(state), { flag: 'wx', mode: 0o600 });
         await rename(part, this.#path);

@@ -1,6 +1,6 @@
 /**
- * The last records of ids that a process had before. Each says all that the id used of its minutes, so nobody keeps the rest of
- * its standing shares, and is repeated until the log knows that the id ended.
+ * Final records of ids that a process used earlier. Each states everything that the id used of its minutes, so that others
+ * stop reserving the rest of its standing shares. It is repeated until the log knows that the id has ended.
  */
 import {
   type GaugeEntry,
@@ -10,13 +10,15 @@ import {
 } from '../../schemas/records/gauges.ts';
 import type { ClaimsFold } from '../../shared/limits/claims-fold.ts';
 
-/** More ids than this have ended in a row only while the log was away, and others end those. */
+/**
+ * Maximum number of former ids. More can end in a row only while the log is unreachable, and then other processes end them.
+ */
 const idsMax = 4;
 
 export class Farewells {
   #records: GaugeRecord[] = [];
 
-  /** `n`: of the last record of the id. The log ends it at most once. */
+  /** Adds the final record of an id. `n` is the number of the id's last record. The log ends an id at most once. */
   add(
     { process, name, n, at }: Pick<GaugeRecord, 'process' | 'name' | 'n' | 'at'>,
     used: readonly GaugeEntry[],
@@ -26,7 +28,7 @@ export class Farewells {
     this.#records.push({ ...head, entries: used.slice(0, gaugeEntriesMax) });
   }
 
-  /** Those that the log does not know yet, each time with another number. */
+  /** Records that the log does not know yet, each with a new number. */
   repeat(fold: ClaimsFold): GaugeRecord[] {
     this.#records = this.#records
       .filter(({ process }) => !fold.hasEnded(process))

@@ -1,4 +1,4 @@
-/** The counters of one gateway: what a conflict over its replica means, and what is published when. */
+/** Tests the counters of one gateway: the meaning of a conflict over its replica id, and what is published when. */
 import { expect, test } from 'vitest';
 import type { CounterEntry } from '../../schemas/records/limits.ts';
 import { CounterState, counterKey } from '../../shared/limits/counters.ts';
@@ -43,7 +43,7 @@ test('after a conflict all that was counted before it counts on, under the forme
   const { ledger, add, counters } = folder();
   add('acme', 10);
   const { replica } = ledger;
-  // A copy of the folder published, and knows less.
+  // A copy of the folder has published, and it knows less.
   const entries: CounterEntry[] = [['acme', period, 4, 1]];
   const { conflict } = counters.read({ v: 1, replica, process: 'copy', at: nowMs, entries }, nowMs);
   expect(conflict).toBe('another process');

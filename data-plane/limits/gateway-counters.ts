@@ -1,6 +1,6 @@
 /**
- * The counters of one gateway: its own, which its folder keeps, and those of all others. Decides what is published when,
- * and what a record of its own replica means. Pure: it neither waits nor stores, and may be run by a simulation.
+ * Counters of one gateway: its own, which its folder stores, and those of all others. It decides what is published when, and
+ * what a record of its own replica id means. It neither waits nor stores anything itself, so a simulation can run it.
  */
 import { type CounterEntry, type CounterRecord, counterEntriesMax } from '../../schemas/records/limits.ts';
 import {
@@ -15,13 +15,13 @@ import {
   type Sum,
 } from '../../shared/limits/counters.ts';
 
-/** The sums that a data folder keeps. What it returns is durable. */
+/** Sums stored in a data folder. Everything that it returns is durable. */
 export interface CounterLedger extends OwnCounters {
   /** All own entries. */
   entries(): Iterable<CounterEntry>;
   /** Entries under the replica ids that this folder had before a conflict. */
   former(): Iterable<{ readonly replica: string; readonly entries: Iterable<CounterEntry> }>;
-  /** Takes a new replica id at zero, durably; what was counted so far is a former replica's. */
+  /** Durably takes a new replica id with all sums at zero. Earlier counts belong to a former replica. */
   renew(): void;
 }
 
@@ -31,14 +31,14 @@ export interface GatewayCountersOptions {
   /** Id of this process. */
   readonly process: string;
   readonly name?: string;
-  /** Gateways that are live, this one included. */
+  /** Number of live gateways, including this one. */
   readonly live: (nowMs: number) => number;
 }
 
 export interface ReadCounters {
   readonly changed: readonly string[];
   readonly dropped: number;
-  /** The folder was copied or restored; it has a new replica id now. */
+  /** Set if the folder was copied or restored. It then has a new replica id. */
   readonly conflict?: ReplicaConflict;
 }
 
@@ -59,7 +59,7 @@ export class GatewayCounters {
     return { tokens: others.tokens + own.tokens, turns: others.turns + own.turns };
   }
 
-  /** Merges a record of another replica, or judges one of its own. */
+  /** Merges a record of another replica, or checks one of its own for a conflict. */
   read(record: CounterRecord, nowMs: number): ReadCounters {
     const { ledger, state } = this.#options;
     if (record.replica !== ledger.replica) return state.apply(record, nowMs);
@@ -72,23 +72,25 @@ export class GatewayCounters {
     return { changed, dropped, conflict };
   }
 
-  /** The ledger's entry grew. `limit` as in PublishPlan. */
+  /** Records that the ledger's entry grew. `limit` has the same meaning as in PublishPlan. */
   grown(key: string, tokens: number, nowMs: number, limit?: number | null): void {
     this.#plan.grown(key, tokens, nowMs, limit);
   }
 
-  /** The records that are to be published now. */
+  /** Records to publish now. */
   due(nowMs: number): CounterRecord[] {
     if (this.#plan.size === 0) return [];
     return this.#records(this.#plan.take(nowMs, this.#options.live(nowMs), this.#usedTokens), nowMs);
   }
 
-  /** The records of what was not published yet. */
+  /** Records of everything not yet published. */
   rest(nowMs: number): CounterRecord[] {
     return this.#records(this.#plan.takeAll(), nowMs);
   }
 
-  /** All that this folder counted, under each of its ids: for the start, for each hour, and after a conflict. */
+  /**
+   * Everything that this folder has counted, under each of its ids. Published at the start, every hour, and after a conflict.
+   */
   everything(nowMs: number): CounterRecord[] {
     const { ledger } = this.#options;
     this.#plan.takeAll();
@@ -96,14 +98,14 @@ export class GatewayCounters {
     const former = [...ledger.former()].flatMap(({ replica, entries }) =>
       this.#split(replica, counted(entries, nowMs), nowMs),
     );
-    // An empty record shows that this gateway is there.
+    // An empty record shows that this gateway exists.
     return own.length === 0 ? [this.#record(ledger.replica, [], nowMs), ...former] : [...own, ...former];
   }
 
-  /** A record was not published, or nobody knows: its entries are due again. */
+  /** Marks entries for publication again, after a record was not published or its fate is unknown. */
   unpublished({ replica, entries }: CounterRecord, nowMs: number): void {
     if (replica !== this.#options.ledger.replica) return;
-    // With all their tokens, so that what is near its end is published at the next opportunity.
+    // With all their tokens, so that subjects near their limit are published at the next opportunity.
     for (const [subject, period, tokens] of entries)
       this.#plan.grown(counterKey(subject, period), tokens, nowMs);
   }

@@ -1,4 +1,7 @@
-/** The exchange of limits over a log in memory: what a request is admitted for, and what a gateway does when the log is silent. */
+/**
+ * Tests the exchange of limits over a log in memory: what a request is admitted for, and what a gateway does while the log is
+ * silent.
+ */
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -21,7 +24,7 @@ import { LimitExchange, type PlacementReporter } from './limit-exchange.ts';
 let folder: string;
 let memory: MemoryTopic;
 let isAway: boolean;
-/** The log never acknowledges a placement report. */
+/** Whether the log never acknowledges placement reports. */
 let areReportsStuck: boolean;
 beforeEach(() => {
   areReportsStuck = false;
@@ -46,7 +49,7 @@ function topic(isCut = () => isAway): LimitTopic {
   });
 }
 
-/** A gateway on its own data folder. */
+/** A gateway with its own data folder. */
 async function gateway(
   dataDir = mkdtempSync(join(folder, 'gateway-')),
   isCut = () => isAway,
@@ -71,7 +74,7 @@ const never = new AbortController().signal;
 const soon = (): number => performance.now() + 5000;
 type Exchange = LimitExchange;
 
-/** As the limits of a request are applied: decided, waited for where a wait may help, and decided again. */
+/** Admits a request as limits do: it decides, waits if that may help, and decides again. */
 async function admit(exchange: Exchange, weight = 1, of = limit): Promise<boolean> {
   for (;;) {
     if (exchange.taken(of, weight) + weight <= of.limit) {
@@ -88,10 +91,10 @@ test('Limits 2: two gateways hold a limit once, and what one releases the other 
   expect(await admit(other.exchange)).toBe(true);
   expect(await admit(other.exchange)).toBe(true);
   await until(() => other.exchange.taken(limit, 1) >= 10);
-  // Full: the next one waits, and is admitted when the other gateway releases.
+  // The limit is full, so the next request waits until the other gateway releases one.
   const waiting = admit(other.exchange);
   one.exchange.remove(limit, 1);
-  // Where another gateway is known to use all, a client is refused at once, and asks again.
+  // If another gateway is known to use everything, a client is refused at once and tries again.
   await until(async () => (await waiting) || (await admit(other.exchange)));
   expect(await other.metric('headgate_limit_waits_total')).toBeGreaterThan(0);
 });
@@ -148,7 +151,7 @@ test('a start on the same data folder ends its predecessor, whose weight in flig
   const file = join(first.dataDir, 'exchange.json');
   await until(async () => (await readFile(file, 'utf8')).includes('"live":2'));
   isKilled = true;
-  // As after kill -9: nothing is said, and the folder is that of the killed process.
+  // As after kill -9: the process says nothing, and the folder is left as it was.
   const killed = mkdtempSync(join(folder, 'killed-'));
   writeFileSync(join(killed, 'exchange.json'), await readFile(file));
   await gateway(killed);

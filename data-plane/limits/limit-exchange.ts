@@ -1,7 +1,8 @@
 /**
- * Exchanges claims with the other gateways over the topic of gauges, so that limits hold over the whole fleet. The rules are
- * those of shared/limits; here are the log, the clock and the timers. Everything is asynchronous: a request reads what is in
- * memory, and at most waits for its claim to come back from the log.
+ * Exchanges claims with the other gateways over the gauges topic, so that limits hold over the whole fleet. The room
+ * `data-plane/limits` promises that a limit is never exceeded by more than docs/limits.md states, whatever crashes, and
+ * whatever is lost, duplicated or late. This file adds the log, the clock and the timers to the rules in shared/limits.
+ * Everything is asynchronous: a request reads only memory and waits at most for its claim to come back from the log.
  */
 import { randomUUID } from 'node:crypto';
 import type { Registry } from 'prom-client';
@@ -25,23 +26,25 @@ import { ExchangeFile } from './exchange-file.ts';
 import { LogClock } from './log-clock.ts';
 
 const tickMs = 200;
-/** How long requests that wait, and room that others lack, are gathered into one record. */
+/** Delay that combines waiting requests and room that others lack into one record. */
 const urgentMs = 10;
-/** Pause between two reads of the topic while no request waits for room: what is read together costs little. */
+/** Pause between two reads of the topic while no request waits for room. Reading several records together is cheap. */
 const restMs = 40;
-/** The same while nothing is used or held here, and other gateways are live. */
+/** Pause between two reads while nothing is used or held here and other gateways are live. */
 const idleRestMs = 200;
-/** Longer than a minute and the differences of clocks. */
+/** Longer than a minute plus the differences between clocks. */
 const readBackMs = 70_000;
-/** Records that the log has not acknowledged yet, at most, and as many reports: a slow log costs records, never memory. */
+/** Maximum number of unacknowledged records, and as many reports. A slow log costs records, never memory. */
 const appendingMax = 4;
-/** Pause after a report, for each node in it: with a thousand nodes, reading the reports of 50 gateways takes 1 % of a core. */
+/**
+ * Pause after a report, per node in it. With a thousand nodes, reading the reports of 50 gateways then takes 1 % of a core.
+ */
 const reportPauseMs = 1;
 const goodbyeTimeoutMs = 1000;
-/** What is claimed no more is looked for so often, a part each time, ms. */
+/** Interval in ms at which a part of the claims is checked for those no longer in use. */
 const sweepEveryMs = 1_000;
 
-/** Writes and reads the placement reports, which share the gauges' topic. */
+/** Writes and reads the placement reports, which share the gauges topic. */
 export interface PlacementReporter {
   report(): Omit<PlacementReport, 'process'>;
   receive(report: PlacementReport): void;
@@ -116,12 +119,12 @@ export class LimitExchange {
     while (!this.#claimant.isReady(performance.now()) && performance.now() < untilMs) await sleep(10);
   }
 
-  /** Gateways that were live when the log was last read. */
+  /** Number of live gateways when the log was last read. */
   get live(): number {
     return this.#claimant.live;
   }
 
-  /** What counts against the limit here: what is used, and what the other gateways hold. */
+  /** Amount that counts against the limit here: own use, plus what the other gateways hold. */
   taken(limit: Limit, weight: number): number {
     const nowMs = performance.now();
     const free = this.#claimant.room(limit, nowMs) - this.#claimant.used(limit);
@@ -129,7 +132,7 @@ export class LimitExchange {
     return limit.limit - Math.max(0, free);
   }
 
-  /** What is used of it by all, and what others use or keep for themselves, as far as the log is read. */
+  /** Use of the limit by all gateways, and what others use or keep for themselves, as far as the log has been read. */
   known(limit: Limit): { readonly used: number; readonly held: number } {
     const { fold, process } = this.#claimant;
     const used = this.#claimant.used(limit) + fold.usedByOthers(process, limit);
@@ -148,8 +151,9 @@ export class LimitExchange {
   }
 
   /**
-   * Waits until the log may have granted room for a request, until `untilMs` (monotonic), or where the log has not answered by
-   * then until this gateway counts as cut off: resolves with whether it is worth deciding again. undefined where no wait can help.
+   * Waits until the log may have granted room for a request. The wait lasts until `untilMs` (monotonic) or, if the log has
+   * not answered by then, until this gateway counts as cut off. Resolves with whether deciding again is worthwhile. Returns
+   * undefined if waiting cannot help.
    */
   waitForRoom(
     limit: Limit,
@@ -178,13 +182,13 @@ export class LimitExchange {
     });
   }
 
-  /** Publishes that this process ends; waits at most a second for the log. */
+  /** Publishes that this process ends. Waits at most a second for the log. */
   async close(): Promise<void> {
     clearInterval(this.#tick);
     this.#tick = undefined;
     clearTimeout(this.#urgent);
     clearImmediate(this.#settling);
-    // Nobody waits for a tick that does not come.
+    // End all waits, because no further tick will come.
     this.#claimant.expire(Number.POSITIVE_INFINITY);
     await within(this.#append(this.#encode(this.#claimant.goodbye(performance.now()))), goodbyeTimeoutMs);
     this.#closing.abort();
@@ -218,22 +222,22 @@ export class LimitExchange {
     const report = decodePlacements(value);
     if (report === undefined) this.#ignored.add('malformed');
     if (report === undefined || report.process === this.#claimant.process) return;
-    // Until an own record is read back, these are reports of the past. Their placements still hold, but not their loads.
+    // Reports read before an own record is read back are old. Their placements still hold, but their loads do not.
     const isPast = this.#claimant.isCutOff(nowMs);
     this.#options.placements?.receive(isPast ? { ...report, loads: [] } : report);
   }
 
-  /** How far the log's clock is ahead of this process's; 0 where they agree well enough to label minutes. */
+  /** Lead of the log's clock over this process's clock in ms. 0 if they agree well enough to label minutes. */
   get clockAheadMs(): number {
     return this.#aheadNow().ms;
   }
 
-  /** How far the time by which periods are counted is ahead of this process's clock, ms. */
+  /** Lead of the time by which periods are counted over this process's clock, in ms. */
   get periodsAheadMs(): number {
     return this.#aheadNow().periodsMs;
   }
 
-  /** How far the log's time is ahead of the one by which periods are counted, ms; 0 unless one of the log's clocks is wrong. */
+  /** Lead of the log's time over the time by which periods are counted, in ms. 0 unless one of the log's clocks is wrong. */
   get leapMs(): number {
     const leapMs = this.clockAheadMs - this.periodsAheadMs;
     return Math.abs(leapMs) > clockOffMs ? leapMs : 0;
@@ -241,7 +245,7 @@ export class LimitExchange {
 
   #aheadNow(): { readonly ms: number; readonly periodsMs: number } {
     const ownMs = wallClockMs();
-    // A request asks several times, and the monotonic clock costs more than the rest of the answer.
+    // Cached, because a request asks several times and reading the monotonic clock costs more than the rest of this function.
     if (ownMs !== this.#ahead.atMs) {
       const ms = this.#clock.aheadMs(monotonicMs(), ownMs);
       this.#ahead = { atMs: ownMs, ms, periodsMs: this.#time.now() - ownMs };
@@ -265,7 +269,7 @@ export class LimitExchange {
     });
   }
 
-  /** A turn of the event loop later those that were released before have been decided. */
+  /** Settles one turn of the event loop later, after previously released requests have been decided. */
   #planSettle(): void {
     if (this.#settling !== undefined || !this.#claimant.mayRelease) return;
     this.#settling = setImmediate(() => {
@@ -294,11 +298,11 @@ export class LimitExchange {
     this.#claimant.fold.sweep(nowMs, this.#wallMs());
   }
 
-  /** An idle gateway reports once that it is idle, and then nothing. */
+  /** Publishes a placement report. An idle gateway reports once that it is idle and then stops. */
   #reportPlacements(): void {
     const nowMs = performance.now();
     if (nowMs < this.#nextReportMs) return;
-    // Asked for even if the log is stuck, because this also drops the loads of gateways that have fallen silent.
+    // Call `report` even if the log is stuck, because it also drops the loads of gateways that have fallen silent.
     const report = this.#options.placements?.report();
     if (report === undefined || this.#appending.reports >= appendingMax) return;
     this.#nextReportMs = nowMs + reportPauseMs * report.loads.length;
@@ -318,7 +322,7 @@ export class LimitExchange {
     try {
       await this.#options.topic.append(value);
     } catch {
-      // The topic reports that it cannot be reached, and a later record contains what this one had.
+      // The topic reports that it is unreachable, and a later record contains everything that this one did.
     } finally {
       this.#appending[kind]--;
     }
@@ -355,10 +359,10 @@ export interface OpenExchangeOptions extends Omit<LimitExchangeOptions, 'topic'>
   readonly gatewayToken: string;
 }
 
-/** How long a start waits; a gateway must also start without the log. */
+/** Longest time that a start waits. A gateway must also be able to start without the log. */
 const readyTimeoutMs = 5000;
 
-/** Opens the exchange over the log at this address. */
+/** Opens the exchange over the log at `logUrl`. */
 export async function openLimitExchange({
   logUrl,
   gatewayToken,

@@ -1,27 +1,27 @@
 /**
- * The clock by which a gateway labels minutes: its own, unless that differs from the log's, which all gateways share. Periods
- * follow `ReadTime` instead, because a leap of the log must not change a period.
- * Pure: `nowMs` is monotonic, `ownMs` is this process's wall clock, ms since 1970.
+ * Clock by which a gateway labels minutes. It is the gateway's own clock, unless that differs from the log's clock, which all
+ * gateways share. Periods follow `ReadTime` instead, because a leap of the log must not change a period. The class is pure:
+ * `nowMs` is monotonic, `ownMs` is this process's wall clock in ms since 1970.
  */
 
 import { clockOffMs } from '../../shared/limits/claims-fold.ts';
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 
-/** Records whose sending is remembered: more are not read back while the log is away. */
+/** Maximum number of records whose sending times are remembered. More remain unread only while the log is unreachable. */
 const sentMax = 1000;
 
 export class LogClock {
-  /** When each record that was not read back yet was sent, by this process's clock. */
+  /** Sending times of records that were not read back yet, by this process's clock. */
   readonly #sentMs = new BoundedMap<string, number>(sentMax, 'all');
   #aheadMs = 0;
-  /** Of the wall clock before the monotonic one. */
+  /** Wall clock minus monotonic clock, in ms. */
   #wallAheadMs: number | undefined;
 
-  /** How far the log's clock is ahead of this process's; 0 where they agree well enough to label minutes. */
+  /** Lead of the log's clock over this process's clock in ms. 0 if they agree well enough to label minutes. */
   aheadMs(nowMs: number, ownMs: number): number {
     const wallAheadMs = ownMs - nowMs;
     const movedMs = wallAheadMs - (this.#wallAheadMs ?? wallAheadMs);
-    // The own clock was set: time continues as before until the log says what is right.
+    // The own clock was set. Continue as before until the log shows the right time.
     if (Math.abs(movedMs) > clockOffMs) {
       this.#aheadMs -= movedMs;
       this.#sentMs.clear();
@@ -38,7 +38,7 @@ export class LogClock {
     this.#sentMs.set(`${process} ${n}`, ownMs);
   }
 
-  /** The log gave an own record that time. Where the clock was set since it was sent, a later record decides. */
+  /** Takes the log's time of an own record. If the clock was set after the record was sent, a later record decides. */
   readBack(process: string, n: number, loggedMs: number | undefined): void {
     const key = `${process} ${n}`;
     const sentMs = this.#sentMs.get(key);

@@ -1,4 +1,4 @@
-/** When one process publishes what of a limit, and how much it asks for. */
+/** Tests when a process publishes an entry of a limit and how much it claims. */
 import { expect, test } from 'vitest';
 import type { LimitRow } from '../../shared/limits/claims-rows.ts';
 import { OwnLimit, type OwnState } from './own-limit.ts';

@@ -1,36 +1,36 @@
 /**
- * One limit of one subject as this process uses it: what it admitted, what waits, and what it last asked the log for.
- * Pure: times are passed in, monotonic ms.
+ * This process's view of one limit of one subject: admitted weight, waiting weight, and its last claims in the log. It is
+ * pure: times are parameters, in monotonic ms.
  */
 import { type GaugeEntry, inFlightWindow } from '../../schemas/records/gauges.ts';
 import type { Cell, LimitName, LimitRow } from '../../shared/limits/claims-rows.ts';
 
-/** An entry that was not read back is published again after this. */
+/** Time after which an entry that was not read back is published again. */
 const repeatMs = 200;
-/** What is held is repeated for readers that begin later. */
+/** Interval at which a held amount is repeated, for readers that start later. */
 const heldMs = 30_000;
-/** What is claimed and no longer wanted is given up after this, and at once where another process lacks it. */
+/** Time after which an unneeded claim is given up. It is given up at once if another process lacks the room. */
 const givenUpMs = 5000;
-/** A process that refused a request this recently, in ms, needs its standing share itself. */
+/** Time after refusing a request during which a process needs its standing share itself, in ms. */
 const lackingMs = 1000;
-/** Room beyond what is used is asked for what was admitted within such a time. */
+/** Period whose admissions determine how much room is claimed in advance. */
 const recentMs = 1000;
-/** A minute's limit is kept after its end for gateways whose clocks are behind. */
+/** Time for which a minute's limit is kept after its end, for gateways whose clocks are behind. */
 const windowKeptMs = 63_000;
-/** Outstanding records whose claims are kept apart; of more, only the smallest claim is kept. */
+/** Number of outstanding records whose claims are kept separately. Beyond it, only the smallest claim is kept. */
 const outstandingMax = 16;
 
-/** What the process knows of itself when an entry is made. */
+/** State of the process when an entry is made. */
 export interface OwnState {
-  /** The number of its last record that it has read back. */
+  /** Number of the process's last record that was read back. */
   readonly readN: number;
-  /** It holds all room: nothing is claimed beyond what is used. */
+  /** Whether the process holds all room and so claims no more than it uses. */
   readonly isAlone: boolean;
-  /** What the others leave of the limit, where they have claimed or reserved some; may be below 0. */
+  /** Amount of the limit that others leave, after their claims and reservations. May be negative. */
   readonly left: number;
-  /** Its standing share; 0 where it is no member. */
+  /** Standing share of the process. 0 if the process is not a member. */
   readonly share: number;
-  /** Another process lacks what it asked for. */
+  /** Whether another process lacks room that it has claimed. */
   readonly isContended: boolean;
 }
 
@@ -38,7 +38,7 @@ export function keyOf({ subject, window }: LimitName): string {
   return `${window} ${subject}`;
 }
 
-/** `with the next`: within a second, together with all else that has changed. */
+/** `with the next` means within a second, together with all other changes. */
 export type Due = 'no' | 'with the next' | 'at the tick' | 'now';
 
 interface Sent {
@@ -59,16 +59,16 @@ export class OwnLimit {
   readonly subject: string;
   readonly window: number;
   limit: number;
-  /** Admitted here: requests of the minute, or weight in flight. */
+  /** Weight admitted by this process: requests in the minute, or weight in flight. */
   used = 0;
-  /** Weight of the requests that wait for room. */
+  /** Weight of the requests waiting for room. */
   waiting = 0;
   #recent = { sinceMs: Number.NEGATIVE_INFINITY, weight: 0, before: 0 };
-  /** What it may use of its standing share. Where the shares stop fitting into the limit, it does not grow. */
+  /** Usable part of the standing share. It does not grow while the shares do not fit into the limit. */
   level = 0;
-  /** Since when no other process lacks room, as far as it was looked at. */
+  /** Last time at which another process was seen to lack room. */
   #contendedMs = Number.NEGATIVE_INFINITY;
-  /** When this process last refused a request because others use the room; monotonic, ms. */
+  /** Last time at which this process refused a request because others use the room. Monotonic, in ms. */
   #refusedMs = Number.NEGATIVE_INFINITY;
   /** Claims of records that were not read back yet. */
   #outstanding: Sent[] = [];
@@ -81,7 +81,7 @@ export class OwnLimit {
     this.limit = limit;
   }
 
-  /** The minute is over for all gateways, or nothing is held in flight here, and the log knows it. */
+  /** Whether the minute is over for all gateways or nothing is in flight here, and the log knows it. */
   isOver(readN: number, wallMs: number): boolean {
     if (this.waiting > 0) return false;
     if (this.window !== inFlightWindow) return this.window + windowKeptMs < wallMs;
@@ -89,7 +89,7 @@ export class OwnLimit {
     return this.used + used + claim === 0 && !yields && n <= readN;
   }
 
-  /** A record that gives the standing share up was sent and not read back yet. */
+  /** Whether a record that gives up the standing share was sent but not read back yet. */
   get isYielding(): boolean {
     return this.#outstanding.some(({ yields }) => yields);
   }
@@ -100,12 +100,12 @@ export class OwnLimit {
     this.#recent.weight += weight;
   }
 
-  /** Notes that this process refused a request because others use the room. */
+  /** Records that this process refused a request because others use the room. */
   noteRefusal(nowMs: number): undefined {
     this.#refusedMs = nowMs;
   }
 
-  /** The smallest claim that was sent and may still be read back. */
+  /** Smallest claim that was sent and may still be read back. */
   smallestSent(): number {
     let smallest = Number.POSITIVE_INFINITY;
     for (const { claim } of this.#outstanding) smallest = Math.min(smallest, claim);
@@ -116,7 +116,10 @@ export class OwnLimit {
     if (this.#outstanding.length > 0) this.#outstanding = this.#outstanding.filter((sent) => sent.n > n);
   }
 
-  /** Under another process id nothing was sent yet, and `counted` of what was used counts under the last one. */
+  /**
+   * Prepares for another process id, under which nothing has been sent. `counted` of the used weight still counts under the
+   * previous id.
+   */
   renew(counted: number): void {
     this.used -= counted;
     this.level = 0;
@@ -124,7 +127,10 @@ export class OwnLimit {
     this.#last = neverSent;
   }
 
-  /** What is used and waits, and a part of the rest for what may come next, unless another process lacks it. */
+  /**
+   * Amount to claim: used and waiting weight, plus a part of the remaining room for future requests unless another process
+   * lacks room.
+   */
   wanted(
     row: LimitRow | undefined,
     own: Cell | undefined,
@@ -134,7 +140,7 @@ export class OwnLimit {
     const needed = this.used + this.waiting;
     const claim = own?.claim ?? 0;
     const excess = (row?.claimed ?? 0) - this.limit;
-    // While more is claimed or reserved than the limit allows, what ends is not replaced.
+    // While more is claimed or reserved than the limit allows, ended requests are not replaced.
     const most = this.window === inFlightWindow ? left : claim - excess;
     if (most < claim && !isAlone) return Math.max(this.used, Math.min(needed, most));
     if (isAlone || isContended) return needed;
@@ -150,7 +156,7 @@ export class OwnLimit {
     const ageMs = nowMs - atMs;
     if (this.#cannotWait(row, own, { wanted, isUnread, ageMs, isContended: state.isContended })) return 'now';
     const gives = this.yields(state, nowMs);
-    // Who holds something lets others have its share at once.
+    // If this process holds something, release its standing share at once.
     if (gives && !yields) return this.used + claim > 0 ? 'now' : 'at the tick';
     if (isUnread) return ageMs >= repeatMs ? 'at the tick' : 'no';
     const isChanged = this.#isChanged(wanted, gives, ageMs);
@@ -163,20 +169,23 @@ export class OwnLimit {
     return this.used !== used || wanted > claim || (wanted < claim && ageMs >= givenUpMs) || gives !== yields;
   }
 
-  /** Is the standing share given up? While another process lacks room, and some seconds longer. */
+  /** Whether the standing share is given up. It is while another process lacks room, and for some seconds afterwards. */
   yields({ share, isContended }: OwnState, nowMs: number): boolean {
     if (isContended) this.#contendedMs = nowMs;
     const isLacking = this.window === inFlightWindow && nowMs - this.#refusedMs < lackingMs;
     return share > 0 && nowMs - this.#contendedMs < givenUpMs && !isLacking;
   }
 
-  /** Is half of what was claimed ahead used? Requests would soon have to wait; a single one says nothing. */
+  /**
+   * Whether half of the room claimed in advance is used, so that requests would soon have to wait. A single request is not
+   * enough evidence.
+   */
   #isRunningOut(): boolean {
     const grown = this.used - this.#last.used;
     return grown > 1 && 2 * grown >= this.#last.claim - this.#last.used;
   }
 
-  /** Does a request wait here for room, or one elsewhere for what is held here? */
+  /** Whether a request is waiting here, or one elsewhere is waiting for room held here. */
   #cannotWait(
     row: LimitRow | undefined,
     own: Cell | undefined,
@@ -186,14 +195,14 @@ export class OwnLimit {
     const { claim } = this.#last;
     // Room may have been given up since the claim was cut.
     if (this.waiting > 0 && (wanted > claim || (!isUnread && canGrow(row, own, this.limit)))) return true;
-    // Who lacks room decides by what the others use now.
+    // The process that lacks room decides by the others' present use.
     return isContended && (wanted < claim || (claim > 0 && ageMs >= repeatMs));
   }
 
-  /** The entry of the record with this number, which is now sent. */
+  /** Creates the entry for the record with this number, which is being sent. */
   entry(n: number, claim: number, yields: boolean, nowMs: number): GaugeEntry {
     const { subject, window, limit, used } = this;
-    // What is given up comes back where the shares fit again, not because it was used before.
+    // A share that was given up returns only when the shares fit again, not because it was used before.
     if (yields) this.level = 0;
     this.#last = { n, used, claim, yields, atMs: nowMs };
     this.#outstanding.push({ n, claim, yields });

@@ -1,7 +1,10 @@
-/** Requests that wait until the log may have granted their room, in the order in which they came. Pure: times are passed in. */
+/**
+ * Queue of requests that wait until the log may have granted their room, in order of arrival. It is pure: times are
+ * parameters.
+ */
 import type { OwnLimit } from './own-limit.ts';
 
-/** Requests that wait for one limit, at most. */
+/** Maximum number of requests waiting for one limit. */
 const waitersMax = 5000;
 
 export interface Waiter {
@@ -13,7 +16,7 @@ export interface Waiter {
 }
 
 export class RoomQueue {
-  /** Something has changed since the last `settle`. */
+  /** Whether anything has changed since the last `settle`. */
   mayFit = false;
   readonly #waiters = new Set<Waiter>();
   readonly #counts = new Map<OwnLimit, number>();
@@ -22,7 +25,7 @@ export class RoomQueue {
     return this.#waiters.size;
   }
 
-  /** undefined where too many wait for the limit. */
+  /** Adds a request. Returns undefined if too many are waiting for the limit. */
   add(waiter: Waiter): Waiter | undefined {
     const { own, weight } = waiter;
     const count = this.#counts.get(own) ?? 0;
@@ -42,11 +45,11 @@ export class RoomQueue {
     else this.#counts.delete(own);
   }
 
-  /** `verdict` is given the weight of the requests for the same limit that are released before this one. */
+  /** Releases requests. `verdict` receives the weight of requests for the same limit that are released before this one. */
   settle(verdict: (own: OwnLimit, ahead: number, weight: number) => 'fits' | 'waits' | 'never'): void {
     this.mayFit = false;
     const ahead = new Map<OwnLimit, number>();
-    /** The least weight for which there is no room yet: thousands may wait for one limit, and are not all asked about. */
+    /** Smallest weight without room, by limit. Larger requests are skipped, because thousands may wait for one limit. */
     const blocked = new Map<OwnLimit, number>();
     for (const waiter of [...this.#waiters]) {
       const { own, weight } = waiter;
@@ -62,7 +65,7 @@ export class RoomQueue {
     }
   }
 
-  /** Ends the waits that are over: each is decided once more. */
+  /** Ends the waits that are over. Each of these requests is decided once more. */
   expire(isOver: (waiter: Waiter) => boolean): void {
     for (const waiter of [...this.#waiters]) if (isOver(waiter)) this.#end(waiter, true);
   }

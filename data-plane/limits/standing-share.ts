@@ -1,27 +1,30 @@
 /**
- * The standing shares of one process: what it may use of each limit without asking, because the others leave it alone.
- * It uses a share only where all processes that are not cut off know of it. Pure: `wallMs` is since 1970.
+ * Standing shares of one process: the amount of each limit that it may use without asking, because the others leave it alone.
+ * A share may be used only if every process that is not cut off knows of it. The class is pure: `wallMs` is in ms since 1970.
  */
 import { inFlightWindow } from '../../schemas/records/gauges.ts';
 import { type ClaimsFold, clockOffMs } from '../../shared/limits/claims-fold.ts';
 import type { Limit, LimitRow } from '../../shared/limits/claims-rows.ts';
 import type { OwnLimit } from './own-limit.ts';
 
-/** Without an own record read back for so long, a process is cut off. */
+/** Time without reading back an own record after which a process counts as cut off. */
 export const cutOffMs = 2000;
-/** A process is a member of the minutes that begin so long after its first record. */
+/** Delay from a process's first record to the first minute in which it is a member. */
 const joinMs = 5000;
-/** So long before that, the record must have come back: others have read it or are cut off by then, and clocks differ by a second. */
+/**
+ * Time before that minute by which the record must have been read back. Others have then read it or are cut off, allowing for
+ * a second of clock difference.
+ */
 const knownMs = cutOffMs + 1000;
 
 export class StandingShare {
   readonly #fold: ClaimsFold;
   readonly #process: string;
-  /** Of the minutes that begin from here on it is a member; what its records say, ms since 1970. */
+  /** Start of the first minute in which the process is a member, as its records state. In ms since 1970. */
   #from = 0;
-  /** The first record that said so; 0: none did yet. */
+  /** Number of the first record that stated this moment. 0 if none has. */
   #fromN = 0;
-  /** That record came back early enough. */
+  /** Whether that record was read back early enough. */
   #isKnown = false;
 
   constructor(fold: ClaimsFold, process: string) {
@@ -33,9 +36,12 @@ export class StandingShare {
     return this.#from;
   }
 
-  /** Before a record with this number is made. A moment that others may not have learned in time is replaced by a later one. */
+  /**
+   * Called before the record with this number is made. If others may not have learnt the moment in time, a later moment
+   * replaces it.
+   */
   announce(n: number, wallMs: number): void {
-    // One from before the clock was set back is too far ahead.
+    // A moment from before the clock was set back would be too far ahead.
     const isOfNow = this.#from <= wallMs + joinMs + clockOffMs;
     if (isOfNow && (this.#isKnown || wallMs <= this.#from - knownMs)) return;
     this.#from = Math.round(wallMs + joinMs);
@@ -49,19 +55,19 @@ export class StandingShare {
     if (isAsked && wallMs <= this.#from - knownMs) this.#isKnown = true;
   }
 
-  /** As the log has it; 0 where the process is no member, or the share is less than one. */
+  /** Share according to the log. 0 if the process is not a member or the share is less than one. */
   of({ window, limit }: Limit, row: LimitRow | undefined): number {
     return this.#fold.has(this.#process, window) ? this.#fold.rows.shareOf(window, limit, row) : 0;
   }
 
-  /** What it may use of its share. Where the shares stop fitting into the limit, that does not grow. */
+  /** Usable part of the share. It does not grow while the shares do not fit into the limit. */
   level(limit: Limit, row: LimitRow | undefined, own: OwnLimit | undefined): number {
     const level = this.#mayUse(limit, row, own) ? this.#fitting(limit, row, own) : 0;
     if (own !== undefined) own.level = level;
     return level;
   }
 
-  /** What others leave to this process of a minute, also after it has ended. */
+  /** Amount of a minute that others reserve for this process, even after it has ended. */
   reserved(limit: Limit): number {
     const row = this.#fold.row(limit);
     const cell = row?.cells.get(this.#process);

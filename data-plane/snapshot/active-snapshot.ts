@@ -1,6 +1,7 @@
 /**
- * The snapshot in use and what belongs to it: the file, the connection that requests read, the replicator that keeps it at
- * the head of the log, and the background verification of its rows. The supervisor replaces all of it after a rebuild.
+ * The snapshot in use with everything that belongs to it: the file, the connection that requests read, the replicator that
+ * keeps it at the head of the log, and the background verification of its rows. After a rebuild, the supervisor replaces all
+ * of it.
  */
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { verifyContinuously } from '../../shared/snapshot/background-verify.ts';
@@ -16,17 +17,17 @@ export interface ActiveSnapshotOptions
     ReplicatorOptions,
     'mayProve' | 'trusted' | 'probeIntervalMs' | 'onCommits' | 'onFault' | 'onReachabilityChange'
   > {
-  /** Of this gateway: which changes have reached it depends on it. */
+  /** Name of this gateway, which determines the changes that have reached it. */
   readonly name: string;
-  /** The shortest pause between two passes of the background verification. */
+  /** Minimum pause between two passes of the background verification. */
   readonly verifyPauseMs?: number;
-  /** The rows are not what was folded. */
+  /** Called if the rows differ from what was folded. */
   readonly onDamage: (reason: string) => void;
 }
 
 export class ActiveSnapshot {
   readonly snapshot: Snapshot;
-  /** Always at the position of the snapshot. */
+  /** Look-up that is always at the snapshot's position. */
   readonly lookup: Lookup;
   readonly #reader: SnapshotReader;
   readonly #options: ActiveSnapshotOptions;
@@ -34,7 +35,7 @@ export class ActiveSnapshot {
   #replicator: Replicator;
   #verifying: Promise<void> | undefined;
 
-  /** Owns the snapshot from here on. `freshness`: earlier proofs of this very state, which stay valid. */
+  /** Takes over the snapshot. `freshness` contains earlier proofs of this very state, which remain valid. */
   constructor(snapshot: Snapshot, log: ControlLog, options: ActiveSnapshotOptions, freshness?: Freshness) {
     this.snapshot = snapshot;
     this.#options = options;
@@ -53,7 +54,7 @@ export class ActiveSnapshot {
     return this.#replicator;
   }
 
-  /** Continues to follow the log after a fault has passed; `log` may have been reopened. */
+  /** Continues to follow the log after a fault has passed. `log` may have been reopened. */
   async resume(log: ControlLog): Promise<void> {
     await this.#replicator.stop();
     this.#replicator = this.#replicate(log, this.#replicator.freshness);
@@ -71,7 +72,7 @@ export class ActiveSnapshot {
     );
   }
 
-  /** Stops replication and verification; look-ups answer until `close`. */
+  /** Stops replication and verification. Look-ups keep working until `close`. */
   async stop(): Promise<void> {
     this.#closing.abort();
     await this.#replicator.stop();
@@ -100,7 +101,7 @@ export class ActiveSnapshot {
   }
 }
 
-/** A look-up over the snapshot in use, whichever that is: its holders need not know that the snapshot was replaced. */
+/** Look-up in whichever snapshot is in use, so that its users need not notice when the snapshot is replaced. */
 export function liveLookup(current: () => Lookup): Lookup {
   return {
     organisationOwner: (id) => current().organisationOwner(id),

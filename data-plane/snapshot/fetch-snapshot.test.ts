@@ -27,7 +27,7 @@ afterAll(async () => {
   await log.close();
   await fleet.close();
 });
-/** Records the pauses instead of waiting. */
+/** Records pauses instead of waiting. */
 const pausesMs: number[] = [];
 const clock = {
   ...systemClock,
@@ -70,7 +70,7 @@ test('a control plane that is busy is asked again after the time it names', asyn
   const sha256 = whole.headers.get('x-headgate-sha256') ?? '';
   let asked = 0;
   const server = createServer((_request, response) => {
-    // Busy more often than a control plane that fails is asked.
+    // Busy more often than a failing control plane would be retried.
     if (++asked <= 3) response.writeHead(503, { 'retry-after': `${asked}` }).end('{}');
     else response.writeHead(200, { 'x-headgate-sha256': sha256, 'content-length': bytes.length }).end(bytes);
   });
@@ -132,7 +132,7 @@ test('a download that broke off continues where it ended, and begins again where
 
 type Answer = (response: ServerResponse) => void;
 
-/** A control plane that answers each request for a snapshot in such a way. */
+/** A control plane that answers each request for a snapshot with `answer`. */
 async function hostile(answer: Answer): Promise<{ readonly url: string; asked(): number; close(): void }> {
   let asked = 0;
   const server = createServer((_request, response) => {
@@ -151,7 +151,7 @@ async function hostile(answer: Answer): Promise<{ readonly url: string; asked():
   };
 }
 
-/** Sends such a piece again and again for as long as it is read. */
+/** Sends the same piece again and again for as long as it is read. */
 const endlessly = (piece: Buffer, everyMs: number, head: Record<string, string>): Answer => {
   return (response) => {
     response.writeHead(200, head);
@@ -194,7 +194,7 @@ test.each<[string, Answer]>([
   },
 );
 
-/** What the fleet's log holds before this offset. */
+/** Records of the fleet's log before this offset. */
 async function copyOf(end: number): Promise<MemoryLog> {
   const topic = new MemoryTopic();
   for await (const { records, nextOffset } of log.tail({ from: 0 })) {

@@ -1,9 +1,11 @@
 /**
- * Starts a gateway from a control plane's snapshot instead of the log's first record. What comes is untrusted until it was
- * checked: its size, its SHA-256, its fold version, its rows against their digests, and its position and hash against the
- * log where that can be reached. Any fault only means that the log is replayed from its beginning.
- * That its rows are what the log holds cannot be seen before the next checkpoint: it is asked for only where the connection
- * itself is authenticated (https) or does not leave this machine.
+ * Downloads a control plane's snapshot, so that a new gateway need not replay the log from its first record. The download is
+ * untrusted until these are checked: its size, its SHA-256, its fold version, its rows against their digests, and its
+ * position and hash against the log, if the log is reachable. After any fault the gateway just replays the log from the
+ * beginning.
+ *
+ * Before the next checkpoint, nothing proves that the rows match the log. So snapshots are requested only over an
+ * authenticated connection (https) or from this machine.
  */
 import { createHash, type Hash } from 'node:crypto';
 import { createReadStream, createWriteStream, mkdirSync, renameSync, rmSync } from 'node:fs';
@@ -24,39 +26,45 @@ import { verifyInTurns } from '../../shared/snapshot/verify.ts';
 import { snapshotIntervals } from './intervals.ts';
 
 export interface FetchOptions {
-  /** Where the snapshot is to stand. */
+  /** Destination path of the snapshot. */
   readonly path: string;
-  /** Base addresses of control planes, asked in a random order. */
+  /** Base URLs of control planes, which are tried in random order. */
   readonly controlPlanes: readonly string[];
   readonly token: string | undefined;
   readonly log: ControlLog;
-  /** Id of the log, where it could be read. */
+  /** Id of the log, if it could be read. */
   readonly logId: string | undefined;
   readonly logger: Logger;
   readonly headMsMax?: number;
   readonly silentMsMax?: number;
   readonly wholeMsMax?: number;
-  /** From here on a source must have sent at the least pace. */
+  /** Time after which a source must have kept up the minimum rate. */
   readonly paceFromMs?: number;
-  /** Over this time the attempts of a fleet are spread. */
+  /** Time over which the attempts of a whole fleet are spread. */
   readonly spreadMs?: number;
   readonly clock?: Clock;
 }
 
 const bytesMax = 64 * 1024 ** 3;
-/** A slower control plane, or one that sends for longer, gives way to the next, and then to the log. */
+/**
+ * Minimum rate, and the time after which it applies. If a control plane is slower, the next one is tried, and finally the
+ * log.
+ */
 const bytesPerMsMin = 64;
 const paceFromMsDefault = 30_000;
-/** The rest is for the log's fold and for what the gateway itself writes. */
+/** Share of the free disk for a snapshot. The rest is for folding the log and for the gateway's own files. */
 const shareOfFreeDisk = 1 / 2;
 const refusalBytesMax = 16 * 1024;
 const refusalMsMax = 5000;
 const attemptsPerControlPlane = 2;
-/** A control plane sends few snapshots at a time; how long to retry while others are before this one. */
+/** Longest time to retry a busy control plane, which sends only a few snapshots at a time. */
 const busyMsMax = 120_000;
 const retryAfterSecondsMax = 30;
 
-/** Throws an Error that names the next step where a snapshot would come over a connection on which anybody could change it. */
+/**
+ * Throws an Error that names the next step if a snapshot would be downloaded over a connection on which others could change
+ * it.
+ */
 export function checkSnapshotSources(controlPlanes: readonly string[]): void {
   for (const base of controlPlanes) {
     if (!URL.canParse(base)) throw new Error(`--control-plane ${base} is no address: use https://HOST:PORT`);
@@ -74,7 +82,7 @@ function isLoopback(hostname: string): boolean {
   return hostname === 'localhost' || hostname === '[::1]' || /^127\.\d+\.\d+\.\d+$/.test(hostname);
 }
 
-/** True where a checked snapshot now stands at `path`. */
+/** Returns true if `path` now contains a checked snapshot. */
 export async function fetchSnapshot(options: FetchOptions): Promise<boolean> {
   const { controlPlanes, path, token, clock = systemClock } = options;
   const { spreadMs = snapshotIntervals.downloadSpreadMs } = options;
@@ -97,10 +105,10 @@ export async function fetchSnapshot(options: FetchOptions): Promise<boolean> {
   }
 }
 
-/** What has come of a snapshot so far: a download that broke off continues behind it. */
+/** Downloaded part of a snapshot. An interrupted download continues after it. */
 interface Part {
   readonly path: string;
-  /** Of the copy that it is a part of; undefined where it is of no use. */
+  /** Tag of the copy that the part belongs to. undefined if the part is unusable. */
   tag: string | undefined;
 }
 
@@ -109,7 +117,7 @@ function discard(part: Part): void {
   for (const suffix of ['', '-wal', '-shm']) rmSync(part.path + suffix, { force: true });
 }
 
-/** What asking this control plane once more would not change. */
+/** Thrown if asking the same control plane again would not help. */
 class SourceUnfit extends Error {
   override readonly name = 'SourceUnfit';
 }
@@ -134,7 +142,7 @@ async function fetchFrom(base: string, token: string, part: Part, options: Fetch
   }
 }
 
-/** The answer, once the control plane is not busy any more. */
+/** Requests the snapshot until the control plane is no longer busy. */
 async function askUntilFree(
   base: string,
   headers: Readonly<Record<string, string>>,
@@ -155,7 +163,7 @@ async function askUntilFree(
   }
 }
 
-/** Its text is of no use, but a connection that is read to its end is used again. */
+/** Reads a refusal to its end, because only then can the connection be reused. Its text is ignored. */
 async function readRefusal(answer: IncomingMessage): Promise<void> {
   const timer = setTimeout(() => answer.destroy(), refusalMsMax);
   const pieces: AsyncIterable<Buffer> = answer;
@@ -170,7 +178,7 @@ async function readRefusal(answer: IncomingMessage): Promise<void> {
   }
 }
 
-/** The size that the control plane states: more is never read. Throws SourceUnfit where it is too large for this disk. */
+/** Size that the control plane states. Nothing beyond it is read. Throws SourceUnfit if it is too large for this disk. */
 async function statedBytes({ headers }: IncomingMessage, folder: string): Promise<number> {
   const stated = Number(headers['content-length']);
   if (!Number.isSafeInteger(stated))
@@ -182,7 +190,7 @@ async function statedBytes({ headers }: IncomingMessage, folder: string): Promis
   return stated;
 }
 
-/** Passes what comes on and counts it. Ends with SourceUnfit where it is slow or more than stated. */
+/** Counts and hashes the data passing through. Fails with SourceUnfit if the download is slow or larger than stated. */
 function measured(hash: Hash, stated: number, paceFromMs: number): Transform {
   const startMs = performance.now();
   let bytes = 0;
@@ -221,7 +229,7 @@ async function download(base: string, token: string, part: Part, options: FetchO
   try {
     await pipeline(answer, measure, file);
   } finally {
-    // A file that is still being opened would be there again after the caller has removed it.
+    // Wait until the file is closed. If it were still being opened, it would reappear after the caller has removed it.
     if (!file.closed) await new Promise<void>((resolve) => file.once('close', () => resolve()));
   }
   if (hash.digest('hex') === answer.headers['x-headgate-sha256']) return;
@@ -229,7 +237,7 @@ async function download(base: string, token: string, part: Part, options: FetchO
   throw new Error('the snapshot was damaged on its way');
 }
 
-/** Rejects where the file is not a whole snapshot of this log and this fold. */
+/** Rejects if the file is not a complete snapshot of this log and this fold version. */
 async function check(part: string, { log, logId }: FetchOptions): Promise<void> {
   const snapshot = openExisting(part, { readOnly: false });
   try {
@@ -240,7 +248,7 @@ async function check(part: string, { log, logId }: FetchOptions): Promise<void> 
     if (differing.length > 0)
       throw new Error(`rows of ${differing.join(', ')} do not add up to their digest`);
     await checkIdentity(log, snapshot).catch((error: unknown) => {
-      // Compared as soon as the log is back, before anything is folded on.
+      // If the log is unreachable, the comparison happens once it is back, before anything is folded.
       if (!(error instanceof LogUnavailable)) throw error;
     });
   } finally {

@@ -1,6 +1,8 @@
 /**
- * The gateway's side of the control log: opens the snapshot, follows the log, publishes status, and decides whether keys may
- * be accepted now (design: Freshness). Recovery from faults of the snapshot or the log is the supervisor's.
+ * The gateway's side of the control log: opens the snapshot, follows the log, and decides whether keys may be accepted at
+ * present. The supervisor handles faults of the snapshot and the log. The room `data-plane/snapshot` promises that a
+ * quarantined snapshot never answers and that an ageing one answers only as the stale policy allows. It must never fold a log
+ * other than the one that the snapshot belongs to.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -47,26 +49,28 @@ export interface FollowSettings {
   readonly dataDir: string;
   readonly name: string;
   readonly whenStale: StalePolicy;
-  /** Offer a snapshot to start from. */
+  /** Control planes that can provide an initial snapshot. */
   readonly controlPlanes: readonly string[];
   readonly gatewayToken: string;
   readonly trusted?: TrustedSigners | undefined;
   readonly metrics: SupervisorOptions['metrics'] & { readonly registry: Registry };
   readonly logger: Logger;
-  /** The defaults where they are left out. */
+  /** Overrides of the default intervals. */
   readonly intervals?: Partial<SnapshotIntervals> | undefined;
 }
 
 export interface GatewayState {
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
-  /** For requests; always at the position of the snapshot in use. */
+  /** Look-up for requests, always at the position of the snapshot in use. */
   readonly lookup: Lookup;
-  /** May no key be accepted now? Computed at each call, so that a process that was suspended refuses at once. */
+  /**
+   * Whether no key may be accepted at present. Computed at each call, so that a process that was suspended refuses at once.
+   */
   fenced(): boolean;
   /**
-   * Resolves once there may be another proof, at the latest after two seconds, where only a wall clock that was set forward makes the
-   * last one too old; undefined where waiting cannot help.
+   * Resolves when there may be another proof, after two seconds at the latest. Returns undefined if waiting cannot help.
+   * Waiting helps only if the last proof is too old just because the wall clock was set forward.
    */
   awaitFreshProof(): Promise<void> | undefined;
   checks(): Check[];
@@ -74,18 +78,20 @@ export interface GatewayState {
   announce(traffic: TrafficSource): Promise<void>;
 }
 
-/** Members of reports that describe the snapshot; the other members come from the parts that serve. */
+/** Report members that describe the snapshot. The parts that serve requests supply the others. */
 export type StateMembers = Pick<GatewayMembers, 'stalePolicy' | 'halted' | 'passedOver' | 'change'>;
 
-/** How long a start waits for the fold to reach the end that the log had then. */
+/** Longest time that a start waits until everything in the log at that moment is folded. */
 const catchUpTimeoutMs = 600_000;
 const firstProofTimeoutMs = 5000;
-/** As long as a request waits for its place in the limits. */
+/** Wait for a new proof, as long as a request waits for its place in the limits. */
 const proofTimeoutMs = 2000;
-/** How long a start waits until its first report is on the log; a gateway must also start without the log. */
+/**
+ * Longest time that a start waits until its first report is on the log. A gateway must also be able to start without the log.
+ */
 const announceTimeoutMs = 5000;
 
-/** Folds the log, which it owns from here on and may reopen. `publisher` is not started yet. */
+/** Folds the log. Takes over the log and may reopen it. `publisher` is not started yet. */
 export async function followLog(
   settings: FollowSettings,
   log: ControlLog,
@@ -125,7 +131,7 @@ export async function followLog(
       const start = countStart(settings.dataDir);
       publisher.start({ report: () => reportOf(supervisor, settings, start), traffic });
       closers.add(() => publisher.stop());
-      // A revocation waits for confirmations, so every gateway that accepts keys must be known first.
+      // Revocations wait for confirmations, so every gateway must be known before it accepts keys.
       await publisher.acknowledged(announceTimeoutMs);
       if (log.isReplicated === true) await firstProof(supervisor.replicator);
       supervisor.startVerification();
@@ -146,8 +152,9 @@ export async function openPublisher(
 }
 
 /**
- * Opens the snapshot on disk, whichever log it came from: the replicator compares it with the log before it folds, and a
- * good state is not discarded for a log that merely took the place of its own. Without a file, fetches one from a control plane.
+ * Opens the snapshot on the disk, whichever log it belongs to. The replicator compares it with the log before folding, so a
+ * good state is not discarded because another log has taken its log's place. Without a file, it fetches a snapshot from a
+ * control plane.
  */
 async function openSnapshot(settings: FollowSettings, log: ControlLog): Promise<Snapshot> {
   const { dataDir, logger, controlPlanes, gatewayToken: token, intervals } = settings;
@@ -170,7 +177,10 @@ function withoutLog(error: unknown, logger: Logger): undefined {
   logger.warn({ reason: error.message }, 'the control log cannot be read; starting from what is on disk');
 }
 
-/** Folds to the end that the log had at the start; without a log, the freshness rules decide what may be answered. */
+/**
+ * Folds everything that was in the log at the start. Without a log, the freshness rules decide which requests may be
+ * answered.
+ */
 async function catchUp(replicator: Replicator, logger: Logger): Promise<void> {
   try {
     await replicator.caughtUp(catchUpTimeoutMs);
@@ -182,7 +192,7 @@ async function catchUp(replicator: Replicator, logger: Logger): Promise<void> {
   }
 }
 
-/** Waits for the first proof of freshness; where none comes, the freshness rules decide what may be answered. */
+/** Waits for the first proof of freshness. Without one, the freshness rules decide which requests may be answered. */
 async function firstProof({ freshness }: Replicator): Promise<void> {
   const until = performance.now() + firstProofTimeoutMs;
   while (!freshness.proven && performance.now() < until) await sleep(20);

@@ -1,18 +1,21 @@
-/** At which intervals a gateway proves, verifies and recovers its snapshot, and reports. */
+/** Intervals at which a gateway proves, verifies and recovers its snapshot and publishes reports. */
 export interface SnapshotIntervals {
-  /** Between two requests for the end of the log, each of which may prove freshness. */
+  /** Time between two requests for the end of the log. Each may prove freshness. */
   readonly proveMs: number;
-  /** The shortest pause between two passes of the background verification. */
+  /** Minimum pause between two passes of the background verification. */
   readonly verifyPauseMs: number;
-  /** Before the first rebuild, and the longest before any: a fleet that found the same fault must not replay at once. */
+  /**
+   * Pause before the first rebuild, and longest pause before any. The pauses are random, so that a fleet with a common fault
+   * does not replay all at once.
+   */
   readonly rebuildPauseMs: number;
   readonly rebuildPauseMsMax: number;
-  /** Before other retries, and the longest: a log that comes back must be found within seconds. */
+  /** Pause before other retries, and the longest one. Short, because a log that returns must be found within seconds. */
   readonly retryPauseMs: number;
   readonly retryPauseMsMax: number;
-  /** Over this time the downloads of a fleet that starts at once are spread. */
+  /** Time over which the downloads of a fleet that starts at once are spread. */
   readonly downloadSpreadMs: number;
-  /** Between two reports of what was counted of the requests. */
+  /** Time between two traffic reports. */
   readonly trafficMs: number;
 }
 

@@ -1,4 +1,7 @@
-/** A gateway that cannot read an event and may do without it says so in the list of gateways: which one, and why. */
+/**
+ * A gateway that skips an event that it cannot read and does not need says so in the list of gateways, with the event and the
+ * reason.
+ */
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { composeCommit } from '../../shared/log/core/chain.ts';

@@ -1,4 +1,6 @@
-/** A connection that is always inside a read transaction, and a file next to it that a verification reads: no log grows. */
+/**
+ * Neither a connection that is always inside a read transaction nor a parallel verification makes the write-ahead log grow.
+ */
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

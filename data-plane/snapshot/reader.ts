@@ -1,7 +1,7 @@
 /**
- * A second, read-only connection to a snapshot, for many small reads: it stays inside one read transaction, so that a
- * look-up takes no file lock, and moves to the newest commit on `refresh`. It reads the state of one gateway: where an open change
- * has reached it, that is the one with the change.
+ * A second, read-only connection to a snapshot for many small reads. It stays inside one read transaction, so that a look-up
+ * does not take a file lock, and moves to the newest commit on `refresh`. It reads the state of one gateway, including an
+ * open change that has reached this gateway.
  */
 import { type Database, openDatabase, shortenWal } from '../../shared/runtime/sqlite.ts';
 import { hideOverlay, showOverlay } from '../../shared/snapshot/overlay.ts';
@@ -21,15 +21,16 @@ export class SnapshotReader {
     this.#begin();
   }
 
-  /** The change that has reached this gateway: its rows are read in place of the others. */
+  /** Open change that has reached this gateway. Its rows replace the others in reads. */
   get overlaid(): Overlaid | undefined {
     return this.#overlaid;
   }
 
-  /** From here on reads see everything that is committed now. Must follow each slice of the fold, in its turn. */
+  /** Makes all present commits visible. Must be called after each slice of the fold, in the same turn of the event loop. */
   refresh(): void {
     this.db.exec('COMMIT');
-    // Only now does nothing here read the write-ahead log: a log that always has a reader never begins again.
+    // Shorten the write-ahead log now, because nothing reads it at this moment. A log that always has a reader is never
+    // restarted.
     shortenWal(this.#snapshot.db, this.#snapshot.path);
     this.#begin();
   }
@@ -38,13 +39,13 @@ export class SnapshotReader {
     if (this.db.open) this.db.close();
   }
 
-  /** A transaction takes its view of the file at its first read. */
+  /** Begins the next transaction. It takes its view of the file at its first read. */
   #begin(): void {
     this.db.exec('BEGIN; SELECT seq FROM position');
     this.#chooseView();
   }
 
-  /** Once a commit: views of the connection hide the tables, so that statements that are there already read them, too. */
+  /** Shows or hides the change's rows with views that replace the tables. Existing statements read the views too. */
   #chooseView(): void {
     const was = this.#overlaid;
     this.#overlaid = overlaidAt(this.db, this.#gateway);

@@ -1,6 +1,6 @@
 /**
- * Rebuilds a snapshot next to the one in use, from a control plane's copy or from the beginning of the log. It replaces the
- * one in use once it contains all that the log contains and is not older; until then the one in use is not touched.
+ * Rebuilds a snapshot beside the one in use, from a control plane's copy or from the beginning of the log. It replaces the
+ * one in use once it has folded the whole log and is not older. Until then the snapshot in use is not touched.
  */
 import { renameSync, rmSync } from 'node:fs';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
@@ -19,7 +19,7 @@ export interface RebuildOptions {
   readonly log: ControlLog;
   /** Id of the log that the snapshot in use belongs to. */
   readonly logId: string | null;
-  /** Position of the snapshot in use: this gateway has confirmed what is in force up to there. */
+  /** Position of the snapshot in use. This gateway has confirmed everything in force up to there. */
   readonly servedSeq: number;
   readonly controlPlanes: readonly string[];
   readonly token: string | undefined;
@@ -34,10 +34,10 @@ export interface RebuiltSnapshot {
   readonly freshness: Freshness;
 }
 
-/** How long folding to the end may take. */
+/** Longest time for folding the whole log. */
 const catchUpTimeoutMs = 600_000;
 
-/** Rejects where no trustworthy snapshot could be built; the caller retries later. */
+/** Rejects if no trustworthy snapshot could be built. The caller retries later. */
 export async function rebuildNextTo(options: RebuildOptions): Promise<RebuiltSnapshot> {
   const { path, log, trusted, logger, mayProve, servedSeq } = options;
   const next = `${path}.next`;
@@ -49,7 +49,8 @@ export async function rebuildNextTo(options: RebuildOptions): Promise<RebuiltSna
   const replicator = new Replicator({ snapshot, log, trusted, mayProve });
   replicator.start();
   try {
-    // Without the log a control plane's snapshot is used as it is; the freshness rules decide what it may answer.
+    // If the log is unreachable, a control plane's snapshot is used as it is. The freshness rules decide which requests it
+    // may answer.
     await replicator.caughtUp(catchUpTimeoutMs).catch((error: unknown) => {
       if (!fetched || !(error instanceof LogUnavailable)) throw error;
     });
@@ -74,7 +75,9 @@ function nullIfUnavailable(error: unknown): null {
   throw error;
 }
 
-/** A state that this build folded from the first record overrides a checkpoint; one that another made does not. */
+/**
+ * A state that this build has folded from the first record takes precedence over a checkpoint. A downloaded state does not.
+ */
 function overrideCheckpoint(snapshot: Snapshot, isGiven: boolean, logger: Logger): void {
   if (isGiven) throw new Error(`the snapshot differs from the checkpoint at ${snapshot.divergedAt}`);
   logger.error(
@@ -84,7 +87,10 @@ function overrideCheckpoint(snapshot: Snapshot, isGiven: boolean, logger: Logger
   snapshot.overrideCheckpoint();
 }
 
-/** Replaces the snapshot in use, which is kept as `.aside`, by the rebuilt one. Both must be closed. Synchronous: nothing reads meanwhile. */
+/**
+ * Replaces the snapshot in use by the rebuilt one, and keeps the old file as `.aside`. Both must be closed. Synchronous, so
+ * that nothing reads meanwhile.
+ */
 export function swapIn(path: string, logId: string | undefined): Snapshot {
   quarantineFile(path);
   renameSync(`${path}.next`, path);

@@ -1,4 +1,4 @@
-/** What a gateway's supervisor does where the fold that it resumes finds the next fault at once. */
+/** Tests a supervisor whose resumed fold finds the next fault at once. */
 import { renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
@@ -53,7 +53,7 @@ test('a log that is removed while the snapshot cannot be written is refused, not
   otherWriter.exec('BEGIN IMMEDIATE');
   await log.append(chain.add([known('pool.model_installed', { model: 'echo-small' })]).value);
   await expect.poll(state).toBe('unwritable');
-  // The SQLite file and its write-ahead log: without the latter the last records would be missing.
+  // Moves the SQLite file with its write-ahead log, because the last records would be missing without it.
   const move = (from: string, to: string): void => {
     for (const suffix of ['', '-wal', '-shm']) renameSync(from + suffix, to + suffix);
   };

@@ -1,5 +1,6 @@
 /**
- * The states of a gateway's snapshot and what each event does to them. Pure: the supervisor carries out the recovery.
+ * States of a gateway's snapshot and the effect of each event on them. The table is pure: the supervisor carries out the
+ * recovery.
  *
  *                       write-failed        ┌──────────────┐
  *          ┌───────────────────────────────►│  unwritable  │ retries the write
@@ -17,15 +18,15 @@
  *    └───────────┘◄─────────────────────────┴──────────────┘
  *                       rebuilt only
  *
- * Not drawn: a later fault replaces the one of any state but `quarantined`, which only a rebuilt snapshot ends: its rows
- * stay wrong, whatever happens to the log. `close` leads from each state to `stopped`, which nothing leaves.
+ * Not drawn: a later fault replaces the present one, except in `quarantined`. Only a rebuilt snapshot ends that state, because
+ * its rows stay wrong whatever happens to the log. `close` leads from every state to `stopped`, which is final.
  */
 export type FaultState = 'unwritable' | 'refusing-log' | 'halted' | 'quarantined';
 export type SupervisorState = 'live' | FaultState | 'stopped';
 export type FaultEvent = 'write-failed' | 'log-refused' | 'fold-halted' | 'damaged';
 export type SupervisorEvent = FaultEvent | 'resumed' | 'rebuilt' | 'close';
 
-/** null: the event is ignored in this state. */
+/** null means that the event is ignored in this state. */
 type Transitions = Readonly<
   Record<SupervisorState, Readonly<Record<SupervisorEvent, SupervisorState | null>>>
 >;
@@ -48,17 +49,17 @@ const transitions: Transitions = {
   stopped: { ...ignored, resumed: null, rebuilt: null, close: null },
 };
 
-/** The state after the event; null where the event is ignored. */
+/** State after the event. null if the event is ignored. */
 export function transition(state: SupervisorState, event: SupervisorEvent): SupervisorState | null {
   return transitions[state][event];
 }
 
-/** The state that a fault leads to. */
+/** State that a fault leads to. */
 export function stateOf(event: FaultEvent): FaultState {
   return faults[event];
 }
 
-/** How a state is left. `none`: it needs no recovery, or nothing that this process can do would help. */
+/** Recovery from each state. `none` if the state needs no recovery or nothing that this process does would help. */
 export const recoveryOf: Readonly<Record<SupervisorState, 'none' | 'resume' | 'reopen-log' | 'rebuild'>> = {
   live: 'none',
   unwritable: 'resume',

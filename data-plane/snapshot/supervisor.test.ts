@@ -1,4 +1,7 @@
-/** How a gateway recovers from a snapshot that was changed by hand, and from a log that is missing or not the one it folded. */
+/**
+ * A gateway recovers from a snapshot that was changed by hand, and from a log that is missing or is not the one that it has
+ * folded.
+ */
 
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,7 +18,7 @@ import { forgePositionIn } from '../../test/support/forged-position.ts';
 import { statusWith } from '../../test/support/process-fleet.ts';
 import { startGateway } from '../main.ts';
 
-/** What a quarantined gateway answers is requested before it is rebuilt. */
+/** Slow enough to observe the answers of a quarantined gateway before it is rebuilt. */
 const visibleRecovery = { ...quickRecovery, rebuildPauseMs: 700, rebuildPauseMsMax: 700 };
 let fleet: TestFleet;
 let serving: TestFleet;
@@ -204,7 +207,7 @@ test('a snapshot that is damaged while the log is away is rebuilt soon after the
   };
   const gateway = await startGateway({
     ...{ ...serving.gatewaySettings(8), name: 'two-faults', dataDir, controlPlanes: [] },
-    // Doubled at each attempt, the fifteenth pause would be five minutes.
+    // If the pause doubled at each attempt, the fifteenth would be five minutes.
     intervals: { ...quickRecovery, rebuildPauseMsMax: 600_000 },
     logger: pino({ level: 'warn' }, { write }),
   });

@@ -1,13 +1,15 @@
 /**
- * Keeps a gateway's snapshot at the head of its log, and recovers from faults while the gateway serves. The states and their
- * events are in supervisor-state.ts:
- *  - quarantined: a snapshot that differs from its digest or from a checkpoint, or whose position is wrong, accepts no key and
- *    is rebuilt;
- *  - refusing-log: a log that was replaced, truncated or is another one is not folded. The last good state stays and ages;
- *    the log is reopened until it is back;
- *  - unwritable: a file that cannot be written is retried; the state stays and ages;
- *  - halted: the next event must not be skipped and is unknown to this build; the state stays and ages.
- * The stale policy decides what an ageing state may answer; only quarantine forbids every answer.
+ * Keeps a gateway's snapshot at the head of its log, and recovers from faults while the gateway serves. supervisor-state.ts
+ * defines the states and events:
+ *
+ * - quarantined: the snapshot differs from its digest or from a checkpoint, or its position is wrong. The gateway does not
+ *   accept keys and rebuilds the snapshot.
+ * - refusing-log: the log was replaced or truncated, or is a different one, so it is not folded. The last good state stays
+ *   and ages. The log is reopened until it is back.
+ * - unwritable: the file cannot be written. The write is retried, and the state stays and ages.
+ * - halted: the next event is critical and unknown to this build. The state stays and ages.
+ *
+ * The stale policy decides what an ageing state may answer. Only quarantine forbids every answer.
  */
 import type { Commit } from '../../schemas/events/commit.ts';
 import type { LogText } from '../../schemas/records/log-events.ts';
@@ -44,34 +46,37 @@ import {
 interface SnapshotFault {
   readonly state: FaultState;
   readonly reason: string;
-  /** Rebuild from the log alone: a control plane may offer a snapshot with the same fault. */
+  /** Whether to rebuild from the log alone, because a control plane might provide a snapshot with the same fault. */
   readonly replayOnly?: boolean;
-  /** The position of the snapshot is wrong, so it does not state what was in force here. */
+  /** Whether the snapshot's position is wrong, so that it does not show what was in force. */
   readonly isPositionWrong?: boolean;
 }
 
 export interface SupervisorOptions {
-  /** Of the gateway. */
+  /** Name of the gateway. */
   readonly name: string;
   readonly logUrl: string;
   readonly log: ControlLog;
   readonly snapshot: Snapshot;
   readonly controlPlanes: readonly string[];
   readonly gatewayToken?: string | undefined;
-  /** One of them must have signed the first record; where left out, any log is accepted. */
+  /** Signers, one of which must have signed the first record. If left out, any log is accepted. */
   readonly trusted?: TrustedSigners | undefined;
-  /** Publishes each change of the position or of the fault. */
+  /** Publishes each change of the position or the fault. */
   readonly publisher: Pick<StatusPublisher, 'isAcknowledged' | 'publish'>;
   readonly metrics: Pick<FoldMetrics, 'folded' | 'quarantined'>;
   readonly logger: Logger;
   readonly intervals?: Partial<SnapshotIntervals> | undefined;
 }
 
-/** After so many attempts in a row pauses grow no more while the log cannot be reached: the longest is then 4 to 8 s. */
+/**
+ * Number of consecutive attempts after which pauses stop growing while the log is unreachable. The longest pause is then 4 to
+ * 8 s.
+ */
 const awayAttemptsMax = 1;
 
 export class SnapshotSupervisor {
-  /** Answers from the snapshot in use. */
+  /** Look-up in the snapshot in use. */
   readonly lookup: Lookup = liveLookup(() => this.#active.lookup);
   readonly #options: SupervisorOptions;
   readonly #intervals: SnapshotIntervals;
@@ -79,7 +84,7 @@ export class SnapshotSupervisor {
   #log: ControlLog;
   #active: ActiveSnapshot;
   #state: SupervisorState = 'live';
-  /** Of a fault state; undefined in the others. */
+  /** Details of a fault state. undefined in the other states. */
   #fault: SnapshotFault | undefined;
   #recovering: Promise<void> | undefined;
 
@@ -103,7 +108,7 @@ export class SnapshotSupervisor {
     return this.#fault;
   }
 
-  /** To be called once the fold has caught up. */
+  /** Call once the fold has caught up. */
   startVerification(): void {
     this.#active.startVerification();
   }
@@ -117,7 +122,7 @@ export class SnapshotSupervisor {
     await this.#log.close();
   }
 
-  /** False where the event is ignored in this state. */
+  /** Applies an event. Returns false if the event is ignored in this state. */
   #move(event: SupervisorEvent): boolean {
     const next = transition(this.#state, event);
     if (next === null) return false;
@@ -126,7 +131,10 @@ export class SnapshotSupervisor {
     return true;
   }
 
-  /** On several brokers an end of the log alone proves little: this gateway may be partitioned together with an old leader. */
+  /**
+   * Whether an end of the log proves freshness. With several brokers it alone proves little, because this gateway may be cut
+   * off together with a former leader.
+   */
   readonly #mayProve = (): boolean =>
     this.#log.isReplicated !== true || this.#options.publisher.isAcknowledged;
 
@@ -144,7 +152,7 @@ export class SnapshotSupervisor {
           this.#onFault('damaged', `its digest differs from the checkpoint at ${divergedAt}`, {
             replayOnly: true,
           });
-        // In a burst a report of each slice would cost more than the slice.
+        // During a burst, a report per slice would cost more than the slice itself.
         if (isBatchFolded) publisher.publish();
       },
       onFault: (error: Error) => this.#onError(error),
@@ -174,12 +182,12 @@ export class SnapshotSupervisor {
       this.#recovering = this.#recover();
   }
 
-  /** One loop at a time. A fault that is found during an attempt is the next attempt's. */
+  /** Runs one recovery loop at a time. A fault found during an attempt is left to the next attempt. */
   async #recover(): Promise<void> {
     const { logger, publisher } = this.#options;
     let isLogAway = false;
     for (let attempt = 0; recoveryOf[this.#state] !== 'none'; attempt++) {
-      // Without the log an attempt costs nothing, and what the log's return ends must not take longer for it.
+      // Without the log, an attempt is cheap, and recovery must be quick once the log returns.
       if (isLogAway) attempt = Math.min(attempt, awayAttemptsMax);
       await sleep(this.#pauseMs(attempt), this.#closing.signal);
       const state = this.#state;
@@ -192,12 +200,12 @@ export class SnapshotSupervisor {
         this.#onRecoveryFailed(state, error instanceof Error ? error : new Error(String(error)));
         continue;
       }
-      // The resumed fold may have found the next fault by now.
+      // The resumed fold may already have found the next fault.
       if (this.#state !== 'live') continue;
       logger.warn({ from: state, position: this.snapshot.seq }, 'the snapshot has recovered');
       publisher.publish();
     }
-    // In the same turn as the last check of the state, so that a fault after it starts the next loop.
+    // In the same turn as the last check of the state, so that any later fault starts a new loop.
     this.#recovering = undefined;
   }
 
@@ -209,12 +217,12 @@ export class SnapshotSupervisor {
       this.#onError(error);
       return;
     }
-    // What is in the log's place now is a better reason than the first one.
+    // The log now in place explains the fault better than the first reason.
     this.#fault = { state: this.#state, reason: error.message };
     publisher.publish();
   }
 
-  /** Random, so that a fleet spreads out. */
+  /** Random pause, so that a fleet spreads its attempts. */
   #pauseMs(attempt: number): number {
     const { rebuildPauseMs, rebuildPauseMsMax, retryPauseMs, retryPauseMsMax } = this.#intervals;
     const isRebuild = recoveryOf[this.#state] === 'rebuild';
@@ -233,13 +241,13 @@ export class SnapshotSupervisor {
     else if (recovery === 'resume') await this.#resume();
   }
 
-  /** The fault ends before the fold continues, because the fold may find the next one. */
+  /** Ends the fault before the fold continues, because the fold may find the next fault. */
   async #resume(): Promise<void> {
     if (!this.#move('resumed')) throw new Error(`the snapshot is ${this.#state} by now`);
     await this.#active.resume(this.#log);
   }
 
-  /** A new connection each time: the one that is open may never be the right one again. */
+  /** Opens a new connection each time, because the existing one may never lead to the right log again. */
   async #reopenLog(): Promise<void> {
     const { logUrl, trusted } = this.#options;
     const before = this.#log;
@@ -254,7 +262,7 @@ export class SnapshotSupervisor {
     }
     this.#log = log;
     try {
-      // A snapshot that was found damaged meanwhile is not resumed, but rebuilt by the next attempt.
+      // A snapshot that was found damaged meanwhile is not resumed. The next attempt rebuilds it.
       await this.#resume();
     } finally {
       await before.close();
@@ -269,7 +277,7 @@ export class SnapshotSupervisor {
     const source = { log: this.#log, logId, servedSeq, controlPlanes, token, spreadMs };
     const rebuilt = await rebuildNextTo({ ...source, path, trusted, mayProve: this.#mayProve, logger });
     await this.#active.stop();
-    // From here to the new snapshot in one turn of the event loop: no request may find the old one closed.
+    // From here on in a single turn of the event loop, so that no request finds the old snapshot closed.
     const builtFor = rebuilt.snapshot.log ?? undefined;
     rebuilt.snapshot.close();
     this.#active.close();
@@ -286,7 +294,7 @@ const sentences: Readonly<Record<FaultState, LogText<'error'>>> = {
   halted: 'the fold has halted: this build is too old for the log',
 };
 
-/** Also a file that was moved, which may be moved back. */
+/** Whether the log is unreachable. Includes a moved file, because it may be moved back. */
 function isAway(error: unknown): boolean {
   return [LogUnavailable, LogReplaced, LogTruncated].some((kind) => error instanceof kind);
 }

@@ -1,4 +1,4 @@
-/** What holds for the answers of every surface: those of real engines, and of engines that misbehave, streamed and whole. */
+/** Properties of the answers on every surface, streamed and whole, with real engines and with engines that misbehave. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
@@ -32,7 +32,7 @@ const grown = (index: number, input: string) =>
 const usageChunk = { choices: [], usage: { prompt_tokens: 9, completion_tokens: 4 } };
 const withTools: Wanted = { tools: true };
 
-/** Words that would say where a request ran. */
+/** Words that would reveal where a request ran. */
 const revealing =
   /fingerprint|timings|matched|token_ids|tiny|vllm|ollama|call_00d9|fq5HL2|chatcmpl-tool|created_at(?!":1800000000)/;
 
@@ -113,7 +113,7 @@ const failingChunks: readonly [name: string, data: NodeEvent, kind: string][] = 
 
 const oneCall = { tool_calls: [{ index: 0, ...callOf('f', '{}') }] };
 const text = { content: 'a' };
-/** The finish reason of an engine, its message, and why the model stopped in the words of each surface. */
+/** An engine's finish reason, its message, and the stop reason on each surface. */
 const ends: readonly (readonly [
   finish: string,
   message: object,
@@ -182,7 +182,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
       expect(stream.failure?.kind).toBe(kind);
       expect(wire !== '').toBe(began);
       expect(read.isComplete).toBe(false);
-      // Neither an error nor a reason to stop, nor usage.
+      // Contains neither an error, nor a stop reason, nor usage.
       expect(wire).not.toMatch(/error(?!":null)|"(finish|stop)_reason":"|(?<!"max_output)_tokens":[1-9]/);
     },
   );

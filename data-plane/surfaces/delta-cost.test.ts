@@ -1,4 +1,4 @@
-/** A stream's cost grows no faster than its text, however many pieces it comes in, because a node decides their number. */
+/** A stream's cost grows no faster than its text, however many pieces it has, because a node decides their number. */
 import { expect, test } from 'vitest';
 import { cpuMsOf } from '../../test/support/cpu.ts';
 import {
@@ -71,7 +71,10 @@ const readers: readonly (readonly [string, AnswerSurface, Case, object])[] = [
 const few = 1000;
 const factor = 4;
 
-/** Linear costs grow by the factor, quadratic costs by its square. Tries again, because other work on the machine may disturb a try. */
+/**
+ * Linear costs grow by the factor, quadratic costs by its square. Retries, because other work on the machine may disturb a
+ * measurement.
+ */
 function expectLinear(costOf: (pieces: number) => number): void {
   costOf(few);
   let growth = Number.POSITIVE_INFINITY;

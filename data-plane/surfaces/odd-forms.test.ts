@@ -1,6 +1,6 @@
 /**
- * Streams in unusual forms that engines and proxies send. A form that adds nothing is ignored, a form with one meaning is repaired,
- * and an ambiguous form fails. An answer with a lost part is never completed.
+ * Streams in unusual formats that engines and proxies send. A part without content is ignored, a part with only one possible
+ * meaning is repaired, and an ambiguous part fails. An answer with a lost part never counts as complete.
  */
 import { describe, expect, test } from 'vitest';
 import {
@@ -19,7 +19,7 @@ const tools = { tools: true };
 
 const raw = (text: string): Buffer => Buffer.from(text);
 const choice = (more: object) => ({ model: 'm', choices: [{ index: 0, finish_reason: null, ...more }] });
-/** A part of a tool call: its arguments, and further members if given. */
+/** Part of a tool call: its arguments, and further members if given. */
 const part = (input: string, more: object = {}, name?: string) => ({
   ...more,
   function: { ...(name !== undefined && { name }), arguments: input },
@@ -58,7 +58,7 @@ const idle: Readonly<Record<string, NodeEvent | Buffer>> = {
   'members that nobody knows': { ...chunk({ x: 1 }), timings: {}, system_fingerprint: null, y: [{}] },
 };
 
-/** Streams of one or two calls of `f` and `g`. */
+/** Streams with one or two calls, of `f` and `g`. */
 const f = ['f', '{"a":1}'] as const;
 const g = ['g', '{}'] as const;
 const repairs: Readonly<Record<string, readonly [NodeEvent[], readonly (readonly string[])[]]>> = {

@@ -1,4 +1,4 @@
-/** A request of the Anthropic-style API or for a response says the same as a chat that says the same: one body for the node. */
+/** A request to the Anthropic-style API or the responses API results in the same node body as the equivalent chat request. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { InferenceKind } from '../../schemas/api/operations.ts';
@@ -14,7 +14,7 @@ const png = 'iVBORw0KGgoAAAANSUhEUg==';
 const name = fc.constantFrom('f', 'g');
 const input = fc.dictionary(fc.string({ maxLength: 4 }), fc.jsonValue({ maxDepth: 1 }), { maxKeys: 2 });
 const turn = fc.record({
-  /** Several texts are several parts; an image follows them. */
+  /** Several texts become several parts, followed by an image. */
   asks: fc.array(text, { minLength: 1, maxLength: 2 }),
   image: fc.boolean(),
   thoughts: fc.option(text),
@@ -82,7 +82,7 @@ const surfaces: Readonly<Record<'chat' | 'messages' | 'responses', (asked: Reque
     })),
     parallel_tool_calls: choice === 'none' || !oneCall,
   }),
-  // Adjacent turns of one role are one; thoughts that were not shown come back empty.
+  // Adjacent turns of the same role are joined. Reasoning that was not shown comes back empty.
   messages: ({ instructions, turns, last, maxTokens, effort, hasSchema, choice, oneCall }) => ({
     system: instructions,
     messages: [
@@ -168,7 +168,7 @@ function outcome(asked: WholeChat, dialect: Dialect, body: object): unknown {
       maxTokens: 9,
       seesImages: dialect !== 'ollama',
     });
-    // An API that reports the prompt at the start of a stream asks for it there.
+    // APIs that report the prompt's tokens at the start of a stream request usage there.
     return { ...JSON.parse(JSON.stringify(sent)), stream_options: undefined };
   } catch (error) {
     const [path = '', ...text] = (error as Refusal).message.split(/(?=[.:[])/);

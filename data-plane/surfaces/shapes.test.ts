@@ -1,4 +1,4 @@
-/** What holds for the bodies of every operation that has one: what is refused, and how. */
+/** Properties of request bodies that hold for every operation: what is refused, and how. */
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -81,7 +81,7 @@ describe.each(operations)('$kind', ({ kind, least, schema }) => {
   });
 
   test('null, [] and {} count as absent on every other known field', () => {
-    // What is not recognised without the schema is not passed on as it was written.
+    // Requests not recognised without the schema are not passed on in the client's own text.
     const shaped = (more: object) => ({ ...withFields(more).asked, source: undefined });
     const plain = shaped({});
     for (const name of fields.filter((one) => !Object.hasOwn(least, one)))

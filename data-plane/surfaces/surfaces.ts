@@ -1,6 +1,7 @@
 /**
- * The surfaces, one row each, and the choice among them: for a request by its operation, for an answer by the form that it must
- * have. Which shape a body must have follows from the path alone, never from the stack, so that it reveals nothing of one.
+ * Table of all surfaces. A request selects its surface by its operation, an answer by the form that it must have. The room
+ * `data-plane/surfaces` validates requests and rebuilds answers. The expected body depends only on the path, never on the
+ * stack, so that it does not reveal whether a stack exists.
  */
 import type { Operation } from '../../shared/decision/admission.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
@@ -75,25 +76,25 @@ const surfaces = {
 export type SurfaceName = keyof typeof surfaces;
 type ContextOf<One> = One extends ClientSurface<infer Context> ? Context : never;
 
-/** A surface, and the context of a request that came by it. Plain values, so that it may go to the body worker. */
+/** A surface with the context of one of its requests. Plain values, so that they can be sent to the body worker. */
 export type AnswerForm = {
   [Name in SurfaceName]: { readonly surface: Name; readonly context: ContextOf<(typeof surfaces)[Name]> };
 }[SurfaceName];
 
-/** A request that was understood. */
+/** A validated request. */
 export interface Shaped {
-  /** What limits, routing and counting read, and what a node is sent. */
+  /** Request to a node, which limits, routing and counting also read. */
   readonly asked: AskedRequest;
-  /** Undefined where only tokens are counted. */
+  /** Undefined if only tokens are counted. */
   readonly form: AnswerForm | undefined;
 }
 
-/** One whose text is here. */
+/** Validated request that contains its text. */
 export interface WholeShaped extends Shaped {
   readonly asked: WholeAsked;
 }
 
-/** Throws UnsupportedShapeError naming the JSON path. */
+/** Throws UnsupportedShapeError that names the JSON path. */
 export function shapeOperation(
   { kind }: Operation,
   bytes: Buffer | JsonText,
@@ -106,7 +107,7 @@ export function shapeOperation(
     case 'rerank':
     case 'responses': {
       const { shape, carried } = surfaces[kind];
-      // The thread that retains large bodies would have them twice.
+      // Leave the text out for large bodies, because their thread would store it twice.
       const text = 'counts' in bytes ? bytes.text : undefined;
       const { asked, context } = shape(parseBody(bytes, headers.contentType, carried), headers, text);
       return { asked, form: { surface: kind, context } as AnswerForm };
@@ -131,12 +132,12 @@ export function wholeAnswer(
   facts: AnswerFacts,
   { surface, context }: AnswerForm,
 ): RebuiltBody<string> {
-  // The two belong together, which the type of the pair says and that of a choice among functions cannot.
+  // Surface and context belong together. The pair's type states that, but a union of functions cannot.
   const { body, ...rest } = surfaces[surface].whole(answer, facts, context as never);
   return { body: typeof body === 'string' ? body : JSON.stringify(body), ...rest };
 }
 
-/** Of a request for a stream. */
+/** Creates the stream of an answer to a streaming request. */
 export function streamedAnswer(
   facts: AnswerFacts,
   { surface, context }: AnswerForm,

@@ -1,4 +1,4 @@
-/** The form of chat completions, whole and streamed: what only this surface has. answers.test.ts has what holds for all of them. */
+/** The format of chat completions, whole and streamed. answers.test.ts covers the properties that all surfaces share. */
 import { expect, test } from 'vitest';
 import {
   bytesOf,
@@ -28,7 +28,7 @@ interface Chunk {
   readonly usage?: unknown;
 }
 
-/** Runs a stream of a node, and reads the chunks of its frames, without the terminator. */
+/** Runs a node's stream and returns the chunks in its frames, without the terminator. */
 function run(bytes: Uint8Array, wanted: Wanted = {}) {
   const { stream, wire } = ranBy(chatSurface, [bytes], wanted);
   const frames = wire.split('\n\n').filter((frame) => frame !== '' && !frame.includes('[DONE]'));
@@ -172,7 +172,7 @@ test('calls of one number without ids are two once the second begins an object',
   };
   expect(indexes(['f', '{"a":1}'], ['f', '{"a":2}'])).toEqual([0, 1]);
   expect(indexes(['f', '{"a"'], ['f', ':1}'], ['g', '{'], ['g', '}'])).toEqual([0, 0, 1, 1]);
-  // The name is repeated within one object.
+  // The engine repeats the name within one object.
   expect(indexes(['f', '{"a":'], ['f', '{"b":1}'], ['f', '}'])).toEqual([0, 0, 0]);
   expect(indexes(['f', '{"a":"}'], ['f', '{"}'])).toEqual([0, 0]);
 });

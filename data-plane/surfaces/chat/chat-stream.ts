@@ -1,4 +1,7 @@
-/** The frames of a streamed chat completion: one id for all, the model as requested, usage if requested. */
+/**
+ * Writes the frames of a streamed chat completion, with one id for all frames, the model's name as requested, and usage if
+ * requested.
+ */
 
 import { type AnswerFacts, completionId } from '../common/chat-parts.ts';
 import type { ChoiceDelta } from '../common/node-stream.ts';
@@ -43,7 +46,10 @@ export class ChatWriter implements StreamWriter {
   }
 }
 
-/** Nearly every delta: some text of a choice that has begun. Its frame is a string between constant ones. */
+/**
+ * Whether the delta only adds text to a choice that has begun, as nearly every delta does. Its frame is the text between two
+ * constant strings.
+ */
 function isPlainText(delta: ChoiceDelta): boolean {
   const { first, content, reasoning, refusal, toolCalls, logprobs, finish } = delta;
   return (
@@ -52,7 +58,7 @@ function isPlainText(delta: ChoiceDelta): boolean {
 }
 
 function deltaBody({ first, content, reasoning, refusal, toolCalls }: ChoiceDelta): object {
-  // Clients take the first delta for the beginning of a message, so it has a content even where none came.
+  // Clients take the first delta for the beginning of a message, so it contains a `content` even if the node sent none.
   const opening = first ? { role: 'assistant', content: toolCalls === undefined ? '' : null } : {};
   return {
     ...opening,

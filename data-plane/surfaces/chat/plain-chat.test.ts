@@ -1,4 +1,4 @@
-/** What is recognised without the schema has exactly the fields that the schema would give it. */
+/** Checks that requests recognised without the schema get exactly the fields that the schema would return. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type ChatField, chatFields } from '../../../schemas/api/chat-fields.ts';
@@ -12,7 +12,7 @@ import { plainChatFields } from './plain-chat.ts';
 import { shapeChat } from './shape-chat.ts';
 
 const text = fc.string({ maxLength: 8 });
-/** Mostly what a client sends, now and then anything. */
+/** Mostly typical values of clients, sometimes anything. */
 const oddly = <Value>(usual: fc.Arbitrary<Value>): fc.Arbitrary<unknown> =>
   fc.oneof({ weight: 30, arbitrary: usual }, { weight: 1, arbitrary: fc.jsonValue({ maxDepth: 2 }) });
 const message = oddly(
@@ -24,7 +24,7 @@ const message = oddly(
     { requiredKeys: ['role', 'content'] },
   ),
 );
-/** What the shape allows, and near it. */
+/** Values that the schema allows, and similar ones. */
 const setting = (values: readonly unknown[]): fc.Arbitrary<unknown> =>
   oddly(
     fc.oneof(
@@ -77,7 +77,7 @@ test('a body that is recognised has the fields of the schema, in the order of th
   expect(recognised).toBeGreaterThan(20);
 });
 
-/** JSON as no program writes it: with white space, and characters as their numbers. */
+/** Unusually formatted JSON, with white space and escaped characters. */
 function spelled(value: unknown, indent: number, every: number): string {
   let letters = 0;
   const asNumber = (part: string): string =>
@@ -86,7 +86,7 @@ function spelled(value: unknown, indent: number, every: number): string {
   return JSON.stringify(value, null, indent).replace(/"(?:[^"\\]|\\.)*"/g, inString);
 }
 
-/** Or why a node is sent none. */
+/** Node body, or the reason why none is sent. */
 function rendered(asked: WholeChat, dialect: keyof typeof dialects): unknown {
   try {
     return JSON.parse(renderBody(asked, dialect, { servedName: 'm', maxTokens: 5 }) as string);

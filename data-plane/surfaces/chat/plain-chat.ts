@@ -1,7 +1,7 @@
 /**
- * The common chat request, recognised without the schema: texts by role, and settings that are single values. What it accepts
- * has the same fields as the schema's output (`plain-chat.test.ts` compares the two); anything else is left to the schema,
- * which alone refuses. A schema costs ten times as much, most of it in short-lived objects.
+ * Recognises the common chat request without the schema: texts by role, and settings with single values. It returns the same
+ * fields as the schema (`plain-chat.test.ts` compares them) and leaves everything else to the schema, which alone may refuse.
+ * The schema costs ten times as much, mostly for short-lived objects.
  */
 import { type ChatField, chatFields } from '../../../schemas/api/chat-fields.ts';
 import type { ChatFields } from '../../../schemas/api/openai.ts';
@@ -11,7 +11,7 @@ type Message = ChatFields['messages'][number];
 const messagesMax = 10_000;
 const modelLengthMax = 200;
 
-/** The fields of a body, or undefined where only the schema can decide. */
+/** Fields of a body. undefined if the schema must decide. */
 export function plainChatFields(body: Readonly<Record<string, unknown>>): ChatFields | undefined {
   if (!Object.hasOwn(body, 'model')) return undefined;
   for (const name of Object.keys(body))
@@ -24,7 +24,7 @@ const isTokens = (value: unknown): boolean => Number.isSafeInteger(value) && (va
 
 const settings: readonly [string, ChatField][] = Object.entries(chatFields);
 
-/** Which values of a field need no schema; of the settings, and of what the gateway itself reads. */
+/** Checks whether a field's value needs no schema, for chat settings and for the fields that the gateway reads. */
 const plainValues = new Map<string, ChatField['isPlain']>([
   ...settings.map(([name, { isPlain }]) => [name, isPlain] as const),
   ['model', (value) => typeof value === 'string' && value.length > 0 && value.length <= modelLengthMax],
@@ -58,7 +58,7 @@ function plainMessages(value: unknown): Message[] | undefined {
 function plainMessage(entry: unknown): Message | undefined {
   if (typeof entry !== 'object' || entry === null || Array.isArray(entry)) return undefined;
   const { role, content } = entry as Readonly<Record<string, unknown>>;
-  // Both are given, so two names are these two.
+  // `role` and `content` are present, so two names can only be these two.
   if (typeof content !== 'string' || Object.keys(entry).length !== 2) return undefined;
   switch (role) {
     case 'system':

@@ -1,6 +1,6 @@
 /**
- * Converts a node's chat completion: built from an allow-list, with an id of the gateway and the model as requested, so
- * that nothing reveals where it ran. Throws NodeFailure where it is not a completion of every choice that was asked for.
+ * Rebuilds a node's chat completion from an allow-list, with the gateway's id and the model's name as requested, so that
+ * nothing reveals where it ran. Throws NodeFailure if the answer is not a completion of every requested choice.
  */
 
 import {
@@ -33,10 +33,10 @@ interface ToolCall {
   readonly function: { readonly name: string; readonly arguments: string };
 }
 
-/** How the templates of models open a tool call in plain text. */
+/** Start of a tool call in plain text, as models' templates write it. */
 const toolMarkup = /<tool_call>|<\|tool_call|<\|python_tag\|>|\[TOOL_CALLS\]|<function[=_]/;
 
-/** `answer`: the node's body as parsed. */
+/** Rebuilds the answer. `answer` is the parsed body of the node. */
 export function rebuildChat(answer: unknown, facts: AnswerFacts): RebuiltBody {
   refuseError(answer);
   const choices = member(answer, 'choices');
@@ -100,7 +100,7 @@ function rebuildChoice(
   return { body, output: { content, reasoning, refusal, toolCalls } };
 }
 
-/** A tool call that the limit of tokens cut is left as raw markup of the template; a stream does not show it either. */
+/** Removes a tool call that the token limit cut, because it remains as raw template markup. Streams do not show it either. */
 function withoutCutCall(content: string | null): string | null {
   const start = content?.search(toolMarkup) ?? -1;
   if (content === null || start === -1) return content;

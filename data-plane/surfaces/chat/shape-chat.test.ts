@@ -1,4 +1,4 @@
-/** The strict shapes: each row of the tables of fields, each bad body, and what real clients send by default. */
+/** Tests the strict schemas with each field, each kind of invalid body, and the defaults of real clients. */
 
 import { expect, test } from 'vitest';
 import { chatRequestSchema } from '../../../schemas/api/openai.ts';
@@ -256,7 +256,7 @@ test('an answer of the gateway that is sent back passes, and nothing empty of it
   expect(JSON.parse(sent)).toEqual({ messages: [user, { role: 'assistant', content: 'ok' }, user] });
 });
 
-/** One value that each documented no-op accepts. */
+/** A valid value for each documented field without effect. */
 const noOpExamples: Readonly<Record<string, object>> = {
   user: { user: 'ana' },
   safety_identifier: { safety_identifier: 'x' },

@@ -1,4 +1,4 @@
-/** The strict shape of POST /v1/chat/completions: what comes out holds only fields that a node may be sent, each checked. */
+/** Validates POST /v1/chat/completions strictly. The result contains only validated fields that may be sent to a node. */
 import { type ChatField, chatFields } from '../../../schemas/api/chat-fields.ts';
 import { type ChatFields, chatRequestSchema } from '../../../schemas/api/openai.ts';
 import { arrayText } from '../../../shared/runtime/json-scan.ts';
@@ -11,13 +11,13 @@ import { plainChatFields } from './plain-chat.ts';
 
 const settings: readonly [string, ChatField][] = Object.entries(chatFields);
 
-/** What the answer needs to know of the request. */
+/** Facts about the request that the answer needs. */
 export interface ChatContext {
-  /** The client wants usage at the end of its stream. */
+  /** Whether the client wants usage at the end of its stream. */
   readonly includeUsage: boolean;
 }
 
-/** Throws UnsupportedShapeError naming the JSON path, never a value. */
+/** Throws UnsupportedShapeError that names the JSON path, never a value. */
 export function shapeChat(
   given: Record<string, unknown>,
   _headers?: ShapeHeaders,
@@ -49,14 +49,17 @@ export function shapeChat(
   return { asked, context: { includeUsage: fields.stream_options?.include_usage === true } };
 }
 
-/** Plain messages have no more than a node is sent, but for one role, which no engine knows. */
+/**
+ * The client's own text of plain messages, which can be sent to a node unchanged. Not used with the role `developer`, which
+ * no engine knows.
+ */
 function sourceOf({ messages }: ChatFields, text: string): ChatSource | undefined {
   if (messages.some(({ role }) => role === 'developer')) return undefined;
   const written = arrayText(text, 'messages');
   return written === undefined ? undefined : { messages: written };
 }
 
-/** Rules over several fields: each names the field that has no meaning as it is. */
+/** Checks rules that involve several fields. Each refusal names the field that makes no sense. */
 function refuseContradictions(fields: ChatFields): void {
   if (fields.stream_options !== undefined && fields.stream !== true) {
     throw shapeRefusal(['stream_options'], 'needs stream');
@@ -99,7 +102,7 @@ function carriedFields(fields: ChatFields): ChatBody {
     if (given[name] !== undefined && given[name] !== unsaid) body[name] = given[name];
   if (fields.tools !== undefined) {
     body['tools'] = fields.tools;
-    // Without tools there is nothing to choose from; engines refuse even the default then.
+    // Without tools there is nothing to choose from, and engines then refuse even the default.
     if (fields.tool_choice !== undefined) body['tool_choice'] = fields.tool_choice;
   }
   return body as unknown as ChatBody;

@@ -1,7 +1,7 @@
 /**
- * What a node is asked, whichever surface the request came by: a chat, embeddings or scores of documents. Its facts are plain values whose size does
- * not grow with the text: all that limits, routing and the answer need. The text is here, or the body worker retains it and
- * renders the body for a node from it.
+ * Request to a node, independent of the surface through which it arrived: a chat, embeddings or scores of documents. Its
+ * facts are plain values whose size does not grow with the text. They are everything that limits, routing and the answer
+ * need. The text itself is in this object, or the body worker keeps it and renders the node's body from it.
  */
 import type { ChatSettings } from '../../../schemas/api/chat-fields.ts';
 import type { ChatFields, EmbeddingsFields } from '../../../schemas/api/openai.ts';
@@ -10,13 +10,13 @@ import type { Dialect } from '../../../schemas/names.ts';
 import { prefixesOf } from './prompt-prefix.ts';
 import { leastChatTokens, type PromptSize } from './prompt-size.ts';
 
-/** What a chat needs of its node beyond settings; a dialect honours, maps or refuses each. */
+/** Capability that a chat needs from its node besides settings. Each dialect supports, maps or refuses it. */
 export type ChatNeed = 'images' | 'prefill' | 'single_tool_call' | 'tools';
 
-/** What a node is sent in the words of the chat completion's shape, much as it came. */
+/** Parts of a node's body in the format of chat completions, mostly as the client sent them. */
 export type ChatBody = Readonly<Pick<ChatFields, 'messages' | 'tools' | 'tool_choice'>> & ChatSettings;
 
-/** Documents as texts, whichever form they came in. */
+/** Documents as texts, whatever form the client used. */
 export interface RerankBody extends Readonly<Pick<RerankFields, 'query'>> {
   readonly documents: readonly string[];
 }
@@ -25,52 +25,55 @@ export interface ChatFacts extends PromptSize {
   readonly kind: 'chat';
   readonly model: string;
   readonly stream: boolean;
-  /** Tokens of the answer at most, where the client limits them; at least 1, or 0 where no answer is wanted. */
+  /** Maximum number of answer tokens, if the client limits it. At least 1, or 0 if no answer is wanted. */
   readonly maxTokens: number | undefined;
-  /** Answers wanted (`n`). */
+  /** Number of requested answers (`n`). */
   readonly choices: number;
   readonly logprobs: boolean;
-  /** The answer must follow a JSON schema. */
+  /** Whether the answer must follow a JSON schema. */
   readonly hasSchema: boolean;
   readonly needs: readonly ChatNeed[];
-  /** Where the caller's own body has these, if that is another place than in a chat completion. */
+  /** Paths in the caller's own body, for fields that are not where a chat completion has them. */
   readonly paths?: Readonly<Partial<Record<ChatNeed | keyof ChatBody, readonly PropertyKey[]>>>;
-  /** What the client says prompts have in common. */
+  /** Hint of the client that identifies prompts with a common prefix. */
   readonly cacheKey?: string;
-  /** Hashes of the prompt's prefixes, from short to long. Otherwise worked out by `prefixesOfChat`: one node needs no choice. */
+  /**
+   * Hashes of the prompt's prefixes, from short to long. If absent, `prefixesOfChat` computes them on demand, because a
+   * single node needs no choice.
+   */
   readonly prefixes?: readonly number[];
-  /** The answer begins with the tokens of the prompt, where the engine can report them then. */
+  /** Whether the answer begins with the prompt's token count, if the engine can report it then. */
   readonly usageAtStart?: true;
 }
 
 export interface EmbeddingsFacts extends PromptSize {
   readonly kind: 'embeddings';
   readonly model: string;
-  /** Embeddings come whole, and no tokens are generated. */
+  /** Embeddings are never streamed, and no tokens are generated. */
   readonly stream: false;
   readonly maxTokens: 0;
-  /** Vectors that the answer must have. */
+  /** Number of vectors that the answer must contain. */
   readonly inputs: number;
-  /** What the answer must hold; `float` unless asked otherwise. */
+  /** Encoding of the vectors in the answer. Defaults to `float`. */
   readonly encoding: 'float' | 'base64';
   readonly dimensions?: number;
-  /** The input is token ids, not text. */
+  /** Whether the input consists of token ids rather than text. */
   readonly tokenInput: boolean;
 }
 
 export interface RerankFacts extends PromptSize {
   readonly kind: 'rerank';
   readonly model: string;
-  /** Scores come whole, and no tokens are generated. */
+  /** Scores are never streamed, and no tokens are generated. */
   readonly stream: false;
   readonly maxTokens: 0;
-  /** Documents, each of which has a score in the answer. */
+  /** Number of documents, each of which gets a score. */
   readonly inputs: number;
 }
 
 export type AskedFacts = ChatFacts | EmbeddingsFacts | RerankFacts;
 
-/** Where a node is asked; the same on all engines. */
+/** Paths on a node, the same for all engines. */
 export const nodePaths: Readonly<Record<AskedFacts['kind'], string>> = {
   chat: '/v1/chat/completions',
   embeddings: '/v1/embeddings',
@@ -86,9 +89,9 @@ interface TextOnWorker {
   readonly workerText: WorkerText;
 }
 
-/** What a node may be sent as the client wrote it. To write it once more costs as much as to parse it. */
+/** Parts of the client's text that may be sent to a node unchanged. Writing them again would cost as much as parsing them. */
 export interface ChatSource {
-  /** Undefined once a node has the request. */
+  /** Undefined once a node has received the request. */
   messages: string | undefined;
 }
 
@@ -106,37 +109,37 @@ export type AskedRequest =
   | (RerankFacts & TextOnWorker);
 
 export interface NodeTarget {
-  /** What the node itself calls the model. */
+  /** Name of the model on the node. */
   readonly servedName: string;
-  /** Tokens of the answer at most, already clamped to the window; at least 1. Only a chat uses it. */
+  /** Maximum number of answer tokens, already clamped to the window. At least 1. Used by chats only. */
   readonly maxTokens: number;
-  /** The model is known to take images. */
+  /** Whether the model is known to accept images. */
   readonly seesImages?: boolean;
-  /** On a shared node: of the tenant, for engines that take one. */
+  /** Salt of the tenant's prompt cache on a shared node, for engines that support one. */
   readonly cacheSalt?: string | undefined;
 }
 
-/** A request to a node that counts the tokens of a prompt, ready to send. */
+/** Request that makes a node count the tokens of a prompt. */
 export interface CountRequest {
   readonly path: string;
   readonly body: string | Uint8Array<ArrayBuffer>;
 }
 
-/** A reference to a text that the body worker retains. Every method rejects with ClientGone once the client has left. */
+/** Reference to a text that the body worker keeps. Every method rejects with ClientGone once the client has left. */
 export interface WorkerText {
-  /** The body for a node, as JSON. Rejects with UnsupportedShapeError where the dialect cannot carry a field. */
+  /** JSON body for a node. Rejects with UnsupportedShapeError if the dialect does not support a field. */
   nodeBody(dialect: Dialect, target: NodeTarget): Promise<Uint8Array<ArrayBuffer>>;
-  /** Undefined where the node cannot count tokens. */
+  /** Resolves to undefined if the node cannot count tokens. */
   countRequest(dialect: Dialect, servedName: string): Promise<CountRequest | undefined>;
 }
 
-/** Lower bound of a prompt in tokens. Reads all text of a chat whose text is here. */
+/** Lower bound of the prompt's tokens. Reads the whole text of a chat whose text is in this object. */
 export function leastTokensOf(asked: AskedRequest): number {
   if (asked.leastTokens !== undefined) return asked.leastTokens;
   return asked.kind === 'chat' && asked.workerText === undefined ? leastChatTokens(asked.body) : 0;
 }
 
-/** Hashes of the prefixes of a prompt. Reads the text of a chat whose text is here, up to a bound. */
+/** Hashes of the prompt's prefixes. Reads the text of a chat whose text is in this object, up to a bound. */
 export function prefixesOfChat(chat: AskedChat): readonly number[] {
   if (chat.prefixes !== undefined) return chat.prefixes;
   return chat.workerText === undefined ? prefixesOf(chat.body, chat.cacheKey) : [];

@@ -1,6 +1,6 @@
 /**
- * Checks the arguments of earlier tool calls. Engines parse them for the prompt's template, and answer with an error of their own
- * if that fails. So a text that is not JSON is refused before a node is asked.
+ * Checks the arguments of earlier tool calls. Engines parse them for the prompt's template and answer with an error if that
+ * fails. So text that is not JSON is refused before a node is asked.
  */
 import { scanJson } from '../../../shared/runtime/json-scan.ts';
 import { jsonDepthMax, jsonNamesMax, jsonValuesMax } from './json-text.ts';
@@ -8,8 +8,8 @@ import { shapeRefusal } from './validate.ts';
 
 export class CallArguments {
   /**
-   * Names and values that the calls of one request may still add. The cost of parsing depends on both, and for the body's own bounds
-   * such a text is a single value.
+   * Remaining names and values for the calls of one request. They determine the cost of parsing, and for the body's own
+   * bounds each text of arguments counts as a single value.
    */
   #names = jsonNamesMax;
   #values = jsonValuesMax;

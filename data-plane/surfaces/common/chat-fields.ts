@@ -1,14 +1,14 @@
 /**
- * How each engine takes the settings of a chat, one row each. An engine that a row does not name does not take the field, so a
- * request that has it is refused by name: engines ignore fields that they do not know.
+ * Chat settings that each engine supports, one row per setting. If a row does not name an engine, requests with the setting
+ * are refused by name, because engines ignore fields that they do not know.
  */
 import type { ChatSettings } from '../../../schemas/api/chat-fields.ts';
 import type { Dialect } from '../../../schemas/names.ts';
 
 export interface FieldGrant {
-  /** The engine's own name for it, where that is another. */
+  /** The engine's own name for the field, if it differs. */
   readonly name?: string;
-  /** The only values that are honoured, where not all are. */
+  /** Supported values, if not all are. */
   readonly values?: readonly unknown[];
 }
 
@@ -16,7 +16,10 @@ const asItComes: FieldGrant = {};
 const allButOllama = { vllm: asItComes, sglang: asItComes, llamacpp: asItComes };
 const all = { ...allButOllama, ollama: asItComes };
 
-/** Ollama's runner of newer models has no penalties, that of llama.cpp's models has; nothing is lost of one that is 0. */
+/**
+ * Ollama's runner for newer models ignores penalties, while its runner for llama.cpp models applies them. A penalty of 0 is
+ * safe to drop.
+ */
 const penalty = { ...allButOllama, ollama: { values: [0] } };
 
 export const chatFieldGrants: Readonly<

@@ -1,7 +1,7 @@
 /**
- * The parts that a chat completion and its stream share: what is taken over from a node, one by one.
- * Everything else that a node sends is left behind, because it reveals the engine or the place: fingerprints, timings,
- * matched stops, token ids, and the form of its ids.
+ * Functions that chat completions and their streams share. They take over permitted parts of a node's answer one by one.
+ * Everything else is dropped, because it would reveal the engine or the place: fingerprints, timings, matched stops, token
+ * ids and the format of ids.
  */
 
 import type { AskedFacts } from './asked.ts';
@@ -9,26 +9,26 @@ import { NodeFailure } from './node-failure.ts';
 import { integer, member, text } from './untrusted.ts';
 import { type AnsweringNode, type UsageBounds, usageBounds } from './usage.ts';
 
-/** What every answer needs to know, in addition to the node's output and the context of its surface; plain values. */
+/** Facts that every answer needs besides the node's output and the surface's context. They are plain values. */
 export interface AnswerFacts {
-  /** Letters and digits, unique to the answer: its id and those of its tool calls end in them. */
+  /** Letters and digits unique to the answer. Its id and those of its tool calls end in them. */
   readonly unique: string;
-  /** Unix seconds. */
+  /** Unix time in seconds. */
   readonly created: number;
-  /** The model as the client named it. */
+  /** The model's name as requested. */
   readonly model: string;
-  /** UTF-8 bytes of the prompt's texts, for an estimate of usage. */
+  /** UTF-8 bytes of the prompt's texts, to estimate usage. */
   readonly promptTextBytes: number;
   readonly most: UsageBounds;
-  /** Of a chat; all else has one choice and none of the following. */
+  /** Number of choices of a chat. Other operations have one choice and none of the following. */
   readonly choices: number;
   readonly logprobs: boolean;
   readonly tools: boolean;
-  /** The client allows one call at a time; engines that ignore that are trimmed to it. */
+  /** Whether the client allows only one tool call at a time. If an engine ignores that, its answer is trimmed. */
   readonly firstToolCallOnly: boolean;
 }
 
-/** `unique`, `createdSeconds`: of the response to the client. */
+/** Facts for an answer. `unique` and `createdSeconds` belong to the response to the client. */
 export function answerFacts(
   asked: AskedFacts,
   { unique, createdSeconds }: { readonly unique: string; readonly createdSeconds: number },
@@ -48,19 +48,19 @@ export function answerFacts(
   };
 }
 
-/** `id` of a chat completion, and of each event of its stream. */
+/** `id` of a chat completion and of each event of its stream. */
 export function completionId({ unique }: Pick<AnswerFacts, 'unique'>): string {
   return `chatcmpl-${unique}`;
 }
 
-/** Finish reasons that the API has. */
+/** Finish reasons that the API defines. */
 const legalEnds = ['stop', 'length', 'tool_calls', 'content_filter', 'function_call'];
 export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'content_filter';
 
-/** Calls in one choice, at most. */
+/** Maximum number of tool calls in one choice. */
 export const toolCallsMax = 128;
 
-/** Patterns of finish reasons that only some engines have, by what they mean. */
+/** Patterns of engine-specific finish reasons, by their meaning. */
 const failedEnds =
   /abort|cancel|error|fail|time.?out|overload|unavailable|insufficient|interrupt|disconnect/i;
 const cutEnds = /length|max.*token/i;
@@ -69,9 +69,9 @@ const filteredEnds = /filter|safety|sensitive/i;
 const shownEnds = ['repetition', 'eos', 'eos_token', 'end_turn', 'stop_sequence', 'max_tokens', 'tool_use'];
 
 /**
- * The finish reason that the client gets. Engines disagree about the reason of a choice with tool calls, and agents act on it, so
- * here the calls decide. A reason that only one engine has counts as `stop`, unless its name says more. Throws NodeFailure if the
- * reason says that the node gave up, such as `abort`.
+ * Finish reason for the client. Engines disagree about the reason of a choice with tool calls, and agents act on it, so here
+ * the calls decide. An engine-specific reason counts as `stop` unless its name says more. Throws NodeFailure if the reason
+ * means that the node gave up, such as `abort`.
  */
 export function finishReason(value: unknown, hasCalls: boolean): FinishReason {
   if (value === undefined) throw malformed('a choice has no finish reason');
@@ -82,22 +82,25 @@ export function finishReason(value: unknown, hasCalls: boolean): FinishReason {
   return hasCalls ? 'tool_calls' : 'stop';
 }
 
-/** The node's finish reason of a choice. Undefined while the choice continues; some engines then send an empty text. */
+/** The node's finish reason of a choice. undefined while the choice continues. Some engines then send an empty text. */
 export function givenEnd(choice: unknown): unknown {
   const given = member(choice, 'finish_reason') ?? '';
   return given === '' || given === 'null' ? undefined : given;
 }
 
-/** Describes a finish reason that the API does not have; undefined for any other. */
+/** Describes a finish reason that the API does not define. Returns undefined for any other. */
 export function oddFinish(value: unknown): string | undefined {
   if (typeof value !== 'string' || legalEnds.includes(value)) return undefined;
   return `a finish reason of its own${shownEnds.includes(value) ? `, ${value}` : ''}`;
 }
 
-/** Arguments of a tool call that has none. An empty text would not do, because clients parse the arguments as JSON. */
+/** Arguments of a tool call without arguments. Never an empty text, because clients parse the arguments as JSON. */
 export const noArguments = '{}';
 
-/** Reads a text, which some engines send as a list of parts. Undefined for null, an empty list or a missing value. Throws NodeFailure. */
+/**
+ * Reads a text, which some engines send as a list of parts. Returns undefined for null, an empty list or a missing value.
+ * Throws NodeFailure.
+ */
 export function optionalText(value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
   if (typeof value === 'string') return value;
@@ -112,18 +115,18 @@ function partText(part: unknown): string {
   return text;
 }
 
-/** The arguments of a whole tool call as JSON. Some engines send the object itself. Throws NodeFailure. */
+/** Arguments of a complete tool call as JSON. Some engines send the object itself. Throws NodeFailure. */
 export function callArguments(given: unknown): string {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) return optionalText(given) ?? '';
   return JSON.stringify(given, (_name, value: unknown) => {
-    // Parsing has rounded this number, and the client could not notice.
+    // Parsing has rounded this number, and the client could not notice that.
     if (typeof value === 'number' && Math.abs(value) > Number.MAX_SAFE_INTEGER)
       throw malformed('the arguments of a tool call are an object with a number that is too large');
     return value;
   });
 }
 
-/** The index of a choice. It may be missing if only one choice was requested. Throws NodeFailure. */
+/** Index of a choice. It may be missing if only one choice was requested. Throws NodeFailure. */
 export function choiceIndex(choice: unknown, { choices }: Pick<AnswerFacts, 'choices'>): number {
   const given = member(choice, 'index') ?? (choices === 1 ? 0 : undefined);
   const index = integer(given);
@@ -131,7 +134,7 @@ export function choiceIndex(choice: unknown, { choices }: Pick<AnswerFacts, 'cho
   return index;
 }
 
-/** The tool calls of a message or delta. Some engines send a single one without a list. Throws NodeFailure. */
+/** Tool calls of a message or delta. Some engines send a single call without a list. Throws NodeFailure. */
 export function toolCallsIn(message: unknown): readonly object[] {
   const given = member(message, 'tool_calls') ?? [];
   const calls: readonly unknown[] = Array.isArray(given) ? given : [given];
@@ -141,14 +144,14 @@ export function toolCallsIn(message: unknown): readonly object[] {
   });
 }
 
-/** Engines call the thoughts of the model one of two names. */
+/** Reasoning of the model, for which engines use one of two names. */
 export function reasoningOf(message: unknown): string | undefined {
   return optionalText(member(message, 'reasoning_content')) || optionalText(member(message, 'reasoning'));
 }
 
 /**
- * The id of a tool call as the client sees it. The form of an id reveals its engine, so it is replaced; but where the
- * model itself writes ids, as in `functions.name:0`, it must find them again in its next prompt, so those stay.
+ * Tool call id for the client. The format of an id reveals the engine, so ids are replaced. An exception are ids that the
+ * model itself writes, such as `functions.name:0`, because it must find them again in its next prompt.
  */
 export function toolCallId(facts: AnswerFacts, choice: number, call: number, given: unknown): string {
   const id = text(given);
@@ -171,10 +174,10 @@ export interface ChatLogprobs {
   readonly refusal: null;
 }
 
-/** Stands for minus infinity in this API. JSON has no such number, so engines send null. */
+/** Stands for minus infinity in this API. JSON cannot express it, so engines send null. */
 const impossible = -9999;
 
-/** Log probabilities with the shape's own members only. */
+/** Log probabilities with only the members that the API defines. */
 export function rebuildLogprobs(value: unknown): ChatLogprobs | null {
   const content = member(value, 'content');
   if (!Array.isArray(content) || content.length === 0) return null;
@@ -200,7 +203,7 @@ function tokenLogprob(entry: unknown): TokenLogprob {
   };
 }
 
-/** Throws where the node answered with an error, in any of the forms that engines have for it. */
+/** Throws NodeFailure if the node answered with an error, in any of the formats that engines use. */
 export function refuseError(answer: unknown): void {
   const error = member(answer, 'error') ?? '';
   if ((error !== '' && error !== false) || member(answer, 'object') === 'error') {

@@ -1,14 +1,15 @@
 /**
- * What a stream has to hold until its end, charged to the memory of its organisation in blocks: a node may write as long as it
- * likes, and one organisation with many streams must not take what all have. Its creator releases it, on every path.
+ * Accounts for text that a stream must hold until its end. The text is charged in blocks to its organisation's memory,
+ * because a node may write without end and one organisation with many streams must not use up the memory of all. The creator
+ * must release it on every path.
  */
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
 import { UnheldAnswer } from './memory-refusal.ts';
 
-/** A new block doubles what is charged, between these bounds, so that few are asked for. */
+/** Bounds of a block. Each new block doubles the charge, so that there are few charges. */
 const blockBytesMin = 4 * 1024;
 const blockBytesMax = 256 * 1024;
-/** Of a character that is not Latin. */
+/** Bytes per character outside Latin scripts. */
 const bytesEach = 2;
 
 /** Length of the value's JSON without the outer quotes or brackets. A control character takes six characters. */
@@ -25,13 +26,16 @@ export class HeldText {
     this.#memory = memory;
   }
 
-  /** Throws UnheldAnswer where there is no memory for so many more. */
+  /** Throws UnheldAnswer if there is not enough memory. */
   add(characters: number): void {
     this.#heldBytes += characters * bytesEach;
     if (this.#heldBytes > this.#chargedBytes) this.#charge();
   }
 
-  /** All of it is about to be written so many times more, for a client that may read slowly. */
+  /**
+   * Charges the whole text again, `times` times, because copies of it are about to be written for a client that may read
+   * slowly.
+   */
   repeat(times: number): void {
     this.add((this.#heldBytes / bytesEach) * times);
   }

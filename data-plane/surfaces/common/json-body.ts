@@ -1,10 +1,13 @@
-/** The JSON object that a body must be, whatever its surface. Throws UnsupportedShapeError (Errors 2). */
+/**
+ * Parses a request body as a JSON object, which every surface requires. Throws UnsupportedShapeError (specification, Errors
+ * 2).
+ */
 import { Refusal } from '../../../shared/decision/refusal.ts';
 import { type KeptPaths, keepTexts } from './json-source.ts';
 import { type JsonText, parseStrictJson, readJsonText } from './json-text.ts';
 import { shapeRefusal } from './validate.ts';
 
-/** Parses a body to a JSON object, and keeps the texts at `kept`. Throws UnsupportedShapeError. */
+/** Parses a body to a JSON object and keeps the texts at the paths in `kept`. Throws UnsupportedShapeError. */
 export function parseBody(
   raw: Buffer | JsonText,
   contentType: string | undefined,
@@ -20,13 +23,13 @@ export function parseBody(
   return value as Record<string, unknown>;
 }
 
-/** Throws UnsupportedShapeError. */
+/** Throws UnsupportedShapeError if the content type is not JSON. */
 export function refuseOtherThanJson(contentType: string | undefined): void {
   if (isJson(contentType)) return;
   throw new Refusal('shape', 'the content type must be application/json, with no charset but utf-8');
 }
 
-/** `application/json`, with no charset but UTF-8, which is the only one that JSON has. */
+/** Accepts `application/json` with no charset but UTF-8, the only one that JSON allows. */
 function isJson(contentType: string | undefined): boolean {
   if (contentType === 'application/json') return true;
   if (contentType === undefined || contentType.length > 200) return false;

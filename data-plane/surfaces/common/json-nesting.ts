@@ -1,4 +1,4 @@
-/** Follows a growing JSON text, and knows whether its first value is complete. Does not hold the text. */
+/** Tracks whether the first value of a growing JSON text is complete. It does not store the text. */
 export class JsonNesting {
   #depth = 0;
   #inString = false;
@@ -10,7 +10,7 @@ export class JsonNesting {
     return this.#hasBegun;
   }
 
-  /** Whether every array and object that was opened has been closed. */
+  /** Whether every opened array and object has been closed. */
   get isClosed(): boolean {
     return this.#hasBegun && this.#depth === 0 && !this.#inString;
   }

@@ -1,9 +1,9 @@
-/** Paths into a caller's JSON, and their text. The caller chooses the names, so only harmless ones are repeated. */
+/** Formats paths in a caller's JSON. The caller chooses the names, so only harmless ones are repeated. */
 import { endOfString, skipSpace } from '../../../shared/runtime/json-scan.ts';
 
 export const harmlessName = /^[A-Za-z0-9_.-]{1,64}$/;
 
-/** Text of a path, such as `messages[2].content`; empty for the whole body. */
+/** Path as text, such as `messages[2].content`. Empty for the whole body. */
 export function pathText(path: readonly PropertyKey[]): string {
   let text = '';
   for (const part of path) {
@@ -22,7 +22,7 @@ interface Level {
   key: string | number;
 }
 
-/** Path of the first name in valid JSON that is given twice or is `__proto__`. */
+/** Path of the first name in valid JSON that occurs twice in its object or is `__proto__`. */
 export function findBadName(json: string): readonly PropertyKey[] {
   const open: Level[] = [];
   for (let at = 0; at < json.length; at += 1) {

@@ -1,24 +1,24 @@
 /**
- * Keeps the text of JSON that is only passed on, such as a schema or a tool's input, next to its parsed value. JSON.parse and
- * JSON.stringify would change the text: a double holds 53 bits of an integer, 1e400 becomes null, and names that are integers move
- * to the front. So rules read the value, and nodes and clients get the text.
+ * Keeps the original text of JSON that is only passed on, such as a schema or a tool's input, beside its parsed value.
+ * JSON.parse and JSON.stringify would change it: doubles hold only 53 bits of an integer, 1e400 becomes null, and
+ * integer-like names move to the front. So rules read the value, while nodes and clients get the text.
  */
 import { endOfString, skipSpace } from '../../../shared/runtime/json-scan.ts';
 
 const texts = new WeakMap<object, string>();
 
-/** Tree of member names that leads to the objects whose text is kept. `*` stands for each element of an array. */
+/** Tree of member names leading to the objects whose text is kept. `*` stands for every element of an array. */
 export interface KeptPaths {
   readonly [name: string]: KeptPaths | 'kept';
 }
 
-/** Keeps the text for the value, and returns the value. */
+/** Associates the text with the value and returns the value. */
 export function keepText<Value extends object>(value: Value, text: string): Value {
   texts.set(value, text);
   return value;
 }
 
-/** Keeps the texts of the objects at `paths`. `json` is the text of `value`, and does not give a name twice. */
+/** Keeps the texts of the objects at `paths`. `json` is the text of `value` and must not contain duplicate names. */
 export function keepTexts(json: string, value: object, paths: KeptPaths): void {
   for (const name in paths) {
     if (!Object.hasOwn(value, name)) continue;
@@ -27,7 +27,7 @@ export function keepTexts(json: string, value: object, paths: KeptPaths): void {
   }
 }
 
-/** The value as JSON: its kept text if there is one. */
+/** Writes the value as JSON. Uses its kept text if there is one. */
 export function writeJson(value: unknown): string {
   if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null';
   const kept = texts.get(value);
@@ -37,7 +37,7 @@ export function writeJson(value: unknown): string {
   return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${writeJson(member)}`).join()}}`;
 }
 
-/** Reads valid JSON once, together with its parsed value. Skips everything that no path leads to. */
+/** Reads valid JSON once, in parallel with its parsed value. Skips everything that no path leads to. */
 class TextWalk {
   readonly #json: string;
   #at = 0;
@@ -53,7 +53,7 @@ class TextWalk {
     if (paths === undefined || paths === 'kept' || typeof value !== 'object' || value === null) this.#pass();
     else if (Array.isArray(value)) this.#readArray(value, paths['*']);
     else this.#readObject(value as Record<string, unknown>, paths);
-    // A copy, because a slice would hold the whole text.
+    // Copy the text, because a slice would keep the whole body in memory.
     if (paths === 'kept' && typeof value === 'object' && value !== null)
       texts.set(value, Buffer.from(this.#json.slice(start, this.#at)).toString());
   }

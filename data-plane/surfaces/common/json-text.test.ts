@@ -1,4 +1,7 @@
-/** The strict reader of bodies: it agrees with JSON.parse on all that it takes, and refuses what could be read twice. */
+/**
+ * Tests the strict reader of bodies. It agrees with JSON.parse on everything that it accepts, and refuses text that two
+ * readers could understand differently.
+ */
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';

@@ -1,44 +1,44 @@
 /**
- * Reads a body as JSON, more strictly than JSON.parse, because two readers must not understand it differently. Refuses invalid
- * UTF-8, nesting beyond 64, a name given twice in one object, the name `__proto__`, text with half a surrogate pair, and more
+ * Parses a body as JSON, more strictly than JSON.parse, because two readers must never understand it differently. It refuses
+ * invalid UTF-8, nesting beyond 64 levels, duplicate names in an object, the name `__proto__`, lone surrogates, and more
  * names or values than a request needs. A refusal may quote a harmless name of the body, but never a value.
  *
  * The cost of parsing depends on names and values more than on bytes, so both are counted before parsing.
  *
- * A name given twice is found by counting. In valid JSON each name is followed by one colon outside of strings, so the text has
- * more colons than the parsed value has names exactly if a later name replaced an earlier one.
+ * Duplicate names are found by counting. In valid JSON, each name is followed by exactly one colon outside strings. So the
+ * text has more colons than the parsed value has names if and only if a later name has replaced an earlier one.
  */
 import { isUtf8 } from 'node:buffer';
 import { Refusal } from '../../../shared/decision/refusal.ts';
 import { type JsonCounts, scanJson } from '../../../shared/runtime/json-scan.ts';
 import { findBadName, pathText } from './json-path.ts';
 
-/** Arrays and objects inside each other, at most. */
+/** Maximum nesting of arrays and objects. */
 export const jsonDepthMax = 64;
 export const jsonNamesMax = 50_000;
 export const jsonValuesMax = 500_000;
 
 const loneSurrogate = /\p{Surrogate}/u;
 
-/** Text that is within all bounds, and that may yet be no JSON. */
+/** Text within all bounds, which may still not be valid JSON. */
 export interface JsonText {
   readonly text: string;
   readonly counts: JsonCounts;
 }
 
-/** The value of a body. Throws UnsupportedShapeError. */
+/** Parses a body. Throws UnsupportedShapeError. */
 export function parseStrictJson(raw: Buffer | JsonText): unknown {
   const { text, counts } = 'counts' in raw ? raw : readJsonText(raw);
   const parsed = tryParse(text);
   if (parsed === undefined) throw fault('the body is not valid JSON');
-  // Only an escape can bring half a surrogate pair into valid UTF-8.
+  // In valid UTF-8, only an escape can produce a lone surrogate.
   const escapesSurrogates = /\\u[dD]/.test(text);
   const names = new Inspection(text, escapesSurrogates).namesIn(parsed.value);
   if (names !== counts.names) throw badName(text);
   return parsed.value;
 }
 
-/** The first look at a body, in time that goes by its bytes alone. Throws UnsupportedShapeError. */
+/** Decodes and counts a body in time that depends only on its bytes. Throws UnsupportedShapeError. */
 export function readJsonText(raw: Buffer): JsonText {
   if (!isUtf8(raw)) throw fault('the body is not valid UTF-8');
   const text = raw.toString('utf8');
@@ -57,7 +57,7 @@ export function readJsonText(raw: Buffer): JsonText {
   }
 }
 
-/** Undefined where the text is not JSON. The parser's own message quotes the text, so it goes no further. */
+/** Returns undefined if the text is not JSON. The parser's error message is dropped, because it quotes the text. */
 function tryParse(text: string): { readonly value: unknown } | undefined {
   try {
     return { value: JSON.parse(text) };
@@ -76,7 +76,7 @@ function fault(message: string): Refusal {
   return new Refusal('shape', message);
 }
 
-/** One walk over the parsed value. Its depth is bounded, because the text's was. */
+/** Inspects the parsed value in one pass. Its depth is bounded, because that of the text was. */
 class Inspection {
   readonly #text: string;
   readonly #surrogates: boolean;

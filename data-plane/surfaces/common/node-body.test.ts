@@ -1,4 +1,4 @@
-/** What each engine is sent: every field that engines differ on is honoured, mapped or refused, for all four. */
+/** Checks the bodies for each engine: every field on which engines differ is supported, mapped or refused. */
 import { expect, test } from 'vitest';
 import type { Dialect } from '../../../schemas/names.ts';
 import { chatExamples } from '../../../test/support/chat-examples.ts';
@@ -18,7 +18,7 @@ const image = {
   content: [{ type: 'image_url', image_url: { url: 'data:image/png;base64,AA==' } }],
 };
 
-/** The body for a node as it goes over the wire. */
+/** Body for a node as it is sent. */
 function sent(dialect: Dialect, fields: object, target: object = {}): Record<string, unknown> {
   const { asked } = shapeChat({ model: 'asked', messages: [user], ...fields });
   return JSON.parse(
@@ -83,7 +83,7 @@ test('a setting that a dialect does not grant is refused where the request has i
   );
 });
 
-/** What an earlier answer held, and what every engine is sent of it. */
+/** Content of an earlier answer, and the resulting message for every engine. */
 test.each<[string, object, object]>([
   ['a refusal alone', { content: null, refusal: 'I must not.' }, { content: 'I must not.' }],
   ['a refusal with an empty text', { content: '', refusal: 'I must not.' }, { content: 'I must not.' }],
@@ -125,7 +125,7 @@ const thought = (name: string) => ({
 });
 const [short, long] = [thought('reasoning'), thought('reasoning_content')];
 
-/** For each feature: the request, the path that a refusal names, and what a node of each dialect is sent, as in `all`. */
+/** For each feature: the request, the path named in a refusal, and the body for each dialect in the order of `all`. */
 const rows: readonly (readonly [string, object, string, readonly Expected[]])[] = [
   ['tool_choice none', none, 'tool_choice', [none, none, none, 'refused']],
   ['tool_choice required', any, 'tool_choice', [any, any, any, 'refused']],
@@ -147,7 +147,7 @@ test.each(
   ),
 )('Errors 2: %s on %s is honoured, mapped or refused: %j', (_feature, dialect, expected, fields, path) => {
   if (expected !== 'refused') expect(sent(dialect, fields)).toMatchObject(expected);
-  // Names the field, and nothing about engine or place.
+  // Names the field but nothing about engine or place.
   else expect(shapeRefusal(() => sent(dialect, fields))).toBe(`${path}: is not supported for this model`);
 });
 

@@ -1,8 +1,8 @@
 /**
- * The body of a request to a node, in the dialect of the engine: rendered here where the text is here, else on the body
- * worker that retains it. It is built from fields that the shape has validated: the served name, a limit of tokens always
- * set, no nulls, usage always requested; plain messages go as the client wrote them. What the engine would ignore is refused
- * by name, and the refusal reveals nothing of engine or place.
+ * Builds the body of a request to a node, in the engine's dialect. If the body worker keeps the text, the worker builds it.
+ * It consists of validated fields and the node's name for the model. A token limit is always set, nulls are left out, usage
+ * is always requested, and plain messages are sent as the client wrote them. A field that the engine would ignore is refused
+ * by name, in a refusal that does not reveal engine or place.
  */
 import type { ChatSettings } from '../../../schemas/api/chat-fields.ts';
 import type { ChatMessage, FunctionTool, ToolChoice } from '../../../schemas/api/openai-messages.ts';
@@ -27,7 +27,7 @@ import { chatFieldGrants } from './chat-fields.ts';
 import { writeJson } from './json-source.ts';
 import { shapeRefusal } from './validate.ts';
 
-/** Throws UnsupportedShapeError where the dialect cannot carry a field of the request. */
+/** Throws UnsupportedShapeError if the dialect does not support a field of the request. */
 export function renderBody(
   asked: AskedRequest,
   dialect: Dialect,
@@ -38,13 +38,13 @@ export function renderBody(
   return asked.kind === 'chat' ? writeChat(body, asked.source?.messages) : JSON.stringify(body);
 }
 
-/** `source`: text of plain messages as the client wrote it. If it was kept, no other text of the request was. */
+/** Writes the body. `source` is the client's text of plain messages. If present, no other original text was kept. */
 function writeChat({ messages, ...rest }: NodeBody, source?: string): string {
   const others = source === undefined ? writeJson(rest) : JSON.stringify(rest);
   return `{"messages":${source ?? JSON.stringify(messages)},${others.slice(1)}`;
 }
 
-/** The request that has a node count the tokens of the prompt; undefined where the node cannot. */
+/** Builds the request that makes a node count the prompt's tokens. undefined if the node cannot. */
 export function renderCount(
   chat: AskedChat,
   dialect: Dialect,
@@ -61,7 +61,10 @@ function countRequest(chat: WholeChat, dialect: Dialect, servedName: string): Co
   return { path: request.path, body: writeChat(request.body) };
 }
 
-/** Counting does not refuse a request that the dialect cannot carry: forwarding does, after routing. */
+/**
+ * Returns undefined instead of refusing, because an unsupported field is refused when the request is forwarded, after
+ * routing.
+ */
 function undefinedIfRefused<Value>(render: () => Value): Value | undefined {
   try {
     return render();
@@ -71,12 +74,12 @@ function undefinedIfRefused<Value>(render: () => Value): Value | undefined {
   }
 }
 
-/** The refusal of a field that the engine or its model cannot carry; it does not reveal which. */
+/** Refuses a field that the engine or its model does not support, without revealing which of them. */
 export function notForThisModel(path: Path): Refusal {
   return shapeRefusal(path, 'is not supported for this model', 'not for this model');
 }
 
-/** Throws UnsupportedShapeError where the dialect cannot carry a field of the request. */
+/** Throws UnsupportedShapeError if the dialect does not support a field of the request. */
 export function toNodeBody(asked: WholeAsked, dialect: Dialect, target: NodeTarget): NodeBody {
   const table = dialects[dialect];
   switch (asked.kind) {
@@ -93,12 +96,12 @@ export function toNodeBody(asked: WholeAsked, dialect: Dialect, target: NodeTarg
 
 function chatBody(request: WholeChat, table: DialectTable, target: NodeTarget): NodeBody {
   const { maxTokens, servedName } = target;
-  // An engine that gets no limit, or none that it understands, may generate without end.
+  // Without a valid limit, an engine may generate without end.
   if (!Number.isInteger(maxTokens) || maxTokens < 1) throw new RangeError('maxTokens must be at least 1');
   refuseUngranted(request, table, target);
   const { messages, tools, tool_choice } = request.body;
   const body: Record<string, unknown> = {};
-  // Assigned one by one: a spread of what is left of an object costs more than all else here.
+  // Assigned one by one, because spreading the rest of an object costs more than everything else here.
   for (const name of Object.keys(request.body) as (keyof ChatBody)[])
     if (name !== 'messages' && name !== 'tools' && name !== 'tool_choice')
       addSetting(body, name, request, table.name);
@@ -116,7 +119,7 @@ function chatBody(request: WholeChat, table: DialectTable, target: NodeTarget): 
   return body;
 }
 
-/** Throws UnsupportedShapeError where the engine does not honour the setting, or not this value. */
+/** Throws UnsupportedShapeError if the engine does not support the setting or its value. */
 function addSetting(
   nodeBody: Record<string, unknown>,
   field: keyof ChatSettings,
@@ -137,7 +140,7 @@ function streamOptions({ usageAtStart }: ChatFacts, table: DialectTable): NodeBo
 
 type Path = readonly PropertyKey[];
 
-/** Throws UnsupportedShapeError for what is no setting. */
+/** Throws UnsupportedShapeError for unsupported features other than settings. */
 function refuseUngranted(
   { body, needs, paths }: WholeChat,
   table: DialectTable,
@@ -155,7 +158,7 @@ function takesChoice(choice: ToolChoice | undefined, table: DialectTable): boole
   return typeof choice === 'string' ? table.toolChoices.includes(choice) : table.namedTool !== 'refused';
 }
 
-/** The path of the first image. */
+/** Path of the first image. */
 export function pathOfImage({ messages }: ChatBody): Path {
   for (const [index, { content }] of messages.entries()) {
     if (!Array.isArray(content)) continue;
@@ -172,7 +175,7 @@ function nodeMessage(message: ChatMessage, table: DialectTable): object {
   const content = withRefusal(text, refusal);
   const thoughts = reasoning_content ?? reasoning;
   const carried: Record<string, unknown> = rest;
-  // An answer without text comes back with null, which no engine needs to see.
+  // Answers without text come back with null, which no engine needs.
   if (content !== undefined || rest.tool_calls === undefined) carried['content'] = content ?? '';
   if (thoughts !== undefined) carried[table.reasoningField] = thoughts;
   return carried;
@@ -180,7 +183,7 @@ function nodeMessage(message: ChatMessage, table: DialectTable): object {
 
 type AssistantContent = Extract<ChatMessage, { readonly role: 'assistant' }>['content'];
 
-/** No template knows a refusal, so what an earlier answer refused with becomes its text. */
+/** Makes an earlier answer's refusal part of its text, because no template supports refusals. */
 function withRefusal(content: AssistantContent, refusal: string | undefined): AssistantContent {
   if (refusal === undefined) return content;
   if (content === undefined || content === '') return refusal;
@@ -196,7 +199,7 @@ function toolFields(
 ): NodeBody {
   if (choice === undefined) return { tools };
   if (typeof choice === 'string') {
-    // An engine that knows no choice behaves as `auto` without the field.
+    // An engine without tool choices behaves like `auto` if the field is left out.
     return table.toolChoices.length > 1 ? { tools, tool_choice: choice } : { tools };
   }
   if (table.namedTool === 'carried') return { tools, tool_choice: choice };
@@ -217,7 +220,7 @@ function embeddingsBody(request: WholeEmbeddings, table: DialectTable, servedNam
   };
 }
 
-/** How many are wanted, and whether with their texts, is no matter of the node: engines differ in it, and some ignore it. */
+/** Leaves out `top_n` and `return_documents`, because engines differ in them and some ignore them. */
 function rerankBody({ body }: WholeRerank, table: DialectTable, servedName: string): NodeBody {
   if (table.rerankSigns.length === 0) throw notForThisModel(['model']);
   return { model: servedName, query: body.query, documents: body.documents };

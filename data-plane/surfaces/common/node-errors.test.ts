@@ -1,4 +1,7 @@
-/** What a node says that its model cannot do is refused by the path of the field in the caller's own body (Errors 2). */
+/**
+ * If a node's error says that its model lacks a capability, the refusal names the field's path in the caller's own body
+ * (specification, Errors 2).
+ */
 import { expect, test } from 'vitest';
 import type { Dialect } from '../../../schemas/names.ts';
 import { shapeChat } from '../chat/shape-chat.ts';

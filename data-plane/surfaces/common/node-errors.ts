@@ -1,7 +1,7 @@
 /**
- * Maps errors of a node that the request itself causes to refusals that are not retryable: too long a prompt; what its model
- * cannot do, by the field's path, as if the dialect had not granted it; and 400 or 422. The engine's error text is not
- * forwarded: a known reason is mapped, an unknown one is left out.
+ * Maps a node's errors that the request itself caused to refusals that are not retryable. These are a prompt that is too
+ * long, a missing capability of the model (refused by the field's path, as if the dialect did not support it), and status 400
+ * or 422. The engine's error text is never forwarded: a known reason is mapped and an unknown one is left out.
  */
 import type { Dialect } from '../../../schemas/names.ts';
 import { Refusal } from '../../../shared/decision/refusal.ts';
@@ -14,14 +14,14 @@ import { notForThisModel, pathOfImage } from './node-body.ts';
 type Path = readonly PropertyKey[];
 
 export interface FailedAttempt {
-  /** For the log. */
+  /** Reason for the log. */
   readonly reason: string;
   readonly status?: number;
-  /** The parsed error body of the node. */
+  /** Parsed error body of the node. */
   readonly detail?: unknown;
 }
 
-/** Undefined where the request is not what caused the error. */
+/** Returns undefined if the request did not cause the error. */
 export function refusalOfError(
   failed: FailedAttempt,
   asked: AskedRequest,
@@ -51,13 +51,13 @@ function contextRefusal(
   );
 }
 
-/** `error`: of the node, as parsed. Undefined where it means something else. */
+/** Returns the refusal if the parsed error of the node means that a capability is missing, otherwise undefined. */
 export function inabilityRefusal(asked: AskedRequest, dialect: Dialect, error: unknown): Refusal | undefined {
   const found = inabilityOf(dialect, error);
   return found && notForThisModel(pathOf(found, asked));
 }
 
-/** In the caller's own body. */
+/** Path of the field in the caller's own body. */
 function pathOf(inability: Inability, asked: AskedRequest): Path {
   if (asked.kind === 'embeddings') return [inability === 'dimensions' ? 'dimensions' : 'input'];
   if (asked.kind === 'rerank') return ['documents'];
@@ -76,7 +76,7 @@ function pathOf(inability: Inability, asked: AskedRequest): Path {
   }
 }
 
-/** Undefined where the error is about the node: overload, a fault, a wrong address or credential. */
+/** Returns undefined if the error is the node's: overload, a fault, a wrong address or credential. */
 function rejectionRefusal({ reason, status, detail }: FailedAttempt): Refusal | undefined {
   const rejection = rejectionOf(status, detail);
   if (rejection === undefined) return undefined;

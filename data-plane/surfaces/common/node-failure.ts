@@ -1,7 +1,7 @@
 /**
- * A node's answer that cannot be passed on: broken, cut, or an error in the place of an answer.
- * The caller decides what the client sees: a refusal before the first byte, a destroyed connection after it.
- * Its message contains nothing that the node wrote, because that may hold prompts and completions.
+ * A node's answer that cannot be passed on: it is broken, incomplete, or an error. The caller decides what the client sees: a
+ * refusal before the first byte, a destroyed connection after it. The message never contains text from the node, because that
+ * may include prompts and completions.
  */
 
 export type NodeFailureKind =
@@ -9,21 +9,21 @@ export type NodeFailureKind =
   | 'error'
   /** The stream ended before its terminator. */
   | 'cut'
-  /** It sent a finish reason that means that it gave the request up. */
+  /** The finish reason means that the node gave up the request. */
   | 'aborted'
-  /** It is not of the shape. */
+  /** The answer does not have the expected format. */
   | 'malformed'
-  /** The answer, one event of it, or what it is made of exceeds a bound. */
+  /** The answer, one of its events, or its contents exceed a bound. */
   | 'too_large'
-  /** The gateway had no memory for it. */
+  /** The gateway had no memory for the answer. */
   | 'unheld'
-  /** What the model wrote has no form in this surface. */
+  /** This surface cannot represent the model's output. */
   | 'unusable';
 
 export class NodeFailure extends Error {
   override readonly name = 'NodeFailure';
   readonly kind: NodeFailureKind;
-  /** What the node gave as its error, for `contextErrorOf`; never to be logged or shown. */
+  /** The node's error, for `contextErrorOf`. Never log or show it. */
   readonly detail: unknown;
 
   constructor(kind: NodeFailureKind, message: string, detail?: unknown) {

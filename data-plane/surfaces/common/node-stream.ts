@@ -1,8 +1,8 @@
 /**
- * Follows a node's stream of chunks: what each adds, and whether the whole came to a proper end.
- * Completed means: every choice has a legal finish reason, no error came, and the terminator was seen. A clean end of
- * the body proves nothing, nor does a terminator after an error.
- * The deltas that it gives hold the node's output only, free of the differences between engines; a surface converts them.
+ * Follows a node's stream of chunks: what each chunk adds, and whether the stream ends properly. A stream is complete if
+ * every choice has a legal finish reason, no error occurred, and the terminator arrived. A clean end of the body proves
+ * nothing, and neither does a terminator after an error. The resulting deltas contain only the node's output, without the
+ * differences between engines. A surface converts them.
  */
 
 import { parseEvent } from './answer-json.ts';
@@ -26,10 +26,10 @@ import { type ToolCallDelta, ToolCallDeltas } from './tool-call-deltas.ts';
 import { member, text } from './untrusted.ts';
 import { estimateUsage, outputBytes, readUsage, type Usage } from './usage.ts';
 
-/** What one chunk adds to one choice. */
+/** Addition of one chunk to one choice. */
 export interface ChoiceDelta {
   readonly index: number;
-  /** The first of its choice. */
+  /** Whether this is the first delta of its choice. */
   readonly first: boolean;
   readonly content?: string | undefined;
   readonly reasoning?: string | undefined;
@@ -39,7 +39,7 @@ export interface ChoiceDelta {
   readonly finish?: FinishReason | undefined;
 }
 
-/** `waiting`: no good event yet, so the status of the answer can still be chosen. */
+/** `waiting` means that no valid event has arrived, so the status of the answer can still be chosen. */
 type StreamState = 'waiting' | 'streaming' | 'completed' | 'failed';
 
 interface ChoiceProgress {
@@ -64,35 +64,38 @@ export class NodeStream {
     return this.#state;
   }
 
-  /** Why the stream failed; undefined while it has not. */
+  /** Reason for the stream's failure. undefined if it has not failed. */
   get failure(): NodeFailure | undefined {
     return this.#failure;
   }
 
-  /** What the node has reported so far; undefined where it reported none. */
+  /** Usage that the node has reported so far. undefined if it has not reported any. */
   get reportedUsage(): Usage | undefined {
     return this.#usage;
   }
 
-  /** Describes an unusual form in an otherwise complete answer; undefined if there is none. */
+  /** Describes an unusual format in an otherwise complete answer. undefined if there is none. */
   get oddForm(): string | undefined {
     return this.#oddForm;
   }
 
-  /** The last usage that the node reported, or an estimate from what has come so far; recorded of a completed stream alone (Events). */
+  /**
+   * Usage last reported by the node, or an estimate from the text so far. Recorded only for completed streams (specification,
+   * Events).
+   */
   get usage(): Usage {
     const { promptTextBytes, most } = this.#facts;
     return this.#usage ?? estimateUsage(promptTextBytes, this.#completionBytes, most);
   }
 
-  /** Takes the data of one event, before either end. Throws NodeFailure. */
+  /** Reads the data of one event before the stream ends. Throws NodeFailure. */
   protected read(data: string): readonly ChoiceDelta[] {
     if (data.trim() !== '[DONE]') return this.#readChunk(parseEvent(data));
     this.#terminate();
     return [];
   }
 
-  /** The node's body has ended, cleanly or not. */
+  /** Called when the node's body has ended, cleanly or not. */
   end(): void {
     this.fail(
       this.#unfinished()
@@ -101,7 +104,7 @@ export class NodeStream {
     );
   }
 
-  /** Something else ended the stream: a time-out, a lost connection. Without effect after the end. */
+  /** Called if something else ends the stream, such as a time-out or a lost connection. Has no effect after the end. */
   fail(failure: NodeFailure): void {
     if (this.#state === 'completed' || this.#state === 'failed') return;
     this.#state = 'failed';
@@ -126,7 +129,7 @@ export class NodeStream {
     const choices = member(chunk, 'choices') ?? [];
     if (!Array.isArray(choices)) throw malformed('the choices of a chunk are not a list');
     this.#usage = readUsage(member(chunk, 'usage'), this.#facts.most) ?? this.#usage;
-    // Ollama sends an empty chunk without a model when its runner is gone. It must not begin the answer.
+    // Ollama sends an empty chunk without a model if its runner is gone. It must not begin the answer.
     const mayBegin = member(chunk, 'model') !== '';
     const deltas: ChoiceDelta[] = [];
     for (const choice of choices) {
@@ -137,13 +140,13 @@ export class NodeStream {
     return deltas;
   }
 
-  /** `mayBegin`: whether the choice may begin even if it adds no content yet. */
+  /** Reads one choice. `mayBegin` states whether the choice may begin although it does not add content yet. */
   #readChoice(choice: unknown, mayBegin: boolean): ChoiceDelta | undefined {
     const index = choiceIndex(choice, this.#facts);
     const known = this.#choices.get(index);
     const progress = known ?? { finish: undefined, calls: this.#newCalls(index) };
 
-    // Some engines send a whole message as the one event of a stream.
+    // Some engines send a complete message as the only event of a stream.
     const delta = member(choice, 'delta') ?? (known === undefined ? member(choice, 'message') : undefined);
     const content = text(optionalText(member(delta, 'content')));
     const reasoning = text(reasoningOf(delta));

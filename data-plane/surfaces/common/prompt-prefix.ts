@@ -1,8 +1,8 @@
 /**
- * Hashes of a prompt's prefixes, from short to long: what two prompts have in common is what an engine's prefix cache can
- * use twice. A prefix ends at the end of the tools and of each message, and within each at lengths that grow fourfold,
- * because a document and its question may be one message. The text is hashed up to a bound; behind it all turns of a
- * conversation have the same prefixes, which is what a choice of node needs.
+ * Hashes of a prompt's prefixes, from short to long. Two prompts can share an engine's prefix cache as far as their prefixes
+ * agree. A prefix ends after the tools, after each message, and at lengths within each that grow fourfold, because a document
+ * and its question may be in one message. Text beyond a bound is not hashed. Beyond it, all turns of a conversation have the
+ * same prefixes, which is what the choice of a node needs.
  */
 import type { ChatFields } from '../../../schemas/api/openai.ts';
 import type { ChatMessage } from '../../../schemas/api/openai-messages.ts';
@@ -10,16 +10,16 @@ import { RollingHash } from './rolling-hash.ts';
 
 type PromptFields = Readonly<Pick<ChatFields, 'messages' | 'tools'>>;
 
-/** Characters hashed of one prompt at most: some 100 µs. */
+/** Maximum number of characters hashed per prompt, which takes about 100 µs. */
 const charactersMax = 64 * 1024;
-/** Prefixes kept of the start and of the end of a prompt; those between are left out. */
+/** Maximum number of prefixes kept from the start and from the end of a prompt. Those in between are dropped. */
 const firstMax = 32;
 const lastMax = 32;
-/** Of an image or a cache key: the ends of a longer one, and its length. */
+/** Characters hashed of an image or a cache key. Of longer ones, both ends and the length are hashed. */
 const sampleCharacters = 256;
 const innerLengths = [256, 1024, 4096, 16_384];
 
-/** At most 64. `cacheKey` is the hint of the client: prompts with another one have other prefixes. */
+/** Up to 64 hashes. `cacheKey` is the client's hint: prompts with different keys never share a prefix. */
 export function prefixesOf(
   { tools, messages }: PromptFields,
   cacheKey: string | undefined,
@@ -93,7 +93,7 @@ class PrefixReader {
   }
 
   end(): void {
-    // A text that was cut has no end: the next turn may have more of it.
+    // A truncated text has no end, because the next turn may contain more of it.
     if (this.isFull) return;
     this.#hash.mark(0xffff_fffe);
     this.#keep();

@@ -1,6 +1,6 @@
 /**
- * Compares the lower bound of a prompt's tokens with counts of real tokenisers (test/fixtures/token-counts.json): prose of
- * many scripts, code, data, and runs that vocabularies have single tokens for.
+ * Compares the lower bound of a prompt's tokens with counts of real tokenisers (test/fixtures/token-counts.json): prose in
+ * many scripts, code, data, and repetitions that vocabularies encode as single tokens.
  */
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
@@ -34,7 +34,7 @@ test.each(counts.texts)(
     const fewest = Math.min(...Object.values(tokens));
     expect(Object.keys(tokens)).toHaveLength(6);
     expect(leastTokens(text)).toBeLessThanOrEqual(fewest);
-    // However the text is split: as a message and as an input of an embedding.
+    // The bound must hold however the text is split, as a message and as embedding input.
     const parts = text.match(/[\s\S]{1,7}/gu)?.slice(0, 1000) ?? [];
     const whole = chatOf(text);
     expect(chatOf(parts.map((part) => ({ type: 'text', text: part }))).leastTokens).toBeLessThanOrEqual(

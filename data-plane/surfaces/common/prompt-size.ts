@@ -1,35 +1,38 @@
 /**
- * How large a prompt can be, without a tokeniser: a byte-level vocabulary never needs more tokens than bytes.
- * The upper bound lets most requests pass the context limit uncounted (Limits 3); it is never what is billed.
+ * Estimates the size of a prompt without a tokeniser. A byte-level vocabulary never needs more tokens than bytes. The upper
+ * bound lets most requests pass the context limit without counting (specification, Limits 3). It is never billed.
  */
 
 import type { ChatFields, EmbeddingsFields } from '../../../schemas/api/openai.ts';
 import type { ChatMessage } from '../../../schemas/api/openai-messages.ts';
 
-/** What a chat template may add to each message, and to the whole, in tokens. */
+/** Tokens that a chat template may add to each message and to the whole prompt. */
 const tokensPerMessage = 32;
 const tokensPerPrompt = 512;
-/** The same for a query with one document. */
+/** Tokens that a template may add to a query with one document. */
 export const tokensPerPair = 256;
-/** Taken for one image: what models that take images make of a large one, of an ordinary one, and of the smallest. */
+/** Tokens for one image: upper bound for a large image, typical value, and lower bound for the smallest. */
 const tokensPerImageMost = 4096;
 const tokensPerImage = 1024;
 const tokensPerImageLeast = 4;
-/** Typical text has at least this many bytes a token. */
+/** Lower estimate of bytes per token in typical text. */
 const bytesPerToken = 3;
 
 export interface PromptSize {
-  /** Upper bound of the prompt in tokens, found without counting any: at most one token a byte. */
+  /** Upper bound of the prompt's tokens, found without counting: at most one token per byte. */
   readonly promptBytes: number;
-  /** Lower bound of the prompt in tokens. A chat's is worked out by `leastTokensOf`: few requests need it, and it reads all text. */
+  /**
+   * Lower bound of the prompt's tokens. For a chat, `leastTokensOf` computes it on demand, because few requests need it and
+   * it reads all text.
+   */
   readonly leastTokens?: number;
-  /** An estimate between the two, rather too high. */
+  /** Estimate between the two bounds, rather too high than too low. */
   readonly likelyTokens: number;
-  /** UTF-8 bytes of the texts alone, for an estimate of usage where a node reports none. */
+  /** UTF-8 bytes of the texts alone, to estimate usage if a node does not report any. */
   readonly textBytes: number;
 }
 
-/** The fields of a chat that its prompt is made of. */
+/** Fields of a chat that make up its prompt. */
 type ChatPromptFields = Readonly<Pick<ChatFields, 'messages' | 'tools' | 'response_format'>>;
 
 export function chatPromptSize(body: ChatPromptFields): Omit<PromptSize, 'leastTokens'> {
@@ -48,7 +51,7 @@ export function chatPromptSize(body: ChatPromptFields): Omit<PromptSize, 'leastT
   }
   const declared = jsonBytes(body.tools) + jsonBytes(body.response_format);
   textBytes += declared;
-  // Counted twice: a template may indent the JSON of the tools.
+  // Counted twice, because a template may indent the JSON of the tools.
   const frame = tokensPerMessage * body.messages.length + tokensPerPrompt;
   return {
     promptBytes: textBytes + declared + frame + images * tokensPerImageMost,
@@ -57,7 +60,7 @@ export function chatPromptSize(body: ChatPromptFields): Omit<PromptSize, 'leastT
   };
 }
 
-/** Lower bound of a chat's prompt in tokens. */
+/** Lower bound of a chat prompt's tokens. */
 export function leastChatTokens(body: ChatPromptFields): number {
   let least = 0;
   for (const message of body.messages) {
@@ -67,7 +70,7 @@ export function leastChatTokens(body: ChatPromptFields): number {
     }
     let parts = 0;
     for (const part of message.content) {
-      // Parts may be joined without a space, so that one token holds the end of one and the start of the next.
+      // Parts may be joined without a space, so one token may span the end of one part and the start of the next.
       if (part.type === 'text') least += Math.max(0, leastOf(message, part.text) - Math.min(parts++, 1));
       else least += tokensPerImageLeast;
     }
@@ -75,7 +78,7 @@ export function leastChatTokens(body: ChatPromptFields): number {
   return least;
 }
 
-/** Each input is a prompt of its own, so the sizes are those of the largest; the text is that of all. */
+/** Each input is a separate prompt, so the bounds are those of the largest input. `textBytes` covers all inputs. */
 export function embeddingsPromptSize(input: EmbeddingsFields['input']): PromptSize {
   let largest = 0;
   let least = 0;
@@ -84,7 +87,7 @@ export function embeddingsPromptSize(input: EmbeddingsFields['input']): PromptSi
   for (const one of typeof input === 'string' || typeof input[0] === 'number' ? [input] : input) {
     const isText = typeof one === 'string';
     const bound = isText ? bytesOf(one) : (one as number[]).length;
-    // A token id is worth about four bytes of text.
+    // One token id corresponds to about four bytes of text.
     const text = isText ? bound : bound * 4;
     largest = Math.max(largest, bound);
     least = Math.max(least, isText ? leastTokens(one) : bound);
@@ -99,7 +102,7 @@ export function embeddingsPromptSize(input: EmbeddingsFields['input']): PromptSi
   };
 }
 
-/** A query with each document is a prompt of its own, so the sizes are those of the largest; the text is that of all. */
+/** The query with each document is a separate prompt, so the bounds are those of the largest one. `textBytes` covers all. */
 export function rerankPromptSize(query: string, documents: readonly string[]): PromptSize {
   const queryBytes = bytesOf(query);
   const queryLeast = leastTokens(query);
@@ -109,7 +112,7 @@ export function rerankPromptSize(query: string, documents: readonly string[]): P
   for (const document of documents) {
     const bytes = queryBytes + bytesOf(document);
     largest = Math.max(largest, bytes);
-    // One token may hold the end of the query and the start of the document.
+    // One token may span the end of the query and the start of the document.
     least = Math.max(least, queryLeast + leastTokens(document) - 1);
     textBytes += bytes;
   }
@@ -125,7 +128,10 @@ function likelyOf(textBytes: number): number {
   return Math.ceil(textBytes / bytesPerToken) + 8;
 }
 
-/** Templates leave out what an earlier answer thought, and some cut its content at the end of the thoughts. */
+/**
+ * Lower bound of a message's text. Templates leave out the reasoning of earlier answers, and some cut the content at its end
+ * marker.
+ */
 function leastOf(message: ChatMessage, text: string): number {
   return message.role === 'assistant' && text.includes('</think>') ? 0 : leastTokens(text);
 }
@@ -134,7 +140,7 @@ function extrasBytes(message: ChatMessage): number {
   if (message.role === 'tool') return bytesOf(message.tool_call_id);
   if (message.role !== 'assistant') return 0;
   let bytes = bytesOf(message.reasoning_content) + bytesOf(message.reasoning);
-  // With what joins it to the content.
+  // Includes the separator between refusal and content.
   if (message.refusal !== undefined) bytes += bytesOf(message.refusal) + 2;
   for (const call of message.tool_calls ?? []) {
     bytes += bytesOf(call.id) + bytesOf(call.function.name) + bytesOf(call.function.arguments) + 32;
@@ -150,14 +156,14 @@ function jsonBytes(value: unknown): number {
   return value === undefined ? 0 : Buffer.byteLength(JSON.stringify(value));
 }
 
-/** The most that one token can contain, in the units below. */
+/** Maximum contents of one token, in the units below. */
 const unitsPerToken = 72;
 const unitsOfAscii = 1;
-/** Scripts without spaces between words, from the kana to the end of the ideographs. */
+/** Weight of characters in scripts without spaces between words, from kana to the end of the ideographs. */
 const unitsOfHan = 4;
 const unitsOfOther = 3;
 
-/** Linear and cheap for each code unit, because it runs on every prompt. */
+/** Linear and cheap per code unit, because it runs on every prompt. */
 export function leastTokens(text: string): number {
   let tokens = 0;
   let units = 0;
@@ -184,7 +190,7 @@ function asciiUnits(code: number): number {
   return isAlphanumeric ? unitsOfAscii : 0;
 }
 
-/** Controls, spaces, general punctuation and variation selectors count as zero: a tokeniser may drop them. */
+/** Controls, spaces, general punctuation and variation selectors count as zero, because a tokeniser may drop them. */
 function otherUnits(code: number): number {
   if (code >= 0x3040 && code <= 0x9fff) return unitsOfHan;
   const isZero =

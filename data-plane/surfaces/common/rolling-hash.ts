@@ -1,6 +1,6 @@
 /**
- * A fast hash of text that can be read at any point, so that one pass gives a hash of each prefix. It is no digest: one who
- * chooses the text may find collisions. Values are integers of 53 bits.
+ * A fast text hash that can be read at any point, so that a single pass yields a hash of each prefix. It is not
+ * cryptographic: someone who chooses the text can find collisions. Values are 53-bit integers.
  */
 
 const highBits = 0x1f_ffff;
@@ -14,7 +14,7 @@ export class RollingHash {
     this.#high = highOf(seed) ^ 0x85eb_ca6b;
   }
 
-  /** Two code units a step: half of what a step for each would cost. */
+  /** Adds two code units per step, which halves the cost. */
   add(text: string, from = 0, to = text.length): void {
     let low = this.#low;
     let high = this.#high;
@@ -28,7 +28,7 @@ export class RollingHash {
     else this.#step(0, low, high);
   }
 
-  /** Separates what comes before from what comes after. */
+  /** Separates the text before from the text after. */
   mark(value: number): void {
     this.#step(value, this.#low, this.#high);
   }
@@ -44,7 +44,7 @@ export class RollingHash {
   }
 }
 
-/** One value of two, each bit of which depends on all of theirs. */
+/** Combines two values so that each bit depends on all bits of both. */
 export function combine(a: number, b: number): number {
   const low = mixed(lowOf(a) ^ mixed(lowOf(b)));
   return joined(low, mixed(highOf(a) ^ Math.imul(highOf(b), 0x1b87_3593) ^ low));
@@ -62,7 +62,7 @@ function highOf(value: number): number {
   return Math.floor(value / 2 ** 32);
 }
 
-/** Murmur's finaliser. */
+/** Finaliser of MurmurHash3. */
 function mixed(value: number): number {
   let mix = value;
   mix = Math.imul(mix ^ (mix >>> 16), 0x85eb_ca6b);

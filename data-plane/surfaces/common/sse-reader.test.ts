@@ -1,4 +1,4 @@
-/** The reader of event streams: what it takes over, and that it holds no more than one event. */
+/** Tests the reader of event streams: what it passes on, and that it never holds more than one event. */
 import { createParser } from 'eventsource-parser';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
@@ -79,7 +79,7 @@ test('events of one line are taken as the parser of the standard takes them, how
     fc.property(text, fc.array(fc.nat(200), { maxLength: 5 }), (given, cuts) => {
       const expected: string[] = [];
       const parser = createParser({
-        // An event with another name or without data is not part of the answer.
+        // Events with another name or without data are not part of the answer.
         onEvent: ({ event, data }) => event === undefined && data.trim() !== '' && expected.push(data),
       });
       const bytes = Buffer.from(`data: first\n\n${given}`);

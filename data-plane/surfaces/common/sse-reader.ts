@@ -1,19 +1,19 @@
 /**
- * Parses a node's event stream into the data of its events, however the bytes were cut into pieces. Comments and events that are
- * not part of an answer only count as signs of life. At most one event is held at a time.
+ * Parses a node's event stream into the data of its events, however the bytes were split. Comments and events that are not
+ * part of an answer only count as signs of life. It holds at most one event at a time.
  */
 import { createParser, type EventSourceParser } from 'eventsource-parser';
 import { NodeFailure } from './node-failure.ts';
 
-/** Characters of one event, or of one line that has not ended. */
+/** Maximum number of characters in one event, or in one line that has not ended. */
 export const eventCharactersMax = 1024 * 1024;
 
 export interface SseHandlers {
-  /** The data of one event. */
+  /** Called with the data of one event. */
   readonly onData: (data: string) => void;
-  /** Called for a comment, or for an event without any part of an answer. Engines send both as signs of life. */
+  /** Called for a comment or for an event without any part of an answer. Engines send both as signs of life. */
   readonly onComment?: () => void;
-  /** The stream can be read no further; nothing comes after it. */
+  /** Called if the stream cannot be read any further. No other call follows. */
   readonly onFailure: (failure: NodeFailure) => void;
 }
 
@@ -22,9 +22,9 @@ export class SseReader {
   readonly #handlers: SseHandlers;
   readonly #parser: EventSourceParser;
   #failed = false;
-  /** All bytes so far are whole characters, so the decoder holds none back. */
+  /** Whether all bytes so far are complete characters, so that the decoder holds nothing back. */
   #hasWholeCharacters = false;
-  /** All text so far is whole events, so the parser holds nothing back. */
+  /** Whether all text so far is complete events, so that the parser holds nothing back. */
   #hasWholeEvents = false;
   #hasEnded = false;
 
@@ -36,13 +36,13 @@ export class SseReader {
       onComment: () => this.#handlers.onComment?.(),
       onError: ({ type, field }) => {
         if (type === 'max-buffer-size-exceeded') this.#fail(tooLarge());
-        // Some builds of llama.cpp report an error as a field of its own, where others write `data`.
+        // Some builds of llama.cpp send an error as a field of its own rather than as `data`.
         if (field === 'error') this.#fail(reportedError());
       },
     });
   }
 
-  /** Takes any number of bytes; calls the handlers before it returns. */
+  /** Takes any number of bytes and calls the handlers before it returns. */
   push(bytes: Uint8Array): void {
     if (this.#failed || bytes.length === 0) return;
     const text = this.#decode(bytes);
@@ -52,14 +52,20 @@ export class SseReader {
     this.#hasWholeEvents = rest.endsWith('\n\n');
   }
 
-  /** Ends the body. The terminator counts even without its blank line; any other last event is dropped, because it may be cut. */
+  /**
+   * Ends the body. The terminator counts even without its blank line. Any other last event is dropped, because it may be
+   * incomplete.
+   */
   end(): void {
     if (this.#failed) return;
     this.#hasEnded = true;
     this.#parser.feed('\n\n');
   }
 
-  /** The decoder of streams costs several times more; it is needed for a first byte order mark and for cut characters. */
+  /**
+   * Decodes without the stream decoder if possible, because that costs several times more. It is needed only for an initial
+   * byte order mark and for split characters.
+   */
   #decode(bytes: Uint8Array): string {
     const isWhole = (bytes[bytes.length - 1] as number) < 0x80;
     const text =
@@ -70,7 +76,7 @@ export class SseReader {
     return text;
   }
 
-  /** Takes events of one `data` line, as engines send them, without the parser; returns the text from the first other one on. */
+  /** Handles events of a single `data` line without the parser. Returns the text from the first different event on. */
   #takePlain(text: string): string {
     let at = 0;
     while (at < text.length) {
@@ -98,7 +104,7 @@ export class SseReader {
   }
 }
 
-/** Whether an event has no part of an answer: it has no data, or it has a name and its data is not a chunk. */
+/** Whether an event is not part of an answer: it has no data, or it has a name and its data is not a chunk. */
 function isForeign(event: string | undefined, data: string): boolean {
   if (data.trim() === '') return true;
   return event !== undefined && event !== '' && event !== 'message' && !/^\s*(?:\{|\[DONE\])/.test(data);

@@ -1,25 +1,25 @@
 /**
- * The outline of every streamed answer: what a node's stream adds is read, and the surface writes it for the client.
- * An early end adds nothing, whatever the surface has for an end or an error (Events). The caller destroys the connection
- * then, which is the only end that every client notices.
+ * Basis of every streamed answer: it reads the node's stream and the surface writes it for the client. If a stream ends
+ * early, nothing is appended, whatever the surface defines for an end or an error (specification, Events). The caller then
+ * destroys the connection, because every client notices that.
  */
 
 import { type AnswerFacts, malformed } from './chat-parts.ts';
 import { NodeFailure } from './node-failure.ts';
 import { type ChoiceDelta, NodeStream } from './node-stream.ts';
 
-/** What the node has reported of the tokens so far, or an estimate of them. */
+/** Usage that the node has reported so far, or an estimate. */
 export type UsageSoFar = Pick<NodeStream, 'usage' | 'reportedUsage'>;
 
-/** The events of one answer in the form of its surface. What it throws fails the stream. */
+/** Writes the events of one answer in the surface's format. If it throws, the stream fails. */
 export interface StreamWriter {
-  /** The frames for what one event of the node adds, often nothing; `data` is the event itself. */
+  /** Frames for one event of the node, often none. `data` is the event itself. */
   write(deltas: readonly ChoiceDelta[], soFar: UsageSoFar, data: string): string[];
-  /** The frames of a proper end. */
+  /** Frames of a proper end. */
   end(soFar: UsageSoFar): string[];
-  /** A frame without content that keeps the connection open. Absent if the surface has none; then a comment is sent. */
+  /** Frame without content that keeps the connection open. If absent, a comment is sent. */
   readonly keepAlive?: string;
-  /** Of the memory that is charged for what it holds, where it holds any. Idempotent. */
+  /** Releases the memory charged for held text. Idempotent. */
   release?(): void;
 }
 
@@ -32,7 +32,7 @@ export class SurfaceStream extends NodeStream {
     this.#writer = writer;
   }
 
-  /** Takes the data of one event of the node, and gives the frames to write now. Never throws; check `state`. */
+  /** Takes the data of one event and returns the frames to write now. Never throws. Check `state` afterwards. */
   push(data: string): string[] {
     const { state } = this;
     if (state === 'completed' || state === 'failed') return [];

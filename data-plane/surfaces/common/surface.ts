@@ -1,6 +1,8 @@
 /**
- * A surface: one API as clients see it, the form of its requests and of its answers. What a node is asked and how its answer is
- * read is the same for all of them. Each is a folder below data-plane/surfaces.
+ * A surface is one API as clients see it: the format of its requests and answers. The request to a node and the reading of
+ * its answer are the same for all surfaces. Each surface has a folder of its own below data-plane/surfaces. The room
+ * `surfaces/common` contains what they share. It must never let anything through that reveals the engine or the place that
+ * answered.
  */
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
 import type { WholeAsked } from './asked.ts';
@@ -9,34 +11,40 @@ import type { KeptPaths } from './json-source.ts';
 import type { StreamWriter } from './surface-stream.ts';
 import type { Usage } from './usage.ts';
 
-/** The headers that a shape depends on. */
+/** Headers that a schema depends on. */
 export interface ShapeHeaders {
   readonly contentType: string | undefined;
   readonly version: string | undefined;
-  /** Not of the headers: the key under which thoughts of the caller's organisation are sealed, where the surface seals any. */
+  /** Not a header: key that seals the reasoning of the caller's organisation, if the surface seals any. */
   readonly sealKey?: string | undefined;
 }
 
-/** A body that is a string is already JSON. */
+/** Answer for the client. A string is already JSON. */
 export interface RebuiltBody<Body extends object | string = object> {
   readonly body: Body;
   readonly usage: Usage;
-  /** Describes an unusual form in an otherwise complete answer; undefined if there is none. */
+  /** Describes an unusual format in an otherwise complete answer. undefined if there is none. */
   readonly oddForm?: string | undefined;
 }
 
-/** `Context`: what its answers need to know of a request; plain values, whose size does not grow with the body. */
+/**
+ * Converts requests and answers of one surface. `Context` contains the facts that answers need about a request: plain values
+ * whose size does not grow with the body.
+ */
 export interface ClientSurface<Context> {
   /** Paths in its requests to JSON that is passed on as written. */
   readonly carried: KeptPaths;
-  /** Throws UnsupportedShapeError naming the JSON path, never a value. `text`: what the body was parsed from, if it may be kept. */
+  /**
+   * Validates a request. Throws UnsupportedShapeError that names the JSON path, never a value. `text` is the text that the
+   * body was parsed from, if it may be kept.
+   */
   shape(
     body: Record<string, unknown>,
     headers: ShapeHeaders,
     text: string | undefined,
   ): { readonly asked: WholeAsked; readonly context: Context };
-  /** A node's answer that is not streamed, as parsed. Throws NodeFailure. */
+  /** Converts a node's parsed answer that is not streamed. Throws NodeFailure. */
   whole(answer: unknown, facts: AnswerFacts, context: Context): RebuiltBody<object | string>;
-  /** Undefined where no answer is streamed. `memory`: charged for what is held of it. */
+  /** Creates the writer of a streamed answer. undefined if the surface does not stream. Held text is charged to `memory`. */
   readonly stream: ((facts: AnswerFacts, context: Context, memory: MemoryBudget) => StreamWriter) | undefined;
 }

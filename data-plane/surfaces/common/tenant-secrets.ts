@@ -1,13 +1,14 @@
 /**
- * Secrets of an organisation that all gateways know: they follow from the token that the gateways share, so a tenant has one
- * at all of them, and nothing is kept. What one is for separates it from the others.
+ * Secrets per organisation that all gateways share. They are derived from the gateways' common token, so every gateway
+ * computes the same ones and nothing is stored. Secrets for different purposes differ.
  */
 import { createHmac } from 'node:crypto';
 import { BoundedMap } from '../../../shared/runtime/bounded-map.ts';
 
 /**
- * `cache salt`: for the prefix caches of shared nodes, so that nobody can find out by the time to the first token what others
- * have asked. `sealed thoughts`: the key under which a client keeps thoughts that only its own organisation can use again.
+ * `cache salt` separates the prefix caches of shared nodes, so that nobody can infer from the time to the first token what
+ * others have asked. `sealed thoughts` is the key that encrypts reasoning for a client, so that only its own organisation can
+ * use the reasoning again.
  */
 export type SecretPurpose = 'cache salt' | 'sealed thoughts';
 
@@ -21,7 +22,7 @@ export class TenantSecrets {
     this.#key = createHmac('sha256', gatewayToken).update(`headgate ${purpose}`).digest();
   }
 
-  /** 32 bytes as 43 characters that are safe in a URL. */
+  /** Secret of 32 bytes as 43 URL-safe characters. */
   of(tenant: string): string {
     const known = this.#secrets.get(tenant);
     if (known !== undefined) return known;

@@ -1,7 +1,7 @@
 /**
- * The tool calls of one streamed choice. Each call is opened once, with id and name; after that only its arguments grow.
- * Engines repeat ids and names, or send null for them; some give every call the number 0, and some number no call. Here each call
- * has a place of its own. A part that could belong to two calls, or a name in parts, is a failure.
+ * Tool calls of one streamed choice. Each call is opened once with id and name, and afterwards only its arguments grow.
+ * Engines repeat ids and names or send null for them. Some number every call 0, and some do not number calls. Here each call
+ * gets an index of its own. A part that could belong to two calls, or a name sent in parts, is a failure.
  */
 
 import {
@@ -18,15 +18,15 @@ import { integer, member, text } from './untrusted.ts';
 
 export interface ToolCallDelta {
   readonly index: number;
-  /** Id and name, on the first delta of a call only. */
+  /** Id and name, only on the first delta of a call. */
   readonly opened?: { readonly id: string; readonly name: string };
   readonly arguments: string;
 }
 
 export interface ToolCallDeltasOptions {
-  /** Only the first call passes; the others are read and left out. */
+  /** Whether only the first call is passed on. Others are read and dropped. */
   readonly firstOnly: boolean;
-  /** The id that the client sees for the call at this place. */
+  /** Returns the id that the client sees for the call with this index. */
   readonly idOf: (call: number, given: unknown) => string;
 }
 
@@ -39,10 +39,10 @@ interface OpenCall {
 
 export class ToolCallDeltas {
   readonly #options: ToolCallDeltasOptions;
-  /** By the number that the node gives. */
+  /** Calls by the node's number. */
   readonly #open = new Map<number, OpenCall>();
   readonly #calls: OpenCall[] = [];
-  /** Ids of calls whose names have not arrived yet, by call number. */
+  /** Ids of calls whose names have not arrived yet, by the node's number. */
   readonly #unnamed = new Map<number, string>();
 
   constructor(options: ToolCallDeltasOptions) {
@@ -64,7 +64,10 @@ export class ToolCallDeltas {
     return deltas;
   }
 
-  /** Empty arguments for calls that had none. Not if the token limit ended the choice, because clients would run a cut call. */
+  /**
+   * Empty arguments for calls that had none. None if the token limit ended the choice, because clients would run an
+   * incomplete call.
+   */
   completed(finish: FinishReason | undefined): ToolCallDelta[] {
     if (finish === undefined || finish === 'length') return [];
     if (this.#unnamed.size > 0) throw namelessCall();
@@ -112,20 +115,20 @@ export class ToolCallDeltas {
   }
 
   /**
-   * The call that a part without a number belongs to; undefined if the part opens another call. Without an id it is the last call,
-   * because engines that do not number calls send them one after another.
+   * Finds the call that a part without a number belongs to. Returns undefined if the part opens a new call. Without an id it
+   * is the last call, because engines that do not number calls send them one after the other.
    */
   #lastOpened(id: string | undefined, name: string | undefined, isFirst: boolean): OpenCall | undefined {
     const same = id === undefined ? undefined : this.#calls.find(({ givenId }) => givenId === id);
     if (same !== undefined) return same;
-    // Each named entry of a list is a call of its own.
+    // Each named entry of a list is a new call.
     if (name !== undefined && !isFirst) return undefined;
     if (name === undefined && this.#open.size > 1) throw malformed('a part of a tool call has no index');
     return this.#calls.at(-1);
   }
 }
 
-/** Number of a call; undefined if the engine does not number its calls. */
+/** Number of a call. undefined if the engine does not number its calls. */
 function callNumber(call: object): number | undefined {
   const given = member(call, 'index') ?? undefined;
   const number = integer(given);
@@ -137,7 +140,10 @@ function namelessCall(): Error {
   return malformed('a tool call has no name');
 }
 
-/** Whether a named delta opens another call with the number of a known one. Without ids, this shows only if the known call is complete. */
+/**
+ * Whether a named delta opens another call with the same number as a known one. Without ids, this can be detected only if the
+ * known call is complete.
+ */
 function isAnother(
   known: OpenCall,
   id: string | undefined,

@@ -1,7 +1,7 @@
 /**
- * The input of one tool call, as its JSON grows: whether it is whole yet, and its value at the end.
- * A call takes an object; engines also write other values, which no client could read, so those fail the request.
- * Each character is read once, however the text was cut into pieces.
+ * Tracks the growing JSON input of one tool call: whether it is complete, and its final value. A call's input is an object.
+ * If an engine writes another value, which no client could read, the request fails. Each character is read once, however the
+ * text was split.
  */
 
 import { parseText } from './answer-json.ts';
@@ -9,31 +9,31 @@ import { keepText } from './json-source.ts';
 import { jsonDepthMax } from './json-text.ts';
 import { NodeFailure } from './node-failure.ts';
 
-/** A stream may last as long as its node likes; what it adds up to is held until its end. */
+/** Bound on the input, because a node may stream for as long as it likes and the input is held until the end. */
 const inputCharactersMax = 4 * 1024 * 1024;
 
 export class ToolInput {
   #text = '';
-  /** Up to here the text becomes valid by closing what is open. */
+  /** Length of the text up to which closing everything open yields valid JSON. */
   #validTo = 0;
-  /** Closes what is open, the outermost first. */
+  /** Brackets that close everything open, outermost first. */
   readonly #closers: string[] = [];
   #isKeyNext = false;
   #inString = false;
   #isEscaped = false;
   #isWhole = false;
 
-  /** Something other than white space has come. */
+  /** Whether the input contains more than white space. */
   get #hasBegun(): boolean {
     return this.#text !== '';
   }
 
-  /** The object has been closed. */
+  /** Whether the object has been closed. */
   get isWhole(): boolean {
     return this.#isWhole;
   }
 
-  /** Returns what of `added` belongs to the object. Throws NodeFailure. */
+  /** Adds text and returns the part that belongs to the object. Throws NodeFailure. */
   add(added: string): string {
     const kept = this.#hasBegun ? added : added.trimStart();
     if (!this.#hasBegun && kept !== '' && !kept.startsWith('{')) throw notAnObject();
@@ -45,8 +45,8 @@ export class ToolInput {
   }
 
   /**
-   * The object that the text contains, written as it came; an empty text means an empty object. If the token limit `cut` the text,
-   * the complete part of it counts. Throws NodeFailure.
+   * The object in the text, with its original formatting. An empty text means an empty object. If the token limit `cut` the
+   * text, the complete part counts. Throws NodeFailure.
    */
   value(cut: boolean): object {
     if (!this.#hasBegun) return {};
@@ -101,14 +101,17 @@ function notAnObject(): Error {
   return new NodeFailure('unusable', 'the input of a tool is not a JSON object');
 }
 
-/** Half a surrogate pair. UTF-8 cannot encode it, but a JSON escape can. */
+/** Lone surrogate. UTF-8 cannot encode it, but a JSON escape can. */
 const halfPair = /\p{Surrogate}/gu;
 
 function escapeUnit(unit: string): string {
   return `\\u${unit.charCodeAt(0).toString(16)}`;
 }
 
-/** Parses a text to an object that keeps the text. Undefined if the text is not an object, or too large to read in one turn. */
+/**
+ * Parses a text to an object that keeps the text. Returns undefined if the text is not an object or is too large to parse in
+ * one turn.
+ */
 function parseObject(text: string): object | undefined {
   const value = parseText(text);
   const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);

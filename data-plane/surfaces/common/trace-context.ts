@@ -1,20 +1,20 @@
 /**
- * W3C Trace Context: the `traceparent` of a request, taken from the client where it is valid and passed to the node.
- * It is never answered, and names nothing of the caller.
+ * W3C Trace Context. A valid `traceparent` of the client is passed on to the node. It never appears in answers and does not
+ * identify the caller.
  */
 import { randomBytes } from 'node:crypto';
 
-/** The trace of one request. */
+/** Trace of one request. */
 export interface RequestTrace {
-  /** What the node gets. */
+  /** `traceparent` for the node. */
   readonly traceparent: string;
-  /** Undefined where this request is not recorded. */
+  /** Undefined if this request is not recorded. */
   readonly spans: SpanIds | undefined;
 }
 
 export interface SpanIds {
   readonly traceId: string;
-  /** Of the client, where it sent one. */
+  /** Span id of the client, if it sent one. */
   readonly parentId: string | undefined;
   readonly requestId: string;
   readonly nodeId: string;
@@ -29,7 +29,7 @@ interface TraceParent {
 const pattern = /^(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
 const lengthMax = 256;
 
-/** Undefined where it is invalid. Of later versions only what version 00 has is read. */
+/** Returns undefined for an invalid header. Only the parts defined in version 00 are read from later versions. */
 export function readTraceparent(header: unknown): TraceParent | undefined {
   if (typeof header !== 'string' || header.length > lengthMax) return undefined;
   const [, version, traceId, parentId, flags, rest] = pattern.exec(header) ?? [];
@@ -38,14 +38,17 @@ export function readTraceparent(header: unknown): TraceParent | undefined {
   return { traceId, parentId, sampled: (Number.parseInt(flags, 16) & 1) === 1 };
 }
 
-/** Without an exporter: the client's own, as version 00, or none. */
+/** Without an exporter: the client's own trace as version 00, or none. */
 export function passTrace(header: unknown): RequestTrace | undefined {
   if (header === undefined) return undefined;
   const parent = readTraceparent(header);
   return parent && { traceparent: textOf(parent.traceId, parent.parentId, parent.sampled), spans: undefined };
 }
 
-/** With an exporter: `ratio` of the requests are recorded; where `followsClient`, of those with a trace the ones that it says. */
+/**
+ * With an exporter: records a share `ratio` of the requests. If `followsClient` is set, the client's own sampling decision
+ * takes precedence.
+ */
 export function beginTrace(header: unknown, ratio: number, followsClient = true): RequestTrace {
   const parent = readTraceparent(header);
   const sampled = (followsClient ? parent?.sampled : undefined) ?? Math.random() < ratio;
@@ -61,7 +64,7 @@ function textOf(traceId: string, spanId: string, sampled: boolean): string {
   return `00-${traceId}-${spanId}-${sampled ? '01' : '00'}`;
 }
 
-/** Not all zero, which would be invalid. */
+/** Random id. Never all zero, which would be invalid. */
 function newId(bytes: 8 | 16): string {
   const id = randomBytes(bytes);
   id[0] = (id[0] ?? 0) | 1;

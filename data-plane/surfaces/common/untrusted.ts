@@ -1,6 +1,4 @@
-/**
- * Reading values that a node sent: nothing is assumed of their shape, and inherited names are not seen.
- */
+/** Reads values that a node sent. It assumes nothing about their types and ignores inherited members. */
 
 export function member(value: unknown, name: string): unknown {
   return typeof value === 'object' && value !== null && Object.hasOwn(value, name)
@@ -8,12 +6,12 @@ export function member(value: unknown, name: string): unknown {
     : undefined;
 }
 
-/** A text that holds something; undefined for null, for the empty text and for anything else. */
+/** Non-empty text. undefined for null, the empty text and any other value. */
 export function text(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined;
 }
 
-/** A whole number from 0. */
+/** Non-negative integer. undefined for any other value. */
 export function integer(value: unknown): number | undefined {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : undefined;
 }

@@ -1,6 +1,6 @@
 /**
- * The tokens of one answer, as the node counted them or, where it did not, as estimated and flagged so.
- * Engines put them at different places; what is read here is checked, because it is what gets billed.
+ * Token usage of one answer, as counted by the node or, if it did not count, as a flagged estimate. Engines report it in
+ * different places. Everything read here is checked, because it is billed.
  */
 
 import type { AskedFacts } from './asked.ts';
@@ -10,34 +10,37 @@ import { integer, member } from './untrusted.ts';
 export interface Usage {
   readonly promptTokens: number;
   readonly completionTokens: number;
-  /** Part of the prompt that the node had in its cache, where it reports that. */
+  /** Part of the prompt that the node had cached, if the node reports it. */
   readonly cachedTokens?: number;
-  /** Part of the completion that were thoughts, where it reports that. */
+  /** Part of the completion that was reasoning, if the node reports it. */
   readonly reasoningTokens?: number;
-  /** The node reported nothing: the numbers come from bytes. */
+  /** Set if the node did not report usage, so that the numbers are estimated from bytes. */
   readonly estimated?: true;
-  /** The node reported more than the request could use: the bounds are the numbers. */
+  /** Set if the node reported more than the request could use, so that the bounds are used instead. */
   readonly clamped?: true;
 }
 
-/** The most that one request can use, whatever its node reports. */
+/** Maximum that one request can use, whatever its node reports. */
 export type UsageBounds = Readonly<Pick<Usage, 'promptTokens' | 'completionTokens'>>;
 
-/** The node that answers, as far as it bounds that. */
+/** Properties of the answering node that bound the usage. */
 export interface AnsweringNode {
-  /** As sent to it, for each choice. */
+  /** Token limit sent to the node, per choice. */
   readonly maxTokens: number;
-  /** Null where it is unknown. */
+  /** null if unknown. */
   readonly windowTokens: number | null;
 }
 
-/** What an image may be in tokens depends on the model; where no window says it, so many times what one usually is. */
+/** Factor for the tokens of an image if no window bounds them, because they depend on the model. */
 const imageFactor = 16;
 
-/** What a model adds to each input, at most: the template of some rerankers says what is to be judged. */
+/** Maximum number of tokens that a model adds to each input. Templates of some rerankers include instructions. */
 const tokensPerInput = { embeddings: 32, rerank: tokensPerPair } as const;
 
-/** An honest engine is within them: `promptBytes` has what a template adds, and tools twice. */
+/**
+ * Bounds of the usage. Honest engines stay within them, because `promptBytes` includes a template's additions and counts
+ * tools twice.
+ */
 export function usageBounds(asked: AskedFacts, { maxTokens, windowTokens }: AnsweringNode): UsageBounds {
   const { promptBytes, textBytes } = asked;
   if (asked.kind !== 'chat')
@@ -50,10 +53,10 @@ export function usageBounds(asked: AskedFacts, { maxTokens, windowTokens }: Answ
   return { promptTokens, completionTokens: maxTokens * asked.choices };
 }
 
-/** Bytes of text to one token, for an estimate. */
+/** Bytes of text per token, for estimates. */
 const bytesPerToken = 4;
 
-/** The usage of a node's answer or chunk, within the bounds; undefined where there is none that makes sense. */
+/** Usage in a node's answer or chunk, within the bounds. undefined if there is none that makes sense. */
 export function readUsage(value: unknown, most: UsageBounds): Usage | undefined {
   const reportedPrompt = integer(member(value, 'prompt_tokens'));
   if (reportedPrompt === undefined) return undefined;
@@ -83,7 +86,7 @@ export function estimateUsage(promptBytes: number, completionBytes: number, most
   };
 }
 
-/** What a model wrote, whole or a part of it. */
+/** Output of a model, complete or partial. */
 export interface Output {
   readonly content?: string | null | undefined;
   readonly reasoning?: string | undefined;
@@ -91,7 +94,7 @@ export interface Output {
   readonly toolCalls?: readonly { readonly arguments: string }[] | undefined;
 }
 
-/** UTF-8 bytes, for an estimate; of an answer as of all parts of its stream. */
+/** UTF-8 bytes of the output, for estimates. The sum over all parts of a stream equals that of the complete answer. */
 export function outputBytes({ content, reasoning, refusal, toolCalls }: Output): number {
   let bytes = 0;
   if (content) bytes += Buffer.byteLength(content);
@@ -101,7 +104,7 @@ export function outputBytes({ content, reasoning, refusal, toolCalls }: Output):
   return bytes;
 }
 
-/** Usage as a chat completion shows it. */
+/** Usage in the format of chat completions. */
 export function usageBody(usage: Usage): object {
   const { promptTokens, completionTokens, cachedTokens, reasoningTokens } = usage;
   return {

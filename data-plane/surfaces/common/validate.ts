@@ -1,6 +1,6 @@
 /**
- * Validates a body by its schema. A refusal names the JSON path and the rule, never a value; names that the caller chose are
- * untrusted text, and only harmless ones are repeated.
+ * Validates a body against its schema. A refusal names the JSON path and the rule, never a value. Names chosen by the caller
+ * are untrusted, so only harmless ones are repeated.
  */
 
 import type { z } from 'zod';
@@ -10,7 +10,7 @@ import { harmlessName, pathText } from './json-path.ts';
 
 type Path = readonly PropertyKey[];
 
-/** A refusal of the field at `path`, as in `messages[2].content: is required`. */
+/** Refusal of the field at `path`, such as `messages[2].content: is required`. */
 export function shapeRefusal(
   path: Path,
   rule: string,
@@ -20,7 +20,7 @@ export function shapeRefusal(
   return new Refusal(cause, name === '' ? `the body ${rule}` : `${name}: ${rule}`);
 }
 
-/** The parsed fields; throws the refusal of the first fault that the schema finds. */
+/** Returns the parsed fields. Throws the refusal of the first fault that the schema finds. */
 export function parseFields<Schema extends z.ZodType>(schema: Schema, given: unknown): z.output<Schema> {
   const parsed = schema.safeParse(given, { reportInput: true });
   if (parsed.success) return parsed.data;
@@ -48,19 +48,19 @@ function describe(issue: z.core.$ZodIssue, outer: Path): FieldFault {
   return { path, rule: ruleOf(issue) };
 }
 
-/** `null` counts as absent for a field, and is a value in a list. */
+/** Whether the input counts as absent. `null` does for a field but not in a list. */
 function isAbsent(input: unknown, path: Path): boolean {
   return input === undefined || (input === null && typeof path.at(-1) === 'string');
 }
 
 const typeRule = 'must be of type ';
 
-/** Of the branches of a union, the one that got furthest: its fault is the one that the caller meant. */
+/** Fault of the union branch that matched furthest, because that is probably the branch that the caller meant. */
 function closestBranch(issue: z.core.$ZodIssueInvalidUnion, path: Path): FieldFault {
   const faults = issue.errors.flatMap(([first]) => (first === undefined ? [] : [describe(first, path)]));
   const most = Math.max(...faults.map(reach));
   const best = faults.filter((fault) => fault.path.length > path.length && reach(fault) === most);
-  // Where the type was right in one branch, what is wrong is what that branch says.
+  // If the type was right in one branch, that branch describes the fault.
   const one = best.find(({ rule }) => !rule.startsWith(typeRule)) ?? best[0];
   if (one?.rule.startsWith(typeRule)) {
     const types = new Set(best.map(({ rule }) => rule.slice(typeRule.length)));
@@ -68,7 +68,7 @@ function closestBranch(issue: z.core.$ZodIssueInvalidUnion, path: Path): FieldFa
   }
   if (one !== undefined) return one;
   const { input } = issue;
-  // Of a list of kinds the input is the whole object, and the path is its member that names the kind.
+  // For a discriminated union, the input is the whole object and the path ends in the discriminator.
   const named = path.at(-1);
   const isUnnamed =
     issue.errors.length === 0 &&
@@ -81,13 +81,13 @@ function closestBranch(issue: z.core.$ZodIssueInvalidUnion, path: Path): FieldFa
   };
 }
 
-/** How far into the value a fault is: by its depth, then by its place in a list. */
+/** Measures how far into the value a fault is, by depth and then by index in a list. */
 function reach({ path }: FieldFault): number {
   const last = path.at(-1);
   return path.length + (typeof last === 'number' ? 1 - 1 / (last + 2) : 0);
 }
 
-/** A whole number, in the word of JSON Schema. */
+/** Name of the expected type. JSON Schema's word for a whole number is `integer`. */
 function typeName(issue: z.core.$ZodIssueInvalidType): string {
   return issue.expected === 'int' ? 'integer' : issue.expected;
 }
@@ -95,7 +95,7 @@ function typeName(issue: z.core.$ZodIssueInvalidType): string {
 function ruleOf(issue: z.core.$ZodIssue): string {
   switch (issue.code) {
     case 'invalid_type':
-      // The schema's own text replaces the standard one, which begins like this.
+      // The schema's own text replaces Zod's default, which begins like this.
       return issue.message.startsWith('Invalid input') ? `${typeRule}${typeName(issue)}` : issue.message;
     case 'invalid_value':
       if (!issue.message.startsWith('Invalid')) return issue.message;

@@ -1,7 +1,7 @@
 /**
- * Converts a node's embeddings: in the order of the inputs, as many as were sent, in the encoding that was asked
- * for. Official clients decode whatever comes as what they asked for, so an engine that ignores the encoding, or the
- * number of dimensions, would be turned into garbage silently. Throws NodeFailure where anything does not fit.
+ * Rebuilds a node's embeddings: one per input, in the order of the inputs, in the requested encoding. Official clients decode
+ * whatever arrives as what they requested. So an engine that ignores the encoding or the number of dimensions would silently
+ * produce garbage. Throws NodeFailure if anything does not fit.
  */
 
 import { Refusal } from '../../../shared/decision/refusal.ts';
@@ -11,7 +11,7 @@ import { integer, member } from '../common/untrusted.ts';
 import { estimateUsage, readUsage } from '../common/usage.ts';
 import type { EmbeddingsContext } from './shape-embeddings.ts';
 
-/** `answer`: the node's body as parsed. */
+/** Rebuilds the answer. `answer` is the parsed body of the node. */
 export function rebuildEmbeddings(
   answer: unknown,
   { model, promptTextBytes, most }: AnswerFacts,
@@ -57,7 +57,7 @@ const bytesPerNumber = 4;
 function readVector(value: unknown): readonly number[] {
   const vector = typeof value === 'string' ? fromBase64(value) : value;
   if (!Array.isArray(vector) || vector.length === 0) throw malformed('an embedding is not a list');
-  // Not a node's failure, because every node returns the same result for this input, so a retry would not help.
+  // Not a failure of the node, because every node returns the same result for this input and a retry would not help.
   if (vector.some(isNotANumber)) throw new Refusal('rejected', notANumber);
   if (!vector.every(isFloat)) throw malformed('an embedding is not a list of numbers');
   return vector;
@@ -71,15 +71,15 @@ function isNotANumber(value: unknown): boolean {
   return value === null || (typeof value === 'number' && !Number.isFinite(value));
 }
 
-/** A number that four bytes can hold. */
+/** Whether a number fits into four bytes. */
 function isFloat(value: unknown): value is number {
   return typeof value === 'number' && Number.isFinite(Math.fround(value));
 }
 
-/** Little-endian on the wire, whatever this machine is. */
+/** Decodes base64. The wire format is little-endian on every machine. */
 function fromBase64(value: string): readonly number[] | undefined {
   const bytes = Buffer.from(value, 'base64');
-  // The decoder passes over what is no base64, so the way back shows whether it did.
+  // The decoder skips invalid characters. Encoding again shows whether there were any.
   if (bytes.length % bytesPerNumber !== 0 || bytes.toString('base64') !== value) return undefined;
   return Array.from({ length: bytes.length / bytesPerNumber }, (_, at) =>
     bytes.readFloatLE(at * bytesPerNumber),

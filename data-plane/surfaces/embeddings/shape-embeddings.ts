@@ -1,13 +1,13 @@
-/** The strict shape of POST /v1/embeddings: what comes out holds only fields that a node may be sent, each checked. */
+/** Validates POST /v1/embeddings strictly. The result contains only validated fields that may be sent to a node. */
 import { embeddingsRequestSchema } from '../../../schemas/api/openai.ts';
 import type { EmbeddingsFacts, WholeEmbeddings } from '../common/asked.ts';
 import { embeddingsPromptSize } from '../common/prompt-size.ts';
 import { parseFields } from '../common/validate.ts';
 
-/** What the answer needs to know of the request. */
+/** Facts about the request that the answer needs. */
 export type EmbeddingsContext = Pick<EmbeddingsFacts, 'inputs' | 'encoding' | 'dimensions'>;
 
-/** Throws UnsupportedShapeError naming the JSON path, never a value. */
+/** Throws UnsupportedShapeError that names the JSON path, never a value. */
 export function shapeEmbeddings(given: Record<string, unknown>): {
   readonly asked: WholeEmbeddings;
   readonly context: EmbeddingsContext;

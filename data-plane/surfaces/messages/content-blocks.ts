@@ -1,7 +1,7 @@
 /**
- * The content of a streamed message as events: blocks one after another, one open at a time.
- * Thoughts and text pass as they come. Calls of tools are written one by one: what comes for a later call waits until
- * the one before is whole, and text after the first call waits for the end, because no block can be opened again.
+ * Writes the content of a streamed message as events, with one open block at a time. Reasoning and text pass through at once.
+ * Tool calls are written one after the other: text for a later call waits until the previous call is complete, and text after
+ * the first call waits for the end, because a closed block cannot be reopened.
  */
 
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
@@ -10,7 +10,7 @@ import type { ToolCallDelta } from '../common/tool-call-deltas.ts';
 import { ToolInput } from '../common/tool-input.ts';
 import { toolUseId } from './message-parts.ts';
 
-/** One event as it goes over the wire. Clients skip a frame without its `event` line. */
+/** Frame of one event. Clients skip frames without an `event` line. */
 export function eventFrame(type: string, members: object): string {
   return `event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`;
 }
@@ -19,7 +19,7 @@ interface Call {
   readonly id: string;
   readonly name: string;
   readonly input: ToolInput;
-  /** Not written yet. */
+  /** Input that has not been written yet. */
   waiting: string;
 }
 
@@ -33,10 +33,10 @@ const emptyBlocks = {
 export class ContentBlocks {
   readonly #showsThinking: boolean;
   readonly #memory: MemoryBudget;
-  /** From the first call on: what comes before one passes at once. */
+  /** Accounts for text held from the first call on. Anything before it passes through at once. */
   #held: HeldText | undefined;
   readonly #calls: Call[] = [];
-  /** The call that is written now. */
+  /** Index of the call being written. */
   #current = 0;
   readonly #late: { readonly kind: TextKind; text: string }[] = [];
   #open: TextKind | 'tool_use' | undefined;
@@ -52,7 +52,7 @@ export class ContentBlocks {
     return this.#calls.length > 0;
   }
 
-  /** The frames since the last time. */
+  /** Returns the frames added since the last call. */
   take(): string[] {
     const frames = this.#frames;
     this.#frames = [];
@@ -70,7 +70,7 @@ export class ContentBlocks {
     else this.#late.push({ kind, text });
   }
 
-  /** Throws NodeFailure where the input is no object. */
+  /** Adds to a tool call. Throws NodeFailure if its input is not an object. */
   call({ index, opened, arguments: added }: ToolCallDelta): void {
     if (opened !== undefined) {
       this.#calls[index] = {
@@ -87,12 +87,12 @@ export class ContentBlocks {
     this.#writeCalls(false);
   }
 
-  /** Nothing more comes. `cut`: the limit of tokens ended it. Throws NodeFailure where the input of a call is no object. */
+  /** Ends the content. `cut` means that the token limit ended it. Throws NodeFailure if a call's input is not an object. */
   finish(cut: boolean): void {
     for (const { input } of this.#calls) input.value(cut);
     this.#writeCalls(true);
     for (const { kind, text } of this.#late) {
-      // Templates leave line ends after a call; they are no content.
+      // Skip line ends that templates leave after a call.
       if (text.trim() !== '') this.#write(kind, text);
     }
     this.#close();
@@ -138,7 +138,7 @@ export class ContentBlocks {
 
   #close(): void {
     if (this.#open === undefined) return;
-    // Without a signature, some clients leave thoughts out when they send them back.
+    // Without a signature, some clients drop reasoning when they send it back.
     if (this.#open === 'thinking') this.#delta({ type: 'signature_delta', signature: '' });
     this.#frames.push(eventFrame('content_block_stop', { index: this.#index }));
     this.#open = undefined;

@@ -1,8 +1,7 @@
 /**
- * A conversation of the Anthropic-style API in the messages that a node takes.
- * Adjacent turns of one role become one. The results of tools are messages of their own before the rest of
- * the user's turn, and their images come after them as the user's. What a node's messages cannot hold in its order is
- * refused with its path in the caller's body.
+ * Converts a conversation of the Anthropic-style API to a node's messages. Adjacent turns of the same role are joined. Tool
+ * results become messages of their own before the rest of the user's turn, and their images follow as the user's. If a node's
+ * messages cannot express the order of the content, the request is refused with the path in the caller's body.
  */
 import type {
   AssistantBlock,
@@ -20,13 +19,13 @@ export type Path = readonly PropertyKey[];
 
 export interface Conversation {
   readonly messages: readonly ChatMessage[];
-  /** Of the caller's body: the path of its first image. */
+  /** Path of the first image in the caller's body. */
   readonly imagePath: Path | undefined;
-  /** Of the caller's body: the last turn, where that is the assistant's and is to be continued. */
+  /** Path of the last turn in the caller's body, if it is the assistant's and is to be continued. */
   readonly prefillPath: Path | undefined;
 }
 
-/** Precedes the result of a tool that failed; nodes have no field for that. */
+/** Prefix of a failed tool's result, because nodes have no field for failures. */
 const toolErrorPrefix = 'Error: ';
 
 type ChatPart = Exclude<Extract<ChatMessage, { role: 'user' }>['content'], string>[number];
@@ -74,7 +73,7 @@ function joinTurns(system: Instructions | undefined, turns: readonly Turn[]): Jo
       'content',
     ]);
     const last = joined[joined.length - 1];
-    // The role decides which blocks there are, here as in the schema.
+    // The role determines the possible blocks, as in the schema.
     if (last?.role === turn.role) (last.blocks as typeof blocks).push(...blocks);
     else joined.push({ role: turn.role, blocks } as Joined);
   }
@@ -86,7 +85,7 @@ function placed<B>(content: string | readonly (B | TextBlock)[], path: Path): Pl
   return content.map((block, index) => ({ block, path: [...path, index] }));
 }
 
-/** Engines join parts with nothing between them, so the blocks are joined here. */
+/** Joins the blocks into one message, because engines would join them without a separator. */
 function systemMessages(blocks: readonly Placed<TextBlock>[]): ChatMessage[] {
   const content = joinTexts(blocks.map(({ block }) => block.text));
   return content === '' ? [] : [{ role: 'system', content }];
@@ -134,7 +133,7 @@ function assistantMessage(blocks: readonly Placed<AssistantBlock>[]): AssistantM
   const calls: ToolCall[] = [];
   for (const { block, path } of blocks) {
     if (block.type === 'thinking') {
-      // A client that was shown no thoughts sends the block back empty.
+      // A client that was not shown the reasoning sends back an empty block.
       if (block.thinking !== '') thoughts.push(block.thinking);
     } else if (block.type === 'tool_use') {
       const called = { name: block.name, arguments: writeJson(block.input) };
@@ -156,7 +155,7 @@ function joinTexts(texts: readonly string[]): string {
   return texts.join('\n\n');
 }
 
-/** One text is sent as a text: templates of text models know no parts. */
+/** Sends a single text as a string, because templates of text models do not support parts. */
 function simplest<P extends ChatPart>(parts: P[]): string | P[] {
   const [first, ...others] = parts;
   return first?.type === 'text' && others.length === 0 ? first.text : parts;

@@ -1,6 +1,6 @@
 /**
- * The events of a streamed message: one id, the model as requested, usage at the end. The first event has the tokens of the
- * prompt where the node reports them.
+ * Writes the events of a streamed message, with one id, the model's name as requested, and usage at the end. The first event
+ * contains the prompt's tokens if the node reports them.
  */
 
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
@@ -53,7 +53,7 @@ export class MessagesWriter implements StreamWriter {
     if (finish === undefined) return;
     this.#blocks.finish(finish === 'length');
     const { stopSequences } = this.#context;
-    // Read a second time, once in a stream: the deltas are free of what only some engines send.
+    // Parsed a second time, once per stream, because deltas do not contain engine-specific members.
     const choice = stopSequences.length === 0 ? undefined : finishedChoice(data);
     this.#stop = stopOf(finish, choice, stopSequences);
   }

@@ -1,4 +1,4 @@
-/** Answers of real engines, and of engines that misbehave, as messages and as the events of messages. */
+/** Answers of real engines, and of engines that misbehave, as messages and as message events. */
 import { expect, test } from 'vitest';
 import { readMessageEvents } from '../../../test/support/message-events.ts';
 import {
@@ -354,7 +354,7 @@ test('what ids end in is of a form that the API allows, and never twice the same
   for (const id of ids) expect(id).toMatch(/^[a-f0-9]{32}$/);
 });
 
-// What the engines' own endpoints for messages answered to the same prompt, next to what is made of their chats here.
+// Compares the engines' own messages endpoints with what the gateway makes of their chat completions for the same prompt.
 
 test.each(['vllm', 'sglang', 'llamacpp', 'ollama'])(
   'the events are those of the engine itself for the same prompt: %s',

@@ -1,6 +1,6 @@
 /**
- * There and back: what a node answers reaches it again, unchanged, when the client sends it back with the results of its tools.
- * Streamed and whole, for every engine. same-request.test.ts has what a request becomes.
+ * Round trip: a node's answer reaches the node again unchanged when the client sends it back with its tools' results,
+ * streamed and whole, for every engine. same-request.test.ts tests the conversion of requests.
  */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
@@ -37,7 +37,7 @@ const input = fc.dictionary(
   { maxKeys: 3 },
 );
 
-/** What a node says in one turn. */
+/** Output of a node in one turn. */
 const turn = fc.record({
   reasoning: fc.option(words, { nil: undefined }),
   content: fc.option(words, { nil: undefined }),
@@ -50,7 +50,7 @@ const question = { role: 'user', content: 'what time is it?' };
 const first = { model: 'asked', max_tokens: 1000, tools, messages: [question] };
 const usage = { prompt_tokens: 9, completion_tokens: 4 };
 
-/** The field of the thoughts, as the engine calls it. */
+/** Name of the engine's field for reasoning. */
 const node = { maxTokens: 50, windowTokens: null };
 const thoughtsIn = (dialect: Dialect): string =>
   dialect === 'vllm' || dialect === 'ollama' ? 'reasoning' : 'reasoning_content';
@@ -74,11 +74,11 @@ function wholeAnswer({ reasoning, content, calls }: Turn, dialect: Dialect): Fie
   };
   const { asked, context } = shaped(first);
   const { body } = rebuildMessages(answer, answerFacts(asked, ids, node), context);
-  // As it goes over the wire.
+  // Answer as it is sent to the client.
   return (JSON.parse(body) as { content: Fields[] }).content;
 }
 
-/** Cuts a text into pieces of so many characters. */
+/** Splits a text into pieces of `size` characters. */
 function pieces(text: string, size: number): string[] {
   const characters = [...text];
   return Array.from({ length: Math.ceil(characters.length / size) }, (_, at) =>
@@ -116,7 +116,7 @@ function streamedAnswer({ reasoning, content, calls }: Turn, dialect: Dialect, s
   );
 }
 
-/** What a client sends after an answer: the answer as it came, and a result for each call. */
+/** The client's next request: the unchanged answer, and a result for each call. */
 const nextBody = (content: readonly Fields[]): object => {
   const uses = content.filter(({ type }) => type === 'tool_use');
   const results = uses.map(({ id }, at) => ({
@@ -134,7 +134,7 @@ test.each(dialectNames)(
     fc.assert(
       fc.property(turn, fc.integer({ min: 1, max: 5 }), (given, size) => {
         const whole = wholeAnswer(given, dialect);
-        // However a stream cuts it, it is the same answer.
+        // The answer is the same however a stream splits it.
         expect(streamedAnswer(given, dialect, size)).toEqual(whole);
         const { messages } = sentTo(dialect, nextBody(whole)) as { messages: Fields[] };
         const [asked, answered, ...after] = messages as [Fields, Fields, ...Fields[]];

@@ -1,7 +1,7 @@
 /**
- * A body of the Anthropic-style API becomes the request of a chat that any node can be sent, or UnsupportedShapeError
- * (Errors 2). Decided by path, headers and body alone, never by stack or organisation.
- * Fields decide: `anthropic-beta` is not read, and `anthropic-version` only names which fields exist.
+ * Converts a body of the Anthropic-style API to a chat request for any node, or refuses it with UnsupportedShapeError
+ * (specification, Errors 2). The result depends only on path, headers and body, never on the stack or organisation. Only
+ * fields count: `anthropic-beta` is ignored, and `anthropic-version` only determines which fields exist.
  */
 import {
   type AnthropicVersion,
@@ -20,18 +20,21 @@ import type { ShapeHeaders } from '../common/surface.ts';
 import { parseFields, shapeRefusal } from '../common/validate.ts';
 import { type Path, toChatMessages } from './conversation.ts';
 
-/** What the answer needs to know of the request. */
+/** Facts about the request that the answer needs. */
 export interface MessagesContext {
-  /** `omitted`: blocks of thoughts come without their text. */
+  /** `omitted` means that reasoning blocks are sent without their text. */
   readonly thinkingDisplay: 'shown' | 'omitted';
-  /** An end by one of these is reported by name, where the engine reports which. */
+  /** Stop sequences to report by name, if the engine states which one ended the answer. */
   readonly stopSequences: readonly string[];
 }
 
-/** The node gets longer ones too, but an answer that stops at one of them does not name it: no context grows with its body. */
+/**
+ * Maximum length of a stop sequence that an answer names. The node gets longer ones too, but the context must not grow with
+ * the body.
+ */
 const stopSequenceCharactersMax = 1024;
 
-/** Throws UnsupportedShapeError naming the JSON path, never a value. */
+/** Throws UnsupportedShapeError that names the JSON path, never a value. */
 export function shapeMessages(
   given: Record<string, unknown>,
   headers: ShapeHeaders,
@@ -51,13 +54,13 @@ export function shapeMessages(
   };
 }
 
-/** Throws UnsupportedShapeError naming the JSON path, never a value. */
+/** Throws UnsupportedShapeError that names the JSON path, never a value. */
 export function shapeCountTokens(given: Record<string, unknown>, headers: ShapeHeaders): WholeChat {
   versionOf(headers);
   return chatOf(parseFields(countTokensRequestSchema, given), { max_tokens: 0 });
 }
 
-/** The answer to a count. */
+/** Answer to a token count. */
 export function countTokensBody(inputTokens: number): object {
   return { input_tokens: inputTokens };
 }
@@ -71,7 +74,7 @@ function versionOf({ version }: ShapeHeaders): AnthropicVersion {
 
 type Sampling = Partial<Omit<MessagesFields, keyof PromptFields>>;
 
-/** Where this API has what a chat completion has elsewhere. */
+/** Paths in this API of fields that are elsewhere in a chat completion. */
 const fixedPaths = {
   response_format: ['output_config', 'format'],
   thinking_budget: ['thinking', 'budget_tokens'],
@@ -130,12 +133,12 @@ function withoutAbsent(body: { [K in keyof ChatBody]: ChatBody[K] | undefined })
 
 interface Thought {
   readonly effort: ReasoningEffort | undefined;
-  /** Its path in the caller's body. */
+  /** Path in the caller's body. */
   readonly effortPath: Path;
   readonly budgetTokens: number | undefined;
 }
 
-/** `adaptive` asks for nothing: that the model decides is what every node does by itself. */
+/** Reasoning settings. `adaptive` sets nothing, because every node lets the model decide by default. */
 function thoughtOf({ thinking, output_config: output }: PromptFields): Thought {
   if (thinking?.type === 'disabled')
     return { effort: 'none', effortPath: ['thinking'], budgetTokens: undefined };
@@ -151,7 +154,7 @@ function callsOneAtATime({ tools, tool_choice: choice }: PromptFields): boolean 
   return choice.disable_parallel_tool_use === true;
 }
 
-/** Without tools there is nothing to choose from; engines refuse even the default then. */
+/** Tool choice for a node. Without tools there is nothing to choose from, and engines then refuse even the default. */
 function toolChoiceOf({ tools, tool_choice: choice }: PromptFields): ToolChoice | undefined {
   if (choice === undefined) return undefined;
   if (choice.type === 'auto' || choice.type === 'none') return tools === undefined ? undefined : choice.type;

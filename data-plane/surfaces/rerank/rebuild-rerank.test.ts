@@ -1,4 +1,7 @@
-/** Goal: scores as the node gave them, in one order for all engines, or a failure of the node; nothing else of its answer. */
+/**
+ * Goal: clients get the node's scores in the same order for all engines, or the node counts as failed. Nothing else of the
+ * node's answer is passed on.
+ */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { answerFacts } from '../common/chat-parts.ts';

@@ -1,7 +1,7 @@
 /**
- * Converts a node's scores: the best first, those of equal score in the order of the documents, as many as were asked for. Engines
- * sort or do not, and cut or do not; the scores themselves stay as they are, in the scale of the engine. Documents are those of the
- * request, never the node's. Throws NodeFailure where anything does not fit.
+ * Rebuilds a node's scores: the requested number of results, best first, and equal scores in the order of the documents. Some
+ * engines do not sort or limit results themselves. Scores keep the engine's scale. Returned documents are those of the
+ * request, never the node's. Throws NodeFailure if anything does not fit.
  */
 import { type AnswerFacts, malformed, refuseError } from '../common/chat-parts.ts';
 import type { RebuiltBody } from '../common/surface.ts';
@@ -9,14 +9,14 @@ import { integer, member } from '../common/untrusted.ts';
 import { estimateUsage, readUsage, type Usage, type UsageBounds } from '../common/usage.ts';
 import type { RerankContext } from './shape-rerank.ts';
 
-/** `answer`: the node's body as parsed. */
+/** Rebuilds the answer. `answer` is the parsed body of the node. */
 export function rebuildRerank(
   answer: unknown,
   { unique, model, promptTextBytes, most }: AnswerFacts,
   { inputs, topN, documents }: RerankContext,
 ): RebuiltBody {
   refuseError(answer);
-  // SGLang gives the list alone.
+  // SGLang returns the bare list.
   const entries: unknown = Array.isArray(answer) ? answer : member(answer, 'results');
   if (!Array.isArray(entries) || entries.length !== inputs)
     throw malformed('its scores are not one for each document');
@@ -41,7 +41,7 @@ export function rebuildRerank(
       model,
       results,
       usage: { prompt_tokens: promptTokens, total_tokens: promptTokens },
-      // Empty, but a client of Cohere's form fails without it.
+      // Empty, but clients for Cohere's format fail without it.
       meta: {},
     },
     usage: { ...usage, completionTokens: 0 },
@@ -54,7 +54,7 @@ function scoreOf(entry: unknown): number {
   return score;
 }
 
-/** Old vLLM reports the total alone, SGLang the tokens of each document. */
+/** Usage of an answer. Old versions of vLLM report only the total, SGLang only the tokens of each document. */
 function usageOf(answer: unknown, entries: readonly unknown[], most: UsageBounds): Usage | undefined {
   const reported = member(answer, 'usage');
   const prompt_tokens =

@@ -1,4 +1,4 @@
-/** Goal: a request to rerank is carried as it came, or refused by the name of a field; nothing of it is cut or dropped. */
+/** Goal: a rerank request is passed on unchanged or refused by the name of a field. Nothing in it is shortened or dropped. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { documentsMax } from '../../../schemas/api/rerank.ts';

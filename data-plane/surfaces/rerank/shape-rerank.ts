@@ -1,22 +1,22 @@
-/** The strict shape of POST /v1/rerank: what comes out holds only fields that a node may be sent, each checked. */
+/** Validates POST /v1/rerank strictly. The result contains only validated fields that may be sent to a node. */
 import { rerankRequestSchema } from '../../../schemas/api/rerank.ts';
 import type { WholeRerank } from '../common/asked.ts';
 import { rerankPromptSize } from '../common/prompt-size.ts';
 import { parseFields, shapeRefusal } from '../common/validate.ts';
 
-/** What the answer needs to know of the request. */
+/** Facts about the request that the answer needs. */
 export interface RerankContext {
-  /** Scores that the node must give. */
+  /** Number of scores that the node must return. */
   readonly inputs: number;
-  /** Results at most. */
+  /** Maximum number of results. */
   readonly topN: number;
-  /** Where they are wanted back. Bounded, because they are held until the answer. */
+  /** Documents to return with the results, if requested. Bounded, because they are held until the answer. */
   readonly documents?: readonly string[];
 }
 
 const returnedBytesMax = 1024 * 1024;
 
-/** Throws UnsupportedShapeError naming the JSON path, never a value. */
+/** Throws UnsupportedShapeError that names the JSON path, never a value. */
 export function shapeRerank(given: Record<string, unknown>): {
   readonly asked: WholeRerank;
   readonly context: RerankContext;

@@ -1,6 +1,6 @@
 /**
- * A call of a tool as it grows. Its name and id are there from its first event on, and the deltas are what the client reads: JSON
- * for a function, the text itself for a custom tool. A call that is cut is never finished, because clients run what is.
+ * A growing tool call. Its first event contains the name and id. Deltas contain JSON for a function and plain text for a
+ * custom tool. An incomplete call is never marked as finished, because clients run finished calls.
  */
 import { ToolInput } from '../common/tool-input.ts';
 import { CustomInput } from './custom-input.ts';
@@ -24,7 +24,7 @@ export class CallItem {
   readonly #custom: CustomInput | undefined;
   readonly #function = new ToolInput();
   #text = '';
-  /** Not written yet. */
+  /** Input that has not been written yet. */
   #waiting = '';
   #place: ItemPlace | undefined;
   #head = '';
@@ -43,7 +43,7 @@ export class CallItem {
     return this.#place !== undefined;
   }
 
-  /** Throws NodeFailure where the arguments are no object. */
+  /** Throws NodeFailure if the arguments are not an object. */
   add(text: string): void {
     this.#grow((this.#custom ?? this.#function).add(text));
   }
@@ -61,7 +61,7 @@ export class CallItem {
     this.#waiting = '';
   }
 
-  /** No more comes. Throws NodeFailure where its input is none. */
+  /** Ends the input. Throws NodeFailure if it is not valid. */
   complete(): void {
     if (this.#custom !== undefined) this.#grow(this.#custom.end());
     else this.#function.value(false);

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { NodeFailure } from '../common/node-failure.ts';
 import { CustomInput } from './custom-input.ts';
 
-/** What the client reads, with the deltas, of a text that comes in pieces. */
+/** The input that a client reads, with its deltas, from a text that arrives in pieces. */
 function readOf(
   text: string,
   cuts: readonly number[] = [],

@@ -8,27 +8,30 @@ import { parseText } from '../common/answer-json.ts';
 import { noArguments } from '../common/chat-parts.ts';
 import { NodeFailure } from '../common/node-failure.ts';
 
-/** A stream may last as long as its node likes; what it adds up to is held until its end. */
+/** Bound on the input, because a node may stream for as long as it likes and the input is held until the end. */
 const charactersMax = 4 * 1024 * 1024;
 
 const opening = '{"input":"';
 /** Indexes in `opening` before which JSON allows white space. */
 const gaps: readonly number[] = [0, 1, 8, 9];
-/** Most white space before an input, because some models loop in white space and never write one. */
+/** Maximum white space before an input, because some models write white space in an endless loop. */
 const blanksMax = 4 * 1024;
 
 /** Matches up to the last complete character or escape. */
 const wholeCharacters = /^(?:[^"\\]+|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*/;
 const halfPair = /^\\u[dD][89abAB][0-9a-fA-F]{2}$/;
 const halfPairCharacters = 6;
-/** Longest text that may wait to be decoded: half a surrogate pair and an incomplete escape. */
+/** Longest text that may wait to be decoded: an escaped high surrogate and an incomplete escape. */
 const undecodedMax = 2 * halfPairCharacters - 1;
 /** Control characters, which models write unescaped. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON has them escaped only.
 const control = /[\u0000-\u001f]/g;
 
 export class CustomInput {
-  /** `opening`: the text so far may be the beginning of `{"input":"`. `object`: an object of another form, which is parsed at its end. */
+  /**
+   * `opening` means that the text so far may be the beginning of `{"input":"`. `object` means another kind of object, which
+   * is parsed at its end.
+   */
   #form: 'opening' | 'object' | 'text' | 'member' | 'closed' = 'opening';
   #pending = '';
   #length = 0;
@@ -41,7 +44,7 @@ export class CustomInput {
     return this.#form === 'closed';
   }
 
-  /** Returns what the client reads of it. Throws NodeFailure. */
+  /** Adds text and returns the part that the client reads. Throws NodeFailure. */
   add(added: string): string {
     this.#length += added.length;
     if (this.#length > charactersMax) throw new NodeFailure('too_large', 'the input of a tool is too large');
@@ -52,7 +55,7 @@ export class CustomInput {
     return this.#form === 'text' ? this.#takePending() : '';
   }
 
-  /** The last of it. Throws NodeFailure where the input is cut. */
+  /** Returns the rest of the input. Throws NodeFailure if the input is incomplete. */
   end(): string {
     if (this.#form === 'closed' || this.#form === 'text') return '';
     const value = this.#form === 'member' ? undefined : parseText(this.#pending);
@@ -64,7 +67,7 @@ export class CustomInput {
     return typeof input === 'string' ? input : '';
   }
 
-  /** Chooses the form as soon as the characters decide it. Returns the index at which the member's text begins, if it does. */
+  /** Decides the form as soon as the characters allow. Returns the index at which the member's text begins, if it does. */
   #open(added: string): number | undefined {
     for (let at = 0; at < added.length; at += 1) {
       const character = added.charAt(at);
@@ -108,7 +111,7 @@ export class CustomInput {
   }
 }
 
-/** Where a backslash that is escaped itself stands before it, it is no half of a pair but a text that looks like one. */
+/** Removes an escaped high surrogate at the end. If its backslash is itself escaped, it is ordinary text and stays. */
 function withoutHalfPair(text: string): string {
   const start = text.length - halfPairCharacters;
   if (!halfPair.test(text.slice(-halfPairCharacters))) return text;

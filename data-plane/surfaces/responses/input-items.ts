@@ -1,7 +1,7 @@
 /**
- * The input items of a request in the messages that a node takes. All instructions become one system message at the start,
- * because templates refuse a second one or leave it out silently. What the assistant thought, wrote and called in a row is one
- * message, and the outputs of its calls follow it at once: what else came between them stands after them.
+ * Converts a request's input items to a node's messages. All instructions become a single system message at the start,
+ * because templates refuse a second one or silently drop it. Consecutive reasoning, texts and calls of the assistant become
+ * one message, followed at once by the outputs of its calls. Anything that came between them follows the outputs.
  */
 import type { ChatMessage } from '../../../schemas/api/openai-messages.ts';
 import type { ResponsesFields } from '../../../schemas/api/responses.ts';
@@ -20,9 +20,9 @@ type Path = readonly PropertyKey[];
 
 export interface InputChat {
   readonly messages: readonly ChatMessage[];
-  /** Of the caller's body: the path of its first image. */
+  /** Path of the first image in the caller's body. */
   readonly imagePath: Path | undefined;
-  /** Of the caller's body: the last item, where that is the assistant's and is to be continued. */
+  /** Path of the last item in the caller's body, if it is the assistant's and is to be continued. */
   readonly prefillPath: Path | undefined;
 }
 
@@ -31,7 +31,7 @@ type ToolCall = NonNullable<Extract<ChatMessage, { role: 'assistant' }>['tool_ca
 type CallItem = Extract<InputItem, { readonly type: 'function_call' | 'custom_tool_call' }>;
 type OutputItem = Extract<InputItem, { readonly output: unknown }>;
 
-/** `sealKey`: under which thoughts of the caller's organisation are sealed. Throws UnsupportedShapeError. */
+/** Converts the input. `sealKey` encrypts the reasoning of the caller's organisation. Throws UnsupportedShapeError. */
 export function toConversation(fields: ResponsesFields, sealKey: string | undefined): InputChat {
   const { input, instructions } = fields;
   const reader = new ItemReader(instructions, sealKey);
@@ -42,18 +42,18 @@ export function toConversation(fields: ResponsesFields, sealKey: string | undefi
   return { messages, imagePath, prefillPath: isPrefill ? ['input', input.length - 1] : undefined };
 }
 
-/** What the assistant said in a row, and what was answered to its calls. */
+/** Consecutive items of the assistant, with the outputs of its calls. */
 class Turn {
   readonly thoughts: string[] = [];
   readonly texts: string[] = [];
   readonly calls: ToolCall[] = [];
-  /** Calls that have no output yet, with their places in the caller's body. */
+  /** Calls without an output so far, with their paths in the caller's body. */
   readonly open = new Map<string, Path>();
   readonly outputs: ChatMessage[] = [];
-  /** The user's, which came before the last output or belong to one. */
+  /** Messages of the user that came before the last output or belong to an output. */
   readonly later: ChatMessage[] = [];
 
-  /** Whether what the assistant says next belongs to it. */
+  /** Whether the assistant's next item belongs to this turn. */
   get isOpen(): boolean {
     return this.outputs.length === 0 || this.open.size > 0;
   }
@@ -167,7 +167,7 @@ class ItemReader {
     });
   }
 
-  /** Images come after the outputs as the user's: no message of a tool can hold one. */
+  /** Adds an output. Its images follow the outputs as the user's, because tool messages cannot contain images. */
   #output({ call_id: id, output }: OutputItem, path: Path): void {
     const turn = this.#turn;
     if (turn?.open.delete(id) !== true)
@@ -181,14 +181,14 @@ class ItemReader {
     if (images.length > 0) turn.later.push({ role: 'user', content: images });
   }
 
-  /** In the order of trust. Empty where nothing can be read, so that only thoughts are lost. */
+  /** Reasoning from the most trusted source available. Empty if none is readable, because then only the reasoning is lost. */
   #thoughtsOf({ encrypted_content: sealed, content, summary }: ReasoningItem): string {
     const opened =
       sealed === undefined || this.#sealKey === undefined ? undefined : openThoughts(sealed, this.#sealKey);
     return opened ?? joinTexts((content ?? summary ?? []).map(({ text }) => text));
   }
 
-  /** One text is sent as a text: templates of text models know no parts. */
+  /** Sends a single text as a string, because templates of text models do not support parts. */
   #userContent(content: UserContent, path: Path): string | ChatPart[] {
     if (typeof content === 'string') return content;
     const parts = content.map((part, index): ChatPart => {

@@ -1,4 +1,4 @@
-/** Log probabilities in the form of this API, where the bytes of a token are always there. */
+/** Converts log probabilities to this API's format, in which a token's bytes are always present. */
 import type { ChatLogprobs, TokenLogprob } from '../common/chat-parts.ts';
 
 export type ResponseLogprob = ChatLogprobs['content'][number];

@@ -1,6 +1,6 @@
 /**
- * The tools of a request as functions that a node takes, and what the caller calls each of them: a tool in a namespace has a name
- * that says both, and a custom tool takes its one text as a member.
+ * Converts a request's tools to functions for a node, and maps each function back to the caller's tool. A namespaced tool
+ * gets a name that contains both parts. A custom tool receives its text as a member of an object.
  */
 import { createHash } from 'node:crypto';
 import type { FunctionTool, ToolChoice } from '../../../schemas/api/openai-messages.ts';
@@ -13,15 +13,15 @@ import type {
 } from '../../../schemas/api/responses-items.ts';
 import { shapeRefusal } from '../common/validate.ts';
 
-/** What the caller calls a function, where a node knows it by another name or in another form. */
+/** The caller's name for a function that a node knows by another name or in another form. */
 export interface CalledAs {
   readonly name: string;
   readonly namespace?: string;
-  /** Takes a text in place of arguments. */
+  /** Whether the tool takes a text rather than arguments. */
   readonly isCustom?: true;
 }
 
-/** By the name that nodes know. */
+/** Callers' names by the node's names. */
 export type CallNames = ReadonlyMap<string, CalledAs>;
 
 export interface OfferedTools {
@@ -31,11 +31,11 @@ export interface OfferedTools {
 }
 
 const functionsMax = 1000;
-/** Of a function's name, as all engines take it. */
+/** Maximum length of a function name, as all engines accept it. */
 const nameCharactersMax = 64;
 const hashCharacters = 8;
 
-/** The one name of a tool in a namespace. Longer ones are cut, and end in a hash of the whole. */
+/** Combined name of a tool in a namespace. A long name is shortened and ends in a hash of the complete name. */
 export function nodeName(name: string, namespace: string | undefined): string {
   if (namespace === undefined) return name;
   const whole = `${namespace}__${name}`;
@@ -44,7 +44,7 @@ export function nodeName(name: string, namespace: string | undefined): string {
   return `${whole.slice(0, nameCharactersMax - hashCharacters - 1)}_${hash}`;
 }
 
-/** The arguments of a custom tool's call, as a node has them. */
+/** Arguments of a custom tool's call, as a node gets them. */
 export function customArguments(input: string): string {
   return JSON.stringify({ input });
 }
@@ -66,7 +66,7 @@ export function offeredTools({ tools, tool_choice: choice }: ResponsesFields): O
   for (const [index, tool] of (tools ?? []).entries()) {
     if (tool.type === 'function' || tool.type === 'custom') add(tool, ['tools', index]);
     else if (tool.type === 'namespace')
-      // What is said of the whole namespace stands once, before its first tool.
+      // The namespace's description is given once, with its first tool.
       for (const [at, inner] of tool.tools.entries())
         add(inner, ['tools', index, 'tools', at], tool.name, at === 0 ? tool.description : undefined);
   }
@@ -127,13 +127,13 @@ function functionTool(tool: OwnTool, name: string, about: string | undefined): F
   };
 }
 
-/** No engine holds a model to a grammar within a call, so the grammar is described to the model. */
+/** Describes a grammar to the model, because no engine can enforce a grammar within a call. */
 function grammarText(format: Extract<OwnTool, { type: 'custom' }>['format']): string | undefined {
   if (format?.type !== 'grammar') return undefined;
   return `The input must match this ${format.syntax} grammar:\n${format.definition}`;
 }
 
-/** The tools as an answer repeats them: what is absent is null, and a search that nobody makes is not among them. */
+/** Tools as an answer repeats them. Absent members are null, and the unused web search is left out. */
 export function repeatedTools(tools: ResponseTools | undefined): object[] {
   return (tools ?? []).flatMap((tool): object[] => {
     if (tool.type === 'function' || tool.type === 'custom') return [repeatedTool(tool)];

@@ -1,7 +1,7 @@
 /**
- * The items of an answer, streamed or not, one after the other: what is streamed and what is not comes from the same code, so the
- * items are the same. Thoughts and text pass as they come. Calls of tools are written one by one: what comes for a later
- * call waits until the one before is whole, and text after the first call waits for the end.
+ * Builds the items of an answer one after the other. Streamed and whole answers use the same code, so their items are equal.
+ * Reasoning and text pass through at once. Tool calls are written one after the other: text for a later call waits until the
+ * previous call is complete, and text after the first call waits for the end.
  */
 import type { FinishReason } from '../common/chat-parts.ts';
 import { type HeldText, renderedLength } from '../common/held-text.ts';
@@ -16,24 +16,24 @@ import type { ResponsesContext } from './shape-responses.ts';
 import { type ItemPlace, TextItem, type TextKind, textKinds } from './text-item.ts';
 
 /**
- * The end of an answer has all of it, so it is held until then and written in one turn; a stream may last as long as its node
- * likes.
+ * Bound on an answer's text. The last event repeats the whole answer, so all of it is held until then, and a node may stream
+ * for as long as it likes.
  */
 const charactersMax = 4 * 1024 * 1024;
-/** Memory that an item or a part takes in addition to its text, in characters. */
+/** Memory of an item or a part in addition to its text, in characters. */
 const partCharacters = 1024;
-/** Of its text, its part, its item and the answer: each has the whole text once more. */
+/** Number of final events that repeat the whole text: those of its text, its part, its item and the response. */
 const endEvents = 4;
 
 const noLogprobs: readonly ResponseLogprob[] = [];
 
 export interface ItemsOptions {
-  /** Of the answer. */
+  /** Unique part of the answer's id. */
   readonly unique: string;
   readonly context: ResponsesContext;
-  /** Undefined where nothing is streamed. */
+  /** Undefined if nothing is streamed. */
   readonly events: ResponseEvents | undefined;
-  /** Charged for what is held of a stream. */
+  /** Accounts for the held text of a stream. */
   readonly held: HeldText | undefined;
 }
 
@@ -44,12 +44,12 @@ interface LateText {
 
 export class OutputItems {
   readonly #options: ItemsOptions;
-  /** Those that are finished. */
+  /** Finished items. */
   readonly #items: object[] = [];
   readonly #calls: CallItem[] = [];
   readonly #late: LateText[] = [];
   #text: TextItem | undefined;
-  /** The call that is written now. */
+  /** Index of the call being written. */
   #current = 0;
   #nextIndex = 0;
   #characters = 0;
@@ -74,7 +74,7 @@ export class OutputItems {
     }
   }
 
-  /** Throws NodeFailure where the input of the call is none. */
+  /** Adds to a tool call. Throws NodeFailure if its input is invalid. */
   call({ index, opened, arguments: added }: ToolCallDelta): void {
     this.#count(renderedLength(added));
     if (opened !== undefined) {
@@ -88,13 +88,13 @@ export class OutputItems {
     this.#writeCalls();
   }
 
-  /** Nothing more comes: all items. Throws NodeFailure where the input of a call is none. */
+  /** Ends the answer and returns all items. Throws NodeFailure if a call's input is invalid. */
   finish(finish: FinishReason): readonly object[] {
     this.#options.held?.repeat(endEvents);
     this.#finishCalls(finish === 'length');
-    // Templates leave line ends after a call; they are no content.
+    // Skip line ends that templates leave after a call.
     for (const { kind, text } of this.#late) if (text.trim() !== '') this.#write(kind, text, noLogprobs);
-    // Agents take an answer without a message or a call for none, and ask again.
+    // Agents treat an answer without a message or a call as empty and repeat the request.
     if (!this.#hasMessage && this.#items.every((item) => !('call_id' in item)))
       this.#write('output_text', '', noLogprobs);
     this.#endText(isIncomplete(finish));
@@ -138,7 +138,9 @@ export class OutputItems {
     }
   }
 
-  /** `isCut`: the limit of tokens ended the answer, so a call that is not whole then never will be. */
+  /**
+   * Finishes the calls. `isCut` means that the token limit ended the answer, so an incomplete call will never be completed.
+   */
   #finishCalls(isCut: boolean): void {
     for (let call = this.#calls[this.#current]; call !== undefined; call = this.#calls[this.#current]) {
       if (isCut && !call.isWhole) {

@@ -1,7 +1,7 @@
 /**
- * Converts a node's chat completion into a response: built from an allow-list, with an id of the gateway and the model as
- * requested, so that nothing reveals where it ran. Throws NodeFailure where it is not a completion, or where the input of a
- * call is none.
+ * Rebuilds a node's chat completion as a response from an allow-list, with the gateway's id and the model's name as
+ * requested, so that nothing reveals where it ran. Throws NodeFailure if the answer is not a completion or if a call's input
+ * is invalid.
  */
 
 import { rebuildChat } from '../chat/rebuild-chat.ts';
@@ -12,7 +12,7 @@ import { OutputItems } from './output-items.ts';
 import { responseBody } from './response-body.ts';
 import type { ResponsesContext } from './shape-responses.ts';
 
-/** What `rebuildChat` makes of the one choice. */
+/** Choice in the result of `rebuildChat`. */
 interface Choice {
   readonly message: {
     readonly content: string | null;
@@ -29,7 +29,7 @@ interface ChatCall {
   readonly function: { readonly name: string; readonly arguments: string };
 }
 
-/** `answer`: the node's body as parsed. */
+/** Rebuilds the answer. `answer` is the parsed body of the node. */
 export function rebuildResponses(
   answer: unknown,
   facts: AnswerFacts,

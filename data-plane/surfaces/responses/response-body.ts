@@ -3,7 +3,7 @@ import type { AnswerFacts, FinishReason } from '../common/chat-parts.ts';
 import type { Usage } from '../common/usage.ts';
 import type { ResponsesContext } from './shape-responses.ts';
 
-/** Why an answer is not whole; what is not named here ends it by itself. */
+/** Reasons for an incomplete answer. Other finish reasons are proper ends. */
 const incompleteReasons: Readonly<Partial<Record<FinishReason, string>>> = {
   length: 'max_output_tokens',
   content_filter: 'content_filter',
@@ -19,7 +19,7 @@ export function isIncomplete(finish: FinishReason): boolean {
   return incompleteReasons[finish] !== undefined;
 }
 
-/** The response object as JSON; without `finished` as it is at the beginning of a stream. */
+/** The response object as JSON. Without `finished`, it is the object at the beginning of a stream. */
 export function responseBody(
   { unique, created, model }: AnswerFacts,
   { repeated }: ResponsesContext,

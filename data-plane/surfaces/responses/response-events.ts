@@ -1,4 +1,4 @@
-/** The events of one streamed answer, as they go over the wire: numbered without a gap. */
+/** Collects the events of one streamed answer, numbered without gaps. */
 export class ResponseEvents {
   #frames: string[] = [];
   #next = 0;
@@ -14,12 +14,12 @@ export class ResponseEvents {
     this.#frames.push(`${head}${response}}\n\n`);
   }
 
-  /** Nearly every event: what it begins with is the same for all of one text. */
+  /** Adds a delta, as nearly every event is. All deltas of a text share the same `head`. */
   addDelta(head: string, delta: string): void {
     this.#frames.push(`${head}${this.#next++},"delta":${JSON.stringify(delta)}}\n\n`);
   }
 
-  /** The frames since the last time. */
+  /** Returns the frames added since the last call. */
   take(): string[] {
     const frames = this.#frames;
     this.#frames = [];
@@ -27,7 +27,7 @@ export class ResponseEvents {
   }
 }
 
-/** What the deltas of one text begin with, up to their number. */
+/** Beginning of all deltas of one text, up to their sequence number. */
 export function deltaHead(type: string, members: object): string {
   return `event: ${type}\ndata: ${JSON.stringify({ type, ...members }).slice(0, -1)},"sequence_number":`;
 }

@@ -1,20 +1,20 @@
 /**
- * Thoughts as a client keeps them between turns: sealed by AES-256-GCM under the key of its organisation, so that any gateway opens
- * them, for that organisation alone, and nothing is stored. What does not open is as if it were not there.
+ * Encrypts reasoning that a client keeps between turns. It uses AES-256-GCM with the organisation's key, so that any gateway
+ * can decrypt it, only for that organisation, and nothing is stored. Text that cannot be decrypted is ignored.
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 
-/** Longer thoughts go without: a part of them would not open. */
+/** Maximum size. Longer reasoning is not sealed at all, because a part of it could not be decrypted. */
 export const sealedBytesMax = 256 * 1024;
 
 const cipher = 'aes-256-gcm';
 const prefix = 'hg1.';
 const nonceBytes = 12;
 const tagBytes = 16;
-/** Base64 has four characters for three bytes. */
+/** Base64 uses four characters for three bytes. */
 const sealedCharactersMax = prefix.length + Math.ceil(((nonceBytes + tagBytes + sealedBytesMax) * 4) / 3);
 
-/** `key`: 32 bytes as base64url. Undefined for thoughts that are too long. */
+/** Encrypts reasoning. `key` is 32 bytes in base64url. Returns undefined if the text is too long. */
 export function sealThoughts(text: string, key: string): string | undefined {
   if (Buffer.byteLength(text) > sealedBytesMax) return undefined;
   const nonce = randomBytes(nonceBytes);
@@ -23,7 +23,7 @@ export function sealThoughts(text: string, key: string): string | undefined {
   return prefix + Buffer.concat([nonce, sealing.getAuthTag(), sealed]).toString('base64url');
 }
 
-/** Undefined for what was not sealed under this key, or was changed since. Never throws. */
+/** Decrypts reasoning. Returns undefined if it was encrypted with another key or has been changed. Never throws. */
 export function openThoughts(sealed: string, key: string): string | undefined {
   if (!sealed.startsWith(prefix) || sealed.length > sealedCharactersMax) return undefined;
   const bytes = Buffer.from(sealed.slice(prefix.length), 'base64url');

@@ -1,4 +1,4 @@
-/** What a request for a response becomes, and what is refused of it. */
+/** Checks how a response request is converted, and what is refused. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { responsesNoOpFields } from '../../../test/support/no-op-fields.ts';

@@ -1,6 +1,7 @@
 /**
- * A body of POST /v1/responses becomes the request of a chat that any node can be sent, or UnsupportedShapeError (Errors 2).
- * Engines differ in their own form of this API and none has it whole without state, so no node is asked for it.
+ * Converts a body of POST /v1/responses to a chat request for any node, or refuses it with UnsupportedShapeError
+ * (specification, Errors 2). Engines differ in their own versions of this API, and none supports all of it without stored
+ * state, so the gateway never uses them.
  */
 import { type ResponsesFields, responsesRequestSchema } from '../../../schemas/api/responses.ts';
 import type { ChatBody, ChatNeed, WholeChat } from '../common/asked.ts';
@@ -11,19 +12,22 @@ import { parseFields, shapeRefusal } from '../common/validate.ts';
 import { toConversation } from './input-items.ts';
 import { type CallNames, type OfferedTools, offeredTools, repeatedTools } from './offered-tools.ts';
 
-/** What the answer needs to know of the request. */
+/** Facts about the request that the answer needs. */
 export interface ResponsesContext {
   /** Members of the request that the answer repeats, as JSON on one line without the outer braces. */
   readonly repeated: string;
   readonly names: CallNames;
-  /** Where thoughts are to be sealed. */
+  /** Key to seal the reasoning with. undefined if it is not to be sealed. */
   readonly sealKey: string | undefined;
 }
 
-/** Of instructions, of tools and of a schema: what is larger is not repeated, so that no context grows with its body. */
+/**
+ * Maximum size of instructions, tools or a schema that an answer repeats. Larger ones are left out, so that the context does
+ * not grow with the body.
+ */
 const repeatedCharactersMax = 32 * 1024;
 
-/** Throws UnsupportedShapeError naming the JSON path, never a value. */
+/** Throws UnsupportedShapeError that names the JSON path, never a value. */
 export function shapeResponses(
   given: Record<string, unknown>,
   { sealKey }: ShapeHeaders,
@@ -44,7 +48,7 @@ export function shapeResponses(
   };
 }
 
-/** Where this API has what a chat completion has elsewhere. */
+/** Paths in this API of fields that are elsewhere in a chat completion. */
 const fixedPaths = {
   response_format: ['text', 'format'],
   reasoning_effort: ['reasoning', 'effort'],
@@ -105,7 +109,7 @@ function chatFormat(format: Format): ChatBody['response_format'] {
   return { type, json_schema: schema };
 }
 
-/** As an answer has them: each is there, with the default of the API where it was not given. */
+/** Members that an answer repeats. All are present, with the API's default if the request left them out. */
 function repeatedMembers(fields: ResponsesFields, metadata: unknown): object {
   const { text, reasoning } = fields;
   return {

@@ -1,11 +1,11 @@
-/** An item of text as it grows: the thoughts of the model, or a message with its parts. One part is open at a time. */
+/** A growing text item: the model's reasoning, or a message with its parts. One part is open at a time. */
 import { deltaHead, type ResponseEvents } from './response-events.ts';
 
 export type TextKind = 'summary_text' | 'output_text' | 'refusal';
 
 interface KindRow {
   readonly item: 'reasoning' | 'message';
-  /** Of the events, what names the place of a part, and the member that has the text. */
+  /** In the events: the index of a part, and the member that contains the text. */
   readonly partEvent: string;
   readonly textEvent: string;
   readonly place: string;
@@ -35,7 +35,7 @@ interface Part {
 }
 
 export interface ItemPlace {
-  /** The end of the item's id: unique to it. */
+  /** Unique end of the item's id. */
   readonly unique: string;
   readonly outputIndex: number;
 }
@@ -48,7 +48,7 @@ export class TextItem {
   readonly #ended: object[] = [];
   #part: Part | undefined;
 
-  /** `events`: undefined where nothing is streamed. */
+  /** `events` is undefined if nothing is streamed. */
   constructor(item: 'reasoning' | 'message', place: ItemPlace, events: ResponseEvents | undefined) {
     this.item = item;
     this.#events = events;
@@ -60,7 +60,7 @@ export class TextItem {
     });
   }
 
-  /** The part that is open is of this kind. */
+  /** Whether the open part is of this kind. */
   has(kind: TextKind): boolean {
     return this.#part?.kind === kind;
   }
@@ -75,7 +75,7 @@ export class TextItem {
     } else if (text !== '') this.#events?.addDelta(part.head, text);
   }
 
-  /** Of thoughts, all there is. */
+  /** Text of the open part. For reasoning this is the complete text. */
   get text(): string {
     return this.#part?.text ?? '';
   }
