@@ -28,7 +28,7 @@ function inOrder(base, rows) {
 
 /** The way of a request to a node and back. */
 const requestRoad = inOrder(decision, [
-  ['data-plane/surfaces/common', 2700],
+  ['data-plane/surfaces/common', 2800],
   ['data-plane/http', 2300],
   ['data-plane/surfaces/chat', 450],
   ['data-plane/surfaces/embeddings', 150],
@@ -81,7 +81,7 @@ const rooms = {
   'shared/engines': [900, plumbing],
   'shared/decision': [2150, [...plumbing, 'shared/snapshot']],
   ...requestRoad,
-  'data-plane/limits': [1500, [...log, 'shared/limits']],
+  'data-plane/limits': [1550, [...log, 'shared/limits']],
   'data-plane/usage': [3400, [...folded, 'data-plane/limits']],
   'data-plane/snapshot': [1200, folded],
   'data-plane/request': [
