@@ -322,7 +322,7 @@ test('topics that cannot be read, although they can be appended to, are named, a
     expect(plane.stderr()).toContain('TOPIC_AUTHORIZATION_FAILED');
     // Its own appends to the topic continue, and do not hide it.
     for (let n = 0; n < 5; n++)
-      expect((await findings()).join()).toContain(`HG2012 ${countersTopic} it cannot be read`);
+      expect((await findings()).join()).toContain(`HG2012 ${countersTopic} it could not be read`);
   });
   await asAdmin((admin) => admin.deleteAcls({ filters: rules }));
   await until(async () => !(await findings()).join().includes('HG2012'), waitMs);
