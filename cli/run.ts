@@ -96,7 +96,11 @@ function emptyProgram(io: Io): Command {
       getErrHasColors: () => false,
     })
     .addOption(new Option('-o, --output <format>', 'output format').choices([...formats]))
-    .option('--at <moment>', 'show a past state: of a log position, a time, or an age such as 10m', moment)
+    .option(
+      '--at <moment>',
+      'show the state at a log position, at a time, or some time ago, such as 10m',
+      moment,
+    )
     .option('--if-at <position>', 'fail unless the log is at this position', position)
     .option('-y, --yes', 'do not ask for confirmation')
     .option('--dry-run', 'check the command and print its result, but change nothing')
@@ -104,7 +108,7 @@ function emptyProgram(io: Io): Command {
       '--effect',
       'show which requests would get another answer, but change nothing; exit 1 if there are any',
     )
-    .option('--command-id <id>', 'repeat a command whose outcome is unknown, by its id', commandId)
+    .option('--command-id <id>', 'repeat the command with this id, whose outcome is unknown', commandId)
     .option('--why <text>', 'reason for the change, recorded in the log')
     .option('--as <person>', 'act as this member, with the rights of their role')
     .option('--force', 'override a guard (a safety check)')

@@ -9,7 +9,7 @@ export function registerConsole(program: Command, io: Io): void {
   console
     .verb(
       'open',
-      'print a link that signs the operator in to the console once; it is valid for a minute',
+      'print a one-time link, valid for a minute, that signs the operator in to the console',
       'headgate console open',
       'headgate console open -o json',
     )

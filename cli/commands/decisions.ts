@@ -23,7 +23,7 @@ export function registerDecisions(program: Command, io: Io): void {
     )
     .option(
       '--since <time>',
-      'only since this time (RFC 3339) or since an age such as 30m; 1h by default',
+      'start at this time (RFC 3339), or this long ago, such as 30m; 1h by default',
       sinceMs,
     )
     .option('--gateway <name>', 'only decisions of this gateway')

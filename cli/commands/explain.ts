@@ -44,7 +44,11 @@ export function registerExplain(program: Command, io: Io): void {
     .option('--host <host>', 'requested host: shared (default) or a stack id')
     .option('--prompt-tokens <n>', 'number of prompt tokens', amount)
     .option('--max-tokens <n>', 'requested maximum of answer tokens', amount)
-    .option('--diff <moment>', 'explain what has changed since this position, time or age', moment)
+    .option(
+      '--diff <moment>',
+      'explain what has changed since this position or time, or in a span such as 10m',
+      moment,
+    )
     .option('--wave', 'decide as a gateway in a wave of the open change does')
     .choice('--path <path>', 'kind of request', explainedKinds)
     .option('--list', 'show the result for each model, on the shared host and on each stack of --org');

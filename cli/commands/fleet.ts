@@ -47,8 +47,12 @@ export function registerFleet(program: Command, io: Io): void {
   )
     .option(...fileFlag)
     .option(...pruneFlag)
-    .option('--from <moment>', 'compare from this position, time or age', moment)
-    .option('--to <moment>', 'compare to this position, time or age; now by default', moment)
+    .option(
+      '--from <moment>',
+      'compare the state at this position or time, or some time ago, such as 10m',
+      moment,
+    )
+    .option('--to <moment>', 'with the state at this moment; now by default', moment)
     .action<DiffOptions>(async (session, { file, prune, from, to }) => {
       if (file !== undefined && from === undefined && to === undefined)
         return diff(session, { file, ...(prune !== undefined && { prune }) });

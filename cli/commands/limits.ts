@@ -53,7 +53,7 @@ export const limits: NounRow = {
     list('limits.list', {
       verb: [
         'list',
-        'list the use of all limits, nearest to its limit first',
+        'list the use of all limits, starting with those nearest to their limit',
         'headgate limits list --limit 10',
       ],
       options: { limit: limitField },

@@ -66,7 +66,7 @@ export function flag<Value>(flags: string, summary: string, value: Value): Field
 
 export const sinceField = parsed(
   '--since <time>',
-  'only since this time (RFC 3339), or since an age such as 10m or 1h',
+  'start at this time (RFC 3339), or this long ago, such as 10m or 1h',
   moment,
 );
 

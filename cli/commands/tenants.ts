@@ -123,7 +123,7 @@ export const members: NounRow = {
     run('member.link', {
       verb: [
         'link',
-        'print a link that signs a member in to the console once',
+        'print a one-time link that signs a member in to the console',
         'headgate member link --org acme --person ana --expires 7d',
       ],
       operands: [],
@@ -138,7 +138,7 @@ export const members: NounRow = {
     run('member.invite', {
       verb: [
         'invite',
-        'print a link that makes one person a member when they sign in with it',
+        'print a one-time link that makes a person a member when they sign in with it',
         'headgate member invite --org acme --role member --expires 7d',
       ],
       operands: [],
