@@ -1,7 +1,6 @@
 /** Collects what `doctor` checks, as far as this replica knows it. */
 import { statfs } from 'node:fs/promises';
 import { dayMs, hourMs } from '../../schemas/durations.ts';
-import { overweightNext, overweightText } from '../../schemas/events/overweight.ts';
 import { countersTopic, gaugesTopic } from '../../schemas/records/limits.ts';
 import { statusTopic } from '../../schemas/records/status.ts';
 import { usageTopic } from '../../schemas/records/usage.ts';
@@ -228,23 +227,17 @@ function modelFacts(
   atMs: number,
 ): DoctorFacts['models'] {
   const { db: state } = context.snapshot;
-  const people = new Map<string, string[]>();
-  for (const { organisation, person } of listMembers(state)) {
-    const list = people.get(organisation) ?? [];
-    list.push(person);
-    people.set(organisation, list);
-  }
   const days = (ms: number | null): number | null => (ms === null ? null : (ms - atMs) / dayMs);
   return {
     catalog: listModels(state).map(({ id }) => id),
     installs: installsOf(context),
-    tiers: listTiers(state).map(({ id, models }) => ({ id, models })),
+    tiers: listTiers(state),
+    members: listMembers(state),
     anonymousModels: findAnonymous(state)?.models,
     organisations: listOrganisations(state).map(({ id, tier }) => ({
       id,
       tier,
       activeKeys: read?.activeKeys[id] ?? 0,
-      people: people.get(id) ?? [],
     })),
     keys: (read?.keys ?? []).map(({ id, organisation, expiresAtMs, createdBy }) => ({
       id,
@@ -302,27 +295,12 @@ function refusedRecords({ board, gauges, counters, usage }: AdminContext) {
   return topics.flatMap(([topic, records]) => (records === undefined ? [] : [{ topic, ...records }]));
 }
 
-function limitFacts(context: AdminContext): DoctorFacts['limits'] {
-  const { snapshot, usageCounts, usageFile, counters } = context;
-  const { db } = snapshot;
-  const faults = usageFile?.().faults ?? [];
-  const differing = faults.flatMap(({ object: organisation, differs }) =>
-    differs === undefined ? [] : [{ organisation, ...differs }],
-  );
-  const { differing: changed, lost, unread, junk } = usageCounts;
-  const unlimitedTiers = listTiers(db)
-    .filter((tier) =>
-      [tier.requestsPerMinute, tier.concurrency, tier.monthlyTokens].every((limit) => limit === undefined),
-    )
-    .map(({ id }) => id);
+function limitFacts({ snapshot, usageCounts, usageFile, counters }: AdminContext): DoctorFacts['limits'] {
+  const { differing, lost, unread, junk } = usageCounts;
   return {
-    ...{ differing, unlimitedTiers },
-    unreadable: faults.filter(({ differs }) => differs === undefined),
-    overweight: listOverweight(db).map((pair) => ({
-      ...{ tier: pair.tier, model: pair.model },
-      ...{ text: overweightText(pair), next: overweightNext(pair) },
-    })),
-    usageFaults: { differing: changed, lost, unread, junk },
+    fileFaults: usageFile?.().faults ?? [],
+    overweight: listOverweight(snapshot.db),
+    usageFaults: { differing, lost, unread, junk },
     counterDifferences: counters.differences,
   };
 }

@@ -55,11 +55,12 @@ const well: Known = {
     catalog: ['m'],
     installs: [{ place: 'pool', model: 'm' }],
     tiers: [{ id: 'Team', models: '*' }],
-    organisations: [{ id: 'acme', tier: 'Team', activeKeys: 1, people: ['ana'] }],
+    organisations: [{ id: 'acme', tier: 'Team', activeKeys: 1 }],
+    members: [{ organisation: 'acme', person: 'ana' }],
     keys: [{ id: 'key-1', organisation: 'acme', expiresInDays: 30, createdBy: 'ana' }],
   },
   limits: {
-    ...{ differing: [], unlimitedTiers: ['Team'], usageFaults: { lost: 0 } },
+    ...{ fileFaults: [], usageFaults: { lost: 0 } },
     ...{ counterDifferences: [], overweight: [] },
   },
   listeners: [{ name: 'admin', isLoopback: false, daysLeft: 60 }],
@@ -156,10 +157,7 @@ const faults: readonly (readonly [DoctorFacts, string])[] = [
   [models({ installs: [] }), 'HG6002 warn n-1/m'],
   [models({ tiers: [{ id: 'Team', models: ['m'] }], installs: [{ place: 'pool', model: 'm' }] }), ''],
   [models({ tiers: [{ id: 'Team', models: [] }] }), 'HG6003 warn m, HG6004 warn Team'],
-  [
-    models({ organisations: [{ id: 'acme', tier: null, activeKeys: 1, people: ['ana'] }] }),
-    'HG6005 warn acme',
-  ],
+  [models({ organisations: [{ id: 'acme', tier: null, activeKeys: 1 }] }), 'HG6005 warn acme'],
   [
     models({ keys: [{ id: 'key-1', organisation: 'acme', expiresInDays: 2, createdBy: 'ana' }] }),
     'HG6006 warn key-1',
@@ -170,12 +168,14 @@ const faults: readonly (readonly [DoctorFacts, string])[] = [
   ],
   [models({ tiers: [{ id: 'Team', models: ['m', 'gone'] }] }), 'HG6008 warn Team'],
   [
-    limits({ differing: [{ organisation: 'acme', day: '2026-11-21', counted: 3, rows: 2 }] }),
+    limits({
+      fileFaults: [{ object: 'acme', text: 'a', differs: { day: '2026-11-21', counted: 3, rows: 2 } }],
+    }),
     'HG7001 fail acme',
   ],
   [
     models({
-      organisations: ['acme', 'elm'].map((id) => ({ id, tier: 'Team', activeKeys: 0, people: ['ana'] })),
+      organisations: ['acme', 'elm'].map((id) => ({ id, tier: 'Team', activeKeys: 0 })),
     }),
     'HG7002 warn Team',
   ],
@@ -184,8 +184,8 @@ const faults: readonly (readonly [DoctorFacts, string])[] = [
     limits({ counterDifferences: [{ organisation: 'acme', period: '2026-11-01', counters: 9, rows: 2 }] }),
     'HG7005 warn acme',
   ],
-  [limits({ overweight: [{ tier: 'Team', model: 'm', text: 'a', next: 'b' }] }), 'HG7006 warn Team/m'],
-  [limits({ unreadable: [{ object: 'request 7', text: 'a' }] }), 'HG7007 fail request 7'],
+  [limits({ overweight: [{ tier: 'Team', model: 'm', weight: 3, concurrency: 2 }] }), 'HG7006 warn Team/m'],
+  [limits({ fileFaults: [{ object: 'request 7', text: 'a' }] }), 'HG7007 fail request 7'],
   [listener({ isLoopback: false, daysLeft: 5 }), 'HG8001 warn admin'],
   [listener({ isLoopback: false, daysLeft: -1 }), 'HG8001 fail admin'],
   [listener({ isLoopback: true, certificateFault: 'no key' }), 'HG8001 fail admin'],
@@ -388,7 +388,7 @@ test('what is found of the largest fleet is a bounded text', () => {
     models: {
       ...well.models,
       installs: ids.map((id) => ({ place: `stack:${id}`, model: 'm' })),
-      organisations: ids.map((id) => ({ id, tier: null, activeKeys: 1, people: [] })),
+      organisations: ids.map((id) => ({ id, tier: null, activeKeys: 1 })),
       keys: ids.map((id) => ({ id, organisation: id, expiresInDays: 1, createdBy: 'bob' })),
     },
   });

@@ -1,4 +1,9 @@
 /** What the checks of `doctor` look at. Collected elsewhere; what is left out is not known there, and not checked. */
+import type { Member, Tier } from '../../schemas/admin/admin.ts';
+import type { Overweight } from '../../schemas/events/overweight.ts';
+import type { LogInspection, TopicReading } from '../../shared/log/core/control-log.ts';
+import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';
+import type { UsageFault } from '../usage/check-usage.ts';
 
 interface MachineFacts {
   /** Such as `20.18.1`. */
@@ -20,24 +25,6 @@ interface MachineFacts {
   readonly takenPorts?: readonly number[];
 }
 
-interface BrokerFacts {
-  /** Topics that are not set as they must be, each with the command that fixes it. */
-  readonly faults: readonly { readonly topic: string; readonly text: string; readonly next: string }[];
-  /** Of the partition with the fewest; left out where no topic is made yet. */
-  readonly replicas?: number;
-  /** Release of the oldest broker, such as 3.9; 0: older than 2.1. */
-  readonly oldestBroker?: number;
-}
-
-interface TopicFacts {
-  readonly topic: string;
-  /** Batches of records that no reader decodes. */
-  readonly skipped: number;
-  readonly lastSkipped?: { readonly partition: number; readonly offset: number; readonly cause: string };
-  /** `isReached`: although the brokers answer. */
-  readonly failing?: { readonly seconds: number; readonly reason: string; readonly isReached: boolean };
-}
-
 interface LogFacts {
   readonly reachable: boolean;
   /** Why nothing can be written to it, although it can be read. */
@@ -55,22 +42,13 @@ interface LogFacts {
   readonly divergedAt?: number | undefined;
   readonly diskFreeBytes?: number | undefined;
   /** How this replica reads each topic. */
-  readonly topics?: readonly TopicFacts[] | undefined;
+  readonly topics?: readonly TopicReading[] | undefined;
   /** False while this replica does not read back its own reports, so that the silence of others proves nothing. */
   readonly hasReports?: boolean | undefined;
   /** Of a log on Kafka. */
-  readonly brokers?: BrokerFacts | undefined;
+  readonly brokers?: LogInspection | undefined;
   /** Topics with records that did not count for want of a valid MAC, since the start. */
-  readonly refused?:
-    | readonly {
-        readonly topic: string;
-        readonly count: number;
-        readonly first: number;
-        readonly last: number;
-        /** Of which processes they say they are. */
-        readonly claimed?: readonly string[];
-      }[]
-    | undefined;
+  readonly refused?: readonly (RefusedRecords & { readonly topic: string })[] | undefined;
   readonly history?:
     | { readonly position: number; readonly bytes: number; readonly fault?: string | undefined }
     | undefined;
@@ -137,16 +115,10 @@ interface NodeFacts {
   readonly changesLastHour?: number | undefined;
 }
 
-interface TierFacts {
-  readonly id: string;
-  readonly models: '*' | readonly string[];
-}
-
 interface OrganisationFacts {
   readonly id: string;
   readonly tier: string | null;
   readonly activeKeys: number;
-  readonly people: readonly string[];
 }
 
 interface KeyFacts {
@@ -161,33 +133,20 @@ interface ModelFacts {
   readonly catalog: readonly string[];
   /** Assigned models by place: `pool`, `stack:ID`. */
   readonly installs: readonly { readonly place: string; readonly model: string }[];
-  readonly tiers: readonly TierFacts[];
+  readonly tiers: readonly Omit<Tier, 'rank'>[];
   readonly anonymousModels?: '*' | readonly string[] | undefined;
   readonly organisations: readonly OrganisationFacts[];
+  readonly members: readonly Pick<Member, 'organisation' | 'person'>[];
   /** Active keys that expire, or whose creator is a person. */
   readonly keys: readonly KeyFacts[];
 }
 
 interface LimitFacts {
-  /** Periods of organisations in which the totals and the rows kept for billing differ. */
-  readonly differing: readonly {
-    readonly organisation: string;
-    readonly day: string;
-    readonly counted: number;
-    readonly rows: number;
-  }[];
-  /** Tiers without any limit that organisations are on. */
-  readonly unlimitedTiers: readonly string[];
+  /** Damage in usage.db, and days on which its totals and the rows kept for billing differ. */
+  readonly fileFaults: readonly UsageFault[];
   /** Tiers with a model of theirs that counts as more than they carry in flight. */
-  readonly overweight: readonly {
-    readonly tier: string;
-    readonly model: string;
-    readonly text: string;
-    readonly next: string;
-  }[];
+  readonly overweight: readonly Overweight[];
   readonly usageFaults: Readonly<Record<string, number>>;
-  /** Damage in usage.db. */
-  readonly unreadable?: readonly { readonly object: string; readonly text: string }[] | undefined;
   /** Periods in which the counters of the gateways and the rows of usage differ at rest, in tokens. */
   readonly counterDifferences: readonly {
     readonly organisation: string;

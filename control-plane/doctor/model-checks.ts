@@ -1,4 +1,5 @@
 /** Checks of models, tiers, organisations and keys, of limits, and of listeners. */
+import { overweightNext, overweightText } from '../../schemas/events/overweight.ts';
 import { check, type DoctorCheck, endingCertificate, inDays } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
 
@@ -102,12 +103,14 @@ export const modelChecks: readonly DoctorCheck[] = [
     code: 'HG6007',
     well: 'keys belong to people who are still members',
     of: ({ models }) => {
-      const people = new Map(models?.organisations.map(({ id, people: members }) => [id, members]));
+      const known = new Set(models?.organisations.map(({ id }) => id));
+      const people = new Set(models?.members.map(({ organisation, person }) => `${organisation} ${person}`));
       return models?.keys.filter(
         ({ organisation, createdBy }) =>
           !noPersons.includes(createdBy) &&
           !createdBy.includes(':') &&
-          people.get(organisation)?.includes(createdBy) === false,
+          known.has(organisation) &&
+          !people.has(`${organisation} ${createdBy}`),
       );
     },
     level: 'warn',
@@ -134,9 +137,10 @@ export const limitChecks: readonly DoctorCheck[] = [
   check({
     code: 'HG7001',
     well: 'totals of usage agree with the rows',
-    of: ({ limits }) => limits?.differing,
+    of: ({ limits }) =>
+      limits?.fileFaults.flatMap(({ object, differs }) => (differs ? [{ object, ...differs }] : [])),
     level: 'fail',
-    object: ({ organisation }) => organisation,
+    object: ({ object }) => object,
     text: ({ day, counted, rows }) =>
       `on ${day} ${counted} requests were counted, but ${rows} rows are kept for billing`,
     next: 'compare with another replica; restore usage.db of the one that differs: see docs/recover.md',
@@ -146,8 +150,8 @@ export const limitChecks: readonly DoctorCheck[] = [
     well: 'tiers of organisations have limits',
     of: ({ models }) => models?.tiers,
     level: 'warn',
-    wrong: ({ id }, { limits, models }) =>
-      limits?.unlimitedTiers.includes(id) === true &&
+    wrong: ({ id, requestsPerMinute, concurrency, monthlyTokens }, { models }) =>
+      [requestsPerMinute, concurrency, monthlyTokens].every((limit) => limit === undefined) &&
       (models?.organisations.filter(({ tier }) => tier === id) ?? []).length > 1,
     text: 'several organisations share a tier without limits, so one of them can occupy the whole pool',
     next: ({ id }) => `headgate tier set ${id} --concurrency …`,
@@ -178,13 +182,13 @@ export const limitChecks: readonly DoctorCheck[] = [
     of: ({ limits }) => limits?.overweight,
     level: 'warn',
     object: ({ tier, model }) => `${tier}/${model}`,
-    text: ({ text }) => text,
-    next: ({ next }) => next,
+    text: overweightText,
+    next: overweightNext,
   }),
   check({
     code: 'HG7007',
     well: 'usage.db is not damaged',
-    of: ({ limits }) => limits && (limits.unreadable ?? []),
+    of: ({ limits }) => limits?.fileFaults.filter(({ differs }) => differs === undefined),
     level: 'fail',
     object: ({ object }) => object,
     text: ({ text }) => text,
