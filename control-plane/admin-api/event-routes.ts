@@ -12,7 +12,6 @@ import { type AcceptedRecord, CommitReader, ReadMarks } from '../state/commits.t
 import { type AdminContext, parseQuery, pastReaderOf } from './context.ts';
 import { historyCut } from './history-routes.ts';
 import { type OperationHandlers, routeOptions } from './operations.ts';
-import { endWhenSilent } from './silent-sockets.ts';
 
 type EventQuery = QueryOf<'event.list'>;
 
@@ -208,4 +207,22 @@ export function registerEventStream(app: FastifyInstance, context: AdminContext)
       );
     },
   );
+}
+
+const pingEveryMsDefault = 15_000;
+/** Pings in a row without an answer; counted, not timed, because this process may have been suspended. */
+const unansweredMax = 3;
+
+/** Ends a WebSocket whose peer does not answer pings. */
+export function endWhenSilent(socket: WebSocket, pingEveryMs = pingEveryMsDefault): void {
+  let unanswered = 0;
+  const onFrame = (): void => {
+    unanswered = 0;
+  };
+  socket.on('pong', onFrame).on('ping', onFrame);
+  const timer = setInterval(() => {
+    if (unanswered++ < unansweredMax) socket.ping();
+    else socket.terminate();
+  }, pingEveryMs);
+  socket.on('close', () => clearInterval(timer));
 }

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { WebSocket, WebSocketServer } from 'ws';
-import { endWhenSilent } from './silent-sockets.ts';
+import { endWhenSilent } from './event-routes.ts';
 
 let server: WebSocketServer;
 let client: WebSocket;

@@ -3,6 +3,8 @@
  * have goes. Keys are never in a document: they stay, unless their organisation goes.
  * Pure: the state, the document and the time decide.
  */
+
+import type { Tier } from '../../schemas/admin/admin.ts';
 import type { EventData } from '../../schemas/events/events.ts';
 import type { Fleet, FleetNode, FleetOrganisation, FleetStack } from '../../schemas/events/fleet.ts';
 import type { Place } from '../../schemas/names.ts';
@@ -16,7 +18,6 @@ import { FleetPlan } from './fleet-plan.ts';
 import { pruneFleet } from './fleet-prune.ts';
 import { checkReferences } from './fleet-references.ts';
 import { dayOf } from './organisations.ts';
-import { rankTiers } from './tier-ranks.ts';
 import { selection, visitorLimits } from './tiers.ts';
 
 export interface FleetOptions {
@@ -154,4 +155,36 @@ function registration(db: Database, id: string): EventData<'node.registered'> | 
   if (!node) return undefined;
   const { place, url, dialect, credential, models, agent } = node;
   return { id, place, url, dialect, credential, models, agent };
+}
+
+const rankMax = 1000;
+
+/**
+ * Ranks for the listed tiers and those present, strictly rising in the wanted order. A file lists tiers lowest first. Only their
+ * order counts: ranks that already have it are kept, and a tier that the file does not list stays directly above the same tier as
+ * before.
+ */
+export function rankTiers(present: readonly Tier[], listed: readonly string[]): Map<string, number> {
+  const order = merged(
+    present.map(({ id }) => id),
+    listed,
+  );
+  const before = new Map(present.map(({ id, rank }) => [id, rank]));
+  const ranks = new Map<string, number>();
+  let last = -1;
+  for (const id of order) {
+    last = Math.max(before.get(id) ?? 0, last + 1);
+    ranks.set(id, last);
+  }
+  return last <= rankMax ? ranks : new Map(order.map((id, index) => [id, index]));
+}
+
+function merged(present: readonly string[], listed: readonly string[]): string[] {
+  const order = [...listed];
+  for (const [index, id] of present.entries()) {
+    if (order.includes(id)) continue;
+    const below = present[index - 1];
+    order.splice(below === undefined ? 0 : order.indexOf(below) + 1, 0, id);
+  }
+  return order;
 }

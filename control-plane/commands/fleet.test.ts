@@ -6,8 +6,7 @@ import { atOnce } from '../../shared/runtime/slices.ts';
 import { runs } from '../../test/support/budget.ts';
 import { smallFleet, TestState, testNowMs } from '../../test/support/state.ts';
 import { exportFleet } from './fleet.ts';
-import { diffFleet } from './fleet-diff.ts';
-import { rankTiers } from './tier-ranks.ts';
+import { diffFleet, rankTiers } from './fleet-diff.ts';
 
 const stackId = 'stk-amber-otter-9k2f';
 
