@@ -49,9 +49,9 @@ const controlPlane = inOrder(folded, [
   ['control-plane/usage', 2300],
   ['control-plane/gateways', 2550],
   ['control-plane/nodes', 1950, ['shared/engines']],
-  ['control-plane/doctor', 1350],
+  ['control-plane/doctor', 1300],
   ['control-plane/sessions', 350],
-  ['control-plane/admin-api', 4450, ['shared/decision']],
+  ['control-plane/admin-api', 4400, ['shared/decision']],
   ['control-plane/console-server', 1200],
   ['control-plane', 450],
 ]);
