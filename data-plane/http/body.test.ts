@@ -12,9 +12,8 @@ import { specFleet } from '../../test/support/spec-fleet.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
 import { shapeBody } from '../request/shape-body.ts';
 import { TenantSecrets } from '../surfaces/common/tenant-secrets.ts';
-import { readBody } from './body.ts';
+import { type BodyPace, readBody } from './body.ts';
 import type { Exchange } from './exchange.ts';
-import type { BodyPace } from './incoming-body.ts';
 
 const MiB = 1024 * 1024;
 const bytesMax = 32 * MiB;

@@ -6,8 +6,8 @@ import { STATUS_CODES } from 'node:http';
 import type { Refusal } from '../../shared/decision/refusal.ts';
 import { ClientGone } from '../../shared/runtime/body-pieces.ts';
 import { httpFault } from '../../shared/runtime/http-fault.ts';
+import type { BodyFlow, BodySink, BodySource } from './body.ts';
 import { dateLine } from './date-line.ts';
-import type { BodyFlow, BodySink, BodySource } from './incoming-body.ts';
 import type { ParsedRequest } from './message-head.ts';
 
 export interface AnswerListener {

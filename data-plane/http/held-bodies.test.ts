@@ -7,8 +7,7 @@ import { ClientGone } from '../../shared/runtime/body-pieces.ts';
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';
 import { serveExchanges } from '../../test/support/exchange-server.ts';
-import { readBody } from './body.ts';
-import type { Body, BodyPace } from './incoming-body.ts';
+import { type Body, type BodyPace, readBody } from './body.ts';
 
 const KiB = 1024;
 const MiB = 1024 * KiB;

@@ -9,7 +9,7 @@ import { unauthorized } from '../../shared/decision/authenticate.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { SharedBudget } from '../../shared/runtime/byte-budget.ts';
 import type { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
-import type { Body } from '../http/incoming-body.ts';
+import type { Body } from '../http/body.ts';
 import { type Authenticator, RequestAdmission } from '../request/admission.ts';
 
 const bodyBytesMax = 16 * 1024;

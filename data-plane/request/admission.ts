@@ -11,9 +11,8 @@ import {
 import type { Target } from '../../shared/decision/route.ts';
 import type { SharedBudget } from '../../shared/runtime/byte-budget.ts';
 import { badHttp, credentialHeader } from '../http/answers.ts';
-import { readBody } from '../http/body.ts';
+import { type Body, readBody } from '../http/body.ts';
 import type { Exchange } from '../http/exchange.ts';
-import type { Body } from '../http/incoming-body.ts';
 import type { Gateway } from './gateway.ts';
 import type { RequestRecord } from './request-record.ts';
 

@@ -29,7 +29,7 @@ function inOrder(base, rows) {
 /** The way of a request to a node and back. */
 const requestRoad = inOrder(decision, [
   ['data-plane/surfaces/common', 2800],
-  ['data-plane/http', 2300],
+  ['data-plane/http', 2250],
   ['data-plane/surfaces/chat', 450],
   ['data-plane/surfaces/embeddings', 150],
   ['data-plane/surfaces/messages', 750],
