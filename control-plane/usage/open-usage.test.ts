@@ -42,6 +42,7 @@ test.each<[what: string, outcome: string, records: Buffer[], macOf?: (value: Buf
     const write = (fields: object, text: string) => lines.push({ fields, text });
     const logger = { info: () => undefined, warn: () => undefined, error: write, fatal: write };
     const usage = await openUsage({ logUrl, dataDir: dir, tokens: [token], keepRows: true, logger });
+    usage.start();
     const registry = new Registry();
     countUsageRows(registry, usage.counts);
     expect(await usage.replicator.caughtUp(10_000)).toBe(true);

@@ -32,8 +32,6 @@ export interface OpenUsageOptions extends Omit<UsageStoreOptions, 'mac' | 'parti
   /** Each completed request is kept for so many days. */
   readonly usageKeepDays?: number | undefined;
   readonly logger: LineLogger<'info' | 'warn' | 'error' | 'fatal'>;
-  /** Called in the turn of the event loop in which the store applied the rows. */
-  readonly onApplied?: (applied: AppliedUsage) => void;
 }
 
 export interface OpenedUsage {
@@ -41,12 +39,14 @@ export interface OpenedUsage {
   readonly file: UsageFile;
   readonly replicator: UsageReplicator;
   readonly counts: Readonly<FoldCounts>;
+  /** Begins to tail. Calls `onApplied` in the turn of the event loop in which the store applied rows. */
+  start(onApplied?: (applied: AppliedUsage) => void): void;
   close(): Promise<void>;
 }
 
-/** Opens the totals for reading and begins to tail. Rejects with the errors of shared/runtime/sqlite.ts, and LogUrlInvalid. */
+/** Opens the totals for reading. Rejects with the errors of shared/runtime/sqlite.ts, and LogUrlInvalid. */
 export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage> {
-  const { logger, logUrl, dataDir, tokens, onApplied, usageKeepDays, ...storeOptions } = options;
+  const { logger, logUrl, dataDir, tokens, usageKeepDays, ...storeOptions } = options;
   const address = usageLogAt(logUrl);
   const { partitions } = address;
   const mac = new RecordMac(usageTopic, ...tokens);
@@ -57,6 +57,7 @@ export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage>
   const alarms = new RateLimitedLine((rows) =>
     logger.error({ rows }, 'usage rows differ from the rows they repeat, or are not counted'),
   );
+  const listeners: ((applied: AppliedUsage) => void)[] = [];
   let before = { ...store.counts };
   const replicator = new UsageReplicator({
     store,
@@ -71,24 +72,27 @@ export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage>
           { incarnation, next },
           'usage rows are missing; later rows of the incarnation wait for them',
         );
-      onApplied?.(applied);
+      for (const listener of listeners) listener(applied);
     },
     onReachabilityChange: (reachable, error) =>
       logger.warn({ reachable, reason: error?.message }, 'reachability of the usage log'),
     onFault: (error) => logger.fatal({ err: error }, 'usage.db is damaged; no more usage is folded'),
   });
-  replicator.start();
   const mover = new RowMover({
     ...{ rows: store.rows, path, logger },
     keepDays: usageKeepDays ?? usageKeepDaysDefault,
   });
-  mover.start();
-  file.start();
+  const start: OpenedUsage['start'] = (onApplied) => {
+    if (onApplied) listeners.push(onApplied);
+    replicator.start();
+    mover.start();
+    file.start();
+  };
   const close = async () => {
     await Promise.all([file.close(), mover.close()]);
     alarms.close();
     await replicator.stop();
     store.close();
   };
-  return { reader: store, file, replicator, counts: store.counts, close };
+  return { reader: store, file, replicator, counts: store.counts, start, close };
 }

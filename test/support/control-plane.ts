@@ -2,7 +2,8 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type ControlPlaneSettings, startControlPlane } from '../../control-plane/main.ts';
+import { startControlPlane } from '../../control-plane/main.ts';
+import type { ControlPlaneSettings } from '../../control-plane/settings.ts';
 import { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { operatorToken, planeSettings } from './fleet.ts';
 
