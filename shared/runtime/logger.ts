@@ -101,7 +101,6 @@ export function bufferedLines(
     minLength: bytesMax / 2,
     maxWrite: bytesMax,
     maxLength: bytesMax,
-    periodicFlush: 50,
     // A process that ends does not wait for a reader that has stopped reading.
     retryEAGAIN: () => !isEnding,
   });
@@ -112,8 +111,26 @@ export function bufferedLines(
     if (dropped > 0) onDropped(dropped);
     dropped = 0;
   });
-  // A failed write is tried again at the next flush.
-  destination.on('error', () => undefined);
+  // The destination's own periodic flush would wake an idle process twenty times a second. The first flush may only await an
+  // earlier write, so a second one without new lines in between shows that everything is written.
+  let lines = 0;
+  let flushedLines = 0;
+  let isScheduled = false;
+  const flushSoon = (): void => {
+    if (isScheduled) return;
+    isScheduled = true;
+    setTimeout(() => {
+      const known = lines;
+      destination.flush(() => {
+        isScheduled = false;
+        if (flushedLines === known && lines === known) return;
+        flushedLines = known;
+        flushSoon();
+      });
+    }, 50).unref();
+  };
+  // The next flush repeats a failed write.
+  destination.on('error', flushSoon);
   process.prependOnceListener('exit', () => {
     isEnding = true;
     try {
@@ -124,7 +141,11 @@ export function bufferedLines(
     destination.destroy();
   });
   // Its type allows strings alone, although this content mode takes buffers, which cost a quarter of the time.
-  return (line) => destination.write(Buffer.from(line) as unknown as string);
+  return (line) => {
+    destination.write(Buffer.from(line) as unknown as string);
+    lines += 1;
+    flushSoon();
+  };
 }
 
 /**
