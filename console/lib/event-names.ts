@@ -12,7 +12,7 @@ export interface NamedThing {
   readonly name?: string;
 }
 
-/** Fields named like the kind of thing that they contain. */
+/** Fields whose name is the kind of thing that they contain. */
 const kinds = ['organisation', 'stack', 'model', 'node', 'tier'] as const;
 
 export function thingsIn(type: string, data: unknown): NamedThing[] {

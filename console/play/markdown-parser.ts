@@ -1,6 +1,6 @@
 /**
- * Parses the Markdown of an answer with markdown-it. HTML stays text, images become links, and links lead only to the web or to a
- * mail address.
+ * Parses the Markdown of an answer with markdown-it. HTML stays text, images become links, and links lead only to web pages
+ * or mail addresses.
  */
 import MarkdownIt, { type Token } from 'markdown-it';
 

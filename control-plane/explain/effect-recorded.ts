@@ -1,6 +1,6 @@
 /**
- * Decides recorded requests of the last hour again, on the state before and after a change. Each recorded request stands for
- * several; `decided` counts the recorded ones, every other count the requests that they stand for.
+ * Decides recorded requests of the last hour again, on the state before and after a change. Each recorded request represents
+ * several. `decided` counts the recorded ones, and every other count refers to the represented ones.
  */
 import type { Effect, RecordedGroup } from '../../schemas/admin/effect.ts';
 import type { OperationKind } from '../../schemas/api/operations.ts';
@@ -27,7 +27,7 @@ export interface ServedRequests {
   readonly model?: string | undefined;
   readonly operation: OperationKind;
   readonly requests: number;
-  /** Id of an example; absent if only traffic reports contain these requests. */
+  /** Id of an example. Absent if only traffic reports contain these requests. */
   readonly req?: string | undefined;
   readonly question: Question;
   readonly from: AnswerLabel;

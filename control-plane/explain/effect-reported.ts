@@ -68,7 +68,7 @@ function questionFor(
   return { facts, counters, fenced: false, outboxFull: false, nowMs };
 }
 
-/** Counters as they would be if the hour's requests had come evenly. */
+/** Counters as they would be if the hour's requests had been evenly distributed. */
 function evenCounters(windowUsed: number, byVisitors: number): CounterFacts {
   const none = { inFlight: 0, poolTokens: 0, freeTurns: 0, networkTurns: 0 };
   return { ...none, windowUsed, visitors: { windowUsed: byVisitors, inFlight: 0, tokens: 0 } };

@@ -1,7 +1,7 @@
 /**
- * Finds which answers events would change, before they are written. Decides the requests served in the last hour again, on the
- * state before and after the events: recorded requests with the counters that they met, and requests that gateways only
- * reported. Applies the events to one snapshot and undoes them.
+ * Finds which answers some events would change, before they are written. It decides the requests served in the last hour
+ * again, on the state before and after the events. Recorded requests keep the counters that they met. Requests known only
+ * from traffic reports are included too. The events are applied to one snapshot and then undone.
  */
 import type { Effect } from '../../schemas/admin/effect.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
@@ -29,13 +29,13 @@ export interface EffectQuestion {
   readonly events: readonly KnownEvent[];
   readonly by: string;
   readonly nowMs: number;
-  /** Recorded decisions of the last hour; undefined if the gateways were not asked. */
+  /** Recorded decisions of the last hour. undefined if the gateways were not asked. */
   readonly records?: readonly SampledDecision[] | undefined;
   /** Requests of the last hour that only the gateways' traffic reports contain. */
   readonly reported?: readonly ReportedRequests[] | undefined;
   /** Requests in the busiest minute of the last hour, by organisation. Absent if unknown. */
   readonly busiest?: ReadonlyMap<string, number> | undefined;
-  /** Requests that the command is meant to refuse; they are left out. */
+  /** Requests that the command is meant to refuse. They are left out. */
   readonly meant?: MeantRefusals | undefined;
   /** Restricts the result to this organisation. */
   readonly organisation?: string | undefined;

@@ -58,7 +58,7 @@ function recordedStep(record: DecisionRecord): StepName | undefined {
   return cause && causes[cause].step;
 }
 
-/** Steps without facts in the record, because the gateway refused the request, or the client left, before them. */
+/** Steps without facts in the record, because the request was refused or the client left before them. */
 export function unreadSteps(record: DecisionRecord): readonly StepName[] {
   if (!isDecided(record)) return stepNames.filter((name) => !isPassedUndecided(name, record));
   const step = recordedStep(record);

@@ -24,7 +24,7 @@ export interface OrphanedNodesOptions {
 
 const scanIntervalMs = 500;
 const orphanedMsMax = 5000;
-/** Delay of a scan which means that this process was suspended or starved. */
+/** Delay of a scan from which this process counts as suspended or starved. */
 const starvedMs = 1500;
 
 export class OrphanedNodes {

@@ -9,7 +9,7 @@ import type { Seen, StatusBoard } from '../gateways/status-board.ts';
 
 /** Silence after which an owner may lose its nodes. */
 const silentSeconds = 5;
-/** Time between two checks which means that this process was suspended or starved. It normally checks twice a second. */
+/** Gap between two checks from which this process counts as suspended or starved. It normally checks twice a second. */
 const starvedMs = 1500;
 
 export class ReplicaLiveness {

@@ -21,7 +21,9 @@ export const openCallBounds = {
   stream: { what: 'streams of pages', perCaller: 50, total: 1000, forOperators: 100 },
   /** Programs' tails, with their buffers. */
   tail: { what: 'tails of events', perCaller: 20, total: 100, forOperators: 50 },
-  /** Every gateway sends rows for each different question, and accepts at most 128 of them from all replicas together. */
+  /**
+   * Each distinct question makes every gateway send rows. A gateway accepts at most 128 of them from all replicas together.
+   */
   follow: { what: 'streams of requests', perCaller: 10, total: 60, forOperators: 30 },
   wait: { what: 'waits for confirmations', perCaller: 20, total: 1000, forOperators: 200 },
   /** Explanations, and reads of gateways' records and of the past. */

@@ -1,5 +1,5 @@
 /**
- * One gateway process's side of the limit exchange. It admits requests against the claims that the log has granted, decides
+ * A gateway process's side of the limit exchange. It admits requests against the claims that the log has granted, decides
  * what to claim and when to publish, and decides which claims of other processes have ended. It is pure and uses neither a
  * log nor a clock. `nowMs` is monotonic, `wallMs` is since 1970.
  */

@@ -148,7 +148,7 @@ export const activityRows = {
     answer: usageTotalsSchema,
   }),
   'usage.keys': operation(readingRoles, 'When each key was last used, and its requests of 24 hours', {
-    /** The same query as `GET /keys`, so that both answers have the same keys on a page. */
+    /** Same query as `GET /keys`, so that both answers have the same keys on a page. */
     query: pageQuerySchema.omit({ at: true, min: true }),
     answer: z.object({
       items: z.array(keyUseSchema),

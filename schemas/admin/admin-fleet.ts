@@ -34,7 +34,10 @@ import {
 import { bodySchemas, pathSchemas } from './commands.ts';
 import { effectRequestSchema, effectSchema } from './effect.ts';
 
-/** Longest wait in seconds. A silent gateway that fences counts as confirmed about 60 s after its last proof. */
+/**
+ * Longest wait in seconds. Long enough for a silent gateway that fences, which counts as confirmed about 60 s after its last
+ * proof.
+ */
 const waitSecondsMax = 75;
 const gatewayParams = z.object({ name: z.string().min(1).max(200) });
 

@@ -119,7 +119,7 @@ export const historyRows = {
     answer: z.object({
       /** Position of the commit to undo. */
       of: position,
-      /** The command's parts, if `commands` contains only one. */
+      /** Fields of the only command. Left out if `commands` contains several. */
       ...z.object(undoCommandShape).partial().shape,
       /** Commands in the order of execution. One command may undo several events. */
       commands: z.array(z.object(undoCommandShape)),

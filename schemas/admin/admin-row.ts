@@ -6,10 +6,10 @@ import { idSchema, roleSchema } from '../names.ts';
 import { pageRows } from './page-rows.ts';
 
 /**
- * Who may call an operation. `public` means everyone. `node` means a node with its token, which the handler checks. `gateway`
- * means gateways with their token, and the operator. `operator` means the operator, unless acting as a person. A list of
- * roles also admits persons who have one of the roles in any organisation; the handler checks the role in the organisation
- * concerned.
+ * Callers that an operation allows. `public` means everyone. `node` means a node with its token, which the handler checks.
+ * `gateway` means gateways with their token, and the operator. `operator` means the operator, unless acting as a person. A
+ * list of roles also admits persons who have one of the roles in any organisation. The handler then checks the role in the
+ * organisation concerned.
  */
 export type Access = 'public' | 'node' | 'gateway' | 'operator' | readonly Role[];
 /** Size class of a request body. */

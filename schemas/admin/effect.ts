@@ -22,7 +22,7 @@ const count = z.int().min(0);
 const answerSchema = z.string();
 
 const recordedGroupSchema = z.object({
-  /** Organisation of the requests; absent for visitors. */
+  /** Organisation of the requests. Absent for visitors. */
   organisation: idSchema.optional(),
   /** `shared`, or a stack's id. */
   host: z.string(),
@@ -59,8 +59,8 @@ export const effectSchema = z.object({
   /** Commit after which the effect was computed. */
   position: count,
   /**
-   * Requests that were served in the last hour and are served on the present state, decided again after the events. They are taken
-   * from the gateways' records, or from the traffic reports of gateways that did not answer. Absent if the gateways were not asked.
+   * Requests of the last hour that are served on the present state, decided again after the events. They come from the
+   * gateways' records, or from the traffic reports of gateways that did not answer. Absent if the gateways were not asked.
    */
   recorded: z
     .object({
@@ -78,7 +78,7 @@ export const effectSchema = z.object({
       refused: count,
       /** Organisations that would not be served at all any more. */
       lost: z.array(idSchema),
-      /** Gateways that did not answer or do not keep decisions. Their reports count instead. */
+      /** Gateways that did not answer or do not store decisions. Their traffic reports count instead. */
       gatewaysSilent: z.array(z.string()),
       /** Silent gateways that also have no readable report, so that their requests are not known. Absent if there are none. */
       gatewaysUnseen: z.array(z.string()).optional(),
@@ -89,7 +89,7 @@ export const effectSchema = z.object({
     .optional(),
   /** Limits that the command lowers. */
   limits: z.array(loweredSchema),
-  /** Rows that the command changes. Present for operators, if no request was served in the last hour. */
+  /** Rows that the command changes. Only for operators, and only if no request was served in the last hour. */
   changes: z.array(rowChangeSchema).optional(),
 });
 export type Effect = z.output<typeof effectSchema>;

@@ -40,7 +40,7 @@ export const gatewayRowSchema = requestRowSchema
   .omit({ gateway: true, keyName: true })
   .extend({
     at: z.iso.datetime(),
-    /** Status of the answer; 0 if no head was sent, because control planes of version 0.2.0 require a number. */
+    /** Status of the answer. 0 if no header was sent, because control planes of version 0.2.0 require a number. */
     status: z.int(),
     /** Time by the gateway's clock, used to merge the rows of several gateways. */
     endedMs: z.number(),

@@ -66,8 +66,7 @@ const entriesMax = 2048;
 const mixedInput = 'must be a text, or a token id (an integer of at least 0) where all entries are';
 
 /**
- * One text, a list of texts, one list of token ids, or several such lists. Each list has at most 2048 entries. None may be
- * empty.
+ * A text, a list of texts, a list of token ids, or several such lists. Each list has at most 2048 entries. None may be empty.
  */
 const inputSchema = z.union([
   inputText,

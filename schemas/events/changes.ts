@@ -23,7 +23,7 @@ const watchShape = {
   refusals: z.number().min(0).max(100),
   /** Number of internal errors inside the wave that withdraws the change. */
   errors: z.int().min(1),
-  /** Number of requests inside the wave before its refusals are judged and before the next wave begins. */
+  /** Minimum number of requests inside the wave. With fewer, refusals are not judged and the next wave does not begin. */
   least: z.int().min(0),
 };
 export const changeWatchSchema = z.object(watchShape);

@@ -101,7 +101,7 @@ export const decisionRecordSchema = z.object({
   capacity: z.enum(['own', 'pool', 'stack']).optional(),
   node: z.string().max(64).optional(),
   outcome: z.string().max(40).optional(),
-  /** Who ended the request early, and why. */
+  /** Party that ended the request early, with the reason. */
   finish: z.string().max(200).optional(),
   /** Billed tokens of a completed request. */
   usage: z.object({ promptTokens: count, completionTokens: count }).optional(),

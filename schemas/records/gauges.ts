@@ -20,8 +20,8 @@ const version = 2;
 /** Bytes before the head. */
 const prefixBytes = 5;
 /**
- * Bytes of an entry without its subject's text: the subject's length (1 byte is counted separately), a `yields` bit, 47 bits
- * for the window, and 32 bits each for limit, used and claim.
+ * Bytes of an entry's numbers: a `yields` bit, 47 bits for the window, and 32 bits each for limit, used and claim. The
+ * subject, with its length in one byte, precedes them.
  */
 const numberBytes = 18;
 /** Bit for `yields` in the upper 16 bits of the window. */
@@ -30,7 +30,7 @@ const yieldsBit = 0x8000;
 /** Window value of concurrency limits, which have no minute. */
 export const inFlightWindow = 0;
 
-/** One limit of one subject. Subjects are organisations, networks, and all visitors together. */
+/** Entry for a single limit of a subject. Subjects are organisations, networks, and all visitors together. */
 export interface GaugeEntry {
   /** Printable ASCII. */
   readonly subject: string;

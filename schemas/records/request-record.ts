@@ -25,7 +25,10 @@ type PathIn<Of, Values = FieldTypes[keyof FieldTypes] | { readonly here: number 
     : `${Name}.${PathIn<NonNullable<Of[Name]>>}`;
 }[keyof Of & string];
 
-/** Excludes the version and the gateway, which are the same in all of a gateway's decisions, and a former name of another field. */
+/**
+ * Paths of a decision's fields, without the version and the gateway, which are the same in all of a gateway's decisions, and
+ * without a field's former name.
+ */
 type DecisionPath = Exclude<PathIn<DecisionRecord>, 'v' | 'gateway' | 'promptTokens'>;
 /** Fields of a usage row except those that the outbox adds. */
 type UsageName = Exclude<keyof UsageRow, 'v' | 'incarnation' | 'n' | 'replica'>;

@@ -75,7 +75,7 @@ function hasOneOwner({ organisation, visitor, period, draw }: Owned): boolean {
 }
 
 export const usageRowSchema = z.strictObject(shape).refine(hasOneOwner, 'must have one owner');
-/** A line of the export: the row, and what its key is called, as of the export. */
+/** Line of the export: the row, with the key's name at the time of the export. */
 export const usageLineSchema = z
   .strictObject({ ...shape, keyName: z.string().optional() })
   .refine(hasOneOwner, 'must have one owner');
@@ -86,17 +86,17 @@ export type Capacity = z.infer<typeof capacitySchema>;
 export type UsageRow = z.infer<typeof usageRowSchema>;
 export type UsageLine = z.infer<typeof usageLineSchema>;
 
-/** A row as it was read. */
+/** Row as it was read. */
 export interface ReadUsageRow {
   readonly incarnation: string;
   readonly n: number;
-  /** The row as JSON, what its hash is taken of. */
+  /** The row as JSON, over which its hash is computed. */
   readonly text: string;
-  /** Left out where the row is of a version that this build does not know. */
+  /** Left out if this build does not know the row's version. */
   readonly row?: UsageRow;
 }
 
-/** One row in the value of a record; undefined where it is none. Total: never throws. */
+/** Parses one row of a record. Returns undefined if it is invalid. Never throws. */
 export function readUsageRow(value: unknown): ReadUsageRow | undefined {
   const { data: row } = readerSchema.safeParse(value);
   const { data: head } = row === undefined ? envelopeSchema.safeParse(value) : { data: row };
@@ -108,8 +108,8 @@ export function readUsageRow(value: unknown): ReadUsageRow | undefined {
 }
 
 /**
- * A row that was read and kept as JSON; undefined where it is none any more. Only what its readers rely on is looked at, because an
- * earlier build may have taken names that this one does not. Total: never throws.
+ * Parses a row that was stored as JSON. Returns undefined if it is no longer valid. Checks only what readers rely on, because
+ * an earlier build may have accepted names that this one does not. Never throws.
  */
 export function readKeptRow(body: string): UsageRow | undefined {
   try {
@@ -137,7 +137,7 @@ function isKept({
   );
 }
 
-/** Undefined where the value is nested too deeply to be written. */
+/** Returns undefined if the value is nested too deeply to be serialised. */
 function textOf(value: unknown): string | undefined {
   try {
     return JSON.stringify(value);
@@ -148,11 +148,11 @@ function textOf(value: unknown): string | undefined {
 
 export interface ReadUsageRecord {
   readonly rows: readonly ReadUsageRow[];
-  /** Things in the record that are no rows. */
+  /** Number of entries in the record that are not rows. */
   readonly junk: number;
 }
 
-/** The rows in a record's raw bytes. Total: never throws. */
+/** Parses the rows in a record's raw bytes. Never throws. */
 export function readUsageRecord(raw: Uint8Array): ReadUsageRecord {
   let values: unknown;
   try {
@@ -165,7 +165,7 @@ export function readUsageRecord(raw: Uint8Array): ReadUsageRecord {
   return { rows, junk: values.length - rows.length };
 }
 
-/** The partition of an incarnation's rows: always the same one, so that they keep their order. */
+/** Partition of an incarnation's rows. Always the same one, so that the rows keep their order. */
 export function usagePartitionOf(incarnation: string, partitions: number): number {
   return Number.parseInt(incarnation.slice(0, 8), 16) % partitions;
 }

@@ -1,34 +1,37 @@
 /**
- * Derives the verdict on a request from its recorded facts. Access log, metrics, records, lists and explanations all do it here,
- * so no two of them can disagree. Records of version 0.2.0 also contain these facts.
+ * Derives the verdict on a request from its recorded facts. The access log, metrics, records, lists and explanations all use
+ * this file, so they never disagree. Records of version 0.2.0 also contain these facts.
  */
 import { z } from 'zod';
 
-/** `served`: the whole answer was delivered. `refused`: the client got an error envelope. `ended`: someone ended it early. */
+/**
+ * `served` means that the whole answer was delivered, `refused` that the client got an error envelope, and `ended` that
+ * someone ended the request early.
+ */
 export const outcomeSchema = z.enum(['served', 'refused', 'ended']);
 export type RequestOutcome = z.infer<typeof outcomeSchema>;
 
-/** Who ended a request early, as recorded. `deadline`: the gateway, because the node was too slow. */
+/** Party that ended a request early, as recorded. `deadline` means the gateway, because the node was too slow. */
 export const enderSchema = z.enum(['client', 'node', 'deadline', 'gateway']);
 export type Ender = z.infer<typeof enderSchema>;
 
-/** How far a request had come when it ended: not yet decided, decided but without a byte of its answer, or within its answer. */
+/** Progress of a request when it ended: not yet decided, decided but without a byte of its answer, or within its answer. */
 export const phaseSchema = z.enum(['undecided', 'unanswered', 'answering']);
 
-/** Facts that the verdict on a request follows from, as recorded. */
+/** Recorded facts from which the verdict follows. */
 export interface VerdictFacts {
   /** Whether the request was neither refused nor ended early. Version 0.2.0 also sets it for requests that ended early. */
   readonly served: boolean;
-  /** `completed`, or `ended by …` with who ended it. */
+  /** `completed`, or `ended by …` with the party that ended it. */
   readonly outcome?: string | undefined;
   readonly status?: number | undefined;
-  /** When limits and routing had decided, and when the answer began. */
+  /** Times at which limits and routing were decided and at which the answer began. */
   readonly ms: { readonly decided?: number | undefined; readonly begun?: number | undefined };
 }
 
 export interface RecordedVerdict {
   readonly outcome: RequestOutcome;
-  /** Status of the answer; absent if no head was sent. */
+  /** Status of the answer. Absent if no header was sent. */
   readonly status?: number | undefined;
   readonly endedBy?: Ender | undefined;
   readonly phase?: z.infer<typeof phaseSchema> | undefined;

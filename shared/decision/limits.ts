@@ -64,7 +64,10 @@ export interface LimitFacts {
   readonly weight: number;
   /** The model's own weight. Exceeds `weight` only if the tier's concurrency is smaller. */
   readonly modelWeight?: number | undefined;
-  /** Id of the next tier that allows more of this model; undefined if there is none. Called only for the refusal that names the tier. */
+  /**
+   * Id of the next tier that allows more of this model. undefined if there is none. Called only for the refusal that names
+   * the tier.
+   */
   readonly nextTier: () => string | undefined;
   /** Additional counts for a visitor. */
   readonly visitors?: VisitorFacts | undefined;

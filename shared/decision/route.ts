@@ -35,7 +35,7 @@ export interface RoutingFacts {
   readonly reranks: boolean;
 }
 
-/** The same answer for all causes, so that a stack of another organisation looks like one that does not serve the model. */
+/** Uses one answer for all causes, so that a stack of another organisation looks like one that does not serve the model. */
 export function targetNotServing(cause: CauseOf<'TargetNotServingError'>, detail?: string): Refusal {
   return new Refusal(cause, 'This stack does not serve the requested model.', { detail });
 }

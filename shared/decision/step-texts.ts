@@ -118,7 +118,7 @@ const tierLimit =
     );
   };
 
-/** Text with the separate parts, so that the prompt's number is the one in the record. */
+/** Lists the parts separately, so that the prompt's number matches the record. */
 export const context = tierLimit(({ needed, prompt, answer, atLeast, allowed }, { isBound }) => {
   const bound = atLeast ? 'at least ' : isBound ? 'at most ' : '';
   const parts = answer === 0 ? '' : ` (${number(prompt)} of the prompt, ${number(answer)} for the answer)`;

@@ -1,4 +1,4 @@
-/** One decided step of a decision. */
+/** Result of a single step of a decision. */
 import type { MarkOf, TableName } from '../snapshot/tables.ts';
 import type { Cause, StepOfCause } from './causes.ts';
 import type { Refusal } from './refusal.ts';
@@ -6,7 +6,7 @@ import type { Refusal } from './refusal.ts';
 /** Name of a step. `own nodes` has no cause of its own, because routing goes on to the next place if a place has no node. */
 export type StepName = StepOfCause | 'own nodes';
 
-/** `refused` without a refusal means that the step found nothing and the next step was decided. */
+/** Result of a step. `refused` without a refusal means that the step found nothing, so the next step was decided. */
 export type StepResult = 'ok' | 'assumed' | 'refused' | 'skipped';
 
 /** Row that a step depends on. `mark` names the relevant aspect if only one matters. */

@@ -29,7 +29,7 @@ export interface StepRow {
    */
   readonly needs: 'head' | 'body' | 'sums' | 'use';
   /**
-   * Whose names the step's facts contain, because members must not see others' names. With `place`, the owner of the place
+   * Owner of the names in the step's facts, because members must not see others' names. With `place`, the owner of the place
    * decides.
    */
   readonly names: 'own' | 'others' | 'place';

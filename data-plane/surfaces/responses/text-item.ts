@@ -5,7 +5,7 @@ export type TextKind = 'summary_text' | 'output_text' | 'refusal';
 
 interface KindRow {
   readonly item: 'reasoning' | 'message';
-  /** In the events: the index of a part, and the member that contains the text. */
+  /** Names in the events: the index of a part, and the member that contains the text. */
   readonly partEvent: string;
   readonly textEvent: string;
   readonly place: string;
