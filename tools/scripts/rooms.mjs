@@ -42,7 +42,7 @@ const requestRoad = inOrder(decision, [
 
 const controlPlane = inOrder(folded, [
   ['control-plane/core', 200],
-  ['control-plane/state', 1500],
+  ['control-plane/state', 1450],
   ['control-plane/commands', 3450],
   ['control-plane/explain', 2000, ['shared/decision']],
   ['control-plane/history', 2000, ['shared/decision']],
