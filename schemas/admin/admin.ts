@@ -1,6 +1,7 @@
 /**
- * Table of all admin API operations: input, answer and permitted callers of each. The routes, role checks, OpenAPI document,
- * clients and isolation tests are built from this table. schemas/admin/admin-routes.ts contains the methods and paths.
+ * Table of all admin API operations: input, answer and permitted callers of each. The room `schemas/admin` defines the admin
+ * API. The routes, role checks, OpenAPI document, clients and isolation tests are built from this table, so an operation
+ * without an entry does not exist. schemas/admin/admin-routes.ts contains the methods and paths.
  */
 import type { z } from 'zod';
 import { activityRows } from './admin-activity.ts';

@@ -1,7 +1,7 @@
 /**
- * Table of the API's operations, one row each. Admission, the decision journal, explanations, spans, organisation activity
- * and the playground derive their knowledge of operations from this table. The kinds appear as names in metrics and answers,
- * so they must not change.
+ * Table of the API's operations, one row each. The room `schemas/api` defines the requests and answers of clients. Admission,
+ * the decision journal, explanations, spans, organisation activity and the playground derive their knowledge of operations
+ * from this table. The kinds appear as names in metrics and answers, so they must not change.
  */
 import type { Surface } from '../names.ts';
 

@@ -1,4 +1,8 @@
-/** Reads and writes events of the control log according to their definitions. */
+/**
+ * Reads and writes events of the control log according to their definitions. The room `schemas/events` defines everything
+ * that the control log and the fleet file contain. Every event that was ever written stays readable, so a meaning must never
+ * change in place.
+ */
 import { z } from 'zod';
 import type { EventDefinition } from './event-definition.ts';
 import { type EventTypeName, eventDefinitions, eventTypeNames, isEventType } from './event-definitions.ts';

@@ -1,6 +1,7 @@
 /**
  * Report that each process publishes about itself on `headgate.status`: its position, its state's digest and the freshness
- * that it can prove. Readers judge the report. A process never claims that it is healthy.
+ * that it can prove. Readers judge the report. A process never claims that it is healthy. The room `schemas/records` defines
+ * what processes publish and record. Such records never contain keys, prompts or completions.
  */
 import { z } from 'zod';
 import { nameSchema } from '../names.ts';

@@ -1,4 +1,7 @@
-/** Validates POST /v1/chat/completions strictly. The result contains only validated fields that may be sent to a node. */
+/**
+ * Validates POST /v1/chat/completions strictly. The room `surfaces/chat` contains the OpenAI-style chat surface. The result
+ * of validation contains only fields that may be sent to a node. A refusal names a JSON path and never a value.
+ */
 import { type ChatField, chatFields } from '../../../schemas/api/chat-fields.ts';
 import { type ChatFields, chatRequestSchema } from '../../../schemas/api/openai.ts';
 import { arrayText } from '../../../shared/runtime/json-scan.ts';
