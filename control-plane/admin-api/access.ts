@@ -10,6 +10,11 @@ import { type Actor, authorise, membershipsOf } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type AdminContext, actorOf } from './context.ts';
 
+type Context = Pick<
+  AdminContext,
+  'snapshot' | 'attempts' | 'operatorToken' | 'gatewayToken' | 'previousGatewayToken'
+>;
+
 declare module 'fastify' {
   interface FastifyContextConfig {
     access?: Access;
@@ -21,7 +26,7 @@ declare module 'fastify' {
 }
 
 /** Call it before the first route is added. */
-export function guardRoutes(app: FastifyInstance, context: AdminContext): void {
+export function guardRoutes(app: FastifyInstance, context: Context): void {
   app.addHook('onRoute', checkDeclared);
   app.addHook('onRequest', (request, _reply, done) => done(refusal(request, context) ?? noPast(request)));
 }
@@ -69,7 +74,7 @@ function noPast({ query, routeOptions, method }: FastifyRequest): CommandError |
   });
 }
 
-function refusal(request: FastifyRequest, context: AdminContext): CommandError | undefined {
+function refusal(request: FastifyRequest, context: Context): CommandError | undefined {
   // An unknown path requires the operator, so that 404 shows others nothing about the routes.
   const { access = 'operator' } = request.routeOptions.config;
   if (access === 'public' || access === 'node') return undefined;
@@ -91,7 +96,7 @@ function refusal(request: FastifyRequest, context: AdminContext): CommandError |
 }
 
 /** Whether the request carries the operator token. */
-export function isOperator(request: FastifyRequest, { operatorToken }: AdminContext): boolean {
+export function isOperator(request: FastifyRequest, { operatorToken }: Context): boolean {
   return isSameSecret(tokenOf(request), operatorToken);
 }
 
@@ -99,10 +104,7 @@ function tokenOf({ headers }: FastifyRequest): string | undefined {
   return /^bearer +(\S+)$/i.exec(headers.authorization ?? '')?.[1];
 }
 
-function isGatewayToken(
-  token: string | undefined,
-  { gatewayToken, previousGatewayToken }: AdminContext,
-): boolean {
+function isGatewayToken(token: string | undefined, { gatewayToken, previousGatewayToken }: Context): boolean {
   return isSameSecret(token, gatewayToken) || isSameSecret(token, previousGatewayToken);
 }
 

@@ -11,6 +11,8 @@ import { findChange, findOpenChange, listChanges } from '../state/changes.ts';
 import type { AdminContext } from './context.ts';
 import type { OperationHandlers } from './operations.ts';
 
+type Context = Pick<AdminContext, 'snapshot' | 'board' | 'traffic'>;
+
 type CommandQuery = z.output<typeof commandQuerySchema>;
 
 /** `file`: how a fleet file would release it. Throws CommandError. */
@@ -80,7 +82,7 @@ export function withFigures(
   return { ...shown, stuck, next: `${stuck}: headgate change advance ${change.id} does not wait` };
 }
 
-export function changeHandlers(context: AdminContext): OperationHandlers<'change.list' | 'change.get'> {
+export function changeHandlers(context: Context): OperationHandlers<'change.list' | 'change.get'> {
   const { snapshot } = context;
   return {
     'change.list': () => ({

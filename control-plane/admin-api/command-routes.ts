@@ -16,11 +16,24 @@ import { diffFleet } from '../commands/fleet-diff.ts';
 import { commands } from '../commands/registry.ts';
 import { CommandError } from '../core/command-error.ts';
 import { stagingOf, withFigures } from './change-routes.ts';
-import { type AdminContext, actorOf, parseQuery, viaOf } from './context.ts';
+import { type AdminContext, actorOf, type GatewayQuestions, parseQuery, viaOf } from './context.ts';
 import { effectGuard } from './effect-guard.ts';
 import { placeTraffic } from './effect-of-events.ts';
 import { poolTokens } from './live-counters.ts';
 import { addRoute, type OperationHandlers } from './operations.ts';
+
+type Context = Pick<
+  AdminContext,
+  | GatewayQuestions
+  | 'snapshot'
+  | 'writer'
+  | 'past'
+  | 'traffic'
+  | 'usage'
+  | 'counters'
+  | 'gauges'
+  | 'onCommits'
+>;
 
 const idempotencyKeySchema = z.string().regex(/^[A-Za-z0-9._-]{8,64}$/);
 
@@ -57,7 +70,7 @@ const statusFields: Readonly<Record<CommandResult['status'], object>> = {
 
 /** Writes the command of a request, and makes the answer. */
 export async function runCommand(
-  context: AdminContext,
+  context: Context,
   definition: CommandDefinition,
   request: FastifyRequest,
 ): Promise<object> {
@@ -101,7 +114,7 @@ const effectTriesMax = 3;
  * If the state changes during every try, the last judgement counts, so that nodes that come and go do not hold commands up.
  */
 async function runGuarded(
-  context: AdminContext,
+  context: Context,
   definition: CommandDefinition,
   raw: { readonly params: unknown; readonly body: unknown },
   request: CommandRequest,
@@ -134,7 +147,7 @@ function withWarning(result: CommandResult, text: string | undefined): CommandRe
   return { ...result, answer: { ...result.answer, warnings: [...warnings, text] } };
 }
 
-export function addCommands(app: FastifyInstance, context: AdminContext): void {
+export function addCommands(app: FastifyInstance, context: Context): void {
   for (const definition of commands)
     addRoute(app, definition.name, (request) => runCommand(context, definition, request));
 }
@@ -142,7 +155,7 @@ export function addCommands(app: FastifyInstance, context: AdminContext): void {
 /** How often a comparison begins again because the state has changed, before it is made in one turn of the event loop. */
 const comparisonsMax = 3;
 
-export function planHandlers({ snapshot }: AdminContext): OperationHandlers<'fleet.diff'> {
+export function planHandlers({ snapshot }: Context): OperationHandlers<'fleet.diff'> {
   return {
     'fleet.diff': async ({ body: { fleet, prune } }) => {
       const comparison = () => diffFleet(snapshot.db, fleet, { prune, nowMs: wallClockMs() });

@@ -31,6 +31,7 @@ import type { UsageReader } from '../usage/usage-store.ts';
 import type { AttemptLimit } from './attempt-limit.ts';
 import type { Drain } from './drain.ts';
 
+/** All parts that the routes of a replica work with. Each file of routes declares the parts that it needs. */
 export interface AdminContext {
   readonly replica: string;
   readonly snapshot: Snapshot;
@@ -55,14 +56,14 @@ export interface AdminContext {
   readonly openCalls: OpenCalls;
   /** Of the tokens of the admin API and of nodes. */
   readonly attempts: AttemptLimit;
-  /** For how long a gateway is waited for that is asked for a decision; absent: 3 s. */
-  readonly askTimeoutMs?: number | undefined;
+  /** For how long a gateway is waited for that is asked for a decision; undefined: 3 s. */
+  readonly askTimeoutMs: number | undefined;
   /** Rows of usage by result, since the start. */
   readonly usageCounts: Readonly<Record<'differing' | 'lost' | 'unread' | 'junk', number>>;
-  /** Opens connections to gateways; absent: the one of all clients. */
-  readonly gatewayAgent?: Dispatcher | undefined;
+  /** Opens connections to gateways; undefined: the one of all clients. */
+  readonly gatewayAgent: Dispatcher | undefined;
   /** What is known of damage in usage.db; absent where nothing looks for it. */
-  readonly usageFile?: (() => UsageFileState) | undefined;
+  readonly usageFile: (() => UsageFileState) | undefined;
   /** The listener of the admin API. */
   listener(): { readonly name: string; readonly isLoopback: boolean; readonly daysLeft?: number | undefined };
   /** The folder of this process alone. */
@@ -73,11 +74,20 @@ export interface AdminContext {
   /** Calls back for each batch of commits once it is folded, until the function it returns is called. */
   onCommits(listener: (commits: readonly Commit[]) => void): () => void;
   /** Makes sign-in links to the console; absent where this replica has none. */
-  readonly links?: SignInLinks | undefined;
+  readonly links: SignInLinks | undefined;
   /** Also accepted, while gateways change over. */
-  readonly previousGatewayToken?: string | undefined;
+  readonly previousGatewayToken: string | undefined;
   readonly logger: Logger;
 }
+
+/** Parts with which gateways are asked for recorded decisions. */
+export type GatewayQuestions =
+  | 'askTimeoutMs'
+  | 'board'
+  | 'gatewayAgent'
+  | 'gatewayToken'
+  | 'gatewayTurns'
+  | 'previousGatewayToken';
 
 /** Who sent a request, and by which way. */
 export interface RequestCaller {
@@ -136,7 +146,10 @@ export function pastReaderOf(request: FastifyRequest, reply: FastifyReply): Past
 }
 
 /** Waits until this commit is folded. */
-export async function foldedUpTo({ replicator }: AdminContext, min: number | undefined): Promise<void> {
+export async function foldedUpTo(
+  { replicator }: Pick<AdminContext, 'replicator'>,
+  min: number | undefined,
+): Promise<void> {
   if (min !== undefined && !(await replicator.reached(min, waitForMinMs)))
     throw new CommandError('LogUnavailable', `position ${min} was not folded in time`, {
       next: 'try again',
@@ -145,7 +158,7 @@ export async function foldedUpTo({ replicator }: AdminContext, min: number | und
 
 /** The state a read is answered from: now, at a moment of the past, or once a position is folded. */
 export async function stateFor(
-  context: AdminContext,
+  context: Pick<AdminContext, 'snapshot' | 'replicator' | 'past'>,
   { at, min }: z.infer<typeof readQuerySchema>,
   reader: PastReader,
 ): Promise<StateFacts> {

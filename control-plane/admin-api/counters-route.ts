@@ -3,7 +3,9 @@ import { Readable } from 'node:stream';
 import type { AdminContext } from './context.ts';
 import type { OperationHandlers } from './operations.ts';
 
-export function counterHandlers({ counters }: AdminContext): OperationHandlers<'counters.get'> {
+type Context = Pick<AdminContext, 'counters'>;
+
+export function counterHandlers({ counters }: Context): OperationHandlers<'counters.get'> {
   return {
     'counters.get': ({ reply }) => reply.type('application/x-ndjson').send(Readable.from(counters.lines())),
   };

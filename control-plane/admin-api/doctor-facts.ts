@@ -28,6 +28,29 @@ import { listMembers, listOrganisations } from '../state/tenants.ts';
 import { withFigures } from './change-routes.ts';
 import type { AdminContext } from './context.ts';
 
+export type DoctorContext = Pick<
+  AdminContext,
+  | 'replica'
+  | 'snapshot'
+  | 'replicator'
+  | 'log'
+  | 'signer'
+  | 'past'
+  | 'board'
+  | 'traffic'
+  | 'live'
+  | 'usage'
+  | 'counters'
+  | 'gauges'
+  | 'usageCounts'
+  | 'gatewayAgent'
+  | 'usageFile'
+  | 'listener'
+  | 'dataDir'
+  | 'gatewayToken'
+  | 'previousGatewayToken'
+>;
+
 export interface ReplicaView {
   /** Its name. */
   readonly replica: string;
@@ -159,7 +182,7 @@ const gatewaysAskedMax = 100;
 const noRequest = 'none';
 
 /** Those that report, keep decisions and answer no question for one. */
-async function muteGateways(context: AdminContext, client: AbortSignal): Promise<Set<string>> {
+async function muteGateways(context: DoctorContext, client: AbortSignal): Promise<Set<string>> {
   const asked = context.board
     .gateways()
     .filter(({ seenMs }) => performance.now() - seenMs < reportedSeconds * 1000)
@@ -171,7 +194,7 @@ async function muteGateways(context: AdminContext, client: AbortSignal): Promise
 }
 
 /** All groups but the machine of the caller. */
-export async function collectFacts(context: AdminContext, reader: PastReader): Promise<DoctorFacts> {
+export async function collectFacts(context: DoctorContext, reader: PastReader): Promise<DoctorFacts> {
   const { past, dataDir, listener } = context;
   const nowMs = wallClockMs();
   const known = processFacts(context);
@@ -202,7 +225,7 @@ export async function collectFacts(context: AdminContext, reader: PastReader): P
   };
 }
 
-function changeFacts(context: AdminContext, nowMs: number): DoctorFacts['changes'] {
+function changeFacts(context: DoctorContext, nowMs: number): DoctorFacts['changes'] {
   const { db } = context.snapshot;
   const open = findOpenChange(db);
   const shown = open && withFigures(context, openView(open));
@@ -222,7 +245,7 @@ function changeFacts(context: AdminContext, nowMs: number): DoctorFacts['changes
 }
 
 function modelFacts(
-  context: AdminContext,
+  context: DoctorContext,
   read: DoctorRows | undefined,
   atMs: number,
 ): DoctorFacts['models'] {
@@ -248,7 +271,7 @@ function modelFacts(
   };
 }
 
-function installsOf({ snapshot: { db } }: AdminContext): { place: string; model: string }[] {
+function installsOf({ snapshot: { db } }: DoctorContext): { place: string; model: string }[] {
   return [
     ...findPool(db).models.map((model) => ({ place: 'pool', model })),
     ...listStacks(db).flatMap(({ id, models }) => models.map((model) => ({ place: `stack:${id}`, model }))),
@@ -256,7 +279,7 @@ function installsOf({ snapshot: { db } }: AdminContext): { place: string; model:
 }
 
 function nodeFacts(
-  { snapshot: { db }, live, board }: AdminContext,
+  { snapshot: { db }, live, board }: DoctorContext,
   changes: Readonly<Record<string, number>> | undefined,
 ): DoctorFacts['nodes'] {
   const gateways = board.gateways().map(({ report }) => report);
@@ -285,7 +308,7 @@ function nodeFacts(
   });
 }
 
-function refusedRecords({ board, gauges, counters, usage }: AdminContext) {
+function refusedRecords({ board, gauges, counters, usage }: DoctorContext) {
   const topics: [string, RefusedRecords | undefined][] = [
     [statusTopic, board.refused],
     [gaugesTopic, gauges.refused],
@@ -295,7 +318,7 @@ function refusedRecords({ board, gauges, counters, usage }: AdminContext) {
   return topics.flatMap(([topic, records]) => (records === undefined ? [] : [{ topic, ...records }]));
 }
 
-function limitFacts({ snapshot, usageCounts, usageFile, counters }: AdminContext): DoctorFacts['limits'] {
+function limitFacts({ snapshot, usageCounts, usageFile, counters }: DoctorContext): DoctorFacts['limits'] {
   const { differing, lost, unread, junk } = usageCounts;
   return {
     fileFaults: usageFile?.().faults ?? [],

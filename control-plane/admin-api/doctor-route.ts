@@ -3,8 +3,8 @@
 import { CommandError } from '../core/command-error.ts';
 import { type DoctorGroup, doctorGroups } from '../doctor/check.ts';
 import { diagnose } from '../doctor/diagnose.ts';
-import { type AdminContext, pastReaderOf } from './context.ts';
-import { collectFacts } from './doctor-facts.ts';
+import { pastReaderOf } from './context.ts';
+import { collectFacts, type DoctorContext } from './doctor-facts.ts';
 import type { OperationHandlers } from './operations.ts';
 
 function groupsIn(text: string | undefined): readonly DoctorGroup[] | undefined {
@@ -20,7 +20,7 @@ function groupsIn(text: string | undefined): readonly DoctorGroup[] | undefined 
   });
 }
 
-export function doctorHandlers(context: AdminContext): OperationHandlers<'doctor.get'> {
+export function doctorHandlers(context: DoctorContext): OperationHandlers<'doctor.get'> {
   return {
     'doctor.get': async ({ query: { only, skip }, request, reply }) => {
       const skipped = groupsIn(skip) ?? [];

@@ -21,8 +21,13 @@ import {
 import { mayRefuse, mayTurnAnswers, meantBy } from '../commands/event-effects.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { RecordedSample } from '../gateways/ask-sample.ts';
-import type { AdminContext } from './context.ts';
+import type { AdminContext, GatewayQuestions } from './context.ts';
 import { askEffect, recordedSample, reportedRequests, unseenGateways } from './effect-of-events.ts';
+
+type Context = Pick<
+  AdminContext,
+  GatewayQuestions | 'snapshot' | 'past' | 'traffic' | 'gauges' | 'onCommits'
+>;
 
 /** Fewest served requests by which the guard judges, and the share of them that may be refused without force. */
 const requestsMin = 100;
@@ -53,14 +58,14 @@ type Recorded = NonNullable<Effect['recorded']>;
 const nobodyServed = 'no gateway served a request in the last hour, so it is not known whom this refuses';
 
 export class EffectGuard {
-  readonly #context: AdminContext;
+  readonly #context: Context;
   /** Of the last commit that can change what an effect says. */
   #turnedAt: number;
   /** The last command that was judged as a whole and wrote a part of it, and the position of that part. */
   #divided: { readonly hash: string; readonly position: number } | undefined;
   #sample: { readonly untilMs: number; readonly found: Promise<RecordedSample> } | undefined;
 
-  constructor(context: AdminContext) {
+  constructor(context: Context) {
     this.#context = context;
     this.#turnedAt = context.snapshot.seq;
     context.onCommits((commits) => this.#note(commits));
@@ -158,7 +163,7 @@ export class EffectGuard {
   }
 }
 
-function because({ board: { fault } }: AdminContext): string {
+function because({ board: { fault } }: Context): string {
   return fault === undefined ? '' : `: ${fault}`;
 }
 
@@ -209,10 +214,10 @@ function textOf(events: readonly KnownEvent[]): string {
   return JSON.stringify(events, (name, value: unknown) => (name === 'added' ? undefined : value));
 }
 
-const guards = new WeakMap<AdminContext, EffectGuard>();
+const guards = new WeakMap<Context, EffectGuard>();
 
 /** One for all listeners of this process. */
-export function effectGuard(context: AdminContext): EffectGuard {
+export function effectGuard(context: Context): EffectGuard {
   const known = guards.get(context) ?? new EffectGuard(context);
   guards.set(context, known);
   return known;

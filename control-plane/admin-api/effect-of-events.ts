@@ -14,7 +14,9 @@ import type { ReportedRequests } from '../explain/effect-reported.ts';
 import { askSample, type RecordedSample } from '../gateways/ask-sample.ts';
 import { TrafficSteps } from '../gateways/traffic-steps.ts';
 import type { PastReader } from '../history/past.ts';
-import type { AdminContext } from './context.ts';
+import type { AdminContext, GatewayQuestions } from './context.ts';
+
+type Context = Pick<AdminContext, GatewayQuestions | 'past' | 'traffic'>;
 
 const minuteMs = 60_000;
 
@@ -25,7 +27,7 @@ export interface AskedEffect {
 }
 
 /** How many requests each organisation had in its busiest minute of the last hour, as the gateways reported them. */
-function busiestMinutes({ traffic }: AdminContext): Map<string, number> {
+function busiestMinutes({ traffic }: Context): Map<string, number> {
   const untilMs = traffic.now();
   const steps = new Map<string, TrafficSteps>();
   for (const counted of traffic.rows(untilMs)) {
@@ -45,7 +47,7 @@ type AskedEvents = Pick<EffectQuestion, 'events' | 'by' | 'organisation' | 'mean
 
 /** The effect of events on recorded requests. Does not ask the gateways if there are no events. */
 export async function effectOf(
-  context: AdminContext,
+  context: Context,
   question: AskedEvents,
   asked: AskedEffect & { readonly actor: Actor },
 ): Promise<Effect> {
@@ -56,7 +58,7 @@ export async function effectOf(
 
 /** Requests of one organisation, or of all. */
 export function recordedSample(
-  context: AdminContext,
+  context: Context,
   organisation: string | undefined,
   { actor, reader: { client } }: Pick<AskedEffect, 'reader'> & { readonly actor: Actor },
 ): Promise<RecordedSample> {
@@ -65,7 +67,7 @@ export function recordedSample(
 
 /** Requests of the last hour that are known only from traffic reports, because their gateways do not answer or have ended. */
 export function reportedRequests(
-  { traffic }: AdminContext,
+  { traffic }: Context,
   { asked, silent }: RecordedSample,
   organisation: string | undefined,
 ): ReportedRequests[] {
@@ -96,7 +98,7 @@ function countServed({ requests, refused = {} }: TrafficRow): number {
 }
 
 /** Reported requests of the last hour for a model that nodes of a place could have answered. */
-export function placeTraffic({ traffic }: AdminContext, place: PlaceKey, model: string): PlaceTraffic {
+export function placeTraffic({ traffic }: Context, place: PlaceKey, model: string): PlaceTraffic {
   const [kind, id] = place.split(':', 2);
   const organisations = new Set<string>();
   let requests = 0;
@@ -114,7 +116,7 @@ export function placeTraffic({ traffic }: AdminContext, place: PlaceKey, model: 
 }
 
 /** Names of gateways that may have served requests in the last hour, but neither answer nor have a readable report. */
-export function unseenGateways({ traffic }: AdminContext, { asked, silent }: RecordedSample): string[] {
+export function unseenGateways({ traffic }: Context, { asked, silent }: RecordedSample): string[] {
   const nowMs = traffic.now();
   const reporting = new Set(traffic.reports(nowMs).map(({ records }) => records));
   return asked
@@ -127,7 +129,7 @@ export function unseenGateways({ traffic }: AdminContext, { asked, silent }: Rec
 
 /** Has the requests of the sample decided again. Without a sample the effect contains only the lowered limits. */
 export async function askEffect(
-  context: AdminContext,
+  context: Context,
   question: AskedEvents,
   { position, reader }: AskedEffect,
   sample: RecordedSample | undefined,

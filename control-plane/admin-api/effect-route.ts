@@ -8,10 +8,15 @@ import { type CommandDefinition, formOf, parseInput } from '../commands/definiti
 import { commands } from '../commands/registry.ts';
 import { CommandError } from '../core/command-error.ts';
 import { undoDefinition } from '../history/undo-command.ts';
-import { type AdminContext, actorOf, pastReaderOf } from './context.ts';
+import { type AdminContext, actorOf, type GatewayQuestions, pastReaderOf } from './context.ts';
 import { effectOf } from './effect-of-events.ts';
 import { poolTokens } from './live-counters.ts';
 import type { AskedOf, OperationHandlers } from './operations.ts';
+
+type Context = Pick<
+  AdminContext,
+  GatewayQuestions | 'snapshot' | 'writer' | 'past' | 'traffic' | 'usage' | 'counters'
+>;
 
 interface AskedCommand {
   readonly definition: CommandDefinition;
@@ -42,7 +47,7 @@ function paramsIn(route: string, path: string): Readonly<Record<string, string>>
 const undoRoute = '/events/:position/undo';
 
 async function commandOf(
-  context: AdminContext,
+  context: Context,
   asked: EffectRequest,
   { request, reply }: AskedOf<'effect.get'>,
   actor: Actor,
@@ -71,7 +76,7 @@ async function commandOf(
   return { definition: undoDefinition(context.snapshot, inverse), raw: { params: undo, body } };
 }
 
-async function effect(context: AdminContext, asked: AskedOf<'effect.get'>): Promise<AnswerOf<'effect.get'>> {
+async function effect(context: Context, asked: AskedOf<'effect.get'>): Promise<AnswerOf<'effect.get'>> {
   const { request, reply } = asked;
   const actor = actorOf(request);
   const { definition, raw } = await commandOf(context, asked.body, asked, actor);
@@ -89,7 +94,7 @@ async function effect(context: AdminContext, asked: AskedOf<'effect.get'>): Prom
 
 /** Whose effect a person sees. Asked once more: what the command is about, or the person's role, may be gone since it was planned. */
 function ownOf(
-  { snapshot: { db } }: AdminContext,
+  { snapshot: { db } }: Context,
   actor: Actor,
   definition: CommandDefinition,
   raw: AskedCommand['raw'],
@@ -101,6 +106,6 @@ function ownOf(
   return own;
 }
 
-export function effectHandlers(context: AdminContext): OperationHandlers<'effect.get'> {
+export function effectHandlers(context: Context): OperationHandlers<'effect.get'> {
   return { 'effect.get': (asked) => effect(context, asked) };
 }

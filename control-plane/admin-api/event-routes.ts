@@ -13,6 +13,8 @@ import { type AdminContext, parseQuery, pastReaderOf } from './context.ts';
 import { historyCut } from './history-routes.ts';
 import { type OperationHandlers, routeOptions } from './operations.ts';
 
+type Context = Pick<AdminContext, 'snapshot' | 'replicator' | 'log' | 'past' | 'drain' | 'logger'>;
+
 type EventQuery = QueryOf<'event.list'>;
 
 /** Events in one answer at most; `nextFrom` is the position to continue from. */
@@ -43,11 +45,7 @@ export function eventsOf(commit: Commit, type?: string): ListedEvent[] {
     .filter((event) => type === undefined || event.type === type);
 }
 
-async function list(
-  context: AdminContext,
-  query: EventQuery,
-  marks: ReadMarks,
-): Promise<AnswerOf<'event.list'>> {
+async function list(context: Context, query: EventQuery, marks: ReadMarks): Promise<AnswerOf<'event.list'>> {
   const { snapshot, log } = context;
   const position = snapshot.seq;
   const to = Math.min(query.to ?? position, position);
@@ -68,7 +66,7 @@ const filters = ['organisation', 'key', 'stack', 'node', 'actor', 'text'] as con
 
 /** From the newest end, or by what an event is about: from the history. */
 async function search(
-  context: AdminContext,
+  context: Context,
   query: EventQuery,
   reader: PastReader,
 ): Promise<AnswerOf<'event.list'>> {
@@ -109,7 +107,7 @@ function collect(
 }
 
 /** Sends the commits from `from`, then each new one when it is folded. Rejects where no further commit can arrive. */
-async function stream(context: AdminContext, query: EventQuery, socket: WebSocket): Promise<void> {
+async function stream(context: Context, query: EventQuery, socket: WebSocket): Promise<void> {
   let open = true;
   const onEnd = (): void => {
     open = false;
@@ -140,14 +138,14 @@ function closeReason(text: string): string {
 }
 
 /** The reason is for the user of the tail. */
-function endTail(context: AdminContext, socket: WebSocket, error: unknown): void {
+function endTail(context: Context, socket: WebSocket, error: unknown): void {
   const known = asFollowError(error);
   if (known === undefined) context.logger.error({ err: error }, 'event tail failed');
   else context.logger.warn({ reason: known.message }, 'event tail ended');
   socket.close(faultCode, closeReason(known?.message ?? 'internal error; see the log of the control plane'));
 }
 
-async function* exportLines(context: AdminContext, from: number): AsyncIterable<string> {
+async function* exportLines(context: Context, from: number): AsyncIterable<string> {
   const { log, snapshot } = context;
   for await (const batch of new CommitReader(log, snapshot.log).upTo(snapshot.seq)) {
     for (const { commit, record } of batch) {
@@ -160,13 +158,13 @@ async function* exportLines(context: AdminContext, from: number): AsyncIterable<
 }
 
 /** Position of the first commit that is not earlier than this moment. */
-async function firstSince({ past, snapshot }: AdminContext, since: string | undefined, reader: PastReader) {
+async function firstSince({ past, snapshot }: Context, since: string | undefined, reader: PastReader) {
   if (since === undefined) return 1;
   const sinceMs = await past.timeOf(since, reader);
   return (await past.ask('positionAt', [snapshot.seq, sinceMs - 1], reader)) + 1;
 }
 
-export function eventHandlers(context: AdminContext): OperationHandlers<'event.list' | 'log.export'> {
+export function eventHandlers(context: Context): OperationHandlers<'event.list' | 'log.export'> {
   const marks = new ReadMarks();
   return {
     'event.list': async ({ query, request, reply }) => {
@@ -183,7 +181,7 @@ export function eventHandlers(context: AdminContext): OperationHandlers<'event.l
 }
 
 /** The live tail for programs, over WebSocket; it needs the plugin. */
-export function registerEventStream(app: FastifyInstance, context: AdminContext): void {
+export function registerEventStream(app: FastifyInstance, context: Context): void {
   const { url, config = {} } = routeOptions('event.tail');
   app.get(
     url,

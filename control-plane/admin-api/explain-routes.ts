@@ -18,20 +18,25 @@ import { askDecision, type DecisionSources, decisionLines } from '../gateways/as
 import type { PastReader } from '../history/past.ts';
 import { CallerQueue } from '../state/caller-queue.ts';
 import { findKey } from '../state/tenants.ts';
-import { type AdminContext, actorOf, clientSignal, pastReaderOf } from './context.ts';
+import { type AdminContext, actorOf, clientSignal, type GatewayQuestions, pastReaderOf } from './context.ts';
 import { type FoundCounters, pastCounters, presentCounters } from './live-counters.ts';
 import type { AskedOf, OperationHandlers } from './operations.ts';
+
+type Context = Pick<
+  AdminContext,
+  GatewayQuestions | 'snapshot' | 'replicator' | 'log' | 'past' | 'usage' | 'counters' | 'gauges'
+>;
 
 const sinceMsDefault = 3600 * 1000;
 
 /** Of what no key has asked operators alone may read. */
-function organisationOfKey({ snapshot }: AdminContext, key: string | undefined): string | undefined {
+function organisationOfKey({ snapshot }: Context, key: string | undefined): string | undefined {
   return key === undefined ? undefined : findKey(snapshot.db, key, wallClockMs())?.organisation;
 }
 
 /** The record that is to be explained; undefined: a request that was not made. For who may ask. */
 async function recordOf(
-  context: AdminContext,
+  context: Context,
   actor: Actor,
   ask: ExplainRequest,
   client: AbortSignal,
@@ -46,7 +51,7 @@ async function recordOf(
 
 /** The decision of a request, for who may read it. The route has checked that a person is a member somewhere. */
 async function recordedDecision(
-  context: AdminContext,
+  context: Context,
   actor: Actor,
   request: string,
   client: AbortSignal,
@@ -70,7 +75,7 @@ type Moment = ExplainRequest['at'];
 
 /** Two moments are compared by the same counters, of which the past has its tokens only. */
 function countersOf(
-  context: AdminContext,
+  context: Context,
   ask: Pick<ExplainRequest, 'key' | 'organisation' | 'diff'>,
 ): FoundCounters {
   const nowMs = context.gauges.logNow();
@@ -80,7 +85,7 @@ function countersOf(
 
 /** The question and the decision on it, on the present state or, at a past position, by the clock of that moment. */
 async function decisionAt(
-  context: AdminContext,
+  context: Context,
   reader: PastReader,
   ask: ExplainRequest,
   record: DecisionRecord | undefined,
@@ -108,7 +113,7 @@ async function decisionAt(
 }
 
 async function answer(
-  context: AdminContext,
+  context: Context,
   { query, body: ask, request, reply }: AskedOf<'decision.explain'>,
 ): Promise<Explanation> {
   const actor = actorOf(request);
@@ -133,7 +138,7 @@ async function answer(
 }
 
 async function matrix(
-  context: AdminContext,
+  context: Context,
   { query: { at, ...asked }, request, reply }: AskedOf<'decision.matrix'>,
   turns: CallerQueue,
 ): Promise<AnswerOf<'decision.matrix'>> {
@@ -165,7 +170,7 @@ async function* exported(
 
 type DecisionName = 'decision.explain' | 'decision.matrix' | 'decision.get' | 'decision.export';
 
-export function decisionHandlers(context: AdminContext): OperationHandlers<DecisionName> {
+export function decisionHandlers(context: Context): OperationHandlers<DecisionName> {
   const matrixTurns = new CallerQueue({
     ...{ concurrencyMax: 1, waitersPerCallerMax: 64, what: 'questions about all models' },
   });

@@ -10,7 +10,12 @@ import { type AdminContext, clientSignal, pastReaderOf, stateFor } from './conte
 import type { OperationHandlers } from './operations.ts';
 import { signingStatus } from './signer-routes.ts';
 
-function gatewayOf(context: AdminContext, seen: Seen): GatewayStatus {
+type Context = Pick<
+  AdminContext,
+  'replica' | 'snapshot' | 'replicator' | 'log' | 'signer' | 'past' | 'board' | 'fleetMemory'
+>;
+
+function gatewayOf(context: Context, seen: Seen): GatewayStatus {
   const { report, seenMs } = seen;
   const seenSeconds = (performance.now() - seenMs) / 1000;
   const { log, seq } = context.snapshot;
@@ -36,7 +41,7 @@ function gatewayOf(context: AdminContext, seen: Seen): GatewayStatus {
 const round = (seconds: number): number => Math.round(seconds * 1000) / 1000;
 
 /** How many processes of the name were forgotten. */
-function forget({ fleetMemory }: AdminContext, name: string): Promise<number> {
+function forget({ fleetMemory }: Context, name: string): Promise<number> {
   return fleetMemory.forget(name).catch((error: unknown) => {
     throw new CommandError('LogUnavailable', 'the removal could not be published', {
       next: 'try again',
@@ -46,14 +51,14 @@ function forget({ fleetMemory }: AdminContext, name: string): Promise<number> {
 }
 
 /** Processes of the name, and those of them that reported in the last ten seconds. */
-function knownAs({ board }: AdminContext, name: string): { known: number; reporting: number } {
+function knownAs({ board }: Context, name: string): { known: number; reporting: number } {
   const named = board.gateways().filter(({ report }) => report.name === name);
   return { known: named.length, reporting: named.filter((seen) => !board.isSilent(seen)).length };
 }
 
 type FleetName = 'status.get' | 'gateway.list' | 'gateway.get' | 'gateway.forget' | 'confirmations.get';
 
-export function fleetHandlers(context: AdminContext): OperationHandlers<FleetName> {
+export function fleetHandlers(context: Context): OperationHandlers<FleetName> {
   const { snapshot } = context;
   const confirming = new Confirming(context);
   return {

@@ -6,19 +6,32 @@ import { keepMore } from '../history/trim.ts';
 import { checkUnchanged } from '../history/undo.ts';
 import { shownCommand, undoDefinition } from '../history/undo-command.ts';
 import { commandIdOf, runCommand } from './command-routes.ts';
-import { type AdminContext, parseQuery, pastReaderOf } from './context.ts';
+import { type AdminContext, type GatewayQuestions, parseQuery, pastReaderOf } from './context.ts';
 import { type AskedOf, addRoute, type OperationHandlers } from './operations.ts';
+
+type Context = Pick<
+  AdminContext,
+  | GatewayQuestions
+  | 'snapshot'
+  | 'writer'
+  | 'past'
+  | 'traffic'
+  | 'usage'
+  | 'counters'
+  | 'gauges'
+  | 'onCommits'
+>;
 
 const changesMax = 10_000;
 
 /** Throws NotFound for a commit that does not exist yet. */
-function known({ snapshot }: AdminContext, position: number): number {
+function known({ snapshot }: Context, position: number): number {
   if (position <= snapshot.seq) return position;
   throw new CommandError('NotFound', `there is no position ${position}; the log is at ${snapshot.seq}`);
 }
 
 async function changes(
-  context: AdminContext,
+  context: Context,
   { query: { from, to }, request, reply }: AskedOf<'changes.get'>,
 ): Promise<AnswerOf<'changes.get'>> {
   const reader = pastReaderOf(request, reply);
@@ -42,7 +55,7 @@ export function historyCut(begin: number | undefined) {
 }
 
 /** Takes a commit back. A repeat does not ask the history, which may be busy or cut by then. */
-export function addUndo(app: FastifyInstance, context: AdminContext): void {
+export function addUndo(app: FastifyInstance, context: Context): void {
   addRoute(app, 'commit.undo', async (request, reply) => {
     const of = known(context, parseQuery(adminOperations['commit.undo'].params, request.params).position);
     const isRepeat = context.snapshot.journal.commandOf(commandIdOf(request)) !== undefined;
@@ -55,7 +68,7 @@ export function addUndo(app: FastifyInstance, context: AdminContext): void {
 
 type HistoryName = 'commit.get' | 'commit.inverse' | 'changes.get';
 
-export function historyHandlers(context: AdminContext): OperationHandlers<HistoryName> {
+export function historyHandlers(context: Context): OperationHandlers<HistoryName> {
   return {
     'commit.get': async ({ params, request, reply }) =>
       context.past.ask('show', [known(context, params.position)], pastReaderOf(request, reply)),

@@ -22,6 +22,8 @@ import { type AdminContext, actorOf } from './context.ts';
 import { poolTokens, poolTokensOf } from './live-counters.ts';
 import type { OperationHandlers } from './operations.ts';
 
+type Context = Pick<AdminContext, 'snapshot' | 'usage' | 'counters' | 'gauges'>;
+
 interface Use extends Pick<LimitUse, 'organisation' | 'tier' | 'tokens'> {
   readonly suspended?: boolean;
   readonly limits: TierLimits;
@@ -48,7 +50,7 @@ interface Gauged {
 }
 
 function gauged(
-  { gauges }: AdminContext,
+  { gauges }: Context,
   { subject, limits: { requestsPerMinute, concurrency } }: Use,
   nowMs: number,
 ): Gauged {
@@ -61,7 +63,7 @@ function gauged(
 
 /** By gateway, although a gateway may have had several data folders, and several processes in a minute. */
 function gatewaysOf(
-  { counters, gauges }: AdminContext,
+  { counters, gauges }: Context,
   { subject, period }: Use,
   now: Gauged,
 ): LimitUse['gateways'] {
@@ -90,7 +92,7 @@ function gatewaysOf(
   return [...gateways.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-function shown(context: AdminContext, use: Use, now: Gauged): LimitUse {
+function shown(context: Context, use: Use, now: Gauged): LimitUse {
   const { organisation, tier, suspended, limits, tokens } = use;
   const { ms: nowMs, minuteMs, requests, inFlight } = now;
   const { requestsPerMinute: limit, concurrency } = limits;
@@ -106,7 +108,7 @@ function shown(context: AdminContext, use: Use, now: Gauged): LimitUse {
 }
 
 function useOf(
-  context: AdminContext,
+  context: Context,
   { id, tier, anchor, suspended }: Organisation,
   limits: TierLimits,
   nowMs: number,
@@ -119,7 +121,7 @@ function useOf(
   return { organisation: id, tier, suspended, limits, tokens, subject: id, period: start };
 }
 
-function ofVisitors(context: AdminContext, nowMs: number): LimitUse {
+function ofVisitors(context: Context, nowMs: number): LimitUse {
   const { db } = context.snapshot;
   if (!findAnonymous(db))
     throw new CommandError('NotFound', 'visitors are not served', { next: 'headgate tier set anonymous' });
@@ -140,7 +142,7 @@ function ofVisitors(context: AdminContext, nowMs: number): LimitUse {
 }
 
 /** With the limits of gateways that the open change has reached, where it has others. */
-function withWave({ snapshot }: AdminContext, use: LimitUse): LimitUse {
+function withWave({ snapshot }: Context, use: LimitUse): LimitUse {
   const { tier, requests, concurrency, tokens } = use;
   if (tier === null) return use;
   const now = { requestsPerMinute: requests.limit, concurrency: concurrency.limit, tokens: tokens.limit };
@@ -196,7 +198,7 @@ const byNearest = { name: 'nearest' };
 
 /** Who is nearest first; between two pages an organisation may come nearer, and is then on both or on none. */
 function* pageOfUses(
-  context: AdminContext,
+  context: Context,
   { limit = pageRows.default, after }: QueryOf<'limits.list'>,
 ): Generator<void, Omit<AnswerOf<'limits.list'>, 'position'>> {
   const nowMs = context.gauges.logNow();
@@ -234,7 +236,7 @@ function* pageOfUses(
 
 type LimitName = 'limits.list' | 'limits.visitors' | 'organisation.limits';
 
-export function limitHandlers(context: AdminContext): OperationHandlers<LimitName> {
+export function limitHandlers(context: Context): OperationHandlers<LimitName> {
   const { db } = context.snapshot;
   return {
     'limits.list': async ({ query }) => ({

@@ -9,10 +9,12 @@ import { findMember, findOrganisation } from '../state/tenants.ts';
 import { type AdminContext, actorOf } from './context.ts';
 import type { AskedOf, OperationHandlers } from './operations.ts';
 
+type Context = Pick<AdminContext, 'snapshot' | 'links'>;
+
 const operatorLinkSeconds = 60;
 const linkSecondsDefault = 7 * daySeconds;
 
-function linksOf({ links }: AdminContext): SignInLinks {
+function linksOf({ links }: Context): SignInLinks {
   if (links) return links;
   throw new CommandError('Conflict', 'this replica serves no console', {
     next: 'start it with --console-port, or ask a replica that was',
@@ -25,7 +27,7 @@ function shown(link: SignInLink, { dryRun }: z.output<typeof commandQuerySchema>
 }
 
 function linkOfMember(
-  context: AdminContext,
+  context: Context,
   { params: { id, person }, query, body, request }: AskedOf<'member.link'>,
 ): SignInLink {
   const { seconds = linkSecondsDefault } = body;
@@ -42,7 +44,7 @@ function linkOfMember(
 }
 
 function invitation(
-  context: AdminContext,
+  context: Context,
   { params: { id: organisation }, query, body, request }: AskedOf<'member.invite'>,
 ): SignInLink {
   const { role, seconds = linkSecondsDefault } = body;
@@ -58,7 +60,7 @@ function invitation(
 }
 
 export function linkHandlers(
-  context: AdminContext,
+  context: Context,
 ): OperationHandlers<'console.link' | 'member.link' | 'member.invite'> {
   return {
     'console.link': ({ query }) =>

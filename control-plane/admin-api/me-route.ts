@@ -8,6 +8,8 @@ import { findOrganisation } from '../state/tenants.ts';
 import { type AdminContext, actorOf } from './context.ts';
 import { isCommand, type OperationHandlers } from './operations.ts';
 
+type Context = Pick<AdminContext, 'snapshot'>;
+
 /** A link to the console is what every operator has. */
 const commandNames = operationNames.filter((name) => isCommand(name) && name !== 'console.link');
 
@@ -20,7 +22,7 @@ function commandsOf(role: Role | 'operator'): string[] {
     .sort();
 }
 
-export function meHandlers({ snapshot }: AdminContext): OperationHandlers<'me.get'> {
+export function meHandlers({ snapshot }: Context): OperationHandlers<'me.get'> {
   return {
     'me.get': ({ request }) => {
       const caller = actorOf(request);

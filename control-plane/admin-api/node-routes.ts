@@ -8,6 +8,8 @@ import { CommandError } from '../core/command-error.ts';
 import type { Admission } from '../nodes/agent-connection.ts';
 import type { AdminContext } from './context.ts';
 
+type Context = Pick<AdminContext, 'agents' | 'attempts' | 'logger'>;
+
 const obstacles = {
   elsewhere: () =>
     new CommandError('LogUnavailable', 'this replica accepts no agents now', { next: 'connect to another' }),
@@ -22,7 +24,7 @@ const obstacles = {
 /** One line a second at most: more would let an attacker fill the disk. */
 const refusalLogMs = 1000;
 
-export function registerNodeRoutes(app: FastifyInstance, context: AdminContext): void {
+export function registerNodeRoutes(app: FastifyInstance, context: Context): void {
   const admitted = new WeakMap<object, Admission>();
   const refused = refusalLog(context);
   app.get(
@@ -45,7 +47,7 @@ export function registerNodeRoutes(app: FastifyInstance, context: AdminContext):
   );
 }
 
-function admissionOf(request: FastifyRequest, { agents, attempts }: AdminContext): Admission | CommandError {
+function admissionOf(request: FastifyRequest, { agents, attempts }: Context): Admission | CommandError {
   if (request.headers.origin !== undefined) return new CommandError('Forbidden', 'no Origin is served here');
   const token = /^bearer +(\S{1,200})$/i.exec(request.headers.authorization ?? '')?.[1];
   const admission = token === undefined ? undefined : agents.admit(token);
@@ -60,7 +62,7 @@ function admissionOf(request: FastifyRequest, { agents, attempts }: AdminContext
   return obstacle === undefined ? admission : obstacles[obstacle]();
 }
 
-function refusalLog({ logger }: AdminContext): (refusal: CommandError) => void {
+function refusalLog({ logger }: Context): (refusal: CommandError) => void {
   let count = 0;
   let loggedMs = Number.NEGATIVE_INFINITY;
   return ({ type }) => {

@@ -10,14 +10,16 @@ import { ListPage } from '../state/list-page.ts';
 import { type AdminContext, actorOf, foldedUpTo, parseQuery, pastReaderOf } from './context.ts';
 import { addRoute } from './operations.ts';
 
+type Context = Pick<AdminContext, 'snapshot' | 'replicator' | 'past' | 'live'>;
+
 const names = Object.keys(stateReads) as StateReadName[];
 
-export function addReads(app: FastifyInstance, context: AdminContext): void {
+export function addReads(app: FastifyInstance, context: Context): void {
   for (const name of names) addRoute(app, name, (request, reply) => answer(context, name, request, reply));
 }
 
 async function answer(
-  context: AdminContext,
+  context: Context,
   name: StateReadName,
   request: FastifyRequest,
   reply: FastifyReply,

@@ -21,9 +21,14 @@ import { type AskedRequests, type GivenRow, requestPage } from '../gateways/ask-
 import type { FollowedRequests } from '../gateways/live-requests.ts';
 import { findStack } from '../state/capacity.ts';
 import { findKey } from '../state/tenants.ts';
-import { type AdminContext, actorOf, clientSignal } from './context.ts';
+import { type AdminContext, actorOf, clientSignal, type GatewayQuestions } from './context.ts';
 import type { OperationHandlers } from './operations.ts';
 import { beginEvents, writeEvent } from './server-events.ts';
+
+type Context = Pick<
+  AdminContext,
+  GatewayQuestions | 'snapshot' | 'gauges' | 'liveRequests' | 'operatorToken' | 'drain' | 'logger'
+>;
 
 type Filters = Omit<QueryOf<'request.tail'>, 'limit' | 'rows-per-second'>;
 
@@ -32,7 +37,7 @@ function isHidden(name: 'node' | 'cause'): boolean {
 }
 
 /** Throws CommandError where the actor may not ask this. Asked again while a stream lasts. */
-function authoriseQuery({ snapshot }: AdminContext, actor: Actor, query: Filters): void {
+function authoriseQuery({ snapshot }: Context, actor: Actor, query: Filters): void {
   authorise(snapshot.db, actor, readingRoles, () => query.organisation);
   if (actor.person !== undefined && query.node !== undefined && isHidden('node'))
     throw new CommandError('Forbidden', 'only operators see which node served a request', {
@@ -40,7 +45,7 @@ function authoriseQuery({ snapshot }: AdminContext, actor: Actor, query: Filters
     });
 }
 
-function askedOf({ gauges }: AdminContext, query: Filters): AskedRequests {
+function askedOf({ gauges }: Context, query: Filters): AskedRequests {
   const { outcome, type, model, organisation, key, node, gateway, since, request } = query;
   const { 'slower-than': slower } = query;
   const moment = since === undefined ? undefined : parseMoment(since, gauges.logNow());
@@ -58,12 +63,12 @@ function askedOf({ gauges }: AdminContext, query: Filters): AskedRequests {
 
 /** What the state adds to the rows of one answer, and takes from them. */
 class Shown {
-  readonly #context: AdminContext;
+  readonly #context: Context;
   readonly #isOperator: boolean;
   readonly #organisation: string | undefined;
   readonly #keys = new Map<string, ReturnType<typeof findKey>>();
 
-  constructor(context: AdminContext, actor: Actor, { organisation }: Filters) {
+  constructor(context: Context, actor: Actor, { organisation }: Filters) {
     this.#context = context;
     this.#isOperator = actor.person === undefined;
     this.#organisation = organisation;
@@ -123,7 +128,7 @@ const cursorLengthMax = 12_000;
  * Seals the cursor, because a page's end at each gateway would show how many requests all organisations have. The seal is good for
  * one query only.
  */
-function cursorSealer({ operatorToken }: AdminContext, query: Filters): Sealer {
+function cursorSealer({ operatorToken }: Context, query: Filters): Sealer {
   const digest = createHash('sha256').update(JSON.stringify(query)).digest('base64url');
   return new Sealer(operatorToken, `page of requests ${digest}`, cursorLengthMax);
 }
@@ -138,7 +143,7 @@ function cursorOf(sealer: Sealer, next: string | undefined): ReadonlyMap<string,
 }
 
 async function listed(
-  context: AdminContext,
+  context: Context,
   actor: Actor,
   { limit, next, ...query }: QueryOf<'request.list'>,
   client: AbortSignal,
@@ -156,7 +161,7 @@ async function listed(
   return { items, next: sealer.seal([...page.next]), silent };
 }
 
-export function requestHandlers(context: AdminContext): OperationHandlers<'request.list'> {
+export function requestHandlers(context: Context): OperationHandlers<'request.list'> {
   return {
     'request.list': ({ query, request, reply }) => {
       const actor = actorOf(request);
@@ -189,11 +194,7 @@ function memberRate({ 'rows-per-second': asked = memberRowsPerSecond }: Followin
 }
 
 /** Answers with server-sent events, as schemas/admin/requests.ts has them, until the client leaves. */
-export function followRequests(
-  reply: FastifyReply,
-  context: AdminContext,
-  following: Following,
-): FastifyReply {
+export function followRequests(reply: FastifyReply, context: Context, following: Following): FastifyReply {
   const { actor, query } = following;
   authoriseQuery(context, actor, query);
   const rowsPerSecond = actor.person === undefined ? query['rows-per-second'] : memberRate(query);
@@ -235,7 +236,7 @@ export async function writeRows(
   } while (from < rows.length && !response.destroyed);
 }
 
-function mayStillFollow(context: AdminContext, { actor, query, mayFollow }: Following): boolean {
+function mayStillFollow(context: Context, { actor, query, mayFollow }: Following): boolean {
   try {
     authoriseQuery(context, actor, query);
     return mayFollow();
@@ -245,7 +246,7 @@ function mayStillFollow(context: AdminContext, { actor, query, mayFollow }: Foll
 }
 
 /** Ends the stream of who may not follow any more. */
-function pulse(response: ServerResponse, context: AdminContext, following: Following): void {
+function pulse(response: ServerResponse, context: Context, following: Following): void {
   if (mayStillFollow(context, following)) writeEvent(response, 'pulse', {});
   else {
     writeEvent(response, 'ended', {});
@@ -256,7 +257,7 @@ function pulse(response: ServerResponse, context: AdminContext, following: Follo
 /** The list is read once the gateways are followed, so that nothing is between both; what is in both is sent once. */
 async function send(
   response: ServerResponse,
-  context: AdminContext,
+  context: Context,
   following: Following,
   asked: FollowedRequests,
   client: AbortSignal,

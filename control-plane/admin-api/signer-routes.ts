@@ -5,10 +5,12 @@ import { signingView } from '../gateways/signing-view.ts';
 import { type AdminContext, pastReaderOf, stateFor } from './context.ts';
 import type { OperationHandlers } from './operations.ts';
 
+type Context = Pick<AdminContext, 'replica' | 'snapshot' | 'replicator' | 'signer' | 'past' | 'board'>;
+
 /** The part of the status document about signatures. */
 export function signingStatus(
   signers: readonly string[],
-  { signer }: AdminContext,
+  { signer }: Context,
 ): Pick<ReplicaStatus, 'signers' | 'signer'> {
   return {
     signers: signers.map(fingerprintOf),
@@ -16,7 +18,7 @@ export function signingStatus(
   };
 }
 
-export function signerHandlers(context: AdminContext): OperationHandlers<'signer.list'> {
+export function signerHandlers(context: Context): OperationHandlers<'signer.list'> {
   return {
     'signer.list': async ({ query, request, reply }) => {
       const state = await stateFor(context, query, pastReaderOf(request, reply));

@@ -9,6 +9,11 @@ import { isOperator } from './access.ts';
 import type { AdminContext } from './context.ts';
 import type { OperationHandlers } from './operations.ts';
 
+type Context = Pick<
+  AdminContext,
+  'snapshot' | 'attempts' | 'dataDir' | 'operatorToken' | 'gatewayToken' | 'previousGatewayToken'
+>;
+
 /** A download without progress for longer is ended: others wait for it. */
 const idleMsMax = 30_000;
 const progressEveryMs = 5000;
@@ -16,7 +21,7 @@ const progressEveryMs = 5000;
 const sendMsMin = 60_000;
 const sendBytesPerMsMin = 256;
 
-export function snapshotHandlers(context: AdminContext): OperationHandlers<'snapshot.get'> {
+export function snapshotHandlers(context: Context): OperationHandlers<'snapshot.get'> {
   const copies = new SnapshotCopies({
     state: context.snapshot.path,
     position: () => context.snapshot.seq,
@@ -64,7 +69,7 @@ function partOf(
   return start <= end ? { start, end } : undefined;
 }
 
-function callerOf(request: FastifyRequest, context: AdminContext): SnapshotCaller {
+function callerOf(request: FastifyRequest, context: Context): SnapshotCaller {
   if (isOperator(request, context)) return { kind: 'operator' };
   return { kind: 'gateway', address: peerOf(request.raw.socket.remoteAddress) };
 }

@@ -15,6 +15,8 @@ import { findOrganisation } from '../state/tenants.ts';
 import { type AdminContext, actorOf } from './context.ts';
 import type { OperationHandlers } from './operations.ts';
 
+type Context = Pick<AdminContext, 'snapshot' | 'board' | 'traffic'>;
+
 const stepMs = 10_000;
 /** After so long every gateway has reported what it counted. */
 const reportedMs = 12_000;
@@ -26,7 +28,7 @@ type Step = Answer['steps'][number];
 
 /** What the actor may read of what was asked for. A person reads the own organisation, and of its stacks its own requests. */
 function readable(
-  { snapshot: { db } }: AdminContext,
+  { snapshot: { db } }: Context,
   actor: Actor,
   asked: QueryOf<'traffic.get'>,
 ): QueryOf<'traffic.get'> {
@@ -38,7 +40,7 @@ function readable(
   return { organisation: owner, stack };
 }
 
-export function trafficHandlers(context: AdminContext): OperationHandlers<'traffic.get'> {
+export function trafficHandlers(context: Context): OperationHandlers<'traffic.get'> {
   return {
     'traffic.get': ({ query, request }) => {
       const asked = readable(context, actorOf(request), query);
@@ -63,7 +65,7 @@ export function trafficHandlers(context: AdminContext): OperationHandlers<'traff
 /** Of a node what it has answered, otherwise the rows with these names. */
 function addAsked(
   steps: TrafficSteps,
-  { traffic }: AdminContext,
+  { traffic }: Context,
   nowMs: number,
   { node, ...where }: QueryOf<'traffic.get'>,
 ): void {
@@ -73,7 +75,7 @@ function addAsked(
 
 function addInFlight(
   steps: TrafficSteps,
-  { traffic }: AdminContext,
+  { traffic }: Context,
   nowMs: number,
   gateway: string | undefined,
 ): void {
@@ -99,7 +101,7 @@ function stepOf(endMs: number, step: StepSums, isOfGateways: boolean): Step {
 }
 
 /** Those that answer something now, the busiest first. */
-function nodesNow({ traffic }: AdminContext, nowMs: number, untilMs: number): NonNullable<Answer['nodes']> {
+function nodesNow({ traffic }: Context, nowMs: number, untilMs: number): NonNullable<Answer['nodes']> {
   const spanMs = stepsOfNow * stepMs;
   const byNode = new Map<string, TrafficSteps>();
   for (const counted of traffic.nodes(nowMs)) {
@@ -140,7 +142,7 @@ type FleetRefusal = AnswerOf<'activity.get'>['refusals'][number];
 type Caller = Activity['callers'][number];
 
 /** Refusals of one organisation, or of all, by type. */
-function refusalsOf({ traffic }: AdminContext, nowMs: number, of: string | undefined): FleetRefusal[] {
+function refusalsOf({ traffic }: Context, nowMs: number, of: string | undefined): FleetRefusal[] {
   const all = new Map<string, { readonly type: string; organisation?: string; refused: Refused }>();
   const where = of === undefined ? {} : { organisation: of };
   for (const { row, isRest } of traffic.rows(nowMs, where)) {
@@ -161,7 +163,7 @@ function refusalsOf({ traffic }: AdminContext, nowMs: number, of: string | undef
   );
 }
 
-function callersOf({ traffic }: AdminContext, nowMs: number, of: string): Caller[] {
+function callersOf({ traffic }: Context, nowMs: number, of: string): Caller[] {
   const all = new Map<string, Caller>();
   for (const { report } of traffic.reports(nowMs))
     for (const { organisation, stack, surface, key, requests } of report.callers ?? []) {
@@ -173,7 +175,7 @@ function callersOf({ traffic }: AdminContext, nowMs: number, of: string): Caller
 }
 
 export function activityHandlers(
-  context: AdminContext,
+  context: Context,
 ): OperationHandlers<'organisation.activity' | 'activity.get'> {
   return {
     'organisation.activity': ({ params: { id }, request }) => {
@@ -203,7 +205,7 @@ function mostFirst<Counted extends { readonly requests: number }>(counted: Count
 
 /** How much of the last hour is known. */
 function howFar(
-  { snapshot, traffic, board }: AdminContext,
+  { snapshot, traffic, board }: Context,
   nowMs: number,
 ): Pick<Activity, 'since' | 'unanswered' | 'partial' | 'position'> {
   const isPartial = traffic

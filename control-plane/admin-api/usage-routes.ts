@@ -16,11 +16,13 @@ import { type AdminContext, actorOf } from './context.ts';
 import { poolTokensOf } from './live-counters.ts';
 import type { OperationHandlers } from './operations.ts';
 
+type Context = Pick<AdminContext, 'snapshot' | 'past' | 'usage' | 'counters' | 'gauges'>;
+
 /** Of an answer, the newest. */
 const periodsListed = 24;
 const rowsPerRead = 500;
 
-function usage(context: AdminContext, query: QueryOf<'usage.get'>): UsageTotals {
+function usage(context: Context, query: QueryOf<'usage.get'>): UsageTotals {
   const { db, seq } = context.snapshot;
   const organisation = findOrganisation(db, query.organisation);
   if (!organisation) throw new CommandError('NotFound', `there is no organisation ${query.organisation}`);
@@ -48,7 +50,7 @@ function usage(context: AdminContext, query: QueryOf<'usage.get'>): UsageTotals 
 }
 
 /** The sums of the present UTC day and month. */
-function usageOfVisitors(context: AdminContext, nowMs: number): AnswerOf<'usage.visitors'> {
+function usageOfVisitors(context: Context, nowMs: number): AnswerOf<'usage.visitors'> {
   const today = new Date(nowMs).toISOString().slice(0, 10);
   const month = `${today.slice(0, 7)}-01`;
   const days = context.usage.periods(visitorsSubject);
@@ -67,7 +69,7 @@ function usageOfVisitors(context: AdminContext, nowMs: number): AnswerOf<'usage.
 }
 
 /** Reads the rows of one organisation by its periods, so that no other organisation's rows are read. */
-async function* lines(context: AdminContext, query: QueryOf<'usage.export'>): AsyncIterable<string> {
+async function* lines(context: Context, query: QueryOf<'usage.export'>): AsyncIterable<string> {
   const { organisation } = query;
   if (organisation === undefined) yield* linesOf(context, query, {});
   else
@@ -77,7 +79,7 @@ async function* lines(context: AdminContext, query: QueryOf<'usage.export'>): As
 
 /** Ids of keys alone say nothing to people. Each name is looked up once a slice. */
 async function linesWithNames(
-  context: AdminContext,
+  context: Context,
   slice: readonly { readonly row: UsageRow }[],
 ): Promise<string> {
   const names = await keyNames(context, [...new Set(slice.flatMap(({ row: { key } }) => key ?? []))]);
@@ -90,7 +92,7 @@ async function linesWithNames(
 
 /** Of keys that the state has, and of those that it has no more where the history can be asked now. */
 async function keyNames(
-  { snapshot, past }: AdminContext,
+  { snapshot, past }: Context,
   ids: readonly string[],
 ): Promise<ReadonlyMap<string, string>> {
   const nowMs = wallClockMs();
@@ -102,7 +104,7 @@ async function keyNames(
 
 /** Reads in slices, so that a long export never blocks the event loop, and no faster than the client reads. */
 async function* linesOf(
-  context: AdminContext,
+  context: Context,
   query: QueryOf<'usage.export'>,
   part: { readonly organisation?: string; readonly period?: string },
 ): AsyncIterable<string> {
@@ -127,7 +129,7 @@ async function* linesOf(
 
 type UsageName = 'usage.get' | 'usage.keys' | 'usage.visitors' | 'usage.export';
 
-export function usageHandlers(context: AdminContext): OperationHandlers<UsageName> {
+export function usageHandlers(context: Context): OperationHandlers<UsageName> {
   const { db } = context.snapshot;
   /** Of all organisations only the operator. */
   const mayRead = (request: FastifyRequest, organisation: string | undefined): void =>

@@ -6,6 +6,11 @@ import { type AdminContext, setCaller } from '../admin-api/context.ts';
 import { CommandError } from '../core/command-error.ts';
 import { actorOfSession, type ConsoleSession, type Sessions } from './sessions.ts';
 
+type Context = Pick<
+  AdminContext,
+  'snapshot' | 'attempts' | 'operatorToken' | 'gatewayToken' | 'previousGatewayToken'
+>;
+
 const sessions = new WeakMap<FastifyRequest, ConsoleSession>();
 
 /** The session of a request that passed the guard. */
@@ -28,7 +33,7 @@ export class SessionGuard {
   }
 
   /** Every route of the API needs a session, unless its access is `public`. */
-  guard(api: FastifyInstance, context: AdminContext): void {
+  guard(api: FastifyInstance, context: Context): void {
     api.addHook('onRoute', checkDeclared);
     api.addHook('onRequest', async (request, reply) => {
       const { access = 'operator' } = request.routeOptions.config;

@@ -11,6 +11,8 @@ import { findMember, listMembers, listMemberships } from '../state/tenants.ts';
 import { type SessionGuard, sessionOf } from './session-guard.ts';
 import type { ConsoleSession, Identity, Sessions } from './sessions.ts';
 
+type Context = Pick<AdminContext, 'snapshot' | 'operatorToken' | 'logger'>;
+
 const signInSchema = z.union([
   z.strictObject({ link: z.string().max(2048) }),
   z.strictObject({ operatorToken: z.string().max(4096) }),
@@ -25,7 +27,7 @@ const attemptsOfAll = 100;
 const demoMembersMax = 12;
 
 export interface SignInOptions {
-  readonly context: AdminContext;
+  readonly context: Context;
   readonly sessions: Sessions;
   readonly guard: SessionGuard;
   readonly links: SignInLinks;
@@ -99,7 +101,7 @@ async function identify(
 }
 
 /** What made the link lawful must still hold when it is used. */
-function checkTicket({ person, within, exceptRoles }: Ticket, { snapshot: { db } }: AdminContext): void {
+function checkTicket({ person, within, exceptRoles }: Ticket, { snapshot: { db } }: Context): void {
   if (person === undefined || within === undefined) return;
   const role = findMember(db, within, person)?.role;
   if (role === undefined || exceptRoles.includes(role))
