@@ -51,7 +51,7 @@ const controlPlane = inOrder(folded, [
   ['control-plane/nodes', 1950, ['shared/engines']],
   ['control-plane/doctor', 1300],
   ['control-plane/sessions', 350],
-  ['control-plane/admin-api', 4400, ['shared/decision']],
+  ['control-plane/admin-api', 4500, ['shared/decision']],
   ['control-plane/console-server', 1200],
   ['control-plane', 500],
 ]);
@@ -189,6 +189,14 @@ const drivers = [
   [/^@?fastify/, /^control-plane\/(admin-api|console-server)\//],
 ];
 
+/** Files that only the named files of other rooms may import. */
+const doors = [
+  [
+    /^data-plane\/http\/(?:message-\w+|head-readers|field-reader|characters|header-object|faults)\.ts$/,
+    /^data-plane\/(?:http\/|nodes\/node-(?:connection|call)\.ts)/,
+  ],
+];
+
 const product = new Set(Object.keys(rooms).map((room) => room.split('/')[0]));
 const isOfProduct = (path) => product.has(path.split('/')[0]) && workshop[dirname(path)] === undefined;
 
@@ -250,6 +258,10 @@ function checkRoom(path, { from, to }) {
     faults.push(`${path}: ${room}/ may not import ${target}/ (${to})`);
 }
 
+function checkDoors(path, { to }) {
+  for (const [inside, users] of doors)
+    if (inside.test(to ?? '') && !users.test(path)) faults.push(`${path}: only ${users} may import ${to}`);
+}
 /** Circles of the graph, each as the list of its members; found once each. */
 function circles(edges) {
   const state = new Map();
@@ -276,6 +288,7 @@ for (const [path, list] of imports) {
     faults.push(`${path}: the folder has no entry in the table of rooms (tools/scripts/rooms.mjs)`);
   for (const one of list) {
     checkRoom(path, one);
+    checkDoors(path, one);
     if (one.to === undefined || isTest(one.to) || one.names.length === 0) continue;
     fileEdges.set(path, (fileEdges.get(path) ?? new Set()).add(one.to));
     const [room, target] = [dirname(path), dirname(one.to)];
