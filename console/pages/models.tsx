@@ -1,6 +1,6 @@
 /**
- * Models. For an organisation, it shows the outcome of a request for each of its models on the shared host and on each of its
- * stacks. For operators who have not chosen an organisation, it shows the catalog.
+ * Models page. For an organisation, it shows the outcome of a request for each of its models on the shared host and on each
+ * of its stacks. For operators who have not chosen an organisation, it shows the catalog.
  */
 import { useState } from 'preact/hooks';
 import type { AnswerOf, Model } from '../../schemas/admin/admin.ts';

@@ -19,7 +19,7 @@ export interface SetAt {
 }
 
 /**
- * Most versions read to find the last change of an aspect. Reaching this bound takes a row that changes often while the
+ * Maximum number of versions read to find the last change of an aspect. It is reached only if a row changes often but the
  * aspect never does.
  */
 const versionsMax = 20_000;

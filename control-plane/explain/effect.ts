@@ -59,8 +59,8 @@ export function previewOf(
 }
 
 /**
- * Works in steps, so that other work can run in between. The state must not change between steps. Throws CommandError Conflict if
- * the events no longer fit the state.
+ * Computes the effect in steps, so that other work can run in between. The state must not change between steps. Throws
+ * CommandError Conflict if the events no longer fit the state.
  */
 export function* effectSteps(snapshot: Snapshot, question: EffectQuestion): Generator<void, FoundEffect> {
   const { records, organisation, busiest = new Map() } = question;

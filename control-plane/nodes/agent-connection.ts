@@ -1,7 +1,7 @@
 /**
- * One WebSocket of a node's agent. It reads and bounds the agent's frames and detects silence. The token is the only thing
- * that makes the agent trusted: a frame that breaks the protocol, or too many frames, end the session. agent-sessions.ts
- * decides what a heartbeat means for the node.
+ * The WebSocket of a node's agent. It reads and bounds the agent's frames and detects silence. Apart from its token, the
+ * agent is untrusted: a frame that breaks the protocol, or too many frames, end the session. agent-sessions.ts decides what a
+ * heartbeat means for the node.
  */
 import {
   type AgentMessage,

@@ -2,7 +2,8 @@ import { expect, test } from 'vitest';
 import { type Damped, observe, resumeDamping } from './damping.ts';
 
 /**
- * Observes the node every second. `up` states its health by second. Returns the seconds at which the reported health changed.
+ * Observes a node every second. `up` returns its health at a given second. Returns the seconds at which the reported health
+ * changed.
  */
 function reported(
   seconds: number,

@@ -24,8 +24,8 @@ export interface StepRow {
   /** When explanations show the step although it was not decided: always, on one kind of host, or never. */
   readonly shown: 'always' | 'stack' | 'shared' | 'asked';
   /**
-   * Data that the step reads. Sums are read together before the first limit. Uses are read one after the other until one
-   * refuses.
+   * Kind of data that the step reads. Sums are read together before the first limit. Uses are read one after the other until
+   * a limit refuses.
    */
   readonly needs: 'head' | 'body' | 'sums' | 'use';
   /**

@@ -1,7 +1,7 @@
 /**
- * Basis of every streamed answer: it reads the node's stream and the surface writes it for the client. If a stream ends
- * early, nothing is appended, whatever the surface defines for an end or an error (specification, Events). The caller then
- * destroys the connection, because every client notices that.
+ * Base of every streamed answer: it reads the node's stream, and the surface writes it for the client. If the stream ends
+ * early, nothing is appended, whatever the surface defines for an end or an error (specification, Events). Instead, the
+ * caller destroys the connection, which every client notices.
  */
 
 import { type AnswerFacts, malformed } from './chat-parts.ts';

@@ -71,7 +71,7 @@ function isNotANumber(value: unknown): boolean {
   return value === null || (typeof value === 'number' && !Number.isFinite(value));
 }
 
-/** Whether a number fits into four bytes. */
+/** Whether a number fits into a 32-bit float. */
 function isFloat(value: unknown): value is number {
   return typeof value === 'number' && Number.isFinite(Math.fround(value));
 }
