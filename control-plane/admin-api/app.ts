@@ -1,6 +1,7 @@
 /**
- * The admin API over HTTP: token, one error envelope, OpenAPI document. Routes come from the table of operations; no policy here.
- * The API is for operators' networks: it listens on loopback unless configured otherwise, and refuses calls without the token.
+ * Serves the admin API over HTTP, with routes that come from the table of operations. The room `control-plane/admin-api`
+ * checks the token, bounds each caller, and answers every error in one envelope. It must not contain policy: commands and queries
+ * decide in their own rooms. It is meant for operators' networks, so it listens on loopback unless configured otherwise.
  */
 import websocket from '@fastify/websocket';
 import type { FastifyInstance, FastifyRequest } from 'fastify';

@@ -1,9 +1,9 @@
 /**
  * Writes commands to the log: authorise → wait for the turn → in a group (command-group.ts): fold to the head → authorise → plan →
- * preview → append → wait until the own fold accepts a record at that position. The chain turns the log's order into
- * compare-and-append, so any number of replicas may run this at once without a leader or a lock. A command is answered only when
- * its outcome is known: done, refused, or OutcomeUnknown where the log cannot be read in time, and then a repeat with the same id
- * decides.
+ * preview → append → wait until the own fold accepts a record at that position. The room `control-plane/commands` decides what
+ * each command changes. The chain turns the log's order into compare-and-append, so any number of replicas may run this at once
+ * without a leader or a lock. A command must not be answered before its outcome is known: done, refused, or OutcomeUnknown if the
+ * log cannot be read in time. After OutcomeUnknown, a repeat with the same id decides.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { genesisPrev, type Via } from '../../schemas/events/commit.ts';

@@ -1,6 +1,7 @@
 /**
- * The console's listener: the built pages, and under /api the routes of the admin API with the rights of the person signed
- * in. An origin of its own, apart from tenants’ hosts and from the admin API, which continues to take bearer tokens alone.
+ * Serves the console: the built pages, and under /api the routes of the admin API with the rights of the person who is signed
+ * in. The room `control-plane/console-server` signs people in and keeps their sessions. Its listener is an origin of its own,
+ * apart from tenants' hosts and from the admin API. It must not accept bearer tokens, which only the admin API takes.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { readingRoles } from '../../schemas/admin/admin-row.ts';

@@ -1,4 +1,8 @@
-/** Runs the checks of `doctor` over facts. The CLI, the admin API and `/readyz?verbose` show what it finds. */
+/**
+ * Runs the checks of `doctor` over facts, for the CLI, the admin API and `/readyz?verbose`. The room `control-plane/doctor`
+ * contains the checks alone. They are pure: they must not read a clock, a database or the network, so each can be tested by its
+ * facts. Each finding has a code with a page in docs/errors.
+ */
 import { changeChecks } from './change-checks.ts';
 import { type DoctorCheck, type DoctorGroup, doctorGroups, type Finding } from './check.ts';
 import type { DoctorFacts } from './facts.ts';

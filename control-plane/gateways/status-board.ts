@@ -1,6 +1,7 @@
 /**
- * The last reports of the fleet, evaluated by the reader: state and confirmation follow from what a process proved and from
- * how long it has been silent here, never from its own claim to be healthy. A record counts only with its MAC.
+ * Keeps the last reports of the fleet. The room `control-plane/gateways` knows all gateways, asks them, and confirms what they
+ * enforce. State and confirmation follow from what a process proved and from how long it has been silent here, never from its own
+ * claim to be healthy. A record must not count without its MAC.
  */
 import { z } from 'zod';
 import { nameSchema } from '../../schemas/names.ts';

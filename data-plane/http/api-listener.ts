@@ -1,6 +1,7 @@
 /**
- * The listeners of a gateway's API and of its playground: from a socket to the handler, by HTTP that this gateway reads and writes
- * itself, with the bounds of every other listener. No policy: which host, which key, which node is decided in request/.
+ * Opens the listeners of the API and the playground. The room `data-plane/http` turns bytes into exchanges, by HTTP/1.1 that this
+ * project reads and writes itself (docs/http.md). It promises to refuse every message that two readers could understand
+ * differently. It must not decide anything about a request, and it gets no new features.
  */
 import { createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';

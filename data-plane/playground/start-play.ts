@@ -1,6 +1,7 @@
 /**
- * The listener of the playground: the page and its calls, for browsers. It is an origin of its own, apart from the API, and
- * there is nothing behind it but the page, which says so, where the fleet serves no visitors.
+ * Opens the listener of the playground: its page and the calls of that page. The room `data-plane/playground` identifies
+ * visitors and bounds what they may do; their turns then go the way of every request. The page is an origin of its own, apart
+ * from the API. The room must not serve anything else, and if the fleet has no visitors, the page says so.
  */
 import { carriesKey } from '../../shared/decision/authenticate.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';

@@ -1,4 +1,7 @@
-/** What is kept of each request: its facts are read once, and each record is made of them. */
+/**
+ * Records each ended request, whose facts are read once. The room `data-plane/records` makes the access log, the spans and the
+ * journal of them. It must not record prompts, answers, keys, or names that only a caller chose.
+ */
 import type { RecordedRequest } from '../../schemas/records/request-record.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { AccessLog } from '../../shared/runtime/logger.ts';

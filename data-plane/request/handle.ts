@@ -1,8 +1,8 @@
 /**
- * The way of one request, top to bottom: head → body → decision → node → answer → record. `pass` has all phases in their
- * order; what a phase waits or searches for is below it or in its own file.
- * Whatever happens, the request is answered once or its connection destroyed, and its lease released once.
- * A phase that is done at once gives its value and no promise: to await one costs each request a turn of the microtasks.
+ * Handles one request, top to bottom: head → body → decision → node → answer → record. `pass` calls all phases in their order; the
+ * phases are in this room and in the rooms before it. Whatever happens, the request is answered once or its connection is
+ * destroyed, and its lease is released once. A phase that ends at once must return a value and no promise, because awaiting one
+ * costs each request a turn of the microtask queue.
  */
 import { operations, surfaceOfPath } from '../../schemas/api/operations.ts';
 import type { Ender } from '../../schemas/records/verdict.ts';

@@ -1,6 +1,7 @@
 /**
- * The metrics of a gateway's traffic: a few updates a request.
- * Labels are bounded: a model is named only if it is in the catalog, and no key, organisation or request id is a label.
+ * Updates the metrics of a gateway's traffic, a few for each request. The room `data-plane/telemetry` exports metrics, spans and
+ * traffic reports, and drains a gateway that ends. It must not delay a request. Labels are bounded: a model is named only if
+ * the catalog has it, and keys, organisations and request ids are never labels.
  */
 import { Counter, type Registry } from 'prom-client';
 import type { Refusal } from '../../shared/decision/refusal.ts';

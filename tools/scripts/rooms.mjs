@@ -93,7 +93,7 @@ const rooms = {
     [...decision, 'data-plane/surfaces/common', 'data-plane/http', 'data-plane/request'],
   ],
   'data-plane/records': [
-    1200,
+    1250,
     [...decision, 'shared/status', 'data-plane/http', 'data-plane/request', 'data-plane/usage'],
   ],
   'data-plane/telemetry': [
