@@ -1,11 +1,14 @@
-/** A large body for a node, in pieces that are let go as the connection takes them: what holds this object holds no more than is left. */
+/**
+ * A large request body for a node, split into pieces. Each piece is released once the connection accepts it, so that this
+ * object only keeps the remaining bytes.
+ */
 
-/** A whole one would be encrypted in one turn. */
+/** Bytes per piece. A whole body would be encrypted in one turn of the event loop and block it. */
 const pieceBytesMax = 256 * 1024;
 
 export class BodyPieces {
   readonly length: number;
-  /** The connection has taken the last byte. */
+  /** Called once the connection has accepted the last byte. */
   onTaken: (() => void) | undefined;
   #rest: Uint8Array | undefined;
 
@@ -14,7 +17,10 @@ export class BodyPieces {
     this.#rest = body;
   }
 
-  /** The next piece, once the connection has room again; undefined behind the last one, which it has taken by then. */
+  /**
+   * Returns the next piece. The connection calls this when it has room again. Returns undefined after the last piece, which
+   * the connection has accepted by then.
+   */
   take(): Uint8Array | undefined {
     const rest = this.#rest;
     if (rest === undefined) {
@@ -23,11 +29,11 @@ export class BodyPieces {
     }
     const isLast = rest.length <= pieceBytesMax;
     this.#rest = isLast ? undefined : rest.subarray(pieceBytesMax);
-    // The end of the last one may still be in the connection's buffer: as a copy it does not keep all of them.
+    // The connection may still buffer the end of the last piece. A copy keeps that buffer from retaining the whole body.
     return isLast ? rest.slice() : rest.subarray(0, pieceBytesMax);
   }
 
-  /** Drops what was not taken. */
+  /** Drops the remaining bytes. */
   drop(): void {
     this.#rest = undefined;
   }

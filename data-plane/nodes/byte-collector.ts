@@ -1,6 +1,6 @@
 /**
- * Gathers a body of a node that is wanted whole, within a bound of its own and the memory that it is charged to.
- * Its creator releases it, on every path.
+ * Collects a node's response body that is needed as a whole. The body's size and the memory budget bound it. The creator must
+ * release the collector on every path.
  */
 
 import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
@@ -23,28 +23,27 @@ export class ByteCollector {
     return this.#bytes.length;
   }
 
-  /** The body itself is larger than it may be; where it is not, memory was what it did not fit. */
+  /** Whether the body exceeds its own size limit. If `add` failed and this is false, memory ran out. */
   get isTooLarge(): boolean {
     return this.#isTooLarge;
   }
 
-  /** False where it does not fit; nothing more is to be added then. */
+  /** Returns false if the piece does not fit. The caller must then add nothing more. */
   add(piece: Buffer): boolean {
     this.#isTooLarge = this.#bytes.length + piece.length > this.#bytesMax;
     return !this.#isTooLarge && this.#bytes.add(piece);
   }
 
-  /** All of it in one piece. */
+  /** The whole body as one buffer. */
   whole(): Buffer {
     return this.#bytes.whole();
   }
 
-  /** The blocks for another thread. They stay charged until the release. */
+  /** Detaches the blocks for another thread. Their memory stays charged until `release`. */
   handOver(): Uint8Array<ArrayBuffer>[] {
     return this.#bytes.detach();
   }
 
-  /** Releases the memory. Idempotent. */
   release(): void {
     this.#memory.release(this.#charged);
     this.#charged = 0;
@@ -58,7 +57,7 @@ export class ByteCollector {
   }
 }
 
-/** Whether a content type means JSON, whatever its parameters. */
+/** Whether a content type is JSON, whatever its parameters. */
 export function isJsonType(contentType: string): boolean {
   return /^application\/json\s*(;|$)/i.test(contentType);
 }

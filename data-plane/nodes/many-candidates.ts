@@ -1,7 +1,7 @@
 /**
- * What is kept ready of a list of many candidates, so that to choose among a thousand costs what it costs among ten: a key gives
- * the same few of them at all gateways, and few are asked how busy they are. The list itself is remembered by the look-up
- * until a node of it comes or goes, so all of this is made as seldom.
+ * An index over a long list of candidate nodes, so that choosing among a thousand costs about as much as choosing among ten.
+ * All gateways select the same few candidates for a key, and only their load is compared. The look-up keeps the list until
+ * one of its nodes changes, so the index is rarely rebuilt.
  */
 import { combine, RollingHash } from '../surfaces/common/rolling-hash.ts';
 
@@ -9,13 +9,13 @@ interface Named {
   readonly node: string;
 }
 
-/** So many groups that one of them holds few nodes; the same number always, because with another one all keys would move. */
+/** Number of buckets: enough that each contains few nodes. It must never change, because that would move every key. */
 const bucketsCount = 64;
 const scoreSpan = 2 ** 53;
 
 /**
- * The candidates in buckets by the hash of their names. A key orders the buckets by weighted rendezvous, the weight being the
- * number of nodes: a node that is lost moves its own keys and about as many others of its bucket.
+ * Candidates in buckets, by the hash of their names. A key orders the buckets by rendezvous hashing, weighted by their number
+ * of nodes. Losing a node moves that node's keys and about as many others of its bucket.
  */
 export class ManyCandidates<Of extends Named> {
   readonly list: readonly Of[];
@@ -34,7 +34,7 @@ export class ManyCandidates<Of extends Named> {
     this.#buckets = buckets;
   }
 
-  /** At least so many of them, in whole buckets: those that are first for the key. */
+  /** Returns the buckets that rank first for the key, whole, until they contain at least `count` candidates. */
   firstOf(key: number, count: number): readonly Of[] {
     const scores = this.#buckets.map((bucket, at) => ({ bucket, score: scoreOf(bucket.length, at, key) }));
     const first: Of[] = [];
@@ -49,7 +49,7 @@ export class ManyCandidates<Of extends Named> {
   }
 }
 
-/** The logarithm makes the chance of a bucket to be first proportional to its weight. */
+/** Score of a bucket for a key. The logarithm makes a bucket's chance of ranking first proportional to its weight. */
 function scoreOf(weight: number, bucket: number, key: number): number {
   if (weight === 0) return Number.NEGATIVE_INFINITY;
   return -weight / Math.log((combine(bucket + 1, key) + 0.5) / scoreSpan);

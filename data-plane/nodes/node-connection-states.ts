@@ -15,17 +15,17 @@
  */
 
 export type NodeConnectionState =
-  /** It has a request already, and is not connected. */
+  /** Not connected yet, but already has a request. */
   | 'opening'
-  /** A part of the request was written. */
+  /** The request has been written in part. */
   | 'sending'
-  /** All of it was written. */
+  /** The request has been written completely. */
   | 'waiting'
-  /** The head of the answer came before the request was whole. */
+  /** The head of the answer arrived before the request was written completely. */
   | 'early'
-  /** The head of the answer was read, and the request is whole. */
+  /** The head of the answer has been read, and the request has been written completely. */
   | 'answering'
-  /** It has no request. */
+  /** Idle: no request. */
   | 'resting'
   | 'closed';
 
@@ -33,13 +33,13 @@ export type NodeConnectionEvent =
   | 'opened'
   /** The last byte of the request was written. */
   | 'sent'
-  /** The head of the answer; not one of an answer before it. */
+  /** The head of the final answer, not of an interim one. */
   | 'head'
-  /** The last byte of the answer. */
+  /** The last byte of the answer was read. */
   | 'end'
-  /** The same, and no request may follow. */
+  /** The last byte of the answer was read, and no other request may follow. */
   | 'end-last'
-  /** A request. */
+  /** The connection was given a request. */
   | 'taken'
   /** The connection is lost, its answer cannot be read, or its call gave up. */
   | 'lost';

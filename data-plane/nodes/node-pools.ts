@@ -1,8 +1,8 @@
 /**
- * The connections to nodes: one pool for each address, made when it is first needed and closed when long unused.
- * A pool has no fixed number of connections, because slow streams would starve the rest; requests in flight are bounded
- * by the tiers. Connections are kept alive, carry one request at a time, and follow no redirect.
- * Nodes are untrusted: the head of an answer and the bytes of all answers held at once are bounded here.
+ * The connections to nodes, in one pool per address. A pool is opened on first use and closed after long disuse. Pools do not
+ * limit the number of connections, because slow streams would starve other requests; tiers bound the requests in flight.
+ * Connections are kept alive, carry one request at a time and follow no redirects. Nodes are untrusted, so answer heads are
+ * bounded, and so are the bytes of all buffered answers together.
  */
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';
@@ -10,35 +10,35 @@ import { waits } from '../../shared/runtime/waits.ts';
 import { NodeWires } from './node-wires.ts';
 
 export interface NodePoolsOptions {
-  /** The credential of a name; undefined where this gateway was not given it. */
+  /** Returns the credential with this name, or undefined if the gateway does not have it. */
   readonly credential: (name: string) => string | undefined;
-  /** For a connection to a node; 2 s by default. */
+  /** Timeout for connecting to a node; 2 s by default. */
   readonly connectMs?: number;
-  /** A connection could not be opened, because this process may open no further file. */
+  /** Called when a connection cannot be opened because the process has reached its limit of open files. */
   readonly onOutOfFiles?: () => void;
-  /** How exactly waits on nodes are kept. */
+  /** Resolution of timeouts on nodes, in ms; 250 by default. */
   readonly tickMs?: number;
-  /** A pool unused for so long is closed. */
+  /** Time without use after which a pool is closed; 5 minutes by default. */
   readonly unusedMs?: number;
 }
 
-/** A node's address, taken apart once. */
+/** A node's parsed address, with its pool. */
 export interface Upstream {
   readonly pool: NodeWires;
-  /** Before every path; empty, or from its slash to the last character before the next. */
+  /** Prefix of every path: empty, or a path that starts with a slash and does not end with one. */
   readonly pathPrefix: string;
   usedMs: number;
 }
 
-/** Engines built on uvicorn close an idle connection after 5 s; it must be closed here before. */
+/** Engines built on uvicorn close idle connections after 5 s. The gateway must close them first. */
 const keepAliveMs = 4000;
-/** A credential changed on disk takes effect within this. */
+/** Longest time until a credential changed on disk takes effect. */
 const credentialMs = 5000;
 
 export class NodePools {
   readonly ticker: Ticker;
   readonly connectMs: number;
-  /** Bounds all answers held at once that are not streamed. */
+  /** Bounds all buffered answers together. Streamed answers do not count. */
   readonly answerBytes = new BodyBudget();
   readonly #upstreams = new Map<string, Upstream>();
   readonly #credentials = new Map<string, { readonly value: string | undefined; readonly readMs: number }>();
@@ -54,19 +54,19 @@ export class NodePools {
     this.#sweeper = setInterval(() => this.#closeUnused(), Math.ceil(this.#unusedMs / 5)).unref();
   }
 
-  /** Pools open now. */
+  /** Number of open pools. */
   get size(): number {
     return this.#upstreams.size;
   }
 
-  /** Connections open now, over all pools. */
+  /** Number of open connections in all pools. */
   get connections(): number {
     let sum = 0;
     for (const { pool } of this.#upstreams.values()) sum += pool.connected;
     return sum;
   }
 
-  /** `url`: base address of a node, already checked when the node was registered. */
+  /** `url` is a node's base address, which was validated when the node was registered. */
   upstream(url: string): Upstream {
     let upstream = this.#upstreams.get(url);
     if (upstream === undefined) {
@@ -77,7 +77,7 @@ export class NodePools {
     return upstream;
   }
 
-  /** The credential of a name. Read again every few seconds, not with every request. */
+  /** Returns the credential with this name, cached for a few seconds. */
   credential(name: string): string | undefined {
     const nowMs = performance.now();
     const known = this.#credentials.get(name);
@@ -87,7 +87,7 @@ export class NodePools {
     return value;
   }
 
-  /** Takes no further request; those in flight may end within `graceMs`, then their connections are destroyed. */
+  /** Stops accepting requests. Those in flight may finish within `graceMs`; then their connections are destroyed. */
   async close(graceMs = 0): Promise<void> {
     clearInterval(this.#sweeper);
     const pools = [...this.#upstreams.values()].map(({ pool }) => pool);

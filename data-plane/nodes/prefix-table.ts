@@ -1,26 +1,26 @@
 /**
- * What a gateway remembers of prompts' prefixes: how often each was seen lately, and the node that got it last. Bounded, and
- * shared fairly: a tenant with more than its share gives up its own entries first, the least recently used of them.
+ * A gateway's memory of prompt prefixes: how often each was seen recently, and the node that last received it. The table is
+ * bounded and shared fairly: a tenant that exceeds its share loses its own entries first, least recently used first.
  */
 import type { PromptPlacement } from '../../schemas/records/placements.ts';
 import { withinMemory } from '../../shared/runtime/memory-limit.ts';
 
 export interface PrefixEntry {
-  /** Requests, those of long ago counted less. */
+  /** Number of requests. Older requests count less. */
   weight: number;
-  /** The request that was counted last, of all of its group. */
+  /** Sequence number, within the group, of the last request that was counted. */
   sequence: number;
-  /** The node that got a prompt which ended here. */
+  /** The node that received a prompt ending at this prefix. */
   node: string | undefined;
   placedMs: number;
 }
 
-/** Tenants looked at for one to give up an entry. */
+/** Number of tenants examined to find one whose entry is evicted. */
 const examinedMax = 8;
 
 export class PrefixTable {
   readonly #entriesMax: number;
-  /** By tenant, and by prefix; the least recently used come first in both. */
+  /** Entries by tenant and prefix. Both maps begin with the least recently used. */
   readonly #owners = new Map<string, Map<number, PrefixEntry>>();
   #size = 0;
 
@@ -50,7 +50,7 @@ export class PrefixTable {
     return all;
   }
 
-  /** The entry, new where there is none; it counts as used now. */
+  /** Returns the entry, creating it if necessary, and marks it as just used. */
   use(owner: string, prefix: number): PrefixEntry {
     let entries = this.#owners.get(owner);
     if (entries === undefined) entries = new Map();

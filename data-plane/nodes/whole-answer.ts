@@ -1,6 +1,7 @@
 /**
- * An answer that is not streamed: collected within bounds, then converted for the client. A large one is parsed and built
- * on the body worker, because a node chooses how much it puts into one answer. It knows neither node nor client.
+ * Collects an answer that is not streamed, within bounds, then converts it for the client. Large answers are parsed and
+ * rebuilt on the body worker, because the node decides how large its answer is. This file knows neither the node nor the
+ * client.
  */
 
 import type { Refusal } from '../../shared/decision/refusal.ts';
@@ -34,7 +35,7 @@ export class WholeAnswer {
   readonly kind = 'whole';
   readonly #options: WholeAnswerOptions;
   readonly #bytes: ByteCollector;
-  /** Undefined unless the worker rebuilds the answer: most are small, and need no signal. */
+  /** Undefined unless the worker rebuilds the answer. Most answers are small and need no signal. */
   #abort: AbortController | undefined;
 
   constructor(options: WholeAnswerOptions) {
@@ -42,7 +43,7 @@ export class WholeAnswer {
     this.#bytes = new ByteCollector(options.memory, options.bytesMax);
   }
 
-  /** Why the piece does not fit; undefined where it does. */
+  /** Returns the reason if the piece does not fit, otherwise undefined. */
   add(piece: Buffer): NodeFailure | Refusal | undefined {
     if (this.#bytes.add(piece)) return undefined;
     return this.#bytes.isTooLarge
@@ -50,7 +51,7 @@ export class WholeAnswer {
       : memoryRefusal(this.#options.memory.shortage, 'answer');
   }
 
-  /** Small answers are rebuilt at once. Throws, or rejects with, NodeFailure or Refusal. */
+  /** Rebuilds small answers at once, large ones on the body worker. Throws NodeFailure or Refusal, or rejects with one. */
   rebuild(): RebuiltAnswer | Promise<RebuiltAnswer> {
     const small = mayBeSmall(this.#bytes.length) ? parseSmallAnswer(this.#bytes.whole()) : 'large';
     if (small === 'large') return this.#rebuildOnWorker();
@@ -58,7 +59,7 @@ export class WholeAnswer {
     return wholeAnswer(small.value, facts, form);
   }
 
-  /** Idempotent. */
+  /** Releases the memory and cancels a running rebuild. Idempotent. */
   release(): void {
     this.#bytes.release();
     this.#abort?.abort(released);

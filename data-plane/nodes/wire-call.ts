@@ -1,39 +1,41 @@
-/** What a call and its connection to a node say to each other. */
+/** The interface between a call and its connection to a node. */
 import type { BodyPieces } from './body-pieces.ts';
 
-/** Why a connection was lost; its message holds nothing that the node wrote. */
+/** The reason for a lost connection. Its message never contains text from the node. */
 export class WireFault extends Error {
   override readonly name = 'WireFault';
 }
 
 export interface WireRequest {
   readonly path: string;
-  /** Name, value, name, value, without those of the connection; of a body in pieces also its length. */
+  /**
+   * Alternating names and values, without the connection's own headers. Includes the length if the body is sent in pieces.
+   */
   readonly headers: string[];
   readonly body: string | BodyPieces;
-  /** The connection ends with this request. */
+  /** Whether the connection closes after this request. */
   readonly isLast: boolean;
-  /** Opens a new connection even if another one rests. */
+  /** Whether to open a new connection even if an idle one is available. */
   readonly isFresh: boolean;
 }
 
-/** The exchange of one call. */
+/** Controls the exchange of one call. */
 export interface WireController {
   pause(): void;
   resume(): void;
-  /** Ends the connection. The call receives no more of it. */
+  /** Closes the connection. The call receives nothing more from it. */
   abort(): void;
 }
 
 export interface WireCall {
-  /** There is a connection; the request goes out when this returns, unless it was aborted. */
+  /** The connection is ready. The request is sent when this method returns, unless the call was aborted. */
   onRequestStart(controller: WireController): void;
-  /** Also for each early answer (1xx). */
+  /** Also called for each interim response (1xx). */
   onResponseStart(status: number, contentType: string): void;
-  /** The chunk is valid within this call only. */
+  /** The chunk is only valid during this call. */
   onResponseData(chunk: Buffer): void;
   onResponseEnd(): void;
-  /** The node closed a reused connection without a byte of the answer; it may have done so before the request arrived. */
+  /** The node closed a reused connection without sending a byte of the answer, perhaps before the request arrived. */
   onUnanswered(error: Error): void;
   onResponseError(error: Error): void;
 }
