@@ -1,4 +1,4 @@
-/** Which bytes may be where in a head, as a table of classes. */
+/** Character classes of the bytes in a message head. */
 
 export const token = 1;
 export const visible = 2;
@@ -6,7 +6,7 @@ export const value = 4;
 
 const symbols = "!#$%&'*+-.^_`|~";
 
-/** The classes of each byte. */
+/** The classes of each byte value. */
 const classes = Uint8Array.from({ length: 256 }, (_, code) => {
   const character = String.fromCharCode(code);
   const isToken = /[0-9A-Za-z]/.test(character) || symbols.includes(character);
@@ -27,7 +27,10 @@ export function isOf(code: number, wanted: number): boolean {
   return ((classes[code] ?? 0) & wanted) !== 0;
 }
 
-/** The first place from `at` whose character is not of a class; the end where all are. `text` is of bytes (latin1). */
+/**
+ * Returns the first index from `at` whose character is not in the class, or the text's length. `text` contains bytes
+ * (latin1).
+ */
 export function spanOf(text: string, at: number, wanted: number): number {
   let next = at;
   while (next < text.length && ((classes[text.charCodeAt(next)] ?? 0) & wanted) !== 0) next++;

@@ -1,22 +1,25 @@
 /**
- * Browsers: pages of the origins that an operator names may read answers of the API. Others get what they get without this,
- * to the byte. A preflight says nothing of host, key, path or stack, so it is answered before any of them is looked at.
+ * CORS: pages from origins that the operator configures may read the API's responses. Other origins get byte-identical
+ * responses with or without this file. A preflight contains no host, key, path or stack, so it is answered before any of them
+ * is checked.
  */
 
 import type { Handler } from './api-listener.ts';
 import type { Fields } from './exchange.ts';
 
-/** What clients read of an answer, in addition to what every page may: its id by both names, and whether and when to ask again. */
+/**
+ * Headers that pages may read in addition to the default ones: both names of the request id, and whether and when to retry.
+ */
 const exposed = 'x-request-id, request-id, retry-after, x-should-retry';
 
-/** `*` stands for every header but the credential; no cookie counts here, so none is allowed. */
+/** `*` covers every header except Authorization. The wildcard does not work with cookies, but the API uses none. */
 const preflightFields: Fields = [
   ...['access-control-allow-methods', 'GET, HEAD, POST'],
   ...['access-control-allow-headers', 'authorization, *'],
   ...['access-control-max-age', '600'],
 ];
 
-/** The handler itself where no origin is named. */
+/** Wraps the handler, or returns it unchanged if no origins are configured. */
 export function withOrigins(origins: ReadonlySet<string>, handler: Handler): Handler {
   if (origins.size === 0) return handler;
   return async (exchange, fixed) => {

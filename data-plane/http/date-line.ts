@@ -1,4 +1,4 @@
-/** The Date field of answers (RFC 9110, 6.6.1), made once a second and only while there are answers. */
+/** The Date field of responses (RFC 9110, 6.6.1), rendered at most once per second and only while there are responses. */
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 
 let line = '';

@@ -1,10 +1,10 @@
-/** The refusals that a listener makes before there is a request to handle, in the one envelope. */
+/** Refusals that a listener sends before there is a request to handle, in the same envelope as all others. */
 import { STATUS_CODES } from 'node:http';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { Target } from '../../shared/decision/route.ts';
 import { headerBytesMax } from '../../shared/runtime/http-server.ts';
 
-/** Nothing is known of the request but what is here. */
+/** All that is known about a request that is refused early. */
 export interface EarlyRefusal {
   readonly requestId: string;
   readonly refusal: Refusal;
@@ -19,7 +19,7 @@ export function largeHead(): Refusal {
   return new Refusal('large headers', `The request's headers are larger than ${headerBytesMax} bytes.`);
 }
 
-/** A whole answer, after which the connection ends. */
+/** Returns a complete response, after which the connection closes. */
 export function rawAnswer({ requestId, refusal }: EarlyRefusal, path = '/'): string {
   const body = JSON.stringify(refusal.envelope(path));
   return [

@@ -1,6 +1,7 @@
 /**
- * Every reason for which a message is refused, with the rule of HTTP that it breaks or that is narrowed here. What RFC 9112
- * leaves to the reader's judgement is refused: two readers on one way can judge it differently.
+ * Every reason to reject a message, with the HTTP rule that the message breaks or that this reader applies more strictly.
+ * Input that RFC 9112 leaves to the reader's discretion is rejected, because two readers on the same path may interpret it
+ * differently.
  */
 export const faults = {
   method: 'RFC 9112, 3.1: a method that is not known, or a request line that does not begin with one',

@@ -1,16 +1,16 @@
-/** The wait for a client to take what was written to it. */
+/** Closes connections whose clients stop reading what was written to them. */
 import type { Socket } from 'node:net';
 
 interface WritingSocket extends Socket {
   readonly _handle?: { readonly bytesWritten: number; readonly writeQueueSize: number } | null;
-  /** The socket below TLS, of which alone the system says what was taken. */
+  /** The socket below TLS, the only one for which the system reports accepted bytes. */
   readonly _parent?: WritingSocket | null;
 }
 
 /**
- * Ends a connection once its client has taken nothing for so long, or for twice as long; until the interval is cleared.
- * The socket's own timer begins again with each byte that the client sends, so one that reads nothing and sends a byte now and then
- * would keep its connection, and a node, for days.
+ * Destroys a connection once its client has accepted nothing for `ms`, or at most twice as long. Clearing the interval stops
+ * the watch. The socket's own timer restarts with each byte that the client sends. A client that reads nothing but sends a
+ * byte now and then could therefore occupy its connection, and a node, for days.
  */
 export function endUntaken(socket: Socket, ms: number): NodeJS.Timeout {
   const { _parent }: WritingSocket = socket;
@@ -25,7 +25,7 @@ export function endUntaken(socket: Socket, ms: number): NodeJS.Timeout {
   return watch.unref();
 }
 
-/** Bytes that the system took; of a write under way the handle alone knows how many. */
+/** Bytes that the system accepted. Only the handle knows how much of a pending write that includes. */
 function takenOf({ _handle }: WritingSocket): number {
   return _handle ? _handle.bytesWritten - _handle.writeQueueSize : 0;
 }

@@ -8,14 +8,14 @@ import { isRecord } from './loose.ts';
 
 export interface AskedCall {
   readonly tool: Tool;
-  /** Undefined: the least input that the tool allows. */
+  /** Undefined stands for the smallest input that the tool allows. */
   readonly input: unknown;
 }
 
-/** Characters at the end of a text in which calls are looked for. */
+/** Number of characters, at the end of a text, that are searched for calls. */
 const readMax = 4096;
 
-/** The turns with calls, in order. Names of tools that were not offered ask for nothing. */
+/** Returns the turns that contain calls, in order. Ignores names of tools that were not offered. */
 export function callsAsked(text: string, tools: readonly Tool[]): readonly AskedCall[][] {
   const lines = text.slice(-readMax).split('\n');
   return lines.map((line) => callsIn(line, tools)).filter((calls) => calls.length > 0);
@@ -32,14 +32,14 @@ function callsIn(line: string, tools: readonly Tool[]): AskedCall[] {
   return calls;
 }
 
-/** The JSON object with which a text begins. */
+/** Parses the JSON object at the start of a text. */
 function objectAtStart(text: string): unknown {
   for (let end = text.indexOf('}'); end !== -1; end = text.indexOf('}', end + 1)) {
     try {
       const value: unknown = JSON.parse(text.slice(0, end + 1));
       if (isRecord(value)) return value;
     } catch {
-      // Not its end yet.
+      // The object does not end at this brace.
     }
   }
   return undefined;

@@ -1,20 +1,18 @@
-/**
- * The error response of an engine, shaped by the dialect.
- */
+/** An engine's error response, in the format of its dialect. */
 import type { Dialect } from '../../schemas/names.ts';
 
-/** A refusal of the engine before any dialect has shaped it. */
+/** An engine's refusal, before it is formatted for a dialect. */
 export interface SimError {
   readonly status: number;
   readonly message: string;
-  /** The engine's own type name, where it has one. */
+  /** The engine's own type name, if it has one. */
   readonly type: string;
   readonly param?: string;
-  /** Further fields next to the message; llama.cpp reports both token numbers. */
+  /** Additional fields beside the message. llama.cpp reports both token counts. */
   readonly details?: Readonly<Record<string, unknown>>;
 }
 
-/** The error as the body of an answer. */
+/** Returns the body of the error response. */
 export function errorBody(dialect: Dialect, error: SimError): unknown {
   const { status, message, type, param = null } = error;
   switch (dialect) {

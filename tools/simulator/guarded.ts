@@ -1,7 +1,9 @@
-/** Keeps a fault of one exchange from ending the simulated node. */
+/** Prevents an error in one exchange from ending the simulated node. */
 import type { ServerResponse } from 'node:http';
 
-/** Runs a step of an exchange; where it throws, the exchange ends with 500, or is cut if it has begun. */
+/**
+ * Runs a step of an exchange. If the step throws, responds with 500, or destroys the connection if the response has begun.
+ */
 export function guarded(response: ServerResponse, step: () => void): void {
   try {
     step();

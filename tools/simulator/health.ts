@@ -14,7 +14,7 @@ export interface SimHealthOptions extends ListenAddress {
   readonly certificate: Certificate | undefined;
 }
 
-/** Rejects where the listener cannot be had. */
+/** Rejects if the listener cannot be opened. */
 export function startSimHealth(node: SimNode, options: SimHealthOptions): Promise<HealthServer> {
   const { registry, connections, certificate, host, port } = options;
   collectDefaultMetrics({ register: registry });

@@ -19,7 +19,7 @@ export function isRecord(value: unknown): value is Loose {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** The value if it is a whole number. */
+/** Returns the value if it is an integer, otherwise undefined. */
 export function integer(value: unknown): number | undefined {
   return typeof value === 'number' && Number.isInteger(value) ? value : undefined;
 }

@@ -6,22 +6,22 @@
 export interface Plan {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** What is written, in order; each part is one write at most. */
+  /** The texts to write, in order. Each part is at most one write. */
   readonly parts: Iterable<string>;
-  /** Wait before the first part. */
+  /** Wait before the first part, in ms. */
   readonly firstPartMs: number;
-  /** Wait between two parts; 0 writes as fast as the client reads. */
+  /** Wait between two parts, in ms; 0 writes as fast as the client reads. */
   readonly gapMs: number;
-  /** True for an event stream. */
+  /** Whether the answer is an event stream. */
   readonly stream: boolean;
-  /** The completion or embedding that the plan carries, and what it is worth; undefined for anything else. */
+  /** The id and token counts of a completion or embedding; undefined for other answers. */
   readonly work?: { readonly id: string; readonly promptTokens: number; readonly completionTokens: number };
 }
 
 /** The line that ends a stream. */
 export const doneFrame = 'data: [DONE]\n\n';
 
-/** A whole JSON answer. */
+/** A complete JSON answer. */
 export function jsonPlan(
   status: number,
   body: unknown,
@@ -30,7 +30,7 @@ export function jsonPlan(
   return bodyPlan(status, body === undefined ? '' : JSON.stringify(body), 'application/json', headers);
 }
 
-/** A whole answer of any text. */
+/** A complete answer with any text. */
 export function bodyPlan(
   status: number,
   text: string,
@@ -47,7 +47,6 @@ export function bodyPlan(
   };
 }
 
-/** An event stream. */
 export function streamPlan(parts: Iterable<string>, gapMs: number): Plan {
   return {
     status: 200,

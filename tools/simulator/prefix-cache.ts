@@ -1,25 +1,25 @@
 /**
- * The prefix cache of a simulated node, as vLLM's: blocks of 16 tokens, each named by all text before its end and by the
- * request's salt; the least recently used is dropped. A prompt's last token is always computed.
+ * The prefix cache of a simulated node, modelled on vLLM's: blocks of 16 tokens, each identified by all text up to its end
+ * and the request's salt. The least recently used block is evicted. A prompt's last token is always computed.
  */
 import { createHash } from 'node:crypto';
 import { isRecord, type Loose } from './loose.ts';
 import { contentText } from './text.ts';
 
 const blockTokens = 16;
-/** As in text.ts. */
+/** The ratio that text.ts also uses. */
 const bytesPerToken = 4;
 
 export class PrefixCache {
   readonly #blocksMax: number;
-  /** The least recently used come first. */
+  /** Block names, least recently used first. */
   readonly #blocks = new Set<string>();
 
   constructor(tokens: number) {
     this.#blocksMax = Math.floor(tokens / blockTokens);
   }
 
-  /** Tokens of the prompt that are cached, from its start; all of the prompt is cached from then on. */
+  /** Returns how many tokens at the start of the prompt are cached, then caches the prompt. */
   read(body: Loose, messages: readonly unknown[]): number {
     const salt = body['cache_salt'];
     const names = blocksOf(

@@ -2,7 +2,7 @@
  * The sequences that an engine decodes concurrently; further requests wait in a bounded queue.
  */
 
-/** Requests that may wait. */
+/** Largest number of waiting requests. */
 const waitingMax = 10_000;
 
 export class Slots {
@@ -21,7 +21,10 @@ export class Slots {
     return this.#waiting.length;
   }
 
-  /** Runs `start` now or when a slot is free; false if too many wait already. The one that started releases. */
+  /**
+   * Runs `start` now or once a slot is free. Returns false if too many requests are waiting. The started request must call
+   * `release`.
+   */
   acquire(start: () => void): boolean {
     if (this.#free > 0) {
       this.#free -= 1;
@@ -34,7 +37,7 @@ export class Slots {
     return true;
   }
 
-  /** Gives a slot back to the one who waits longest. */
+  /** Passes a slot on to the request that has waited longest. */
   release(): void {
     const next = this.#waiting.shift();
     if (next === undefined) {
@@ -43,7 +46,7 @@ export class Slots {
     } else next();
   }
 
-  /** Takes one that waits out of the queue; false if it did not wait. */
+  /** Removes a waiting request from the queue. Returns false if it was not waiting. */
   leave(start: () => void): boolean {
     const at = this.#waiting.indexOf(start);
     if (at >= 0) this.#waiting.splice(at, 1);
