@@ -1,10 +1,10 @@
 /**
- * How many calls of one kind, or proofs of work, a gateway handles in a second: on a connection that is kept, calls cost no new
- * one.
+ * Limits how many calls of one kind, or proofs of work, a gateway handles per second. Limiting connections is not enough,
+ * because a kept-alive connection carries many calls.
  */
 import { networkOf } from './network.ts';
 
-/** A network may have this part of the calls that are left, so a few networks never have all. */
+/** Largest share of the remaining calls that one network may use, so that a few networks never use them all. */
 const shareOfRoom = 1 / 3;
 
 export class CallBudget {
@@ -17,7 +17,7 @@ export class CallBudget {
     this.#perSecond = perSecond;
   }
 
-  /** True where one more of an address may be handled; then it is counted. `nowMs` is monotonic. */
+  /** Returns true, and counts the call, if another call from the address may be handled. `nowMs` is monotonic. */
   tryAcquire(address: string, nowMs: number): boolean {
     const second = Math.floor(nowMs / 1000);
     if (second !== this.#second) {
@@ -34,7 +34,7 @@ export class CallBudget {
   }
 }
 
-/** An IPv4 address, or the 48 bits of an IPv6 address that one customer can have. */
+/** Returns an IPv4 address, or the first 48 bits of an IPv6 address, which one customer may control. */
 function siteOf(address: string): string {
   return networkOf(address).split(':', 3).join(':');
 }

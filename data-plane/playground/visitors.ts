@@ -1,7 +1,7 @@
 /**
- * Who a visitor is: an id in a sealed cookie, which becomes another subject in each period, and a keyed hash of the network,
- * which is another one each day. All keys come from the gateway token, so every gateway knows every visitor. What was sealed
- * with another token, is of another form, or is too old, is no visitor.
+ * Identifies visitors by an id in a sealed cookie and by a keyed hash of their network. The id yields a different subject
+ * each month, and the network's hash changes daily. All keys derive from the gateway token, so every gateway recognises every
+ * visitor. A cookie that was sealed with another token, is malformed or is too old does not count.
  */
 import { createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { z } from 'zod';
@@ -17,7 +17,7 @@ const cookieSchema = z.object({
 
 const idBytes = 16;
 export const cookieDays = 35;
-/** A cookie of a gateway whose clock is ahead by so much is accepted. */
+/** Tolerated clock difference: a cookie from a gateway whose clock is this far ahead is still accepted. */
 const skewMs = 5 * 60_000;
 const visitorHexLength = 32;
 const networkHexLength = 12;
@@ -34,13 +34,13 @@ export class Visitors {
     this.#visitorKey = this.#derive('visitor subject');
   }
 
-  /** The value of a new visitor's cookie. */
+  /** Creates a new visitor's id and cookie value. */
   mint(nowMs: number): { readonly cookie: string; readonly id: string } {
     const id = randomBytes(idBytes).toString('base64url');
     return { id, cookie: this.#sealer.seal({ v: 1, id, madeMs: nowMs }) };
   }
 
-  /** The id in a cookie's value; undefined where it is none that counts. */
+  /** Returns the id in a cookie's value, or undefined if the cookie is not valid. */
   open(cookie: string, nowMs: number): string | undefined {
     const content = this.#sealer.open(cookie, cookieSchema);
     if (content === undefined) return undefined;
@@ -48,13 +48,13 @@ export class Visitors {
     return ageMs < cookieDays * dayMs && ageMs > -skewMs ? content.id : undefined;
   }
 
-  /** The subject of an id in the UTC month: periods cannot be linked. */
+  /** Returns the subject of an id for the current UTC month. Subjects of different months cannot be linked. */
   subject(id: string, nowMs: number): string {
     const period = new Date(nowMs).toISOString().slice(0, 7);
     return `v-${hmac(this.#visitorKey, `${id} ${period}`, visitorHexLength)}`;
   }
 
-  /** The subject of an address on the UTC day. */
+  /** Returns the subject of an address for the current UTC day. */
   network(address: string, nowMs: number): string {
     const day = new Date(nowMs).toISOString().slice(0, 10);
     if (this.#networkKey?.day !== day) this.#networkKey = { day, key: this.#derive(`network of ${day}`) };

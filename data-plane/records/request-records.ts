@@ -30,7 +30,7 @@ export class RequestRecords {
     this.#isKnown = (model) => isModelName(lookup, model);
   }
 
-  /** A request that ended at this moment, monotonic ms. Never throws. */
+  /** Records a request that ended at `endMs` (monotonic). Never throws. */
   add(record: RequestRecord, endMs: number): void {
     const { lookup, accessLog, journal, traces } = this.#options;
     const moment = {
@@ -46,7 +46,7 @@ export class RequestRecords {
     traces?.end(record, recorded, endMs);
   }
 
-  /** A refusal that was answered before there was a request. Never throws. */
+  /** Records a refusal that was sent before there was a request. Never throws. */
   addEarly(refused: EarlyRefusal): void {
     const { lookup, journal } = this.#options;
     journal?.addEarly(recordedEarly(refused, { nowMs: wallClockMs(), position: lookup.position() }));

@@ -1,6 +1,7 @@
 /**
- * A sample of the requests that completed lately, as whole decisions, for control planes that decide them again: evenly over
- * organisations, hosts and models, so that small ones are not lost. Each says how many it stands for.
+ * Samples recently completed requests as whole decisions, so that a control plane can decide them again. The sample is spread
+ * evenly over organisations, hosts and models, so that small ones are represented. Each line says how many requests it stands
+ * for.
  */
 import { setImmediate } from 'node:timers/promises';
 import type { GatewayQuery, GatewaySampled } from '../../schemas/admin/gateway-requests.ts';
@@ -12,7 +13,9 @@ import { decisionOf } from './project.ts';
 import { lineOf, meantGroups, type ReadBounds } from './read-requests.ts';
 import { hostOf, type WrittenRequest } from './request-row.ts';
 
-/** Some 200,000 requests, the newest: where there were more since the time that is asked for, the answer says since when they are. */
+/**
+ * Covers about the newest 200,000 requests. If the queried period contains more, the answer says since when it covers them.
+ */
 const sampleBounds: ReadBounds = { charactersMax: 32 * 1024 * 1024 };
 const linesPerTurn = 100;
 
@@ -46,7 +49,7 @@ export async function* requestSample(
       const sampled: GatewaySampled = { requests: requests * oneIn, decision: decisionOf(request, gateway) };
       return lineOf(sampled);
     });
-    // What requests wait for comes between two pieces.
+    // Lets waiting requests run between two batches.
     await setImmediate();
   }
   yield [lineOf({ sinceMs: Math.floor(sinceMs) })];

@@ -1,6 +1,7 @@
 /**
- * What the internal listener answers about requests: `/requests` a page of rows, newest first, `/requests/live` rows as they end,
- * and `/requests/sample` whole decisions of some that completed. Lines of JSON, as schemas/admin/gateway-requests.ts has them.
+ * The internal listener's endpoints for requests: `/requests` returns a page of rows, newest first; `/requests/live` streams
+ * rows as requests end; `/requests/sample` returns whole decisions of some completed requests. All return lines of JSON,
+ * defined in schemas/admin/gateway-requests.ts.
  */
 import { type GatewayQuery, gatewayQuerySchema } from '../../schemas/admin/gateway-requests.ts';
 import type { DecisionJournal } from './decision-journal.ts';
@@ -12,7 +13,7 @@ type Answer = (journal: DecisionJournal, query: GatewayQuery, client: AbortSigna
 
 interface Route {
   readonly answer: Answer;
-  /** So many at once. */
+  /** Largest number of concurrent answers. */
   readonly openMax: number;
 }
 
@@ -34,7 +35,7 @@ export class RequestsAnswers {
     this.#journal = journal;
   }
 
-  /** `unknown`: no such question. `busy`: too many are open. */
+  /** Returns `unknown` for an unknown path or an invalid query, and `busy` if too many answers are open. */
   to(path: string, query: URLSearchParams, client: AbortSignal): Pages | 'unknown' | 'busy' {
     const route = routes[path];
     const parsed = gatewayQuerySchema.safeParse(Object.fromEntries(query));

@@ -1,8 +1,11 @@
-/** How often a prompt went where a prefix of it is, and how many of its tokens nodes then had cached. */
+/**
+ * Metrics of prefix affinity: how often prompts reached a node chosen for their prefix, and how many of their tokens were
+ * cached.
+ */
 import { Counter, type Registry } from 'prom-client';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 
-/** Choices of a node since the start. */
+/** Numbers of node choices since the start, by kind. */
 export type AffinityChoices = Readonly<Record<'seen' | 'home' | 'spill', number>>;
 
 export class AffinityMetrics {

@@ -1,6 +1,6 @@
 /**
- * Nodes that reported more tokens than a request can use. What is billed is bounded without this; it names the node. No node is
- * ejected for it: a tokeniser of an odd kind may exceed the bound for a prompt that somebody made for that.
+ * Reports nodes that claim more tokens than a request can use. Billing is bounded elsewhere; this file only names the node.
+ * Such a node is not ejected, because an unusual tokeniser may exceed the bound for a prompt crafted to do so.
  */
 import type { Registry } from 'prom-client';
 import type { Logger } from '../../shared/runtime/logger.ts';
@@ -32,7 +32,7 @@ export class ClampedUsage {
     this.#nodes.add(outcome.node);
   }
 
-  /** Nodes that were clamped in the last hour, the latest first. */
+  /** Nodes whose usage was clamped in the last hour, latest first. */
   recent(): string[] {
     return this.#nodes.recent();
   }

@@ -1,4 +1,4 @@
-/** A bounded map by three names. Finding what is there allocates nothing, as one key made of the names would. */
+/** A bounded map with three names as its key. Unlike a concatenated key, a look-up allocates nothing. */
 export class NameTriples<Value> {
   readonly #values = new Map<string, Map<string, Map<string, Value>>>();
   readonly #max: number;
@@ -16,7 +16,7 @@ export class NameTriples<Value> {
     return this.#values.get(first)?.get(second)?.get(third);
   }
 
-  /** For names that are not there. False where it is full. */
+  /** Adds a value for names that the map does not contain yet. Returns false if the map is full. */
   add(first: string, second: string, third: string, value: Value): boolean {
     if (this.#size >= this.#max) return false;
     this.#size++;

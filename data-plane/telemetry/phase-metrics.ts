@@ -1,4 +1,4 @@
-/** What the gateway itself adds to a request before a node has it, phase by phase, and the decisions of the limits. */
+/** Metrics of the time that the gateway adds before a node has the request, by phase, and of limit decisions. */
 import { Counter, type Registry } from 'prom-client';
 import { Distribution, type Observations } from '../../shared/runtime/distribution.ts';
 import type { RequestRecord } from '../request/request-record.ts';
@@ -17,9 +17,12 @@ interface DecisionCount {
 }
 
 export class PhaseMetrics {
-  /** Reading the body is the client's time, and what comes after `connect` the node's. Limits and routing are one call. */
+  /**
+   * Excludes reading the body, which is the client's time, and everything after `connect`, which is the node's. Limits and
+   * routing are decided in one call.
+   */
   readonly #overhead: Readonly<Record<'auth' | 'shape' | 'limit_route' | 'connect', Observations>>;
-  /** By tier and decision. */
+  /** Counts by tier and decision. */
   readonly #decisions = new Map<string, DecisionCount>();
 
   constructor(registry: Registry) {
@@ -69,7 +72,7 @@ function observeBetween(phase: Observations, from: number | undefined, to: numbe
   if (from !== undefined && to !== undefined) phase.observe((to - from) / 1000);
 }
 
-/** Undefined where the limits were not asked. */
+/** Returns undefined if the request did not reach the limits. */
 function decisionOf({ decision, refusal }: RequestRecord): string | undefined {
   if (decision) return 'admitted';
   return refusal && limitRefusals.has(refusal.type) ? refusal.type : undefined;
