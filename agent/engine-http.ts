@@ -29,7 +29,7 @@ export class EngineError extends Error {
   readonly status: number;
 
   constructor(status: number, text: string) {
-    super(reasonOf(text) ?? `the engine answered ${status}`);
+    super(parseReason(text) ?? `the engine answered ${status}`);
     this.status = status;
   }
 }
@@ -79,7 +79,7 @@ function send(target: EngineTarget, engineRequest: EngineRequest): Promise<Dispa
 }
 
 /** Extracts the error message from the engine's response, as a single line. */
-function reasonOf(text: string): string | undefined {
+function parseReason(text: string): string | undefined {
   try {
     const answer: unknown = JSON.parse(text);
     const error = member(answer, 'error') ?? member(answer, 'detail') ?? member(answer, 'message');

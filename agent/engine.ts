@@ -13,7 +13,7 @@ import { AskedModels } from '../shared/engines/asked-models.ts';
 import { detectDialect } from '../shared/engines/detect.ts';
 import { type Probed, probe, provesNothing } from '../shared/engines/probe.ts';
 import type { EngineTarget } from './engine-http.ts';
-import { inFlightOf } from './in-flight.ts';
+import { readInFlight } from './in-flight.ts';
 import { type ModelLoader, modelLoader } from './model-loader.ts';
 
 export interface EngineView {
@@ -181,7 +181,7 @@ export class EngineWatch implements Engine {
 
   async #pollInFlight(dialect: Dialect, nowMs: number): Promise<number | undefined> {
     if (nowMs < this.#inFlightNotBeforeMs) return undefined;
-    const inFlight = await inFlightOf(dialect, this.#options);
+    const inFlight = await readInFlight(dialect, this.#options);
     if (inFlight === undefined) this.#inFlightNotBeforeMs = nowMs + inFlightRetryMs;
     return inFlight;
   }

@@ -38,7 +38,7 @@ export interface LinkOptions {
 }
 
 /** End of a session, which decides where to reconnect. */
-interface Ended {
+interface SessionEnd {
   /** Whether the session lasted, which shows that the replica accepts this agent. */
   readonly lasted: boolean;
   /** Whether the replica was abandoned because it did not answer pings. */
@@ -79,7 +79,7 @@ export class ControlPlaneLink {
     this.#urls = options.controlPlanes.map((url) => url.replace(/^http/, 'ws').replace(/\/+$/, ''));
     if (this.#urls.length === 0) throw new Error('an agent needs the address of a control plane');
     // Start with a replica chosen by the node's name: stable across restarts and evenly spread over all nodes.
-    this.#urlIndex = hashOf(options.node) % this.#urls.length;
+    this.#urlIndex = hashText(options.node) % this.#urls.length;
   }
 
   get connected(): boolean {
@@ -137,7 +137,7 @@ export class ControlPlaneLink {
     }
   }
 
-  #pauseMs(failures: number, { lasted, code }: Ended): number {
+  #pauseMs(failures: number, { lasted, code }: SessionEnd): number {
     const rounds = Math.floor(failures / this.#urls.length);
     if (lasted || rounds === 0) return this.#clock.random() * spreadMs;
     const refused =
@@ -146,7 +146,7 @@ export class ControlPlaneLink {
     return max * (0.5 + this.#clock.random() / 2);
   }
 
-  #session(url: string): Promise<Ended> {
+  #session(url: string): Promise<SessionEnd> {
     const { token, heartbeatMs = heartbeatIntervalMs } = this.#options;
     const socket = new WebSocket(url + nodeConnectPath, {
       headers: { authorization: `Bearer ${token}` },
@@ -243,7 +243,7 @@ class Heartbeat {
   }
 }
 
-function hashOf(text: string): number {
+function hashText(text: string): number {
   let hash = 0;
   for (const character of text) hash = (hash * 31 + (character.codePointAt(0) ?? 0)) >>> 0;
   return hash;

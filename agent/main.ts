@@ -3,7 +3,7 @@
  * promises to leave service cleanly: close() drains the node first. It never serves or sees a client's request.
  */
 import { Registry } from 'prom-client';
-import { baseOf } from '../shared/engines/detect.ts';
+import { baseUrl } from '../shared/engines/detect.ts';
 import { type Closers, openAll } from '../shared/runtime/closers.ts';
 import { Connections } from '../shared/runtime/connections.ts';
 import { type Check, startHealthServer } from '../shared/runtime/health-server.ts';
@@ -46,13 +46,13 @@ export function startAgent(settings: AgentSettings): Promise<RunningAgent> {
 async function openAgent(settings: AgentSettings, closers: Closers): Promise<RunningAgent> {
   const { controlPlanes, node, token, loadsModels, logger } = settings;
   const engine = new EngineWatch({
-    url: baseOf(settings.engine).replace(/\/+$/, ''),
+    url: baseUrl(settings.engine).replace(/\/+$/, ''),
     credential: settings.credential,
     loraFolder: settings.loraFolder,
   });
   const agent = new NodeAgent({ controlPlanes, node, token, engine, loadsModels, logger });
   let draining = false;
-  const metrics = metricsOf(agent);
+  const metrics = createMetrics(agent);
   const health = await startHealthServer({
     host: settings.metricsBind,
     port: settings.metricsPort,
@@ -83,7 +83,7 @@ function checks({ link, engine }: NodeAgent, draining: boolean): Check[] {
   ];
 }
 
-function metricsOf({ link, engine }: NodeAgent): Registry {
+function createMetrics({ link, engine }: NodeAgent): Registry {
   const registry = new Registry();
   const metrics = new ObservedMetrics(registry);
   metrics.gauge('headgate_agent_attached', '1 while attached to a control plane', () =>

@@ -52,7 +52,7 @@ function ollamaLoader(target: EngineTarget): ModelLoader {
         signal,
       } as const;
       let ended = false;
-      for await (const line of linesOf(streamEngine(target, pull))) {
+      for await (const line of parseLines(streamEngine(target, pull))) {
         const { error, status, completed, total } = line;
         if (error !== undefined) throw new Error(oneLine(String(error)) ?? 'the pull failed');
         if (typeof completed === 'number' && typeof total === 'number' && total > 0)
@@ -83,7 +83,7 @@ interface PullLine {
 const lineCharactersMax = 100_000;
 
 /** Yields the JSON objects of a stream with one object per line. Throws on an invalid line. */
-async function* linesOf(parts: AsyncIterable<string>): AsyncGenerator<PullLine, void, undefined> {
+async function* parseLines(parts: AsyncIterable<string>): AsyncGenerator<PullLine, void, undefined> {
   let rest = '';
   for await (const part of parts) {
     rest += part;
@@ -116,20 +116,20 @@ function routerLoader(target: EngineTarget): ModelLoader {
   };
   return {
     load: async (model, _onPercent, signal) => {
-      await post('/models/load', model, signal).catch(withRouterHint);
-      await routerLoaded(target, model, signal);
+      await post('/models/load', model, signal).catch(rethrowWithHint);
+      await awaitRouterLoad(target, model, signal);
     },
     unload: (model, signal) => post('/models/unload', model, signal),
   };
 }
 
-function withRouterHint(error: unknown): never {
+function rethrowWithHint(error: unknown): never {
   if (error instanceof EngineError && error.status === 404)
     throw new Error('no such model on its disk, or no router', { cause: error });
   throw error;
 }
 
-async function routerLoaded(target: EngineTarget, model: string, signal: AbortSignal): Promise<void> {
+async function awaitRouterLoad(target: EngineTarget, model: string, signal: AbortSignal): Promise<void> {
   const until = performance.now() + progressTimeoutMs;
   while (performance.now() < until) {
     const state = await routerState(target, model, signal);

@@ -27,7 +27,7 @@ import { CounterState } from '../shared/limits/counters.ts';
 import { batchesToEnd } from '../shared/log/core/batches-to-end.ts';
 import type { LogRecord } from '../shared/log/core/control-log.ts';
 import { RecordMac } from '../shared/log/core/record-mac.ts';
-import { fingerprintOf, loadSigner, type Signer } from '../shared/log/core/signing.ts';
+import { computeFingerprint, loadSigner, type Signer } from '../shared/log/core/signing.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { openDatabase } from '../shared/runtime/sqlite.ts';
 import { ChainWriter, known } from '../test/support/commits.ts';
@@ -485,11 +485,11 @@ test('a restore names the signers of the log, and writes nothing where nobody ha
   await append(writer.open(), ...tiers(2));
   await done(backup.replace('copy', 'signed'));
   const signed = restore.replace('copy', 'signed');
-  const fingerprint = fingerprintOf(own.publicKey);
+  const fingerprint = computeFingerprint(own.publicKey);
   await refused(`${signed.replace(' --yes', '')} --dry-run`, 0, `signed by ${fingerprint}`);
   await refused(`${signed} --dry-run`, 6, 'nobody compares the signers');
   await refused(signed, 6, 'nobody compares the signers');
-  await refused(`${signed} --trust-signer ${fingerprintOf(foreign.publicKey)}`, 6, 'is refused');
+  await refused(`${signed} --trust-signer ${computeFingerprint(foreign.publicKey)}`, 6, 'is refused');
   await refused(`${signed} --trust-signer nothing`, 2, 'no file can be read at nothing');
   // Junk before the first commit, more than one read returns, does not hide anything.
   const path = join(folder, 'signed', 'manifest.json');
@@ -504,11 +504,11 @@ test('a restore names the signers of the log, and writes nothing where nobody ha
   forgeManifest('signed', ({ segments }) => ({
     segments: segments.map((segment) => ({ ...segment, ...factsOf(`signed/${name}`) })),
   }));
-  await refused(`${signed} --trust-signer ${fingerprintOf(foreign.publicKey)}`, 6, 'is refused');
+  await refused(`${signed} --trust-signer ${computeFingerprint(foreign.publicKey)}`, 6, 'is refused');
   writeFileSync(file, commits);
   writeFileSync(path, whole);
   expect(existsSync(join(folder, 'new-cp'))).toBe(false);
-  const pins = `--trust-signer ${fingerprintOf(foreign.publicKey)} --trust-signer ${fingerprint}`;
+  const pins = `--trust-signer ${computeFingerprint(foreign.publicKey)} --trust-signer ${fingerprint}`;
   expect(await done(`${signed} ${pins}`)).toMatchObject({ log: 'signed-log', position: 3 });
 });
 
@@ -517,7 +517,7 @@ test('a log that was begun unsigned and signed later is restored with --allow-un
   const added = [writer.add([known('log.signers_set', { signers: [own.publicKey] })]), ...tiers(1)];
   await append(...added.map((record) => ({ ...record, signature: own.sign(record.value) })));
   await done(backup);
-  const fingerprint = fingerprintOf(own.publicKey);
+  const fingerprint = computeFingerprint(own.publicKey);
   await refused(`${restore} --trust-signer ${fingerprint}`, 6, 'is refused');
   for (const dryRun of ['', ' --dry-run'])
     await refused(restore.replace(' --allow-unsigned', dryRun), 6, 'begun unsigned, add --allow-unsigned');

@@ -8,7 +8,7 @@ import { cliOf, errorAnswer, useAdminServer } from '../test/support/admin-server
 import { processCommands } from './program.ts';
 import { buildProgram } from './run.ts';
 import { processIo } from './terminal/io.ts';
-import { wordsOf } from './terminal/usage-errors.ts';
+import { commandWords } from './terminal/usage-errors.ts';
 
 const server = useAdminServer();
 beforeEach(() => {
@@ -23,7 +23,7 @@ function leaves(command: Command): Command[] {
 }
 const program = await buildProgram(processIo(), processCommands);
 const processes = new Set(['dev', 'control-plane', 'gateway', 'node-agent', 'sim-node', 'help']);
-const admin = leaves(program).filter((command) => !processes.has(wordsOf(command).join(' ')));
+const admin = leaves(program).filter((command) => !processes.has(commandWords(command).join(' ')));
 
 /** An accepted value for each placeholder. */
 const samples: Readonly<Record<string, string>> = {
@@ -48,7 +48,7 @@ function lineOf(command: Command, without: string): string[] {
   const options = command.options
     .filter(({ mandatory, long }) => mandatory && long !== without)
     .flatMap((option) => [option.long ?? '', sampleOf(option)]);
-  return [...wordsOf(command), ...operands, ...options];
+  return [...commandWords(command), ...operands, ...options];
 }
 
 /** Invalid values for each placeholder. */
@@ -78,7 +78,7 @@ const openFlags = new Set(['--served <model=name>', '--signer <public-key-file>'
 const ofOptions = [program, ...admin].flatMap((command) =>
   command.options
     .filter(({ flags }) => /[<[]/.test(flags) && !openFlags.has(flags))
-    .map((option) => [`${wordsOf(command).join(' ')} ${option.flags}`.trim(), command, option] as const),
+    .map((option) => [`${commandWords(command).join(' ')} ${option.flags}`.trim(), command, option] as const),
 );
 
 test.each(ofOptions)('%s refuses what it cannot be, by its name', async (_name, of, option) => {
@@ -86,7 +86,7 @@ test.each(ofOptions)('%s refuses what it cannot be, by its name', async (_name, 
   const values = option.argChoices ? ['zzz', ''] : (wrong[option.long ?? ''] ?? wrong[placeholder]);
   if (values === undefined) return expect([...open, 'admin', 'person']).toContain(placeholder);
   const command =
-    of === program ? (admin.find((each) => wordsOf(each).join(' ') === 'org list') as Command) : of;
+    of === program ? (admin.find((each) => commandWords(each).join(' ') === 'org list') as Command) : of;
   for (const value of option.flags.includes('--tokens ') ? values.filter((each) => each !== '-1') : values) {
     const { code, err, out } = await cli([...lineOf(command, option.long ?? ''), `${option.long}=${value}`]);
     expect([code, out, server.seen], `${value}\n${err}`).toEqual([2, '', []]);
@@ -154,7 +154,7 @@ test('siblings have one grammar: an option is written the same way wherever it i
   for (const command of admin)
     for (const { long, flags } of command.options) {
       const known = spellings.get(long ?? flags) ?? new Map<string, string>();
-      spellings.set(long ?? flags, known.set(flags, wordsOf(command).join(' ')));
+      spellings.set(long ?? flags, known.set(flags, commandWords(command).join(' ')));
     }
   /** Options with two meanings, each with its own placeholder. */
   const several = new Set(['--from', '--to', '--data', '--expires']);
@@ -162,7 +162,7 @@ test('siblings have one grammar: an option is written the same way wherever it i
   expect(differing.map(([, known]) => Object.fromEntries(known))).toEqual([]);
   const lists = admin.filter((command) => command.name() === 'list');
   const unbounded = lists.filter((command) => !command.options.some(({ long }) => long === '--limit'));
-  expect(unbounded.map((command) => wordsOf(command).join(' '))).toEqual([
+  expect(unbounded.map((command) => commandWords(command).join(' '))).toEqual([
     'gateway list',
     'change list',
     'signer list',

@@ -3,7 +3,7 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, expect, test } from 'vitest';
-import { routeOf } from '../schemas/admin/admin-routes.ts';
+import { operationRoute } from '../schemas/admin/admin-routes.ts';
 import { isTurning, type TurningName, turningNames } from '../schemas/admin/turned-answers.ts';
 import { hourMs } from '../schemas/durations.ts';
 import { cliOf, errorAnswer, useAdminServer } from '../test/support/admin-server.ts';
@@ -74,9 +74,12 @@ test.each(commands)(
     expect(run.err).toContain('gw-2');
     expect(run.out).not.toContain('answered differently');
     const [asked, sent] = server.seen.filter(({ method }) => method !== 'GET');
-    expect(asked).toMatchObject({ path: '/effect', body: { method: routeOf(name as TurningName).method } });
+    expect(asked).toMatchObject({
+      path: '/effect',
+      body: { method: operationRoute(name as TurningName).method },
+    });
     const { path: of } = (asked?.body ?? {}) as { path?: string };
-    expect(of).toMatch(new RegExp(`^${routeOf(name as TurningName).path.replace(/:\w+/g, '[^/]+')}$`));
+    expect(of).toMatch(new RegExp(`^${operationRoute(name as TurningName).path.replace(/:\w+/g, '[^/]+')}$`));
     // Without --yes, undo only shows what it would do.
     if (name !== 'commit.undo') expect(sent?.path).toBe(of);
   },

@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http';
 import { expect, test } from 'vitest';
 import { cliOf, useAdminServer } from '../test/support/admin-server.ts';
 import type { CliOptions, CliRun } from '../test/support/run-cli.ts';
-import { lineOf } from './commands/request-rows.ts';
+import { formatRow } from './commands/request-rows.ts';
 
 const server = useAdminServer();
 
@@ -44,7 +44,7 @@ test('a request of a visitor says so, in the list and in the tail', async () => 
   const items = [{ ...others, visitor: true }];
   server.answer = () => ({ body: { items, silent: [] } });
   expect((await cli('list')).out).toMatch(/06\.789 +visitor +elm-7b +served/);
-  expect(lineOf({ ...others, verdict: 'served', visitor: true })).toContain('  visitor  elm-7b  ');
+  expect(formatRow({ ...others, verdict: 'served', visitor: true })).toContain('  visitor  elm-7b  ');
 });
 
 test('the JSON of a list is the answer, and a row a line', async () => {

@@ -9,8 +9,8 @@ import type { CommandModule } from './command-modules.ts';
 import { Exit, type ExitCode, errorText, exitCodes, toCliError, usageError } from './terminal/errors.ts';
 import { withExamples } from './terminal/examples.ts';
 import { type Io, processIo } from './terminal/io.ts';
-import { commandId, formats, moment, position } from './terminal/options.ts';
-import { helpOf, namedBy, usageOf, withNext } from './terminal/usage-errors.ts';
+import { formats, parseCommandId, parseMomentOption, parsePosition } from './terminal/options.ts';
+import { findCommand, helpCommand, toUsageError, withNext } from './terminal/usage-errors.ts';
 
 /** Parses and runs `argv` (without interpreter and script). Returns the exit code. */
 export async function main(
@@ -29,7 +29,7 @@ export async function main(
       return thrown.exitCode === 0 ? 0 : 2;
     if (thrown instanceof CommanderError && thrown.exitCode === 0) return 0;
     const isUsage = thrown instanceof CommanderError;
-    const error = isUsage ? usageOf(thrown, program, argv) : withNext(toCliError(thrown), program, argv);
+    const error = isUsage ? toUsageError(thrown, program, argv) : withNext(toCliError(thrown), program, argv);
     io.stderr.write(errorText(error));
     return error.exitCode;
   }
@@ -45,7 +45,7 @@ export async function buildProgram(
   argv: readonly string[] = [],
 ): Promise<Command> {
   const program = emptyProgram(io);
-  const isNeeded = neededBy(argv, program, [...processes, ...adminCommands]);
+  const isNeeded = neededModules(argv, program, [...processes, ...adminCommands]);
   for (const { load } of processes.filter(isNeeded)) (await load())(program, io);
   // A process would keep the admin commands and their schemas, about ten megabytes, in memory as long as it runs.
   if (startsProcess(program, argv)) return program;
@@ -54,13 +54,13 @@ export async function buildProgram(
 }
 
 /** Returns a filter of the modules that a command line needs. Help and unknown names need all modules, --version none. */
-function neededBy(
+function neededModules(
   argv: readonly string[],
   program: Command,
   modules: readonly CommandModule[],
 ): (module: CommandModule) => boolean {
   // The program itself takes no operands, so its excess word is the command's name.
-  const { command, excess: name } = namedBy(program, argv);
+  const { command, excess: name } = findCommand(program, argv);
   const isNamed = ({ names }: CommandModule): boolean =>
     command === program && names.some((each) => each === name);
   if (modules.some(isNamed)) return isNamed;
@@ -99,16 +99,16 @@ function emptyProgram(io: Io): Command {
     .option(
       '--at <moment>',
       'show the state at a log position, at a time, or some time ago, such as 10m',
-      moment,
+      parseMomentOption,
     )
-    .option('--if-at <position>', 'fail unless the log is at this position', position)
+    .option('--if-at <position>', 'fail unless the log is at this position', parsePosition)
     .option('-y, --yes', 'do not ask for confirmation')
     .option('--dry-run', 'check the command and print its result, but change nothing')
     .option(
       '--effect',
       'show which requests would get another answer, but change nothing; exit 1 if there are any',
     )
-    .option('--command-id <id>', 'repeat the command with this id, whose outcome is unknown', commandId)
+    .option('--command-id <id>', 'repeat the command with this id, whose outcome is unknown', parseCommandId)
     .option('--why <text>', 'reason for the change, recorded in the log')
     .option('--as <person>', 'act as this member, with the rights of their role')
     .option('--force', 'override a guard (a safety check)')
@@ -146,7 +146,7 @@ function registerHelp(program: Command, io: Io): void {
         if (!found)
           throw usageError(
             `there is no command ${names.join(' ')}`,
-            command === program ? 'headgate help' : helpOf(command),
+            command === program ? 'headgate help' : helpCommand(command),
           );
         command = found;
       }

@@ -13,7 +13,7 @@ import { until } from '../test/support/until.ts';
 import type { DemoNodeId } from '../tools/dev/demo-fleet.ts';
 import { buildProgram } from './run.ts';
 import { processIo } from './terminal/io.ts';
-import { wordsOf } from './terminal/usage-errors.ts';
+import { commandWords } from './terminal/usage-errors.ts';
 
 const organisation = 'northwind-analytics';
 const stack = 'stk-amber-otter-9k2f';
@@ -187,7 +187,9 @@ function everyCommand(command: Command): Command[] {
 }
 
 test('each command is in one of the two tables', async () => {
-  const known = everyCommand(await buildProgram(processIo())).map((command) => wordsOf(command).join(' '));
+  const known = everyCommand(await buildProgram(processIo())).map((command) =>
+    commandWords(command).join(' '),
+  );
   const isIn = (words: string) => (line: string) => line === words || line.startsWith(`${words} `);
   expect(known.length).toBeGreaterThan(60);
   const unlisted = known.filter((words) => ![...printing, ...others].some(isIn(words)));

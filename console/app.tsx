@@ -2,13 +2,13 @@
 import { signal } from '@preact/signals';
 import { render } from 'preact';
 import { useEffect } from 'preact/hooks';
-import { ApiFailure, call, failureOf } from './lib/api.ts';
+import { ApiFailure, call, toFailure } from './lib/api.ts';
 import { startLive, stopLive } from './lib/live.ts';
-import { drawWith, forgetAnswers } from './lib/read.ts';
+import { drawWithAnswers, forgetAnswers } from './lib/read.ts';
 import { go, location } from './lib/router.ts';
 import { hasRole, me, type Person } from './lib/session.ts';
 import { SignIn } from './pages/sign-in.tsx';
-import { pageOf } from './pages.tsx';
+import { findPage } from './pages.tsx';
 import { Frame } from './ui/frame.tsx';
 import { Failure, Loading } from './ui/parts.tsx';
 
@@ -19,7 +19,7 @@ const findOutAgainMs = 3000;
 /** Determines who is signed in. Only status 401 means nobody. After any other failure, it asks again. */
 async function findOut(): Promise<void> {
   for (let isBackground = false; ; isBackground = true) {
-    const found = await call('me.get', {}, { isBackground }).catch(failureOf);
+    const found = await call('me.get', {}, { isBackground }).catch(toFailure);
     const isKnown = !(found instanceof ApiFailure) || found.status === 401;
     unknown.value = isKnown ? undefined : found;
     if (isKnown) {
@@ -44,7 +44,7 @@ export function begin(root: HTMLElement): void {
   if (location.value.path === '/sign-in') me.value = null;
   else if (found['/me']) me.value = found['/me'];
   else void findOut();
-  drawWith(found, () => render(<App />, root));
+  drawWithAnswers(found, () => render(<App />, root));
 }
 
 function App() {
@@ -69,7 +69,7 @@ function App() {
         }}
       />
     );
-  const page = pageOf(person);
+  const page = findPage(person);
   return <Frame pages={page.all}>{page.content}</Frame>;
 }
 

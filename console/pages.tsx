@@ -99,7 +99,7 @@ function inSection(section: string, of: readonly Page[]): readonly Page[] {
   return of.map((page) => ({ ...page, section }));
 }
 
-export function pageOf(person: Person): {
+export function findPage(person: Person): {
   readonly all: readonly Page[];
   readonly content: ComponentChildren;
 } {

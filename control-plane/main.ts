@@ -6,14 +6,14 @@ import type { AddressInfo } from 'node:net';
 import { controlTopic } from '../schemas/events/commit.ts';
 import type { ControlLog } from '../shared/log/core/control-log.ts';
 import { loadSigner } from '../shared/log/core/signing.ts';
-import { trustedSigners } from '../shared/log/core/trust.ts';
+import { parsePins } from '../shared/log/core/trust.ts';
 import { observeTopics } from '../shared/log/observe-topics.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { type Closers, openAll } from '../shared/runtime/closers.ts';
 import { Connections } from '../shared/runtime/connections.ts';
 import { lockDataFolder } from '../shared/runtime/data-folder.ts';
 import { countStart } from '../shared/runtime/folder-start.ts';
-import { loopback, urlOf } from '../shared/runtime/listener.ts';
+import { listenerUrl, loopback } from '../shared/runtime/listener.ts';
 import { observeResources } from '../shared/runtime/process-metrics.ts';
 import { Drain } from './admin-api/drain.ts';
 import { startHealth } from './admin-api/health.ts';
@@ -46,7 +46,7 @@ export function startControlPlane(settings: ControlPlaneSettings): Promise<Contr
     const folder = lockDataFolder(settings.dataDir);
     closers.add(() => folder.release());
     const signer = settings.signingKeyFile === undefined ? undefined : loadSigner(settings.signingKeyFile);
-    const trusted = trustedSigners(settings.trustedSigners);
+    const trusted = parsePins(settings.trustedSigners);
     const log = await openLog(settings.logUrl, { topic: controlTopic });
     closers.add(() => log.close());
     // A later start of this folder proves that the replica of the earlier one has ended.
@@ -133,7 +133,7 @@ async function serve(
   const { drainDelaySeconds: delaySeconds = 0, drainTimeoutSeconds } = settings;
   const times = { delaySeconds, timeoutSeconds: drainTimeoutSeconds ?? drainTimeoutSecondsDefault };
   return {
-    admin: urlOf(app.server.address() as AddressInfo, settings.certificate !== undefined),
+    admin: listenerUrl(app.server.address() as AddressInfo, settings.certificate !== undefined),
     metrics: health.url,
     console,
     drain: () => drain.run(app.server, times, () => nodes.agents.stop()),

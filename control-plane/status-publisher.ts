@@ -1,5 +1,5 @@
 /** What a replica reports of itself to the fleet: the position of its fold, its signer and the nodes of its agents. */
-import { fingerprintOf, type Signer } from '../shared/log/core/signing.ts';
+import { computeFingerprint, type Signer } from '../shared/log/core/signing.ts';
 import { wallClockMs } from '../shared/runtime/clock.ts';
 import type { FolderStart } from '../shared/runtime/folder-start.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
@@ -22,7 +22,7 @@ export interface ReportedState extends Pick<OpenedFleet, 'statusLog' | 'mac' | '
 const haltLengthMax = 500;
 
 /** Why the fold of this replica stopped for good: others then claim its nodes. */
-function haltOf({ fault }: Replicator): string | undefined {
+function describeHalt({ fault }: Replicator): string | undefined {
   return fault?.message.slice(0, haltLengthMax);
 }
 
@@ -33,7 +33,7 @@ export function statusPublisher(
 ): StatusPublisher {
   const report = (): ReportBody => {
     const age = replicator.freshness.ageSeconds();
-    const halted = haltOf(replicator);
+    const halted = describeHalt(replicator);
     return {
       v: 1,
       name,
@@ -46,7 +46,7 @@ export function statusPublisher(
       foldVersion,
       freshSeconds: Number.isFinite(age) ? age : null,
       ...(halted !== undefined && { halted }),
-      ...(signer && { signer: fingerprintOf(signer.publicKey) }),
+      ...(signer && { signer: computeFingerprint(signer.publicKey) }),
     };
   };
   const publisher = new StatusPublisher({ log: statusLog, mac, logger });

@@ -9,7 +9,7 @@ import {
   gatewayMemberNames,
   reportedMembers,
 } from '../schemas/records/gateway-members.ts';
-import { trustedSigners } from '../shared/log/core/trust.ts';
+import { parsePins } from '../shared/log/core/trust.ts';
 import { observeTopics } from '../shared/log/observe-topics.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { type Closers, openAll } from '../shared/runtime/closers.ts';
@@ -55,7 +55,7 @@ interface AnnouncedState {
 export function startGateway(settings: GatewaySettings): Promise<RunningGateway> {
   return openAll(settings.logger, async (closers) => {
     if (!settings.insecureSnapshots) checkSnapshotSources(settings.controlPlanes);
-    const trusted = trustedSigners(settings.trustedSigners);
+    const trusted = parsePins(settings.trustedSigners);
     const folder = lockDataFolder(settings.dataDir);
     closers.add(() => folder.release());
     const log = await openLog(settings.logUrl, { topic: controlTopic });

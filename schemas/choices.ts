@@ -7,10 +7,7 @@ export const surfaces = ['openai', 'anthropic'] as const;
 export const dialects = ['vllm', 'sglang', 'llamacpp', 'ollama'] as const;
 export const roles = ['owner', 'admin', 'approver', 'member', 'viewer'] as const;
 export const expiryChoices = ['never', '30d', '90d', '1y'] as const;
-/**
- * `prefix` sends prompts that begin alike to one node, which may have the prefix cached. `none` sends them to
- * any node.
- */
+/** `prefix` sends prompts that begin alike to one node, which may have the prefix cached. `none` sends them to any node. */
 export const affinities = ['prefix', 'none'] as const;
 export const keyStates = ['active', 'revoked', 'expired'] as const;
 export const nodeStates = ['up', 'down', 'drained'] as const;

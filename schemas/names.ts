@@ -1,8 +1,7 @@
 /**
- * Names and ids that cross a process border, with their formats and length limits. Every process parses ids
- * with these schemas where they enter, so code behind that point never checks them again. The room `schemas/`
- * defines everything that one process sends another. It must not contain behaviour of any process, because
- * browsers load it too.
+ * Names and ids that cross a process border, with their formats and length limits. Every process parses ids with these
+ * schemas where they enter, so code behind that point never checks them again. The room `schemas/` defines everything that
+ * one process sends another. It must not contain behaviour of any process, because browsers load it too.
  */
 import { z } from 'zod';
 import { affinities, dialects, expiryChoices, keyStates, nodeStates, roles, surfaces } from './choices.ts';
@@ -39,9 +38,7 @@ const joined = ['Arabic', 'Bengali', 'Devanagari', 'Gujarati', 'Gurmukhi', 'Kann
   .concat(['Mongolian', 'Oriya', 'Sinhala', 'Syriac', 'Tamil', 'Telugu'])
   .map((script) => `\\p{Script=${script}}`)
   .join('');
-/**
- * Line separators and invisible characters: direction marks, zero-width spaces, joiners, fillers and tags.
- */
+/** Line separators and invisible characters: direction marks, zero-width spaces, joiners, fillers and tags. */
 const hidden = /[\u2028\u2029\p{Default_Ignorable_Code_Point}]/u;
 /**
  * Legitimate invisible characters: a joiner between two letters of the joining scripts or two parts of an
@@ -52,9 +49,7 @@ const needed = new RegExp(
   'gu',
 );
 
-/**
- * Whether a name contains characters that could make it look like another name or reorder the text around it.
- */
+/** Whether a name contains characters that could make it look like another name or reorder the text around it. */
 export function hasHidden(name: string): boolean {
   return hidden.test(name.replace(needed, ''));
 }
@@ -125,11 +120,11 @@ export type Place = z.infer<typeof placeSchema>;
 
 declare const idKind: unique symbol;
 /** Id of one kind. An id of another kind cannot be assigned to it, but plain parsed text can. */
-type IdOf<Kind extends string> = string & { readonly [idKind]?: Kind };
-export type OrganisationId = IdOf<'organisation'>;
-export type KeyId = IdOf<'key'>;
-export type StackId = IdOf<'stack'>;
-export type NodeId = IdOf<'node'>;
+type TypedId<Kind extends string> = string & { readonly [idKind]?: Kind };
+export type OrganisationId = TypedId<'organisation'>;
+export type KeyId = TypedId<'key'>;
+export type StackId = TypedId<'stack'>;
+export type NodeId = TypedId<'node'>;
 
 /** Place as a single text, for rows and look-ups. */
 export type PlaceKey = 'pool' | `stack:${string}` | `organisation:${string}`;

@@ -47,10 +47,7 @@ export const limitsShape = {
   contextTokens: limitSchema.optional(),
 };
 
-/**
- * Limits of each visitor, of each network, and of all visitors together. A limit that is left out does not
- * apply.
- */
+/** Limits of each visitor, of each network, and of all visitors together. A limit that is left out does not apply. */
 export const visitorsShape = {
   /** Completed answers that a visitor gets per month. */
   freeTurns: limitSchema,

@@ -10,7 +10,7 @@ import { processCommands } from '../cli/program.ts';
 import { buildProgram } from '../cli/run.ts';
 import { exitCodes } from '../cli/terminal/errors.ts';
 import { processIo } from '../cli/terminal/io.ts';
-import { wordsOf } from '../cli/terminal/usage-errors.ts';
+import { commandWords } from '../cli/terminal/usage-errors.ts';
 import { referenceOf, variables } from './support/cli-reference.ts';
 
 const root = new URL('..', import.meta.url).pathname;
@@ -63,7 +63,7 @@ const helpTexts = all.map((command) => {
   let text = '';
   command.configureOutput({ writeOut: (part) => (text += part) });
   command.outputHelp();
-  return [`help ${wordsOf(command).join(' ')}`, text] as const;
+  return [`help ${commandWords(command).join(' ')}`, text] as const;
 });
 const claimed: Claim[] = [
   ...pages.flatMap((page) => codeOf(read(page)).map((line) => [page, line] as const)),
@@ -91,7 +91,7 @@ test('each command that a page or a help text names is there, with its options',
     const flags = words.flatMap((word) => /^--?[a-z][a-z-]*/.exec(word)?.[0] ?? []);
     return flags
       .filter((flag) => flag !== '--help' && !options.includes(flag))
-      .map((flag) => `${where}: ${flag} of headgate ${wordsOf(command).join(' ')}`);
+      .map((flag) => `${where}: ${flag} of headgate ${commandWords(command).join(' ')}`);
   });
   expect(faults).toEqual([]);
 });

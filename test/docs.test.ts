@@ -6,7 +6,7 @@ import { refusalKinds } from '../schemas/api/refusals.ts';
 import { eventDefinitions, eventTypeNames } from '../schemas/events/event-definitions.ts';
 import type { Dialect } from '../schemas/names.ts';
 import { logEvents } from '../schemas/records/log-events.ts';
-import { type Cause, causeNames, causes, textOf } from '../shared/decision/causes.ts';
+import { type Cause, causeNames, causes, causeText } from '../shared/decision/causes.ts';
 import { stepNames } from '../shared/decision/steps.ts';
 import { anthropicNoOpFields, noOpFields, responsesNoOpFields } from './support/no-op-fields.ts';
 
@@ -104,7 +104,7 @@ test('docs/findings.md has every finding: run this test with --update to write i
 });
 
 test('docs/explain.md has every step and cause: run this test with --update to write it', async () => {
-  const textsOf = (cause: Cause): string => `\`${textOf(cause, '…')}\``;
+  const textsOf = (cause: Cause): string => `\`${causeText(cause, '…')}\``;
   const rows = stepNames.map((step) => {
     const own = causeNames.filter((cause) => causes[cause].step === step);
     const types = new Set(own.map((cause) => causes[cause].type));

@@ -6,7 +6,7 @@
  * outcome of an attempt is unknown, only an answer to that command can settle it; a later failure does not prove anything.
  */
 import { randomUUID } from 'node:crypto';
-import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
+import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
 import {
   type AdminMethod,
   adminPrefix,
@@ -18,8 +18,8 @@ import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { AdminError, toAdminError } from './admin-error.ts';
 import type { Resource } from './answers.ts';
-import { resourcesIn } from './answers.ts';
-import { requestOf } from './call-path.ts';
+import { listMember } from './answers.ts';
+import { buildRequest } from './call-path.ts';
 
 export interface AdminSettings {
   /** Base URL without a trailing slash. */
@@ -75,14 +75,14 @@ export class EffectFound extends Error {
 
 /** Operations that do not require any input. */
 type PlainName = {
-  [Name in OperationName]: object extends InputOf<Name> ? Name : never;
+  [Name in OperationName]: object extends OperationInput<Name> ? Name : never;
 }[OperationName];
 /** Operations that return a list in pages. */
 type PagedName = {
-  [Name in OperationName]: 'after' extends keyof InputOf<Name> ? Name : never;
+  [Name in OperationName]: 'after' extends keyof OperationInput<Name> ? Name : never;
 }[OperationName];
-type ItemOf<Name extends PagedName> =
-  AnswerOf<Name> extends { readonly items: readonly (infer Item)[] } ? Item : never;
+type PageItem<Name extends PagedName> =
+  OperationAnswer<Name> extends { readonly items: readonly (infer Item)[] } ? Item : never;
 export type Query = Readonly<Record<string, string | number | undefined>>;
 
 interface Call {
@@ -96,7 +96,7 @@ interface Call {
   readonly commandId?: string;
 }
 
-const flagOf = (given: boolean | undefined): string | undefined => (given ? 'true' : undefined);
+const toFlag = (given: boolean | undefined): string | undefined => (given ? 'true' : undefined);
 
 const attemptsMaxDefault = 3;
 const backoffMs = 250;
@@ -116,17 +116,21 @@ export class AdminClient {
   }
 
   /** Calls an operation. The input contains the path parameters and the fields of the query or body. */
-  run<Name extends PlainName>(name: Name, input?: InputOf<Name>, timeoutMs?: number): Promise<AnswerOf<Name>>;
+  run<Name extends PlainName>(
+    name: Name,
+    input?: OperationInput<Name>,
+    timeoutMs?: number,
+  ): Promise<OperationAnswer<Name>>;
   run<Name extends OperationName>(
     name: Name,
-    input: InputOf<Name>,
+    input: OperationInput<Name>,
     timeoutMs?: number,
-  ): Promise<AnswerOf<Name>>;
+  ): Promise<OperationAnswer<Name>>;
   run<Name extends OperationName>(
     name: Name,
     input: object = {},
     timeoutMs?: number,
-  ): Promise<AnswerOf<Name>> {
+  ): Promise<OperationAnswer<Name>> {
     return this.#announced(name, input, timeoutMs);
   }
 
@@ -147,12 +151,12 @@ export class AdminClient {
   }
 
   /** Reads all pages of a list and returns its items. */
-  async all<Name extends PagedName>(name: Name, input: object = {}): Promise<ItemOf<Name>[]> {
-    const items: ItemOf<Name>[] = [];
+  async all<Name extends PagedName>(name: Name, input: object = {}): Promise<PageItem<Name>[]> {
+    const items: PageItem<Name>[] = [];
     let asked: object = { ...input, limit: pageRows.max };
     for (;;) {
       const page = await this.send(name, asked);
-      items.push(...(resourcesIn(page, 'items') as unknown as ItemOf<Name>[]));
+      items.push(...(listMember(page, 'items') as unknown as PageItem<Name>[]));
       if (typeof page['next'] !== 'string') return items;
       asked = { ...asked, after: page['next'] };
     }
@@ -167,7 +171,7 @@ export class AdminClient {
   }
 
   #callOf(name: OperationName, input: object, timeoutMs?: number, atPosition?: number): Call {
-    const { method, path, rest } = requestOf(name, input);
+    const { method, path, rest } = buildRequest(name, input);
     const { at } = this.#options;
     if (method === 'GET') return { method, path, query: { ...(rest as Query), at }, timeoutMs };
     if (questions.some((question) => question === name))
@@ -192,8 +196,8 @@ export class AdminClient {
       ...(ifAt !== undefined && { 'if-match': `"${ifAt}"` }),
     };
     const query = {
-      ...{ why, force: flagOf(force), dryRun: flagOf(dryRun), inParts: flagOf(inParts) },
-      ...(stage && { ...stage, stage: 'true', advanceUnseen: flagOf(stage.advanceUnseen) }),
+      ...{ why, force: toFlag(force), dryRun: toFlag(dryRun), inParts: toFlag(inParts) },
+      ...(stage && { ...stage, stage: 'true', advanceUnseen: toFlag(stage.advanceUnseen) }),
     };
     return { method, path, query, body, headers, ...((!dryRun || effect) && { commandId: id }) };
   }
@@ -201,7 +205,7 @@ export class AdminClient {
   /** Opens a response for streaming. `idleMs` bounds the wait for each chunk. */
   async open<Name extends OperationName>(
     name: Name,
-    input: InputOf<Name>,
+    input: OperationInput<Name>,
     idleMs = timeoutMsDefault,
   ): Promise<OpenAnswer> {
     const idle = new AbortController();
@@ -246,7 +250,7 @@ export class AdminClient {
         if (error instanceof EffectFound) throw error;
         const failure = this.#toAdminError(error);
         failures.push(failure);
-        if (attempt >= attemptsMax || !isRetryable(failure)) throw outcomeOf(call, failures);
+        if (attempt >= attemptsMax || !isRetryable(failure)) throw finalError(call, failures);
         await sleep(backoffMs * 2 ** (attempt - 1) * (0.5 + Math.random()), this.#signal);
       }
     }
@@ -256,7 +260,7 @@ export class AdminClient {
     const timeout = AbortSignal.timeout(call.timeoutMs ?? this.#options.timeoutMs ?? timeoutMsDefault);
     const response = await this.#fetch(call, AbortSignal.any([this.#signal, timeout]));
     if (!response.ok) throw await this.#refusal(response);
-    const document = parsed(await bodyText(response));
+    const document = parseDocument(await bodyText(response));
     if (document === undefined) throw this.#notHeadgate(response.status);
     return document;
   }
@@ -286,11 +290,11 @@ export class AdminClient {
 
   async #refusal(response: Response): Promise<AdminError> {
     const { status } = response;
-    const document = parsed(await bodyText(response));
+    const document = parseDocument(await bodyText(response));
     const error = document?.['error'] as Resource | undefined;
     if (typeof error !== 'object' || error === null || typeof error['type'] !== 'string')
       return this.#notHeadgate(status);
-    const details = resourcesIn(error, 'details');
+    const details = listMember(error, 'details');
     return new AdminError(String(error['message']), {
       type: error['type'],
       status,
@@ -337,7 +341,7 @@ function isUndecided(failure: unknown): failure is AdminError {
 }
 
 /** Returns the last failure of a call or, if any attempt of a command may have been executed, an error that says so. */
-function outcomeOf({ commandId: id }: Call, failures: readonly unknown[]): unknown {
+function finalError({ commandId: id }: Call, failures: readonly unknown[]): unknown {
   const last = failures.at(-1);
   const first = failures.find(isUndecided);
   if (id === undefined || first === undefined) return last;
@@ -369,7 +373,7 @@ async function bodyText(response: Response): Promise<string> {
   return bytes.whole().toString('utf8');
 }
 
-function parsed(text: string): Resource | undefined {
+function parseDocument(text: string): Resource | undefined {
   try {
     const document: unknown = JSON.parse(text);
     return typeof document === 'object' && document !== null && !Array.isArray(document)

@@ -8,7 +8,7 @@ import type { AdminResponse, AdminRoute } from '../../schemas/admin/admin.ts';
 export type Resource = Readonly<Record<string, unknown>>;
 
 /** Returns the objects of a list in an answer; empty if the answer does not contain that list. */
-export function resourcesIn(answer: Resource, member: string): Resource[] {
+export function listMember(answer: Resource, member: string): Resource[] {
   const list = answer[member];
   return Array.isArray(list) ? list : [];
 }

@@ -1,5 +1,10 @@
 /** Request built from an operation's input. */
-import { type AdminMethod, type OperationName, partsOf, routeOf } from '../../schemas/admin/admin-routes.ts';
+import {
+  type AdminMethod,
+  type OperationName,
+  operationRoute,
+  resolvePath,
+} from '../../schemas/admin/admin-routes.ts';
 import { AdminError } from './admin-error.ts';
 
 export interface OperationRequest {
@@ -10,10 +15,10 @@ export interface OperationRequest {
 }
 
 /** Builds the request. Throws AdminError of type Usage if a path parameter cannot be an ID. */
-export function requestOf(name: OperationName, input: object): OperationRequest {
-  const { path, params, rest } = partsOf(name, input);
+export function buildRequest(name: OperationName, input: object): OperationRequest {
+  const { path, params, rest } = resolvePath(name, input);
   for (const part of Object.values(params)) checkPart(part);
-  return { method: routeOf(name).method, path, rest };
+  return { method: operationRoute(name).method, path, rest };
 }
 
 function checkPart(part: string): void {

@@ -1,5 +1,5 @@
 /** Prints the results of writes and reads in the same way for all commands. */
-import { type Resource, resourcesIn } from '../admin-client/answers.ts';
+import { listMember, type Resource } from '../admin-client/answers.ts';
 import type { View } from '../terminal/render.ts';
 import type { Globals, Session } from '../terminal/session.ts';
 import { isStaged, showChange } from './staged-change.ts';
@@ -14,7 +14,7 @@ export function printWriteResult(
 ): Promise<void> {
   noteWarnings(session, resource);
   if (isStaged(resource)) return showChange(session, resource);
-  return session.out.lines([`${what} ${id} ${outcome(session.globals, resource, done)}`], resource, id);
+  return session.out.lines([`${what} ${id} ${formatOutcome(session.globals, resource, done)}`], resource, id);
 }
 
 /** Prints an answer's warnings about effects that were requested but are rarely intended. */
@@ -23,7 +23,7 @@ export function noteWarnings(session: Session, { warnings }: Resource): void {
 }
 
 /** Returns `created at position 12`, `unchanged`, or `would be created`. */
-export function outcome({ dryRun }: Globals, resource: Resource, done: string): string {
+export function formatOutcome({ dryRun }: Globals, resource: Resource, done: string): string {
   if (resource['unchanged'] === true) return 'unchanged';
   return dryRun ? `would be ${done}` : `${done} at position ${String(resource['position'])}`;
 }
@@ -46,7 +46,7 @@ export interface ListPart {
   readonly after?: string;
 }
 
-interface ShownList {
+interface ListPrinting {
   readonly view: View;
   /** Maximum number of items over all pages; undefined for all. */
   readonly limit: number | undefined;
@@ -58,7 +58,7 @@ interface ShownList {
 }
 
 /** Prints a list page by page, so that the first rows of a long list appear at once. */
-export async function showList(session: Session, list: ShownList): Promise<void> {
+export async function showList(session: Session, list: ListPrinting): Promise<void> {
   const { view, limit = Number.POSITIVE_INFINITY, rowsPerPage, ask, extend } = list;
   const printed = session.out.listing(view);
   let shown = 0;
@@ -69,7 +69,7 @@ export async function showList(session: Session, list: ShownList): Promise<void>
       ...(after !== undefined && { after }),
     };
     const answer = await ask(part);
-    const items = resourcesIn(answer, 'items');
+    const items = listMember(answer, 'items');
     await printed.page({ ...answer, items: extend ? await extend(items, part) : items });
     shown += items.length;
     const { next, total } = answer;

@@ -46,7 +46,7 @@ export async function createBackup(session: Session, options: BackupOptions, fol
   if (session.globals.dryRun)
     throw usageError('a backup has no dry run: leave out --dry-run', `headgate backup verify ${folder}`);
   const dir = resolve(session.io.cwd, folder);
-  const dataDir = dataFolderOf(session, options);
+  const dataDir = requireDataFolder(session, options);
   const url = requireLogUrl(session, options.log);
   const lock = lockBackup(dir, folder);
   try {
@@ -74,7 +74,7 @@ function writeNext(dir: string, rest: Pick<Manifest, 'number' | 'log' | 'segment
   return manifest;
 }
 
-function dataFolderOf(session: Session, { data, usage }: BackupOptions): string | undefined {
+function requireDataFolder(session: Session, { data, usage }: BackupOptions): string | undefined {
   if (data === undefined) {
     if (usage === false) return undefined;
     throw usageError(
@@ -126,7 +126,7 @@ async function copyData(
   for (const name of [...dataNames, ...dayNamesIn(dataDir)]) {
     const found = statSync(join(dataDir, name), { throwIfNoEntry: false });
     if (found === undefined) continue;
-    const file = name.replace('/', '-').replace('.', `-${numbered(number)}.`);
+    const file = name.replace('/', '-').replace('.', `-${padNumber(number)}.`);
     const isDay = name.includes('/');
     const same = isDay ? former?.data.find((copy) => copy.name === name) : undefined;
     const isSame = found.mtimeMs + settledMs < Date.parse(former?.createdAt ?? '');
@@ -167,7 +167,7 @@ async function copyLog(
   const log = await openLog(url, { topic: controlTopic }, { mustExist: true });
   try {
     const commits = new NewCommits(session, log, former);
-    const file = `log-${numbered(number)}.jsonl.gz`;
+    const file = `log-${padNumber(number)}.jsonl.gz`;
     const written = await writeSegment(dir, file, commits.read());
     const { head, offset } = commits;
     if (head.log === null)
@@ -232,7 +232,7 @@ class NewCommits {
       yield* this.#log.tail({ from, recordsMax: 500 });
     } catch (error) {
       if (!(error instanceof LogTruncated)) throw error;
-      throw this.#former ? this.#otherLog() : lostBeginning(error);
+      throw this.#former ? this.#otherLog() : lostBeginningError(error);
     }
   }
 
@@ -253,7 +253,7 @@ class NewCommits {
 }
 
 /** Error for a log without its first commits, from which a new backup cannot be started. */
-function lostBeginning(error: LogTruncated): CliError {
+function lostBeginningError(error: LogTruncated): CliError {
   return new CliError('the log has lost its first commits, so no new backup can be made of it', {
     type: 'Conflict',
     why: error.message,
@@ -271,7 +271,7 @@ function removeOthers(dir: string, { segments, data }: Manifest): void {
     if (!kept.has(name) && ownName.test(name)) rmSync(join(dir, name), { force: true });
 }
 
-function numbered(number: number): string {
+function padNumber(number: number): string {
   return String(number).padStart(6, '0');
 }
 

@@ -16,8 +16,8 @@ import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { NoRegularFile, streamNamed } from '../../shared/runtime/named-file.ts';
 import { mapSqliteError, openDatabase, refuseForeignSchema } from '../../shared/runtime/sqlite.ts';
 import { CliError } from '../terminal/errors.ts';
-import { type BackupFile, type DataFile, damaged } from './backup-manifest.ts';
-import { linesOf, recordsIn } from './exported-log.ts';
+import { type BackupFile, type DataFile, damagedError } from './backup-manifest.ts';
+import { parseRecords, splitLines } from './exported-log.ts';
 
 export const partSuffix = '.part';
 
@@ -32,12 +32,12 @@ export async function writeSegment(
   const sum = new Checksum();
   const target = createWriteStream(part, { flags: 'wx', mode: 0o600 });
   // Records consist mostly of hashes, so stronger compression saves little.
-  await pipeline(Readable.from(linesFrom(records)), createGzip({ level: 4 }), sum, target);
+  await pipeline(Readable.from(formatLines(records)), createGzip({ level: 4 }), sum, target);
   await finish(dir, file);
   return { file, bytes: sum.bytes, sha256: sum.hex() };
 }
 
-async function* linesFrom(records: AsyncIterable<LogRecord>): AsyncIterable<string> {
+async function* formatLines(records: AsyncIterable<LogRecord>): AsyncIterable<string> {
   let batch = '';
   for await (const { offset, value, signature } of records) {
     const signed = signature ? { signature: signature.toString('base64') } : {};
@@ -54,14 +54,14 @@ export async function* readSegment(
   dir: string,
   { file, from }: { readonly file: string; readonly from: number },
 ): AsyncIterable<readonly LogRecord[]> {
-  const source = fileOfBackup(dir, file);
+  const source = openBackupFile(dir, file);
   const plain = createGunzip();
   source.once('error', (error) => plain.destroy(error));
   source.pipe(plain);
   try {
-    yield* recordsIn(linesOf(plain), file, from);
+    yield* parseRecords(splitLines(plain), file, from);
   } catch (error) {
-    throw damaged(file, error instanceof Error ? error.message : String(error));
+    throw damagedError(file, error instanceof Error ? error.message : String(error));
   } finally {
     source.destroy();
   }
@@ -82,29 +82,29 @@ export async function copyDatabase(from: string, dir: string, file: string): Pro
     db.close();
   }
   await finish(dir, file);
-  return { file, bytes: lstatSync(join(dir, file)).size, sha256: await sha256Of(dir, file) };
+  return { file, bytes: lstatSync(join(dir, file)).size, sha256: await hashFile(dir, file) };
 }
 
 /** Throws a CliError if the file is missing or has changed since it was written. */
 export async function checkFile(dir: string, { file, bytes, sha256 }: BackupFile): Promise<void> {
   const found = lstatSync(join(dir, file), { throwIfNoEntry: false })?.size;
-  if (found === undefined) throw damaged(file, 'the file is missing');
+  if (found === undefined) throw damagedError(file, 'the file is missing');
   // Check the size before reading, because a file may claim any size.
-  if (found !== bytes) throw damaged(file, `it has ${found} bytes instead of ${bytes}`);
-  const sum = await sha256Of(dir, file).catch((error: unknown) => {
-    throw damaged(
+  if (found !== bytes) throw damagedError(file, `it has ${found} bytes instead of ${bytes}`);
+  const sum = await hashFile(dir, file).catch((error: unknown) => {
+    throw damagedError(
       file,
       error instanceof NoRegularFile ? error.message : `it cannot be read: ${String(error)}`,
     );
   });
-  if (sum !== sha256) throw damaged(file, 'its SHA-256 is not that of the manifest');
+  if (sum !== sha256) throw damagedError(file, 'its SHA-256 is not that of the manifest');
 }
 
 /**
  * Returns the expected schema for a file's format. Undefined for an earlier format, which is only compared after its upgrade
  * at the first start.
  */
-function schemaOf(name: DataFile['name'], format: unknown): string | undefined {
+function expectedSchema(name: DataFile['name'], format: unknown): string | undefined {
   if (name === 'gateways.db') return gatewaysSql;
   const { version, sql } = name === 'usage.db' ? usageFormat : dayFormat;
   return format === version ? sql : undefined;
@@ -117,26 +117,26 @@ export function checkDatabase(dir: string, { file, name }: DataFile): void {
     const db = openDatabase(path, { durability: 'normal', readOnly: true });
     try {
       const found = db.pragma('quick_check(1)', { simple: true });
-      if (found !== 'ok') throw damaged(file, String(found));
-      const sql = schemaOf(name, db.pragma('user_version', { simple: true }));
+      if (found !== 'ok') throw damagedError(file, String(found));
+      const sql = expectedSchema(name, db.pragma('user_version', { simple: true }));
       if (sql !== undefined) refuseForeignSchema(db, path, sql);
     } finally {
       db.close();
     }
   } catch (error) {
     if (error instanceof CliError) throw error;
-    throw damaged(file, error instanceof Error ? error.message : String(error));
+    throw damagedError(file, error instanceof Error ? error.message : String(error));
   }
 }
 
 /** Opens a file of the backup. Others may have put anything into the folder, so only regular files are accepted. */
-function fileOfBackup(dir: string, file: string): ReadStream {
+function openBackupFile(dir: string, file: string): ReadStream {
   return streamNamed(join(dir, file), { refuseLinks: true });
 }
 
-async function sha256Of(dir: string, file: string): Promise<string> {
+async function hashFile(dir: string, file: string): Promise<string> {
   const hash = createHash('sha256');
-  for await (const chunk of fileOfBackup(dir, file)) hash.update(chunk);
+  for await (const chunk of openBackupFile(dir, file)) hash.update(chunk);
   return hash.digest('hex');
 }
 

@@ -58,12 +58,12 @@ export function readManifest(dir: string): Manifest | undefined {
     text = readNamed(join(dir, manifestName), bytesMax, { refuseLinks: true }).toString('utf8');
   } catch (error) {
     if (errorCode(error) === 'ENOENT') return undefined;
-    throw error instanceof NoRegularFile ? damaged(manifestName, error.message) : error;
+    throw error instanceof NoRegularFile ? damagedError(manifestName, error.message) : error;
   }
   const manifest = parse(text);
   // There is exactly one valid rendering, so any changed byte is noticed.
   if (manifest === undefined || render(manifest) !== text)
-    throw damaged(manifestName, 'it is not what was written');
+    throw damagedError(manifestName, 'it is not what was written');
   return manifest;
 }
 
@@ -83,7 +83,7 @@ export function writeManifest(dir: string, manifest: Manifest): void {
 }
 
 /** Creates the error for a damaged file. It names the file and the next step. */
-export function damaged(file: string, why: string): CliError {
+export function damagedError(file: string, why: string): CliError {
   return new CliError(`the backup is damaged: ${file}`, {
     type: 'DamagedBackup',
     why,

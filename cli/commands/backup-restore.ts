@@ -21,7 +21,7 @@ import {
   LogReplaced,
   LogTruncated,
 } from '../../shared/log/core/control-log.ts';
-import { fingerprintOf, SigningKeyUnusable } from '../../shared/log/core/signing.ts';
+import { computeFingerprint, SigningKeyUnusable } from '../../shared/log/core/signing.ts';
 import { TrustedSigners } from '../../shared/log/core/trust.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { lockDataFolder } from '../../shared/runtime/data-folder.ts';
@@ -128,9 +128,9 @@ async function checkSigners(
   manifest: Manifest,
   { pins, allowUnsigned }: Trust,
 ): Promise<void> {
-  const signers = manifest.log.signers.map(fingerprintOf);
+  const signers = manifest.log.signers.map(computeFingerprint);
   if (pins.length > 0) await checkBeginning(dir, manifest, pins);
-  const isUnsigned = await beganUnsigned(dir, manifest);
+  const isUnsigned = await isBegunUnsigned(dir, manifest);
   session.note(
     isUnsigned
       ? `its log ${signers.length === 0 ? 'is not signed' : `was begun unsigned, and is signed by ${signers.join(', ')} now`}: nothing proves that the backup was not changed`
@@ -163,8 +163,8 @@ async function checkBeginning(dir: string, { segments }: Manifest, pins: readonl
  * Whether the first commit is unsigned. Later signatures do not matter here: anyone with write access to the backup could
  * start another log and sign it.
  */
-async function beganUnsigned(dir: string, manifest: Manifest): Promise<boolean> {
-  for await (const record of recordsOf(dir, manifest)) {
+async function isBegunUnsigned(dir: string, manifest: Manifest): Promise<boolean> {
+  for await (const record of readRecords(dir, manifest)) {
     const judgement = judge(emptyHead(), record);
     if ('accepted' in judgement) return judgement.head.signers.length === 0;
   }
@@ -174,12 +174,12 @@ async function beganUnsigned(dir: string, manifest: Manifest): Promise<boolean> 
 async function writeLog(session: Session, url: string, dir: string, manifest: Manifest): Promise<void> {
   const log = await openLog(url, { topic: controlTopic });
   try {
-    const head = await headOf(log).catch((error: unknown) => {
-      throw error instanceof LogTruncated ? notEmpty(error.message, error) : error;
+    const head = await readHead(log).catch((error: unknown) => {
+      throw error instanceof LogTruncated ? notEmptyError(error.message, error) : error;
     });
     checkMayContinue(head, manifest);
     await appendAll(session, log, head, { dir, manifest });
-    const { seq: position, hash } = await headOf(log);
+    const { seq: position, hash } = await readHead(log);
     if (position === manifest.log.position && hash === manifest.log.hash) return;
     throw new CliError('the log read back differs from what was written', {
       type: 'DamagedLog',
@@ -199,7 +199,7 @@ interface Source {
 async function appendAll(session: Session, log: ControlLog, head: Head, source: Source): Promise<void> {
   let { seq } = head;
   const report = session.progress();
-  for await (const records of batchesAfter(head, source)) {
+  for await (const records of readBatches(head, source)) {
     if (session.signal.aborted) throw interrupted();
     await append(session, log, records);
     seq += records.length;
@@ -229,12 +229,12 @@ async function append(session: Session, log: ControlLog, records: readonly LogRe
 }
 
 /** Yields the commits after the head in batches. Throws a CliError if the head is not a commit of the backup. */
-async function* batchesAfter(head: Head, { dir, manifest }: Source): AsyncIterable<LogRecord[]> {
+async function* readBatches(head: Head, { dir, manifest }: Source): AsyncIterable<LogRecord[]> {
   let batch: LogRecord[] = [];
   let seq = 0;
-  for await (const record of recordsOf(dir, manifest)) {
+  for await (const record of readRecords(dir, manifest)) {
     seq++;
-    if (seq === head.seq && recordHash(record.value) !== head.hash) throw hasOther(head);
+    if (seq === head.seq && recordHash(record.value) !== head.hash) throw otherLogError(head);
     if (seq > head.seq) batch.push(record);
     if (batch.length < appendsAtOnce) continue;
     yield batch;
@@ -243,12 +243,12 @@ async function* batchesAfter(head: Head, { dir, manifest }: Source): AsyncIterab
   if (batch.length > 0) yield batch;
 }
 
-async function* recordsOf(dir: string, { segments }: Manifest): AsyncIterable<LogRecord> {
+async function* readRecords(dir: string, { segments }: Manifest): AsyncIterable<LogRecord> {
   for (const segment of segments) for await (const records of readSegment(dir, segment)) yield* records;
 }
 
 /** Reads the current end of the log's chain. */
-async function headOf(log: ControlLog): Promise<Head & { readonly isEmpty: boolean }> {
+async function readHead(log: ControlLog): Promise<Head & { readonly isEmpty: boolean }> {
   let head = emptyHead();
   const isEmpty = (await log.end()) === 0;
   for await (const records of batchesToEnd(log, { recordsMax: 500 })) {
@@ -261,14 +261,16 @@ async function headOf(log: ControlLog): Promise<Head & { readonly isEmpty: boole
 /** Lets an interrupted restore continue. Any other content of the log is refused. */
 function checkMayContinue(head: Head & { readonly isEmpty: boolean }, { log }: Manifest): void {
   if (head.isEmpty || (head.log === log.id && head.seq <= log.position)) return;
-  throw hasOther(head);
+  throw otherLogError(head);
 }
 
-function hasOther({ log, seq }: Head): CliError {
-  return notEmpty(log === null ? 'its records are of no log' : `it contains log ${log}, to position ${seq}`);
+function otherLogError({ log, seq }: Head): CliError {
+  return notEmptyError(
+    log === null ? 'its records are of no log' : `it contains log ${log}, to position ${seq}`,
+  );
 }
 
-function notEmpty(why: string, cause?: Error): CliError {
+function notEmptyError(why: string, cause?: Error): CliError {
   return new CliError('the log at this address is not empty', {
     type: 'Conflict',
     why,
@@ -297,7 +299,7 @@ async function writeData(
   for (const { name, file } of usageFirst) {
     mkdirSync(dirname(partOf(name)), { recursive: true, mode: 0o700 });
     await copyToNew(join(dir, file), partOf(name));
-    if (name === 'usage.db') standForLost(partOf('counters.db'), adoptUsage(partOf(name)), counted);
+    if (name === 'usage.db') replaceLostCounters(partOf('counters.db'), adoptUsage(partOf(name)), counted);
   }
   for (const name of usageLast) {
     await publishFile(partOf(name), join(dataDir, name));
@@ -323,7 +325,7 @@ function adoptUsage(path: string): readonly PoolTotal[] {
  * Writes counters that replace those lost with the old gateways, computed from the totals. They belong to a replica that
  * control planes publish.
  */
-function standForLost(path: string, totals: readonly PoolTotal[], counted: PeriodUse): void {
+function replaceLostCounters(path: string, totals: readonly PoolTotal[], counted: PeriodUse): void {
   const entries = totals.map(({ organisation, period, tokens, requests }): CounterEntry => {
     const known = counted(organisation, period);
     return [organisation, period, Math.max(tokens - known.tokens, 0), Math.max(requests - known.requests, 0)];

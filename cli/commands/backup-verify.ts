@@ -8,7 +8,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { interrupted } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
 import { checkDatabase, checkFile, readSegment } from './backup-files.ts';
-import { damaged, type Manifest, requireManifest } from './backup-manifest.ts';
+import { damagedError, type Manifest, requireManifest } from './backup-manifest.ts';
 
 export interface VerifiedBackup {
   readonly manifest: Manifest;
@@ -51,9 +51,9 @@ export async function checkBackup(session: Session, dir: string): Promise<Verifi
     const { seq, hash, log, signers } = snapshot.head;
     // The segments decide. A manifest that names other signers would hide who really signed them.
     if (log !== manifest.log.id || JSON.stringify(signers) !== JSON.stringify(manifest.log.signers))
-      throw damaged('manifest.json', `its segments are of log ${log} with ${signers.length} signers`);
+      throw damagedError('manifest.json', `its segments are of log ${log} with ${signers.length} signers`);
     if (seq !== manifest.log.position || hash !== manifest.log.hash)
-      throw damaged(
+      throw damagedError(
         'manifest.json',
         `its segments end at position ${seq} instead of ${manifest.log.position}`,
       );
@@ -75,8 +75,8 @@ async function fold(
     if (session.signal.aborted) throw interrupted();
     snapshot.apply(records);
   }
-  if (snapshot.halt) throw damaged(file, `position ${snapshot.halt.seq}: ${snapshot.halt.reason}`);
+  if (snapshot.halt) throw damagedError(file, `position ${snapshot.halt.seq}: ${snapshot.halt.reason}`);
   if (snapshot.divergedAt !== null)
-    throw damaged(file, `the checkpoint at position ${snapshot.divergedAt} has other digests`);
-  if (snapshot.seq !== to) throw damaged(file, `it ends at position ${snapshot.seq} instead of ${to}`);
+    throw damagedError(file, `the checkpoint at position ${snapshot.divergedAt} has other digests`);
+  if (snapshot.seq !== to) throw damagedError(file, `it ends at position ${snapshot.seq} instead of ${to}`);
 }

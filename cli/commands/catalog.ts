@@ -10,13 +10,13 @@ import type { AdminClient } from '../admin-client/admin-client.ts';
 import { AdminError } from '../admin-client/admin-error.ts';
 import type { Resource } from '../admin-client/answers.ts';
 import { usageError } from '../terminal/errors.ts';
-import { countIn, limit, limitIn, selection, time } from '../terminal/options.ts';
+import { countParser, limitParser, parseLimit, parseSelection, parseTime } from '../terminal/options.ts';
 import { ageColumn, column, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
-import { someText } from '../terminal/text.ts';
+import { formatSome } from '../terminal/text.ts';
 import type { Noun } from '../terminal/verbs.ts';
 import { printWriteResult } from './answers.ts';
-import { type NounRow, pages, show, waveField, write } from './operation-verbs.ts';
+import { type NounRow, pagedListVerb, showVerb, waveField, writeVerb } from './operation-verbs.ts';
 import { withStage } from './stage-options.ts';
 
 const anonymous = 'anonymous';
@@ -28,7 +28,7 @@ const tierView: View<Partial<Tier> & Omit<Tier, 'id' | 'rank'>> = {
     column('CONCURRENCY', 'concurrency'),
     column('CONTEXT', 'contextTokens'),
     column('TOKENS/MONTH', 'monthlyTokens'),
-    { heading: 'MODELS', cell: ({ models }) => someText(models), isLong: true },
+    { heading: 'MODELS', cell: ({ models }) => formatSome(models), isLong: true },
   ],
   name: ({ id = anonymous }) => id,
 };
@@ -66,7 +66,7 @@ interface ModelOptions {
 export const tiers: NounRow = {
   noun: ['tier', 'tiers: limits and included models', 'deployed', 'headgate tier list'],
   verbs: [
-    pages('tier.list', {
+    pagedListVerb('tier.list', {
       verb: ['list', 'list tiers, lowest first', 'headgate tier list'],
       view: tierView,
     }),
@@ -75,10 +75,10 @@ export const tiers: NounRow = {
         .verb('get <id>', 'show one tier', 'headgate tier get Platinum', 'headgate tier get anonymous')
         .option(waveField.flags, 'also show the row that applies at gateways in a wave of the open change')
         .action<{ readonly wave?: true }>(async (session, { wave }, id) =>
-          session.out.resource(await tierNamed(await session.api(), id, wave && 'true'), tierView),
+          session.out.resource(await readTier(await session.api(), id, wave && 'true'), tierView),
         ),
     setTier,
-    write('tier.delete', {
+    writeVerb('tier.delete', {
       verb: [
         'delete <id>',
         'delete a tier; deleting the tier anonymous closes the service to visitors',
@@ -94,11 +94,11 @@ export const tiers: NounRow = {
 export const models: NounRow = {
   noun: ['model', 'the catalog of models', 'deployed', 'headgate model list'],
   verbs: [
-    pages('model.list', {
+    pagedListVerb('model.list', {
       verb: ['list', 'list the models of the catalog', 'headgate model list'],
       view: modelView,
     }),
-    show('model.get', {
+    showVerb('model.get', {
       verb: ['get <id>', 'show one model', 'headgate model get echo-small'],
       options: { wave: waveField },
       view: modelView,
@@ -112,11 +112,15 @@ export const models: NounRow = {
         ),
       )
         .option('--family <text>', 'model family')
-        .option('--weight <n>', 'number of requests in flight that one request counts as', countIn(1, 1000))
+        .option(
+          '--weight <n>',
+          'number of requests in flight that one request counts as',
+          countParser(1, 1000),
+        )
         .choice('--affinity <how>', 'prefix sends prompts that begin alike to the same node', affinities)
-        .option('--added <time>', 'time at which the model was added, RFC 3339; now by default', time)
+        .option('--added <time>', 'time at which the model was added, RFC 3339; now by default', parseTime)
         .action(modelSet),
-    write('model.delete', {
+    writeVerb('model.delete', {
       verb: ['delete <id>', 'delete a model from the catalog', 'headgate model delete echo-large --yes'],
       stages: true,
       confirm: ({ id }) => `delete the model ${id}`,
@@ -135,33 +139,33 @@ function setTier(tier: Noun): void {
       'headgate tier set Pro --models echo-small --stage --waves one,10%,all --hold 5m',
     ),
   )
-    .option('--rank <n>', 'place in the order of tiers; the lowest rank comes first', limitIn(0, 1000))
-    .option('--requests-per-minute <n>', 'maximum requests per minute', limit)
-    .option('--concurrency <n>', 'maximum concurrent requests', limit)
-    .option('--context-tokens <n>', 'maximum tokens per request', limit)
-    .option('--monthly-tokens <n>', 'allowance: pool tokens per billing period', limit)
-    .option('--free-turns <n>', 'free turns per visitor and month; tier anonymous only', limit)
+    .option('--rank <n>', 'place in the order of tiers; the lowest rank comes first', limitParser(0, 1000))
+    .option('--requests-per-minute <n>', 'maximum requests per minute', parseLimit)
+    .option('--concurrency <n>', 'maximum concurrent requests', parseLimit)
+    .option('--context-tokens <n>', 'maximum tokens per request', parseLimit)
+    .option('--monthly-tokens <n>', 'allowance: pool tokens per billing period', parseLimit)
+    .option('--free-turns <n>', 'free turns per visitor and month; tier anonymous only', parseLimit)
     .option(
       '--network-factor <n>',
       'free turns per network and day, as a multiple of --free-turns; tier anonymous only',
-      limitIn(1, 1_000_000),
+      limitParser(1, 1_000_000),
     )
     .option(
       '--total-requests-per-minute <n>',
       'maximum requests per minute of all visitors together; tier anonymous only',
-      limit,
+      parseLimit,
     )
     .option(
       '--total-concurrency <n>',
       'maximum concurrent requests of all visitors together; tier anonymous only',
-      limit,
+      parseLimit,
     )
     .option(
       '--total-tokens-per-day <n>',
       'maximum tokens per UTC day of all visitors together; tier anonymous only',
-      limit,
+      parseLimit,
     )
-    .option('--models <ids>', 'included models, separated by commas, or * for all', selection)
+    .option('--models <ids>', 'included models, separated by commas, or * for all', parseSelection)
     .action<TierOptions>(async (session, options, id) => {
       if (options.freeTurns === 'none')
         throw usageError(
@@ -172,7 +176,7 @@ function setTier(tier: Noun): void {
       const answer = await replace(
         session,
         id === anonymous ? 'anonymous.set' : 'tier.set',
-        () => tierNamed(api, id),
+        () => readTier(api, id),
         (before) => mergedTier(id, options, before),
       );
       await printWriteResult(session, answer, 'tier', id, 'set');
@@ -183,9 +187,9 @@ function mergedTier(id: string, options: TierOptions, before: Partial<Tier & Ano
   const models = options.models ?? before?.models;
   if (models === undefined) throw usageError('a new tier needs --models', 'headgate tier set --help');
   const ofAll = {
-    requestsPerMinute: kept(options.requestsPerMinute, before?.requestsPerMinute),
-    concurrency: kept(options.concurrency, before?.concurrency),
-    contextTokens: kept(options.contextTokens, before?.contextTokens),
+    requestsPerMinute: mergeLimit(options.requestsPerMinute, before?.requestsPerMinute),
+    concurrency: mergeLimit(options.concurrency, before?.concurrency),
+    contextTokens: mergeLimit(options.contextTokens, before?.contextTokens),
     models,
   };
   if (id === anonymous) return { ...ofAll, ...visitorLimits(options, before) };
@@ -193,19 +197,22 @@ function mergedTier(id: string, options: TierOptions, before: Partial<Tier & Ano
 }
 
 function planLimits({ rank, monthlyTokens }: TierOptions, before: Partial<Tier> = {}): object {
-  return { rank: kept(rank, before.rank), monthlyTokens: kept(monthlyTokens, before.monthlyTokens) };
+  return {
+    rank: mergeLimit(rank, before.rank),
+    monthlyTokens: mergeLimit(monthlyTokens, before.monthlyTokens),
+  };
 }
 
 function visitorLimits(options: TierOptions, before: Partial<Anonymous> = {}): object {
   const { freeTurns, networkFactor, total: all } = before;
   const total = {
-    requestsPerMinute: kept(options.totalRequestsPerMinute, all?.requestsPerMinute),
-    concurrency: kept(options.totalConcurrency, all?.concurrency),
-    tokensPerDay: kept(options.totalTokensPerDay, all?.tokensPerDay),
+    requestsPerMinute: mergeLimit(options.totalRequestsPerMinute, all?.requestsPerMinute),
+    concurrency: mergeLimit(options.totalConcurrency, all?.concurrency),
+    tokensPerDay: mergeLimit(options.totalTokensPerDay, all?.tokensPerDay),
   };
   return {
-    freeTurns: kept(options.freeTurns, freeTurns),
-    networkFactor: kept(options.networkFactor, networkFactor),
+    freeTurns: mergeLimit(options.freeTurns, freeTurns),
+    networkFactor: mergeLimit(options.networkFactor, networkFactor),
     ...(Object.values(total).some((one) => one !== undefined) && { total }),
   };
 }
@@ -227,7 +234,7 @@ async function modelSet(session: Session, options: ModelOptions, id: string): Pr
   await printWriteResult(session, answer, 'model', id, 'set');
 }
 
-function tierNamed(
+function readTier(
   api: AdminClient,
   id: string,
   wave?: 'true',
@@ -251,7 +258,7 @@ async function replace<Found>(
   const api = await session.api();
   for (let attempt = 1; ; attempt++) {
     const { position } = await api.run('status.get');
-    const input = merge(await present(read()));
+    const input = merge(await readOptional(read()));
     try {
       return await api.send(name, input, position);
     } catch (error) {
@@ -262,7 +269,7 @@ async function replace<Found>(
 }
 
 /** Returns the current resource, or undefined if it does not exist. */
-async function present<Found>(found: Promise<Found>): Promise<Found | undefined> {
+async function readOptional<Found>(found: Promise<Found>): Promise<Found | undefined> {
   try {
     return await found;
   } catch (error) {
@@ -272,6 +279,6 @@ async function present<Found>(found: Promise<Found>): Promise<Found | undefined>
 }
 
 /** Returns the given limit, or else the current one. `none` removes it. */
-function kept(given: Limit | undefined, before: number | undefined): number | undefined {
+function mergeLimit(given: Limit | undefined, before: number | undefined): number | undefined {
   return given === 'none' ? undefined : (given ?? before);
 }

@@ -1,8 +1,8 @@
 /** `headgate change`: shows a change that is released in waves, advances it or withdraws it. */
 import type { Change } from '../../schemas/events/changes.ts';
-import { count } from '../terminal/options.ts';
+import { parseCount } from '../terminal/options.ts';
 import { ageColumn, column, type View } from '../terminal/render.ts';
-import { list, type NounRow, parsed, run, text, write } from './operation-verbs.ts';
+import { listVerb, type NounRow, parsedField, runVerb, textField, writeVerb } from './operation-verbs.ts';
 import { showChange } from './staged-change.ts';
 
 const changeView: View<Change> = {
@@ -20,11 +20,11 @@ const changeView: View<Change> = {
 export const changes: NounRow = {
   noun: ['change', 'changes that are released in waves', 'deployed', 'headgate change list'],
   verbs: [
-    list('change.list', {
+    listVerb('change.list', {
       verb: ['list', 'list the open change and the changes that have ended', 'headgate change list'],
       view: changeView,
     }),
-    run('change.get', {
+    runVerb('change.get', {
       verb: [
         'show <change>',
         'show the waves of a change, and what gateways inside and outside them counted',
@@ -32,22 +32,22 @@ export const changes: NounRow = {
       ],
       print: (session, change) => showChange(session, change),
     }),
-    write('change.advance', {
+    writeVerb('change.advance', {
       verb: [
         'advance <change>',
         'start the next wave of a change; after the last wave, complete the change',
         'headgate change advance 17 --in-wave 1',
       ],
-      options: { inWave: parsed('--in-wave <n>', 'fail unless the change is in this wave', count) },
+      options: { inWave: parsedField('--in-wave <n>', 'fail unless the change is in this wave', parseCount) },
       done: 'advanced',
     }),
-    write('change.withdraw', {
+    writeVerb('change.withdraw', {
       verb: [
         'withdraw <change>',
         'withdraw a change from every gateway that it has reached',
         'headgate change withdraw 17',
       ],
-      options: { reason: text('--reason <text>', 'reason for withdrawing the change') },
+      options: { reason: textField('--reason <text>', 'reason for withdrawing the change') },
       done: 'withdrawn',
     }),
   ],

@@ -28,7 +28,7 @@ export async function waitUntilConfirmed(
 ): Promise<void> {
   const outcome = await poll(session, Number(resource['position']), waitSeconds);
   const { complete, lost, reason } = outcome;
-  const gateways = outcome.gateways.map((gateway) => shown(gateway, outcome.gateways));
+  const gateways = outcome.gateways.map((gateway) => dropIncarnation(gateway, outcome.gateways));
   const lines = gateways.map(
     (gateway) =>
       `${label(gateway)}  ${gateway.confirmed ? 'confirmed' : 'NOT CONFIRMED'}  ${gateway.seconds}s`,
@@ -123,7 +123,7 @@ function merge(
 }
 
 /** Drops the process ID unless two processes share the name. */
-function shown(gateway: Confirmation, all: readonly Confirmation[]): Confirmation {
+function dropIncarnation(gateway: Confirmation, all: readonly Confirmation[]): Confirmation {
   if (all.filter(({ name }) => name === gateway.name).length > 1) return gateway;
   const { name, confirmed, seconds } = gateway;
   return { name, confirmed, seconds };

@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { CliError } from '../terminal/errors.ts';
 import { type Io, writeAll } from '../terminal/io.ts';
-import { sinceMs } from '../terminal/options.ts';
+import { parseSinceMs } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
 import { noun } from '../terminal/verbs.ts';
 
@@ -24,7 +24,7 @@ export function registerDecisions(program: Command, io: Io): void {
     .option(
       '--since <time>',
       'start at this time (RFC 3339), or this long ago, such as 30m; 1h by default',
-      sinceMs,
+      parseSinceMs,
     )
     .option('--gateway <name>', 'only decisions of this gateway')
     .action<Options>(exportDecisions);
@@ -32,7 +32,11 @@ export function registerDecisions(program: Command, io: Io): void {
 
 async function exportDecisions(session: Session, { since, gateway }: Options): Promise<void> {
   const api = await session.api();
-  const { pieces } = await api.open('decision.export', { since: since ?? sinceMs('1h'), gateway }, idleMs);
+  const { pieces } = await api.open(
+    'decision.export',
+    { since: since ?? parseSinceMs('1h'), gateway },
+    idleMs,
+  );
   let rest = '';
   const decoder = new TextDecoder();
   for await (const piece of pieces) {

@@ -3,17 +3,17 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { type DoctorGroup, doctorGroups } from '../../control-plane/doctor/check.ts';
 import { type CheckResult, diagnose, summarise } from '../../control-plane/doctor/diagnose.ts';
 import type { DoctorFacts } from '../../control-plane/doctor/facts.ts';
-import type { AnswerOf } from '../../schemas/admin/admin.ts';
+import type { OperationAnswer } from '../../schemas/admin/admin.ts';
 import { dayMs } from '../../schemas/durations.ts';
-import { grouped } from '../../schemas/grouped.ts';
+import { groupDigits } from '../../schemas/grouped.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
-import { type Environment, settingOf } from '../../shared/runtime/settings.ts';
+import { type Environment, readSetting } from '../../shared/runtime/settings.ts';
 import { Exit } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
-import { namesOf } from '../terminal/options.ts';
+import { namesParser } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
 import { groups as helpGroups, verb } from '../terminal/verbs.ts';
-import { type MachineAsked, machineFacts } from './machine-facts.ts';
+import { type MachineQuery, machineFacts } from './machine-facts.ts';
 import { type ProbeOptions, probeStacks } from './stack-probe.ts';
 import { openChange } from './status.ts';
 
@@ -31,7 +31,7 @@ interface DoctorOptions extends ProbeOptions {
 const defaultPorts: readonly number[] = [8080, 8081, 9464];
 const portsMax = 100;
 
-function ports(text: string): number[] {
+function parsePorts(text: string): number[] {
   const list = text.split(',').map(Number);
   if (list.length > portsMax || list.some((port) => !Number.isInteger(port) || port < 1 || port > 65_535))
     throw new InvalidArgumentError('It must be ports, separated by commas.');
@@ -49,15 +49,19 @@ export function registerDoctor(program: Command, io: Io): void {
     ['headgate doctor', 'headgate doctor --only log,gateways -o json', 'headgate doctor --pre'],
   );
   doctor
-    .option('--only <groups>', `only check these groups: ${doctorGroups.join(',')}`, namesOf(doctorGroups))
-    .option('--skip <groups>', 'check all groups except these', namesOf(doctorGroups))
+    .option(
+      '--only <groups>',
+      `only check these groups: ${doctorGroups.join(',')}`,
+      namesParser(doctorGroups),
+    )
+    .option('--skip <groups>', 'check all groups except these', namesParser(doctorGroups))
     .option(
       '--pre',
       'check only what exists before an installation: the machine, and the log and certificate that HEADGATE_* variables name',
     )
     .option('--strict', 'also exit 1 if there are only warnings')
     .option('--data <folder>', 'data folder of a process on this machine')
-    .option('--ports <list>', 'ports that must be free; with --pre, 8080,8081,9464 by default', ports)
+    .option('--ports <list>', 'ports that must be free; with --pre, 8080,8081,9464 by default', parsePorts)
     .option(
       '--probe <url>',
       "check that this gateway answers alike for another organisation's stack and for a missing stack",
@@ -77,7 +81,7 @@ const preGroups: readonly DoctorGroup[] = ['machine', 'log', 'console'];
 /** Checks in these groups that work before a process runs. */
 const preCodes = new Set(['HG2001', 'HG2009', 'HG2010', 'HG2011', 'HG8001']);
 
-function groupsOf({ only, skip = [], pre }: DoctorOptions): readonly DoctorGroup[] {
+function selectGroups({ only, skip = [], pre }: DoctorOptions): readonly DoctorGroup[] {
   const wanted = pre ? preGroups : (only ?? doctorGroups);
   return doctorGroups.filter((group) => wanted.includes(group) && !skip.includes(group));
 }
@@ -86,22 +90,22 @@ function groupsOf({ only, skip = [], pre }: DoctorOptions): readonly DoctorGroup
  * Selects the checks of this machine. Running processes occupy their own ports, so without --pre only explicitly named ports
  * are checked.
  */
-function machineAsked({ data, pre = false, ports: wanted }: DoctorOptions): MachineAsked {
+function machineQuery({ data, pre = false, ports: wanted }: DoctorOptions): MachineQuery {
   return { data, ports: wanted ?? (pre ? defaultPorts : undefined) };
 }
 
 async function check(session: Session, options: DoctorOptions): Promise<void> {
-  const groups = groupsOf(options);
+  const groups = selectGroups(options);
   const local: CheckResult[] = [];
   if (groups.includes('machine')) {
-    const machine = await machineFacts(session, machineAsked(options));
+    const machine = await machineFacts(session, machineQuery(options));
     local.push(...diagnose({ machine, now: wallClockMs() }, ['machine']).checks);
   }
-  if (options.pre) local.push(...(await beforeStart(groups, session.io.env)));
+  if (options.pre) local.push(...(await checkBeforeStart(groups, session.io.env)));
   const probe = groups.includes('gateways') ? await probeStacks(session, options) : undefined;
   const probed = diagnose({ probe }, ['gateways']).checks;
   const others = options.pre ? [] : groups.filter((group) => group !== 'machine');
-  let answer: AnswerOf<'doctor.get'> | undefined;
+  let answer: OperationAnswer<'doctor.get'> | undefined;
   if (others.length > 0) answer = await (await session.api()).run('doctor.get', { only: others.join(',') });
   const { checks, ok, warn, fail } = summarise([
     ...local,
@@ -109,7 +113,11 @@ async function check(session: Session, options: DoctorOptions): Promise<void> {
     ...probed,
   ]);
   const document = { checks, ok, warn, fail, ...(answer && { position: answer.position }) };
-  await session.out.lines(linesOf(document, options.verbose === true), document, fail > 0 ? 'fail' : 'ok');
+  await session.out.lines(
+    formatReport(document, options.verbose === true),
+    document,
+    fail > 0 ? 'fail' : 'ok',
+  );
   if (answer !== undefined && groups.includes('changes'))
     for (const text of openChange((await (await session.api()).run('gateway.list')).items))
       session.note(text);
@@ -117,9 +125,9 @@ async function check(session: Session, options: DoctorOptions): Promise<void> {
 }
 
 /** Checks the log that a process would open and the certificate that it would present. */
-async function beforeStart(groups: readonly DoctorGroup[], env: Environment): Promise<CheckResult[]> {
+async function checkBeforeStart(groups: readonly DoctorGroup[], env: Environment): Promise<CheckResult[]> {
   const { probeLog } = await import('./probe-log.ts');
-  const url = groups.includes('log') ? settingOf('HEADGATE_LOG', env) : undefined;
+  const url = groups.includes('log') ? readSetting('HEADGATE_LOG', env) : undefined;
   const log = url === undefined ? undefined : { ...unopened, ...(await probeLog(url)) };
   const listeners = groups.includes('console') ? await certificateFacts(env) : undefined;
   return diagnose({ log, listeners }, groups).checks.filter(({ code }) => preCodes.has(code));
@@ -130,7 +138,7 @@ const unopened = { position: 0, freshSeconds: 0, skipped: 0, isSigned: false };
 
 async function certificateFacts(env: Environment): Promise<DoctorFacts['listeners']> {
   const { Certificate } = await import('../../shared/runtime/tls.ts');
-  const [cert, key] = ['HEADGATE_TLS_CERT', 'HEADGATE_TLS_KEY'].map((name) => settingOf(name, env));
+  const [cert, key] = ['HEADGATE_TLS_CERT', 'HEADGATE_TLS_KEY'].map((name) => readSetting(name, env));
   if (cert === undefined && key === undefined) return undefined;
   const listener = { name: cert ?? 'HEADGATE_TLS_CERT', isLoopback: true };
   try {
@@ -143,7 +151,7 @@ async function certificateFacts(env: Environment): Promise<DoctorFacts['listener
   }
 }
 
-interface Shown {
+interface DoctorReport {
   readonly checks: readonly CheckResult[];
   readonly ok: number;
   readonly warn: number;
@@ -151,13 +159,13 @@ interface Shown {
   readonly position?: number;
 }
 
-function linesOf({ checks, ok, warn, fail, position }: Shown, isVerbose: boolean): string[] {
+function formatReport({ checks, ok, warn, fail, position }: DoctorReport, isVerbose: boolean): string[] {
   const count = new Set(checks.map(({ code }) => code)).size;
   const at = position === undefined ? '' : `, position ${position}`;
   const shown = isVerbose ? checks : checks.filter(({ level }) => level !== 'ok');
   const lines = doctorGroups.flatMap((group) => {
     const own = shown.filter((each) => each.group === group);
-    return own.length === 0 ? [] : [group, ...own.flatMap(linesOfCheck)];
+    return own.length === 0 ? [] : [group, ...own.flatMap(formatCheck)];
   });
   if (warn + fail === 0) return [...lines, `Everything checked is well: ${count} checks${at}`];
   return [
@@ -167,14 +175,14 @@ function linesOf({ checks, ok, warn, fail, position }: Shown, isVerbose: boolean
   ];
 }
 
-function linesOfCheck(check: CheckResult): string[] {
+function formatCheck(check: CheckResult): string[] {
   const { code, level, next, page, examples = [], findings = 1 } = check;
   const first = `  ${signs[level]} ${code}  ${subject(check)}`;
   if (level === 'ok') return [first];
   const others = findings - 1 - examples.length;
   const lines = [
     ...examples.map((example) => `also  ${subject(example)}`),
-    ...(others > 0 ? [`also  ${grouped(others)} others`] : []),
+    ...(others > 0 ? [`also  ${groupDigits(others)} others`] : []),
     `next  ${next ?? ''}`,
     `more  ${page ?? ''}`,
   ];

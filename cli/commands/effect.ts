@@ -4,7 +4,7 @@ import { showEffect } from '../terminal/effect-lines.ts';
 import { Exit } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
 import { groups, verb } from '../terminal/verbs.ts';
-import { type FleetFileOptions, readFleet, withoutExitOne } from './fleet.ts';
+import { avoidExitOne, type FleetFileOptions, readFleet } from './fleet.ts';
 
 export function registerEffect(program: Command, io: Io): void {
   const command = verb(
@@ -24,7 +24,7 @@ export function registerEffect(program: Command, io: Io): void {
       const answer = await api.run('effect.get', { fleet, ...(prune && { prune }) }, 60_000);
       if (!(await showEffect(session.out, answer))) return;
     } catch (error) {
-      throw withoutExitOne(error);
+      throw avoidExitOne(error);
     }
     throw new Exit(1);
   });

@@ -1,21 +1,23 @@
 /** Prints events as a table, and reads lists of events in pages. */
 
-import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
+import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
 import { eventText } from '../../schemas/events/event-sentences.ts';
 import type { AdminClient } from '../admin-client/admin-client.ts';
 import type { Resource } from '../admin-client/answers.ts';
-import { resourcesIn } from '../admin-client/answers.ts';
+import { listMember } from '../admin-client/answers.ts';
 import { ageColumn, column, longColumn, type View } from '../terminal/render.ts';
 import { cellText } from '../terminal/text.ts';
 
 /** Describes an event in the same words as the console. */
-export function eventOf({ type, data }: Resource): string {
+export function describeEvent({ type, data }: Resource): string {
   return eventText(String(type), data);
 }
 
 /** Describes an event and its reason. */
-export function eventAndWhy(event: Resource): string {
-  return event['why'] === undefined ? eventOf(event) : `${eventOf(event)}: ${cellText(event['why'])}`;
+export function describeEventWithReason(event: Resource): string {
+  return event['why'] === undefined
+    ? describeEvent(event)
+    : `${describeEvent(event)}: ${cellText(event['why'])}`;
 }
 
 export const eventView: View = {
@@ -25,18 +27,18 @@ export const eventView: View = {
     column('TYPE', 'type'),
     longColumn('BY', 'by'),
     column('VIA', 'via'),
-    { heading: 'EVENT', cell: eventAndWhy, isLong: true },
+    { heading: 'EVENT', cell: describeEventWithReason, isLong: true },
   ],
   name: (resource) => resource['position'],
 };
 
 /** Filter for events. */
-export type EventQuery = InputOf<'event.list'>;
+export type EventQuery = OperationInput<'event.list'>;
 /** Maximum events per request. Longer lists are read in pages. */
 const pageMax = 10_000;
 
 /** Reads all matching events, in as many pages as necessary. */
-export async function allEvents(
+export async function readAllEvents(
   api: AdminClient,
   asked: EventQuery,
 ): Promise<Resource & { readonly items: Resource[] }> {
@@ -46,14 +48,17 @@ export async function allEvents(
   for (;;) {
     const left = limit - items.length;
     const answer = await api.run('event.list', { ...query, ...(left < pageMax && { limit: left }) }, 120_000);
-    items.push(...resourcesIn(answer, 'items'));
+    items.push(...listMember(answer, 'items'));
     const next = nextPage(query, answer);
     if (next === undefined || items.length >= limit) return { ...answer, items: items.slice(0, limit) };
     query = next;
   }
 }
 
-function nextPage(query: EventQuery, { nextFrom, nextTo }: AnswerOf<'event.list'>): EventQuery | undefined {
+function nextPage(
+  query: EventQuery,
+  { nextFrom, nextTo }: OperationAnswer<'event.list'>,
+): EventQuery | undefined {
   if (nextFrom !== undefined && nextFrom > (query.from ?? 0)) return { ...query, from: nextFrom };
   if (nextTo !== undefined && nextTo < (query.to ?? Number.POSITIVE_INFINITY))
     return { ...query, to: nextTo };

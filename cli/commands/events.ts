@@ -4,38 +4,41 @@ import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { eventTypeNames } from '../../schemas/events/event-definitions.ts';
 import { errorCode } from '../../shared/runtime/error-code.ts';
-import { resourcesIn } from '../admin-client/answers.ts';
+import { listMember } from '../admin-client/answers.ts';
 import { changeLines } from '../terminal/change-lines.ts';
 import { CliError, usageError } from '../terminal/errors.ts';
 import { type Io, writePiece } from '../terminal/io.ts';
-import { count, position } from '../terminal/options.ts';
+import { parseCount, parsePosition } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
 import { cellText } from '../terminal/text.ts';
 import { noun } from '../terminal/verbs.ts';
-import { allEvents, type EventQuery, eventOf, eventView } from './event-list.ts';
-import { choice, flag, own, parsed, sinceField, text } from './operation-verbs.ts';
+import { describeEvent, type EventQuery, eventView, readAllEvents } from './event-list.ts';
+import { choiceField, customVerb, flagField, parsedField, sinceField, textField } from './operation-verbs.ts';
 import type { TailCommandOptions } from './tail.ts';
 
-const listVerb = own(
+const listVerb = customVerb(
   'event.list',
   {
     verb: ['list', 'list events', 'headgate events list --org acme --since 1d --limit 20'],
     options: {
-      from: parsed('--from <position>', 'first position', position),
-      to: parsed('--to <position>', 'last position', position),
+      from: parsedField('--from <position>', 'first position', parsePosition),
+      to: parsedField('--to <position>', 'last position', parsePosition),
       since: sinceField,
-      order: flag('--newest', 'newest first', 'desc' as const),
-      type: choice('--type <type>', 'only events of this type', eventTypeNames),
-      organisation: text('--org <id>', 'only events about this organisation'),
-      key: text('--key <id>', 'only events about this key'),
-      stack: text('--stack <id>', 'only events about this stack'),
-      node: text('--node <id>', 'only events about this node'),
-      actor: text('--actor <name>', 'only commits by this author'),
-      text: text('--text <text>', 'only events whose data, author, reason or command contains this text'),
-      limit: parsed(
+      order: flagField('--newest', 'newest first', 'desc' as const),
+      type: choiceField('--type <type>', 'only events of this type', eventTypeNames),
+      organisation: textField('--org <id>', 'only events about this organisation'),
+      key: textField('--key <id>', 'only events about this key'),
+      stack: textField('--stack <id>', 'only events about this stack'),
+      node: textField('--node <id>', 'only events about this node'),
+      actor: textField('--actor <name>', 'only commits by this author'),
+      text: textField(
+        '--text <text>',
+        'only events whose data, author, reason or command contains this text',
+      ),
+      limit: parsedField(
         '--limit <n>',
         'maximum number of events; the newest ones, unless --from is given',
-        count,
+        parseCount,
       ),
     },
   },
@@ -47,7 +50,7 @@ async function listEvents(session: Session, query: EventQuery): Promise<void> {
   if (from !== undefined && to !== undefined && from > to)
     throw usageError(`--from ${from} is later than --to ${to}`, 'headgate help events list');
   const isNewest = limit !== undefined && from === undefined;
-  const found = await allEvents(await session.api(), isNewest ? { ...query, order: 'desc' } : query);
+  const found = await readAllEvents(await session.api(), isNewest ? { ...query, order: 'desc' } : query);
   await session.out.list(found, eventView);
   const { historyFrom, historyNext: next } = found;
   if (historyFrom === undefined) return;
@@ -60,11 +63,11 @@ export function registerEvents(program: Command, io: Io): void {
   listVerb(events);
   events
     .verb('show <position>', 'show one commit, and how it changed each row', 'headgate events show 18240')
-    .operand('position', position)
+    .operand('position', parsePosition)
     .action(showCommit);
   events
     .verb('tail', 'follow new events', 'headgate events tail', 'headgate events tail --from 1 --until-end')
-    .option('--from <position>', 'first position; by default only new events are shown', position)
+    .option('--from <position>', 'first position; by default only new events are shown', parsePosition)
     .choice('--type <type>', 'only events of this type', eventTypeNames)
     .option('--until-end', 'stop at the end of the log')
     .action<TailCommandOptions>(async (session, options) => {
@@ -73,19 +76,19 @@ export function registerEvents(program: Command, io: Io): void {
     });
   events
     .verb('export', 'write the raw log, one record per line', 'headgate events export --out log.jsonl')
-    .option('--from <position>', 'first position', position)
+    .option('--from <position>', 'first position', parsePosition)
     .option('--out <file>', 'write to a new file (mode 0600) instead of stdout')
     .action<{ readonly from?: number; readonly out?: string }>(exportLog);
 }
 
 async function showCommit(session: Session, _options: unknown, named: string): Promise<void> {
-  const answer = await (await session.api()).run('commit.get', { position: position(named) });
+  const answer = await (await session.api()).run('commit.get', { position: parsePosition(named) });
   const { at, by, why, command } = answer;
   const lines = [
     `${cellText(answer['position'])}  ${cellText(at)}  by ${cellText(by)}${why === undefined ? '' : ` (${cellText(why)})`}`,
     `command ${cellText(command)}`,
-    ...resourcesIn(answer, 'events').map((event) => `${cellText(event['type'])}  ${eventOf(event)}`),
-    ...changeLines(resourcesIn(answer, 'changes')),
+    ...listMember(answer, 'events').map((event) => `${cellText(event['type'])}  ${describeEvent(event)}`),
+    ...changeLines(listMember(answer, 'changes')),
   ];
   await session.out.lines(lines, answer, answer['position']);
 }

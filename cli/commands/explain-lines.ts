@@ -26,11 +26,13 @@ export function explanationLines(page: Page): Line[] {
   const { explanation, columns } = page;
   const { steps, before, would, same, assumptions, diff } = explanation;
   const labelled = (label: string, texts: readonly string[]): Line[] =>
-    texts.flatMap((text, at) => wrapped(at === 0 ? label.padEnd(indent) : ' '.repeat(indent), text, columns));
+    texts.flatMap((text, at) =>
+      wrapText(at === 0 ? label.padEnd(indent) : ' '.repeat(indent), text, columns),
+    );
   return [
     ...verdictLines(page),
     '',
-    ...ladder(explanation, columns),
+    ...stepsLines(explanation, columns),
     '',
     ...labelled('before', before ? [`at ${before.position} the answer was ${answerText(before)}`] : []),
     ...labelled('would', wouldTexts(would, columns)),
@@ -58,8 +60,8 @@ function verdictLines({ explanation, request, columns }: Page): Line[] {
   const answer: Part = { text, style: outcome === 'served' ? 'good' : 'bad' };
   const fits = columns === undefined || answer.text.length + 3 + where.length <= columns;
   return [
-    ...(fits ? [[answer, `   ${where}`]] : [[answer], ...wrapped(' '.repeat(9), where, columns)]),
-    ...(message === undefined || text === message ? [] : wrapped(' '.repeat(9), `"${message}"`, columns)),
+    ...(fits ? [[answer, `   ${where}`]] : [[answer], ...wrapText(' '.repeat(9), where, columns)]),
+    ...(message === undefined || text === message ? [] : wrapText(' '.repeat(9), `"${message}"`, columns)),
   ];
 }
 
@@ -74,10 +76,10 @@ function answerText({
 }
 
 /** Shows every step. Steps after the refusal are dimmed, because the request never reached them. */
-function ladder({ steps, decisive }: Explanation, columns: number | undefined): Line[] {
+function stepsLines({ steps, decisive }: Explanation, columns: number | undefined): Line[] {
   const width = Math.min(textWidthMax, Math.max(0, ...steps.map(({ text }) => text.length)));
   const nameWidth = Math.max(nameWidthMin, ...steps.map(({ step }) => step.length));
-  const refusal = refusalIn(steps);
+  const refusal = findRefusal(steps);
   return steps.flatMap((step, at) =>
     stepLines(step, {
       nameWidth,
@@ -90,7 +92,7 @@ function ladder({ steps, decisive }: Explanation, columns: number | undefined): 
 }
 
 /** Finds the refusing step. An organisation's own nodes never refuse: if they cannot serve, the pool is tried next. */
-function refusalIn(steps: readonly ExplainedStep[]): number {
+function findRefusal(steps: readonly ExplainedStep[]): number {
   return steps.findIndex(({ result, step }) => result === 'refused' && step !== 'own nodes');
 }
 
@@ -119,9 +121,9 @@ function stepLines(
   const body = hasTail ? text.padEnd(width) : text;
   if (columns === undefined || stepIndent + body.length + tailLength <= columns)
     return [[...lead, paint(`${name}${body}${event === undefined ? '' : `  ${event}`}`), ...mark]];
-  const [first = '', ...rest] = broken(text, columns - stepIndent);
+  const [first = '', ...rest] = breakText(text, columns - stepIndent);
   const below =
-    event === undefined ? [] : broken(event, columns - stepIndent - (isDecisive ? 2 + marker.length : 0));
+    event === undefined ? [] : breakText(event, columns - stepIndent - (isDecisive ? 2 + marker.length : 0));
   const lines: Part[][] = [
     [...lead, paint(`${name}${first}`)],
     ...[...rest, ...below].map((part) => [paint(`${' '.repeat(stepIndent)}${part}`)]),
@@ -151,14 +153,14 @@ function diffTexts({ from, to, steps, events }: NonNullable<Explanation['diff']>
 }
 
 /** Wraps a text below its label with a hanging indent. Commands are never broken. */
-function wrapped(lead: string, text: string, columns: number | undefined): Line[] {
+function wrapText(lead: string, text: string, columns: number | undefined): Line[] {
   const isCommand = text.trimStart().startsWith('headgate ');
-  const parts = columns === undefined || isCommand ? [text] : broken(text, columns - lead.length);
+  const parts = columns === undefined || isCommand ? [text] : breakText(text, columns - lead.length);
   return parts.map((part, at) => `${at === 0 ? lead : ' '.repeat(lead.length)}${part}`);
 }
 
 /** Breaks a text into lines at spaces. A word longer than the width gets its own line. */
-function broken(text: string, widthMax: number): string[] {
+function breakText(text: string, widthMax: number): string[] {
   const lines: string[] = [];
   for (const word of text.split(' ')) {
     const last = lines.at(-1);

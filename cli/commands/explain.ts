@@ -5,7 +5,7 @@ import { explanationSchema } from '../../schemas/records/explanations.ts';
 import type { Resource } from '../admin-client/answers.ts';
 import { CliError, Exit, usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
-import { amount, moment } from '../terminal/options.ts';
+import { parseAmount, parseMomentOption } from '../terminal/options.ts';
 import { column, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { readInput } from '../terminal/settings.ts';
@@ -42,12 +42,12 @@ export function registerExplain(program: Command, io: Io): void {
     )
     .option('--model <id>', 'requested model')
     .option('--host <host>', 'requested host: shared (default) or a stack id')
-    .option('--prompt-tokens <n>', 'number of prompt tokens', amount)
-    .option('--max-tokens <n>', 'requested maximum of answer tokens', amount)
+    .option('--prompt-tokens <n>', 'number of prompt tokens', parseAmount)
+    .option('--max-tokens <n>', 'requested maximum of answer tokens', parseAmount)
     .option(
       '--diff <moment>',
       'explain what has changed since this position or time, or in a span such as 10m',
-      moment,
+      parseMomentOption,
     )
     .option('--wave', 'decide as a gateway in a wave of the open change does')
     .choice('--path <path>', 'kind of request', explainedKinds)
@@ -109,13 +109,13 @@ async function question(session: Session, options: Options): Promise<Resource> {
     throw usageError('give --model', 'headgate explain --help');
   const asked =
     request === '-'
-      ? { record: parsedLine(await readInput(session.io, '-')) }
+      ? { record: parseLine(await readInput(session.io, '-')) }
       : { key, organisation: org, visitor, request };
   const { at } = session.globals;
   return { ...asked, model, host, path, promptTokens, maxTokens, at, diff, wave };
 }
 
-function parsedLine(text: string): unknown {
+function parseLine(text: string): unknown {
   try {
     return JSON.parse(text.trim().split('\n')[0] ?? '');
   } catch (error) {

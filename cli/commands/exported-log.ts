@@ -13,12 +13,12 @@ const lineBytesMax = 4 * 1024 * 1024;
 const batchMax = 500;
 
 /** Reads the records of a file. Throws a CliError with exit code 2 that names the invalid line. */
-export function exportedRecords(path: string): AsyncIterable<readonly LogRecord[]> {
-  return recordsIn(lines(path), path);
+export function readExportedLog(path: string): AsyncIterable<readonly LogRecord[]> {
+  return parseRecords(readLines(path), path);
 }
 
-/** Yields records in batches, numbered from `first`. Throws like `exportedRecords`. */
-export async function* recordsIn(
+/** Yields records in batches, numbered from `first`. Throws like `readExportedLog`. */
+export async function* parseRecords(
   from: AsyncIterable<string>,
   path: string,
   first = 1,
@@ -26,7 +26,7 @@ export async function* recordsIn(
   let batch: LogRecord[] = [];
   let number = first;
   for await (const line of from) {
-    if (line.trim() !== '') batch.push(recordOf(line, path, number));
+    if (line.trim() !== '') batch.push(parseRecord(line, path, number));
     number++;
     if (batch.length < batchMax) continue;
     yield batch;
@@ -36,9 +36,9 @@ export async function* recordsIn(
 }
 
 /** Yields the lines of a file. Their length is bounded. */
-export async function* lines(path: string): AsyncIterable<string> {
+export async function* readLines(path: string): AsyncIterable<string> {
   try {
-    yield* linesOf(streamNamed(path));
+    yield* splitLines(streamNamed(path));
   } catch (error) {
     throw new CliError(`${path} cannot be read`, {
       type: 'InvalidFile',
@@ -49,7 +49,7 @@ export async function* lines(path: string): AsyncIterable<string> {
 }
 
 /** Splits chunks into lines. Throws an Error if a line is too long, and the errors of the source. */
-export async function* linesOf(chunks: AsyncIterable<Uint8Array>): AsyncIterable<string> {
+export async function* splitLines(chunks: AsyncIterable<Uint8Array>): AsyncIterable<string> {
   let rest: Buffer = Buffer.alloc(0);
   for await (const chunk of chunks) {
     rest = Buffer.concat([rest, chunk]);
@@ -64,7 +64,7 @@ export async function* linesOf(chunks: AsyncIterable<Uint8Array>): AsyncIterable
   if (rest.length > 0) yield rest.toString('utf8');
 }
 
-function recordOf(line: string, path: string, number: number): LogRecord {
+function parseRecord(line: string, path: string, number: number): LogRecord {
   try {
     const { offset, value, signature } = JSON.parse(line) as Record<string, unknown>;
     if (!Number.isSafeInteger(offset) || typeof value !== 'string') throw new Error('a member is missing');

@@ -1,6 +1,6 @@
 /** `apply`, `diff`, `export` and `validate`: the fleet as one file. Validation works without a control plane. */
 import type { Command } from 'commander';
-import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
+import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
 import type { Fleet } from '../../schemas/events/fleet.ts';
 import { overweightPairs, overweightWarnings } from '../../schemas/events/overweight.ts';
 import { printable } from '../../schemas/printable.ts';
@@ -8,7 +8,7 @@ import { changeSigns, fieldLines } from '../terminal/change-lines.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { CliError, Exit, toCliError, usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
-import { moment, position } from '../terminal/options.ts';
+import { parseMomentOption, parsePosition } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
 import { readInput } from '../terminal/settings.ts';
 import { groups, verb } from '../terminal/verbs.ts';
@@ -50,9 +50,9 @@ export function registerFleet(program: Command, io: Io): void {
     .option(
       '--from <moment>',
       'compare the state at this position or time, or some time ago, such as 10m',
-      moment,
+      parseMomentOption,
     )
-    .option('--to <moment>', 'with the state at this moment; now by default', moment)
+    .option('--to <moment>', 'with the state at this moment; now by default', parseMomentOption)
     .action<DiffOptions>(async (session, { file, prune, from, to }) => {
       if (file !== undefined && from === undefined && to === undefined)
         return diff(session, { file, ...(prune !== undefined && { prune }) });
@@ -64,7 +64,7 @@ export function registerFleet(program: Command, io: Io): void {
     'headgate undo 18240',
     'headgate undo 18240 --yes --why mistake',
   ])
-    .operand('position', position)
+    .operand('position', parsePosition)
     .action(undo);
   verb(program, io, 'export', 'write the current fleet as a fleet file', [
     'headgate export > fleet.yaml',
@@ -92,10 +92,10 @@ export function registerFleet(program: Command, io: Io): void {
 /** Reads and parses the file. If it is invalid, prints every fault to stderr and throws Exit 2. */
 export async function readFleet(session: Session, file: string): Promise<Fleet> {
   const text = await readInput(session.io, file);
-  const { faultLine, parseFleet } = await import('../terminal/fleet-file.ts');
+  const { formatFault, parseFleet } = await import('../terminal/fleet-file.ts');
   const read = parseFleet(text, file === '-' ? 'stdin' : file);
   if ('fleet' in read) return read.fleet;
-  for (const fault of read.faults) session.io.stderr.write(`${printable(faultLine(fault))}\n`);
+  for (const fault of read.faults) session.io.stderr.write(`${printable(formatFault(fault))}\n`);
   throw new Exit(2);
 }
 
@@ -127,20 +127,20 @@ async function apply(session: Session, { file, prune, atomic }: ApplyOptions): P
   const done = { create: 'created', change: 'changed', remove: 'removed' } as const;
   const would = session.globals.dryRun ? 'would be ' : '';
   const lines = changes.map(
-    ({ action, kind, id, fields }) => `${kind} ${id} ${would}${done[action]}${listed(fields)}`,
+    ({ action, kind, id, fields }) => `${kind} ${id} ${would}${done[action]}${formatFields(fields)}`,
   );
   await session.out.lines(lines, answer, changes.map(({ id }) => id).join(' '));
   if (commits !== undefined) session.note(`it would be ${commits} commits`);
   if (!session.globals.dryRun) session.note(`applied at position ${answer.position}`);
 }
 
-type Applied = AnswerOf<'fleet.apply'>;
+type ApplyAnswer = OperationAnswer<'fleet.apply'>;
 
 /**
  * Applies the file in several calls until nothing remains. Each call compares the file with the current state, so everything
  * already applied stays, even by an earlier, interrupted apply.
  */
-async function applyInParts(session: Session, body: InputOf<'fleet.apply'>): Promise<Applied> {
+async function applyInParts(session: Session, body: OperationInput<'fleet.apply'>): Promise<ApplyAnswer> {
   const first = await (await session.apiInParts('first')).run('fleet.apply', body);
   if (session.writesNothing || isStaged(first)) return first;
   const api = await session.apiInParts('next');
@@ -164,22 +164,22 @@ async function applyInParts(session: Session, body: InputOf<'fleet.apply'>): Pro
   return { changes, position: last.position, ...(warnings.size > 0 && { warnings: [...warnings] }) };
 }
 
-function listed(fields: readonly string[] = []): string {
+function formatFields(fields: readonly string[] = []): string {
   return fields.length > 0 ? ` (${fields.join(', ')})` : '';
 }
 
 /** Exits with 0 if nothing would change and 1 if something would. Errors exit with 2 or more. */
 async function diff(session: Session, { file, prune }: FleetFileOptions): Promise<void> {
-  let answer: AnswerOf<'fleet.diff'>;
+  let answer: OperationAnswer<'fleet.diff'>;
   try {
     const fleet = await readFleet(session, file);
     answer = await (await session.api()).run('fleet.diff', { fleet, ...(prune && { prune }) });
   } catch (error) {
-    throw withoutExitOne(error);
+    throw avoidExitOne(error);
   }
   const { changes, position: at } = answer;
   const lines = changes.flatMap(({ action, kind, id, fields, values }) => [
-    `${changeSigns[action] ?? '?'} ${kind} ${id}${listed(fields)}`,
+    `${changeSigns[action] ?? '?'} ${kind} ${id}${formatFields(fields)}`,
     ...fieldLines(values),
   ]);
   await session.out.lines(lines, answer, changes.map(({ id }) => id).join(' '));
@@ -188,7 +188,7 @@ async function diff(session: Session, { file, prune }: FleetFileOptions): Promis
   throw new Exit(1);
 }
 
-export function withoutExitOne(error: unknown): unknown {
+export function avoidExitOne(error: unknown): unknown {
   if (error instanceof Exit) return error;
   const failure = toCliError(error);
   const { type, message, why, next, exitCode } = failure;

@@ -7,7 +7,7 @@ import { CliError, Exit, usageError } from '../terminal/errors.ts';
 import { column, longColumn, type Severity, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { readContext } from '../terminal/settings.ts';
-import { list, type NounRow, run, show } from './operation-verbs.ts';
+import { listVerb, type NounRow, runVerb, showVerb } from './operation-verbs.ts';
 
 const severities: Readonly<Record<GatewayStatus['state'], Severity>> = {
   SYNCED: 'good',
@@ -55,15 +55,15 @@ const verificationView: View = {
 export const gateways: NounRow = {
   noun: ['gateway', 'gateways', 'healthy', 'headgate gateway list'],
   verbs: [
-    list('gateway.list', {
+    listVerb('gateway.list', {
       verb: ['list', 'list gateways with their position and freshness', 'headgate gateway list'],
       view: gatewayView,
     }),
-    show('gateway.get', {
+    showVerb('gateway.get', {
       verb: ['get <name>', 'show one gateway', 'headgate gateway get gw-1'],
       view: gatewayView,
     }),
-    run('gateway.forget', {
+    runVerb('gateway.forget', {
       verb: [
         'forget <name>',
         'remove a gateway that no longer exists; a gateway that still runs stays in the list, and revocations wait for it',
@@ -101,7 +101,7 @@ async function verifyGateways(
   { data }: { readonly data?: string },
   name?: string,
 ): Promise<void> {
-  const folders = foldersOf(session, name, data);
+  const folders = findFolders(session, name, data);
   const { inspectState } = await import('./state-file.ts');
   const verifications: Resource[] = folders.map(({ name: gateway, folder }) => ({
     name: gateway,
@@ -118,7 +118,7 @@ async function verifyGateways(
   throw new Exit(1);
 }
 
-function foldersOf(session: Session, name: string | undefined, data: string | undefined) {
+function findFolders(session: Session, name: string | undefined, data: string | undefined) {
   if (data !== undefined) return [{ name: name ?? data, folder: resolve(session.io.cwd, data) }];
   const known = readContext(session.io).gateways;
   const wanted = known.filter((gateway) => name === undefined || gateway.name === name);

@@ -1,17 +1,24 @@
 /** `headgate key`: creates, lists and revokes keys, and confirms that a revocation is in force. */
 
-import type { ApiKey, InputOf } from '../../schemas/admin/admin.ts';
+import type { ApiKey, OperationInput } from '../../schemas/admin/admin.ts';
 import { expiryChoices, keyStates } from '../../schemas/choices.ts';
 import type { ExpiryChoice } from '../../schemas/names.ts';
 import { AdminError } from '../admin-client/admin-error.ts';
-import { durationSeconds } from '../terminal/options.ts';
+import { parseDurationSeconds } from '../terminal/options.ts';
 import { ageColumn, column, longColumn, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { ageText } from '../terminal/text.ts';
 import type { Noun } from '../terminal/verbs.ts';
-import { outcome } from './answers.ts';
+import { formatOutcome } from './answers.ts';
 import { waitUntilConfirmed } from './confirmations.ts';
-import { choice, confirmed, type NounRow, pages, run, text } from './operation-verbs.ts';
+import {
+  choiceField,
+  confirmCommand,
+  type NounRow,
+  pagedListVerb,
+  runVerb,
+  textField,
+} from './operation-verbs.ts';
 import { createSecret, openSecretOutput, showSecret } from './secrets.ts';
 
 type KeyRow = ApiKey & Partial<Use>;
@@ -43,7 +50,7 @@ type Uses = ReadonlyMap<string, Use>;
  * Reads when keys were last used, as shown in the console. Undefined for past states, and if usage cannot be read now: the
  * keys are listed anyway.
  */
-async function usesOf(session: Session, query: InputOf<'usage.keys'>): Promise<Uses | undefined> {
+async function readUses(session: Session, query: OperationInput<'usage.keys'>): Promise<Uses | undefined> {
   if (session.globals.at !== undefined || session.out.format === 'name') return undefined;
   try {
     const { items } = await (await session.api()).run('usage.keys', query);
@@ -55,7 +62,7 @@ async function usesOf(session: Session, query: InputOf<'usage.keys'>): Promise<U
   }
 }
 
-function useIn(uses: Uses | undefined, id: string): Use | undefined {
+function findUse(uses: Uses | undefined, id: string): Use | undefined {
   return uses && (uses.get(id) ?? { lastUsedAt: null, requestsOfDay: 0 });
 }
 
@@ -75,7 +82,7 @@ export const keys: NounRow = {
   noun: ['key', 'API keys', 'deployed', 'headgate key list --org acme'],
   verbs: [
     registerCreate,
-    pages('key.list', {
+    pagedListVerb('key.list', {
       verb: [
         'list',
         'list keys without their values',
@@ -83,20 +90,20 @@ export const keys: NounRow = {
         'headgate key list --text billing --sort=-createdAt --limit 20',
       ],
       options: {
-        organisation: text('--org <id>', 'only this organisation'),
-        state: choice('--state <state>', 'only keys in this state', keyStates),
+        organisation: textField('--org <id>', 'only this organisation'),
+        state: choiceField('--state <state>', 'only keys in this state', keyStates),
       },
       view: keyView,
       extend: async (session, listed, query) => {
-        const uses = listed.length === 0 ? undefined : await usesOf(session, query);
-        return listed.map((key) => ({ ...key, ...useIn(uses, String(key['id'])) }));
+        const uses = listed.length === 0 ? undefined : await readUses(session, query);
+        return listed.map((key) => ({ ...key, ...findUse(uses, String(key['id'])) }));
       },
     }),
-    run('key.get', {
+    runVerb('key.get', {
       verb: ['get <key-id>', 'show one key without its value', 'headgate key get key-3k9…'],
       print: async (session, key) => {
         const ofThisKey = { organisation: key.organisation, text: key.id, limit: 1 };
-        const use = useIn(await usesOf(session, ofThisKey), key.id);
+        const use = findUse(await readUses(session, ofThisKey), key.id);
         const isNever = use?.lastUsedAt === null && session.out.format === 'table';
         await session.out.resource({ ...key, ...use, ...(isNever && { lastUsedAt: 'never' }) }, keyView);
       },
@@ -119,7 +126,7 @@ function registerCreate(key: Noun): void {
     .option('--out <file>', 'write the value to a new file (mode 0600) instead of stdout')
     .action<CreateOptions>(async (session, { org, name, expires, out }) => {
       // `Required` makes the compiler reject an input field without an option here.
-      const input: Required<InputOf<'key.create'>> = { organisation: org, name, expires };
+      const input: Required<OperationInput<'key.create'>> = { organisation: org, name, expires };
       const api = await session.api();
       const place = openSecretOutput(session, out);
       const made = await createSecret(place, () => api.run('key.create', input));
@@ -140,14 +147,14 @@ function registerRevoke(key: Noun): void {
     .option(
       '--wait [duration]',
       'wait until every gateway has confirmed the revocation; 75s by default',
-      (text) => durationSeconds(text),
+      (text) => parseDurationSeconds(text),
     )
     .action<{ readonly wait?: number | true }>(async (session, { wait }, id) => {
-      await confirmed(session, 'key.revoke', { id }, id, `revoke the key ${id}`);
+      await confirmCommand(session, 'key.revoke', { id }, id, `revoke the key ${id}`);
       const resource = await (await session.api()).run('key.revoke', { id });
       if (wait === undefined || session.globals.dryRun)
         return session.out.lines(
-          [`key ${id} ${outcome(session.globals, resource, 'revoked')}`],
+          [`key ${id} ${formatOutcome(session.globals, resource, 'revoked')}`],
           resource,
           id,
         );

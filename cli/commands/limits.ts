@@ -3,20 +3,20 @@ import type { LimitUse } from '../../schemas/admin/admin.ts';
 import { usageError } from '../terminal/errors.ts';
 import { type Column, column, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
-import { ageText, cellText, usedText } from '../terminal/text.ts';
-import { limitField, list, type NounRow } from './operation-verbs.ts';
+import { ageText, cellText, formatUse } from '../terminal/text.ts';
+import { limitField, listVerb, type NounRow } from './operation-verbs.ts';
 
-const requestsOf = ({ requests: { used, limit } }: LimitUse): string => usedText(used, limit);
-const inFlightOf = ({ concurrency: { inFlight, limit } }: LimitUse): string => usedText(inFlight, limit);
-const tokensOf = ({ tokens: { used, limit } }: LimitUse): string => usedText(used, limit);
+const formatRequests = ({ requests: { used, limit } }: LimitUse): string => formatUse(used, limit);
+const formatInFlight = ({ concurrency: { inFlight, limit } }: LimitUse): string => formatUse(inFlight, limit);
+const formatTokens = ({ tokens: { used, limit } }: LimitUse): string => formatUse(used, limit);
 
 const limitView: View<LimitUse> = {
   columns: [
     column('ORGANISATION', 'organisation'),
     { heading: 'TIER', cell: ({ tier, suspended }) => (suspended ? 'suspended' : cellText(tier)) },
-    { heading: 'REQUESTS', cell: requestsOf },
-    { heading: 'IN-FLIGHT', cell: inFlightOf },
-    { heading: 'ALLOWANCE-TOKENS', cell: tokensOf },
+    { heading: 'REQUESTS', cell: formatRequests },
+    { heading: 'IN-FLIGHT', cell: formatInFlight },
+    { heading: 'ALLOWANCE-TOKENS', cell: formatTokens },
     { heading: 'REFILLS', cell: ({ tokens }) => ageText(tokens.refillsAt) },
   ],
   name: ({ organisation }) => organisation,
@@ -50,7 +50,7 @@ export const limits: NounRow = {
         .option('--org <id>', 'organisation to show')
         .option('--visitors', 'all visitors together')
         .action<ShowOptions>(show),
-    list('limits.list', {
+    listVerb('limits.list', {
       verb: [
         'list',
         'list the use of all limits, starting with those nearest to their limit',
@@ -75,9 +75,9 @@ async function show(session: Session, { org, visitors }: ShowOptions): Promise<v
   const facts = [
     [org === undefined ? 'visitors' : 'organisation', org ?? 'all together'],
     ['tier', tierText(use)],
-    ['requests', `${requestsOf(use)} in this minute${left}`],
-    ['in flight', inFlightOf(use)],
-    ['pool tokens', `${tokensOf(use)}, refills ${cellText(refillsAt)} (${ageText(refillsAt)})`],
+    ['requests', `${formatRequests(use)} in this minute${left}`],
+    ['in flight', formatInFlight(use)],
+    ['pool tokens', `${formatTokens(use)}, refills ${cellText(refillsAt)} (${ageText(refillsAt)})`],
   ] as const;
   const { gateways, inWave } = use;
   const elsewhere = use.tokens.used - gateways.reduce((sum, { tokens }) => sum + tokens, 0);

@@ -9,7 +9,7 @@ import { canBeWritten, openToOthers } from '../../shared/runtime/data-folder.ts'
 import { errorCode } from '../../shared/runtime/error-code.ts';
 import { loopback } from '../../shared/runtime/listener.ts';
 import { openFilesMax } from '../../shared/runtime/open-files.ts';
-import { settingOf } from '../../shared/runtime/settings.ts';
+import { readSetting } from '../../shared/runtime/settings.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import type { Session } from '../terminal/session.ts';
 import { readContext } from '../terminal/settings.ts';
@@ -17,7 +17,7 @@ import { readContext } from '../terminal/settings.ts';
 /** Variables that name a file containing a secret. */
 const secretFiles = ['HEADGATE_SIGNING_KEY', 'HEADGATE_CONTEXT'] as const;
 
-export interface MachineAsked {
+export interface MachineQuery {
   /** Data folder of a process. */
   readonly data: string | undefined;
   /** Ports that must be free; undefined to skip the check. */
@@ -26,14 +26,14 @@ export interface MachineAsked {
 
 export async function machineFacts(
   session: Session,
-  { data, ports }: MachineAsked,
+  { data, ports }: MachineQuery,
 ): Promise<NonNullable<DoctorFacts['machine']>> {
   const { io, globals } = session;
   const folder = data === undefined ? readContext(io).dataDir : resolve(io.cwd, data);
   const disk = await statfs(folder !== undefined && existsSync(folder) ? folder : io.cwd).catch(
     () => undefined,
   );
-  const named = secretFiles.map((name) => settingOf(name, io.env));
+  const named = secretFiles.map((name) => readSetting(name, io.env));
   const secrets = [...named, globals.tokenFile]
     .filter((path): path is string => path !== undefined && path !== '-' && !path.includes('\n'))
     .map((path) => resolve(io.cwd, path));
@@ -46,7 +46,7 @@ export async function machineFacts(
     ...(disk && { diskFreeBytes: disk.bavail * disk.bsize }),
     ...(isFolder(folder) && { overgrown: dataFiles(folder).filter(isOvergrown) }),
     readableSecrets: secrets.filter(isReadableByOthers),
-    ...(ports && { takenPorts: await takenOf(ports) }),
+    ...(ports && { takenPorts: await findTakenPorts(ports) }),
     unwritable: folder !== undefined && !canBeWritten(folder) ? [folder] : [],
     openToOthers: isFolder(folder) ? openToOthers(folder) : [],
   };
@@ -63,7 +63,7 @@ function isFolder(path: string | undefined): path is string {
 const allAddresses = '0.0.0.0';
 
 /** Returns the ports in use on this machine. Each is tried once: two attempts would block each other. */
-async function takenOf(ports: readonly number[]): Promise<number[]> {
+async function findTakenPorts(ports: readonly number[]): Promise<number[]> {
   const unique = [...new Set(ports)];
   const found = await Promise.all(
     unique.map(async (port) => (await isTaken(port, loopback)) || (await isTaken(port, allAddresses))),

@@ -5,23 +5,23 @@ import { dialects, nodeStates } from '../../schemas/choices.ts';
 import { usageError } from '../terminal/errors.ts';
 import { withExamples } from '../terminal/examples.ts';
 import type { Io } from '../terminal/io.ts';
-import { place } from '../terminal/options.ts';
+import { parsePlace } from '../terminal/options.ts';
 import { ageColumn, column, longColumn, type Severity, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
-import { someText } from '../terminal/text.ts';
+import { formatSome } from '../terminal/text.ts';
 import { groups, type Noun, verb } from '../terminal/verbs.ts';
 import {
   addNoun,
-  choice,
-  flag,
+  choiceField,
+  flagField,
   type NounRow,
-  pages,
-  parsed,
-  repeated,
-  show,
-  text,
+  pagedListVerb,
+  parsedField,
+  repeatedField,
+  showVerb,
+  textField,
   type VerbRow,
-  write,
+  writeVerb,
 } from './operation-verbs.ts';
 import { createSecret, openSecretOutput, showSecret } from './secrets.ts';
 
@@ -33,7 +33,7 @@ const nodeView: View<LiveNodeResource> = {
     ageColumn('AGE', 'changedAt'),
     longColumn('REASON', 'reason'),
     column('IN-FLIGHT', 'inFlight'),
-    { heading: 'LOADED', cell: ({ loaded }) => someText(loaded), isLong: true },
+    { heading: 'LOADED', cell: ({ loaded }) => formatSome(loaded), isLong: true },
     { heading: 'INSTALLING', cell: installsText, isLong: true },
     column('DIALECT', 'dialect'),
     longColumn('URL', 'url'),
@@ -71,7 +71,7 @@ function stateSeverity(node: LiveNodeResource): Severity {
 }
 
 const draining = (name: 'drain' | 'undrain', help: string): VerbRow =>
-  write(`node.${name}`, {
+  writeVerb(`node.${name}`, {
     verb: [`${name} <id>`, help, `headgate node ${name} pool-1`],
     done: `${name}ed`,
     ...(name === 'drain' && { after: noteInFlight }),
@@ -91,16 +91,16 @@ async function noteInFlight(session: Session, { id }: { readonly id: string }): 
 const nodes: NounRow = {
   noun: ['node', 'inference servers', 'healthy', 'headgate node list'],
   verbs: [
-    pages('node.list', {
+    pagedListVerb('node.list', {
       verb: ['list', 'list nodes', 'headgate node list', 'headgate node list --state down'],
-      options: { state: choice('--state <state>', 'only nodes in this state', nodeStates) },
+      options: { state: choiceField('--state <state>', 'only nodes in this state', nodeStates) },
       view: nodeView,
     }),
-    show('node.get', {
+    showVerb('node.get', {
       verb: ['get <id>', 'show one node', 'headgate node get pool-1'],
       view: nodeView,
     }),
-    write('node.register', {
+    writeVerb('node.register', {
       verb: [
         'register <id>',
         'register an inference server as a node',
@@ -109,26 +109,26 @@ const nodes: NounRow = {
       ],
       operands: ['id'],
       options: {
-        url: text('--url <url>', 'base URL of the inference server', 'required'),
-        dialect: choice('--dialect <dialect>', 'engine of the inference server', dialects, 'required'),
-        agent: flag(
+        url: textField('--url <url>', 'base URL of the inference server', 'required'),
+        dialect: choiceField('--dialect <dialect>', 'engine of the inference server', dialects, 'required'),
+        agent: flagField(
           '--agent',
           'an agent reports the health of the node; otherwise the control plane probes it',
           true,
         ),
-        credential: text(
+        credential: textField(
           '--credential <name>',
           'name of the credential for the node, in the --node-credentials folder of each gateway',
         ),
-        models: repeated(
+        models: repeatedField(
           '--served <model=name>',
           'name that the engine uses for a model; may be repeated',
           servedNames,
         ),
-        place: parsed(
+        place: parsedField(
           '--place <place>',
           'where the node serves: pool, stack:ID or organisation:ID',
-          place,
+          parsePlace,
           'required',
         ),
       },
@@ -136,7 +136,7 @@ const nodes: NounRow = {
     }),
     draining('drain', 'stop sending new requests to a node'),
     draining('undrain', 'send requests to a node again'),
-    write('node.delete', {
+    writeVerb('node.delete', {
       verb: ['remove <id>', 'remove a node', 'headgate node remove pool-1 --yes'],
       confirm: ({ id }) => `remove the node ${id}`,
       done: 'removed',
@@ -164,7 +164,7 @@ const tokenVerbs: readonly VerbRow[] = [
       )
       .option('--out <file>', 'write the value to a new file (mode 0600) instead of stdout')
       .action(createToken),
-  write('node-token.revoke', {
+  writeVerb('node-token.revoke', {
     verb: [
       'revoke <token-id>',
       'revoke a token and end the session of its agent',
@@ -174,7 +174,7 @@ const tokenVerbs: readonly VerbRow[] = [
     what: 'token',
     done: 'revoked',
   }),
-  pages('node-token.list', {
+  pagedListVerb('node-token.list', {
     verb: ['list <node>', 'list the tokens of a node', 'headgate node token list pool-1'],
     view: tokenView,
   }),

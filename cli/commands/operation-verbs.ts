@@ -3,14 +3,14 @@
  * input, and how the answer is printed. The compiler checks each row against the operation's types.
  */
 import type { Command } from 'commander';
-import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
-import { type OperationName, routeOf } from '../../schemas/admin/admin-routes.ts';
+import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
+import { type OperationName, operationRoute } from '../../schemas/admin/admin-routes.ts';
 import { pageRows } from '../../schemas/admin/page-rows.ts';
 import type { Resource } from '../admin-client/answers.ts';
-import { requestOf } from '../admin-client/call-path.ts';
+import { buildRequest } from '../admin-client/call-path.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import type { Io } from '../terminal/io.ts';
-import { count, moment } from '../terminal/options.ts';
+import { parseCount, parseMomentOption } from '../terminal/options.ts';
 import type { View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { type groups, type Noun, noun, type Verb } from '../terminal/verbs.ts';
@@ -28,18 +28,18 @@ export interface Field<Value> {
 type Need = 'required' | 'option';
 const asIs = <Value>(raw: unknown) => raw as Value | undefined;
 // For --no-… the value is false, which another field of the same name reads.
-const textOf = (raw: unknown) => (typeof raw === 'string' ? raw : undefined);
+const asText = (raw: unknown) => (typeof raw === 'string' ? raw : undefined);
 
-export function text(flags: string, summary: string, need: Need = 'option'): Field<string> {
-  return { flags, declare: (verb) => verb[need](flags, summary), read: textOf };
+export function textField(flags: string, summary: string, need: Need = 'option'): Field<string> {
+  return { flags, declare: (verb) => verb[need](flags, summary), read: asText };
 }
 
 /** Declares a text option whose empty value counts as unset. */
-export function someText(flags: string, summary: string): Field<string> {
-  return { ...text(flags, summary), read: (raw) => textOf(raw) || undefined };
+export function nonEmptyTextField(flags: string, summary: string): Field<string> {
+  return { ...textField(flags, summary), read: (raw) => asText(raw) || undefined };
 }
 
-export function parsed<Value>(
+export function parsedField<Value>(
   flags: string,
   summary: string,
   parse: (text: string) => Value,
@@ -48,7 +48,7 @@ export function parsed<Value>(
   return { flags, declare: (verb) => verb[need](flags, summary, parse), read: asIs<Value> };
 }
 
-export function choice<Value extends string>(
+export function choiceField<Value extends string>(
   flags: string,
   summary: string,
   values: readonly Value[],
@@ -59,25 +59,25 @@ export function choice<Value extends string>(
 }
 
 /** Declares a flag without a value, which sets the field to a fixed one. */
-export function flag<Value>(flags: string, summary: string, value: Value): Field<Value> {
+export function flagField<Value>(flags: string, summary: string, value: Value): Field<Value> {
   const given = !flags.startsWith('--no-');
-  return { ...text(flags, summary), read: (raw) => (raw === given ? value : undefined) };
+  return { ...textField(flags, summary), read: (raw) => (raw === given ? value : undefined) };
 }
 
-export const sinceField = parsed(
+export const sinceField = parsedField(
   '--since <time>',
   'start at this time (RFC 3339), or this long ago, such as 10m or 1h',
-  moment,
+  parseMomentOption,
 );
 
 /** Flag of verbs that show a row of definitions. */
-export const waveField = flag(
+export const waveField = flagField(
   '--wave',
   'also show the row that applies at gateways in a wave of the open change',
   'true' as const,
 );
 
-export function repeated<Value>(
+export function repeatedField<Value>(
   flags: string,
   summary: string,
   made: (texts: readonly string[]) => Value,
@@ -86,8 +86,10 @@ export function repeated<Value>(
   return { flags, declare: (verb) => verb.repeated(flags, summary), read };
 }
 
-type FieldsOf<Name extends OperationName> = {
-  readonly [Key in keyof InputOf<Name>]?: Field<InputOf<Name>[Key]> | readonly Field<InputOf<Name>[Key]>[];
+type OperationFields<Name extends OperationName> = {
+  readonly [Key in keyof OperationInput<Name>]?:
+    | Field<OperationInput<Name>[Key]>
+    | readonly Field<OperationInput<Name>[Key]>[];
 };
 
 type FieldRows = Readonly<Record<string, Field<unknown> | readonly Field<unknown>[] | undefined>>;
@@ -96,41 +98,45 @@ interface OperationVerb<Name extends OperationName> {
   /** Signature with operands as shown in help, summary, and examples. */
   readonly verb: readonly [signature: string, summary: string, ...examples: string[]];
   /** Fields that the operands set. Default: the parameters of the path. */
-  readonly operands?: readonly (keyof InputOf<Name> & string)[];
+  readonly operands?: readonly (keyof OperationInput<Name> & string)[];
   /** Allowed values of operands. */
   readonly allowed?: Readonly<Record<string, readonly string[]>>;
   /** Options in the order of help. */
-  readonly options?: FieldsOf<Name>;
+  readonly options?: OperationFields<Name>;
   /** True if the operation writes events of definitions, which can be released in waves. */
   readonly stages?: true;
   /** Fields that the verb sets to fixed values. */
-  readonly always?: Partial<InputOf<Name>>;
+  readonly always?: Partial<OperationInput<Name>>;
 }
 
 interface ListVerb<Name extends OperationName> extends OperationVerb<Name> {
   readonly view: View;
   /** Adds data from another call to the items. */
-  extend?(session: Session, items: readonly Resource[], input: InputOf<Name>): Promise<readonly Resource[]>;
+  extend?(
+    session: Session,
+    items: readonly Resource[],
+    input: OperationInput<Name>,
+  ): Promise<readonly Resource[]>;
 }
 
 interface WriteVerb<Name extends OperationName> extends OperationVerb<Name> {
   /** Name of the resource in the output. Default: the noun of the operation. */
   readonly what?: string;
   /** ID in the output. Default: the last operand. */
-  id?(input: InputOf<Name>, answer: Resource): string;
-  readonly done: string | ((input: InputOf<Name>) => string);
+  id?(input: OperationInput<Name>, answer: Resource): string;
+  readonly done: string | ((input: OperationInput<Name>) => string);
   /** Completes "type NAME to …". Omit it if nothing is lost by the command. */
-  confirm?(input: InputOf<Name>): string;
+  confirm?(input: OperationInput<Name>): string;
   /** Throws a usage error if the input does not make sense. */
-  check?(input: InputOf<Name>, session: Session): void;
+  check?(input: OperationInput<Name>, session: Session): void;
   /** Prints a note after the command. */
-  after?(session: Session, input: InputOf<Name>): Promise<void>;
+  after?(session: Session, input: OperationInput<Name>): Promise<void>;
 }
 
 interface OwnVerb<Name extends OperationName> extends OperationVerb<Name> {
   /** Completes "type NAME to …". Omit it if nothing is lost by the command. */
-  confirm?(input: InputOf<Name>): string;
-  print(session: Session, answer: AnswerOf<Name>, input: InputOf<Name>): Promise<void>;
+  confirm?(input: OperationInput<Name>): string;
+  print(session: Session, answer: OperationAnswer<Name>, input: OperationInput<Name>): Promise<void>;
 }
 
 /** Adds a verb to its noun. */
@@ -148,12 +154,12 @@ export function addNoun(program: Command, io: Io, { noun: texts, verbs }: NounRo
 
 type Work<Name extends OperationName> = (
   session: Session,
-  input: InputOf<Name>,
+  input: OperationInput<Name>,
   operands: readonly string[],
 ) => Promise<void>;
 
 /** Creates a verb with declared input and its own handler. */
-export function own<Name extends OperationName>(
+export function customVerb<Name extends OperationName>(
   name: Name,
   row: OperationVerb<Name>,
   work: Work<Name>,
@@ -163,7 +169,7 @@ export function own<Name extends OperationName>(
   const fields = Object.entries({ ...options, ...further }).flatMap(([key, given = []]) =>
     [given].flat().map((field) => ({ key, field })),
   );
-  const inPath = [...routeOf(name).path.matchAll(/:(\w+)/g)].map(([, param = '']) => param);
+  const inPath = [...operationRoute(name).path.matchAll(/:(\w+)/g)].map(([, param = '']) => param);
   const names: readonly string[] = row.operands ?? inPath;
   return (to) => {
     let verb = to.verb(...row.verb);
@@ -172,40 +178,43 @@ export function own<Name extends OperationName>(
     for (const [operand, values] of Object.entries(row.allowed ?? {})) verb.operand(operand, values);
     verb.action<Readonly<Record<string, unknown>>>((session, options, ...operands) => {
       const given = fields
-        .map(({ key, field }) => [key, field.read(options[attributeOf(field.flags)])] as const)
+        .map(({ key, field }) => [key, field.read(options[attributeName(field.flags)])] as const)
         .filter(([, value]) => value !== undefined);
       const positional = names.map((key, index) => [key, operands[index] ?? ''] as const);
-      const input = { ...Object.fromEntries([...positional, ...given]), ...row.always } as InputOf<Name>;
+      const input = {
+        ...Object.fromEntries([...positional, ...given]),
+        ...row.always,
+      } as OperationInput<Name>;
       return work(session, input, operands);
     });
   };
 }
 
 /** Name under which commander stores a flag's value. */
-function attributeOf(flags: string): string {
+function attributeName(flags: string): string {
   const name = /--(?:no-)?([a-z-]+)/.exec(flags)?.[1] ?? '';
   return name.replace(/-([a-z])/g, (_all, letter: string) => letter.toUpperCase());
 }
 
 /** Creates a verb that reads and prints one resource. */
-export function show<Name extends OperationName>(
+export function showVerb<Name extends OperationName>(
   name: Name,
   row: OperationVerb<Name> & { readonly view: View },
 ): VerbRow {
-  return own(name, row, async (session, input) => {
+  return customVerb(name, row, async (session, input) => {
     const api = await session.api();
     await session.out.resource(await api.send(name, input), row.view);
   });
 }
 
 /** Creates a verb that reads and prints a list, page by page if it has pages. */
-export function list<Name extends OperationName>(
+export function listVerb<Name extends OperationName>(
   name: Name,
   row: ListVerb<Name>,
   further: FieldRows = {},
 ): VerbRow {
   const { view, extend } = row;
-  return own(
+  return customVerb(
     name,
     row,
     async (session, input) => {
@@ -224,42 +233,42 @@ export function list<Name extends OperationName>(
 }
 
 /** Creates a verb for a list that the control plane searches, sorts and pages. */
-export function pages<Name extends PagedName>(name: Name, row: ListVerb<Name>): VerbRow {
-  return list(name, row, pageFields);
+export function pagedListVerb<Name extends PagedName>(name: Name, row: ListVerb<Name>): VerbRow {
+  return listVerb(name, row, pageFields);
 }
 
-export const limitField = parsed('--limit <n>', 'maximum number of rows', count);
-type PageInput = Pick<InputOf<'key.list'>, 'text' | 'sort' | 'limit' | 'after'>;
+export const limitField = parsedField('--limit <n>', 'maximum number of rows', parseCount);
+type PageInput = Pick<OperationInput<'key.list'>, 'text' | 'sort' | 'limit' | 'after'>;
 type PagedName = {
-  [Name in OperationName]: InputOf<Name> extends PageInput
-    ? 'after' extends keyof InputOf<Name>
+  [Name in OperationName]: OperationInput<Name> extends PageInput
+    ? 'after' extends keyof OperationInput<Name>
       ? Name
       : never
     : never;
 }[OperationName];
 const pageFields: { readonly [Key in keyof PageInput]-?: Field<PageInput[Key]> } = {
-  text: text('--text <text>', 'only rows that contain this text'),
-  sort: text('--sort <field>', 'sort by a field of the JSON output; --sort=-FIELD reverses the order'),
+  text: textField('--text <text>', 'only rows that contain this text'),
+  sort: textField('--sort <field>', 'sort by a field of the JSON output; --sort=-FIELD reverses the order'),
   limit: limitField,
-  after: text('--after <cursor>', 'continue after this cursor, which the previous page printed'),
+  after: textField('--after <cursor>', 'continue after this cursor, which the previous page printed'),
 };
 
 /** Creates a verb that runs an operation and prints its answer in its own way. */
-export function run<Name extends OperationName>(name: Name, row: OwnVerb<Name>): VerbRow {
-  return own(name, row, async (session, input, operands) => {
+export function runVerb<Name extends OperationName>(name: Name, row: OwnVerb<Name>): VerbRow {
+  return customVerb(name, row, async (session, input, operands) => {
     const what = row.confirm?.(input);
-    if (what !== undefined) await confirmed(session, name, input, operands.at(-1) ?? '', what);
+    if (what !== undefined) await confirmCommand(session, name, input, operands.at(-1) ?? '', what);
     await row.print(session, await (await session.api()).run(name, input), input);
   });
 }
 
 /** Creates a verb that executes a command and prints the result. */
-export function write<Name extends OperationName>(name: Name, row: WriteVerb<Name>): VerbRow {
-  return own(name, row, async (session, input, operands) => {
+export function writeVerb<Name extends OperationName>(name: Name, row: WriteVerb<Name>): VerbRow {
+  return customVerb(name, row, async (session, input, operands) => {
     row.check?.(input, session);
     const named = operands.at(-1) ?? '';
     const what = row.confirm?.(input);
-    if (what !== undefined) await confirmed(session, name, input, named, what);
+    if (what !== undefined) await confirmCommand(session, name, input, named, what);
     const answer = await (await session.api()).send(name, input);
     const done = typeof row.done === 'string' ? row.done : row.done(input);
     const [noun = ''] = name.split('.');
@@ -269,13 +278,13 @@ export function write<Name extends OperationName>(name: Name, row: WriteVerb<Nam
 }
 
 /** Checks that the IDs can be sent, then asks for confirmation. */
-export async function confirmed(
+export async function confirmCommand(
   session: Session,
   name: OperationName,
   input: object,
   id: string,
   what: string,
 ): Promise<void> {
-  requestOf(name, input);
+  buildRequest(name, input);
   await confirmDestructive(session, id, what, { name, input });
 }

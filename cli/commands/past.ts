@@ -1,13 +1,13 @@
 /** `diff --from --to` compares two moments; `undo` takes back a commit. */
 
-import type { AnswerOf } from '../../schemas/admin/admin.ts';
-import { type Resource, resourcesIn } from '../admin-client/answers.ts';
+import type { OperationAnswer } from '../../schemas/admin/admin.ts';
+import { listMember, type Resource } from '../admin-client/answers.ts';
 import { changeLines } from '../terminal/change-lines.ts';
 import { Exit } from '../terminal/errors.ts';
-import { position } from '../terminal/options.ts';
+import { parsePosition } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
 import { cellText } from '../terminal/text.ts';
-import { eventOf } from './event-list.ts';
+import { describeEvent } from './event-list.ts';
 
 /** Exits with 0 if the states are equal, 1 if they differ. */
 export async function diffMoments(session: Session, from: string, to: string | undefined): Promise<void> {
@@ -22,17 +22,17 @@ export async function diffMoments(session: Session, from: string, to: string | u
 }
 
 export async function undo(session: Session, _options: unknown, text: string): Promise<void> {
-  const of = position(text);
+  const of = parsePosition(text);
   const api = await session.api();
   const inverse = await api.run('commit.inverse', { position: of });
   const { commands } = inverse;
   if (!session.globals.yes && !session.writesNothing) {
     const commit = await api.run('commit.get', { position: of });
-    const events = resourcesIn(commit, 'events').map(eventOf);
+    const events = listMember(commit, 'events').map(describeEvent);
     const lines = [
       `to take back ${of}: ${cellText(commit['by'])} ${events.join(', ')}`,
       ...commands.map((command) => `  ${commandLine(command)}`),
-      ...changeLines(resourcesIn(commit, 'changes').map(reversed)),
+      ...changeLines(listMember(commit, 'changes').map(reverseChange)),
     ];
     await session.out.lines(lines, inverse, of);
     if (commands.some(removesOwner))
@@ -47,7 +47,7 @@ export async function undo(session: Session, _options: unknown, text: string): P
   await session.out.lines([`commit ${of} ${would}:`, ...lines], answer, of);
 }
 
-type UndoCommand = AnswerOf<'commit.inverse'>['commands'][number];
+type UndoCommand = OperationAnswer<'commit.inverse'>['commands'][number];
 
 const removesOwner = ({ method, path }: UndoCommand): boolean =>
   method === 'DELETE' && /^\/(?:organisations|stacks)\/[^/]+$/.test(path);
@@ -59,7 +59,7 @@ function commandLine({ method, path, body }: UndoCommand): string {
 const opposite: Readonly<Record<string, string>> = { create: 'remove', remove: 'create' };
 
 /** Returns the change to a row that undoing this change would make. */
-function reversed({ action, fields, ...row }: Resource): Resource {
+function reverseChange({ action, fields, ...row }: Resource): Resource {
   const list = (Array.isArray(fields) ? fields : []) as Resource[];
   return {
     ...row,

@@ -28,9 +28,9 @@ export async function probeLog(url: string): Promise<LogProbe> {
 
 async function inspectKafka(brokers: readonly string[]): Promise<LogInspection> {
   const { KafkaFiles } = await import('../../shared/log/kafka/files.ts');
-  const { KafkaLog, kafkaClusterOf } = await import('../../shared/log/kafka/kafka-log.ts');
+  const { KafkaLog, openCluster } = await import('../../shared/log/kafka/kafka-log.ts');
   const files = new KafkaFiles(environment);
-  const log = new KafkaLog(kafkaClusterOf(brokers, files.current(), files), {
+  const log = new KafkaLog(openCluster(brokers, files.current(), files), {
     topic: controlTopic,
     partition: 0,
   });

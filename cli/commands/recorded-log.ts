@@ -10,13 +10,13 @@ import { readContext } from '../terminal/settings.ts';
 const batchRecords = 500;
 
 /** Returns HEADGATE_LOG, or the log of the context file. */
-export function logUrlOf(session: Session): string | undefined {
+export function configuredLogUrl(session: Session): string | undefined {
   return session.io.env['HEADGATE_LOG'] || readContext(session.io).log;
 }
 
 /** Returns `given`, or else the configured log. Throws a CliError if neither is set. */
 export function requireLogUrl(session: Session, given?: string): string {
-  const url = given ?? logUrlOf(session);
+  const url = given ?? configuredLogUrl(session);
   if (url) return url;
   throw usageError('no log address is configured', 'set HEADGATE_LOG, for example sqlite:./data/log');
 }
@@ -37,6 +37,6 @@ export async function openRecordedLog(session: Session): Promise<ControlLog> {
 }
 
 /** Reads all records that the log contains now. */
-export function recordsOfLog(log: ControlLog): AsyncIterable<readonly LogRecord[]> {
+export function readAllRecords(log: ControlLog): AsyncIterable<readonly LogRecord[]> {
   return batchesToEnd(log, { recordsMax: batchRecords });
 }

@@ -3,10 +3,10 @@
  * one, and prints the decisions that differ.
  */
 import { resolve } from 'node:path';
-import { decideWith, questionOf, viewOf } from '../../control-plane/explain/question.ts';
+import { chooseView, decideWithLookup, questionFromRecord } from '../../control-plane/explain/question.ts';
 import {
   type Difference,
-  differenceFrom,
+  findDifference,
   isDecided,
 } from '../../control-plane/explain/recorded-difference.ts';
 import { parseCommit } from '../../schemas/events/commit.ts';
@@ -18,8 +18,8 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CliError, Exit, interrupted, usageError } from '../terminal/errors.ts';
 import { writeAll } from '../terminal/io.ts';
 import type { Session } from '../terminal/session.ts';
-import { lines, linesOf, recordsIn } from './exported-log.ts';
-import { logUrlOf, openRecordedLog, recordsOfLog } from './recorded-log.ts';
+import { parseRecords, readLines, splitLines } from './exported-log.ts';
+import { configuredLogUrl, openRecordedLog, readAllRecords } from './recorded-log.ts';
 
 export interface ReplayDecideOptions {
   readonly requests?: string;
@@ -39,25 +39,25 @@ export async function replayDecide(
   session: Session,
   { requests = '', atRecorded }: ReplayDecideOptions,
 ): Promise<void> {
-  const at = positionOf(session.globals.at);
+  const at = parseReplayPosition(session.globals.at);
   if (at !== undefined && atRecorded) throw usageError('give either --at-recorded or --at');
   const recorded = await readRecords(resolve(session.io.cwd, requests));
   const compared = recorded.filter(isDecided);
-  const byPosition = groupedBy(compared, at);
+  const byPosition = groupByPosition(compared, at);
   const undecided = recorded.length - compared.length;
   const counts: Counts = { decided: 0, differ: 0, outside: 0, undecided };
-  const log = logUrlOf(session) === undefined ? undefined : await openRecordedLog(session);
+  const log = configuredLogUrl(session) === undefined ? undefined : await openRecordedLog(session);
   const snapshot = memorySnapshot();
   const lookup = createLookup(snapshot.db);
   try {
     // Read the log directly if its address is known, otherwise through the control plane's export.
-    const records = log ? recordsOfLog(log) : recordsOfControlPlane(session);
+    const records = log ? readAllRecords(log) : exportRecords(session);
     const positions = [...byPosition.keys()].filter((position) => position > 0).sort((a, b) => a - b);
-    for await (const position of foldedTo(session, snapshot, positions, records)) {
+    for await (const position of foldToPositions(session, snapshot, positions, records)) {
       for (const record of byPosition.get(position) ?? []) {
-        const kind = { kind: 'present', view: viewOf(record, position) } as const;
-        const decided = snapshot.stateAt(kind, () => decideWith(lookup, questionOf(record)));
-        await report(session, record, differenceFrom(record, decided), counts);
+        const kind = { kind: 'present', view: chooseView(record, position) } as const;
+        const decided = snapshot.stateAt(kind, () => decideWithLookup(lookup, questionFromRecord(record)));
+        await report(session, record, findDifference(record, decided), counts);
       }
       byPosition.delete(position);
     }
@@ -75,7 +75,7 @@ export async function replayDecide(
 }
 
 /** Parses --at, which must be a position. Only a control plane could resolve a time, and there may be none. */
-function positionOf(at: string | undefined): number | undefined {
+function parseReplayPosition(at: string | undefined): number | undefined {
   if (at === undefined) return undefined;
   if (/^[1-9][0-9]{0,14}$/.test(at)) return Number(at);
   throw usageError('replay decide takes a position for --at');
@@ -84,14 +84,14 @@ function positionOf(at: string | undefined): number | undefined {
 async function readRecords(path: string): Promise<DecisionRecord[]> {
   const records: DecisionRecord[] = [];
   let number = 0;
-  for await (const line of lines(path)) {
+  for await (const line of readLines(path)) {
     number++;
-    if (line.trim() !== '') records.push(recordIn(line, `${path}:${number}:1`));
+    if (line.trim() !== '') records.push(parseDecision(line, `${path}:${number}:1`));
   }
   return records;
 }
 
-function recordIn(line: string, where: string): DecisionRecord {
+function parseDecision(line: string, where: string): DecisionRecord {
   try {
     return decisionRecordSchema.parse(JSON.parse(line));
   } catch (error) {
@@ -103,7 +103,7 @@ function recordIn(line: string, where: string): DecisionRecord {
   }
 }
 
-function groupedBy(
+function groupByPosition(
   records: readonly DecisionRecord[],
   at: number | undefined,
 ): Map<number, DecisionRecord[]> {
@@ -118,7 +118,7 @@ function groupedBy(
 }
 
 /** Folds the log once, and yields each wanted position when the state reaches it. */
-async function* foldedTo(
+async function* foldToPositions(
   session: Session,
   snapshot: Snapshot,
   positions: readonly number[],
@@ -129,7 +129,7 @@ async function* foldedTo(
   if (wanted.has(snapshot.seq)) yield snapshot.seq;
   for await (const batch of records) {
     if (session.signal.aborted) throw interrupted();
-    for (const part of endingAt(wanted, batch)) {
+    for (const part of splitAtPositions(wanted, batch)) {
       const before = snapshot.seq;
       snapshot.apply(part);
       if (snapshot.seq > before && wanted.has(snapshot.seq)) yield snapshot.seq;
@@ -139,7 +139,10 @@ async function* foldedTo(
 }
 
 /** Splits a batch so that each part ends with a record at a wanted position, or with the batch. */
-function* endingAt(wanted: ReadonlySet<number>, batch: readonly LogRecord[]): Iterable<readonly LogRecord[]> {
+function* splitAtPositions(
+  wanted: ReadonlySet<number>,
+  batch: readonly LogRecord[],
+): Iterable<readonly LogRecord[]> {
   let start = 0;
   for (const [index, { value }] of batch.entries()) {
     if (!wanted.has(parseCommit(value)?.seq ?? 0)) continue;
@@ -149,9 +152,9 @@ function* endingAt(wanted: ReadonlySet<number>, batch: readonly LogRecord[]): It
   if (start < batch.length) yield batch.slice(start);
 }
 
-async function* recordsOfControlPlane(session: Session): AsyncIterable<readonly LogRecord[]> {
+async function* exportRecords(session: Session): AsyncIterable<readonly LogRecord[]> {
   const { pieces } = await (await session.presentApi()).open('log.export', {}, 120_000);
-  yield* recordsIn(linesOf(pieces), 'the log');
+  yield* parseRecords(splitLines(pieces), 'the log');
 }
 
 async function report(

@@ -8,11 +8,11 @@ import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CliError, Exit, interrupted, usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
-import { position } from '../terminal/options.ts';
+import { parsePosition } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
 import { groups, verb } from '../terminal/verbs.ts';
-import { exportedRecords } from './exported-log.ts';
-import { openRecordedLog, recordsOfLog } from './recorded-log.ts';
+import { readExportedLog } from './exported-log.ts';
+import { openRecordedLog, readAllRecords } from './recorded-log.ts';
 import type { ReplayDecideOptions } from './replay-decide.ts';
 
 interface Options {
@@ -28,7 +28,7 @@ export function registerReplay(program: Command, io: Io): void {
   ]);
   replay
     .option('--from-log', 'replay the control log that HEADGATE_LOG or the context file names')
-    .option('--to <position>', 'stop at this position', position)
+    .option('--to <position>', 'stop at this position', parsePosition)
     .option('--verify', 'check the digests against the rows')
     .command.helpGroup(groups.past);
   replay.action<Options>((session, options, file?: string) => run(session, options, file));
@@ -53,7 +53,7 @@ async function run(session: Session, options: Options, file: string | undefined)
   if (given !== 1) throw usageError('give either a file or --from-log', 'headgate replay --help');
   const log = options.fromLog ? await openRecordedLog(session) : undefined;
   try {
-    const records = log ? recordsOfLog(log) : exportedRecords(resolve(session.io.cwd, file ?? ''));
+    const records = log ? readAllRecords(log) : readExportedLog(resolve(session.io.cwd, file ?? ''));
     await replay(session, options, records);
   } finally {
     await log?.close();
@@ -69,7 +69,7 @@ async function replay(
   const snapshot = memorySnapshot();
   try {
     const first = (await foldAll(session, snapshot, records, to)) ?? 0;
-    if (snapshot.seq === 0) throw first > 1 ? beginsLater(first) : noLog();
+    if (snapshot.seq === 0) throw first > 1 ? laterBeginningError(first) : noLogError();
     await show(session, snapshot, isVerified === true);
     if (to !== undefined && snapshot.seq < to)
       throw new CliError(`the log ends at position ${snapshot.seq}, before ${to}`, {
@@ -100,14 +100,14 @@ async function show(session: Session, snapshot: Snapshot, isVerified: boolean): 
 }
 
 /** Error for an export that does not begin with the first commit, so it cannot be folded. */
-function beginsLater(first: number): CliError {
+function laterBeginningError(first: number): CliError {
   return new CliError(`the input begins at position ${first}, and a replay needs all commits before it`, {
     type: 'NotFound',
     next: 'headgate events export --out log.jsonl',
   });
 }
 
-function noLog(): CliError {
+function noLogError(): CliError {
   return new CliError('the input contains no record of a control log', {
     type: 'InvalidFile',
     next: 'headgate events export --out log.jsonl',

@@ -30,7 +30,7 @@ export function timeText(at: unknown): string {
 }
 
 /** Formats one line of a tail. */
-export function lineOf(row: Partial<RequestRow>): string {
+export function formatRow(row: Partial<RequestRow>): string {
   const { at, model, status, firstTokenMs, durationMs, gateway, request } = row;
   const parts = [
     ...[timeText(at), status ?? '-', verdictText(row), callerText(row), model, tokensText(row)],

@@ -2,7 +2,7 @@
  * Live tail of requests. After a lost connection it reconnects and starts with the requests that ended meanwhile. Each
  * request is printed once.
  */
-import type { InputOf } from '../../schemas/admin/admin.ts';
+import type { OperationInput } from '../../schemas/admin/admin.ts';
 import { type RequestsMessage, requestsPerPageMax } from '../../schemas/admin/requests.ts';
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
@@ -10,7 +10,7 @@ import { CliError, interrupted } from '../terminal/errors.ts';
 import { writePiece } from '../terminal/io.ts';
 import type { Session } from '../terminal/session.ts';
 import { printableJson } from '../terminal/text.ts';
-import { lineOf, noteSilent } from './request-rows.ts';
+import { formatRow, noteSilent } from './request-rows.ts';
 
 /** Number of consecutive connections without a message after which the tail gives up. */
 const failuresMax = 8;
@@ -23,7 +23,7 @@ const printedMax = 10_000;
 const lastDefault = 10;
 
 /** Follows requests until Ctrl-C. */
-export async function tailRequests(session: Session, asked: Asked): Promise<void> {
+export async function tailRequests(session: Session, asked: TailQuery): Promise<void> {
   const tail = new RequestTail(session, asked);
   const { signal } = session;
   while (!signal.aborted) {
@@ -35,17 +35,17 @@ export async function tailRequests(session: Session, asked: Asked): Promise<void
 }
 
 /** Filter of the tail. `limit` is the number of past requests to start with. */
-type Asked = InputOf<'request.tail'>;
+type TailQuery = OperationInput<'request.tail'>;
 
 class RequestTail {
   readonly #session: Session;
-  readonly #asked: Asked;
+  readonly #asked: TailQuery;
   readonly #printed = new BoundedMap<string, true>(printedMax, 'oldest');
   #failures = 0;
   #isFirst = true;
   #silent = '';
 
-  constructor(session: Session, asked: Asked) {
+  constructor(session: Session, asked: TailQuery) {
     this.#session = session;
     this.#asked = asked;
   }
@@ -99,7 +99,7 @@ class RequestTail {
     const out = stdout.isTTY ? this.#session.out : this.#session.defaultFormat('jsonl');
     switch (out.format) {
       case 'table':
-        return writePiece(stdout, `${lineOf(row)}\n`);
+        return writePiece(stdout, `${formatRow(row)}\n`);
       case 'name':
         return writePiece(stdout, `${row.request}\n`);
       case 'yaml':

@@ -1,6 +1,6 @@
 /** `headgate requests`: shows requests at all gateways, as a list or a live tail. */
 import type { Command } from 'commander';
-import type { InputOf } from '../../schemas/admin/admin.ts';
+import type { OperationInput } from '../../schemas/admin/admin.ts';
 import {
   type RequestList,
   type RequestRow,
@@ -12,26 +12,30 @@ import { outcomeSchema } from '../../schemas/records/verdict.ts';
 import type { AdminClient } from '../admin-client/admin-client.ts';
 import type { Resource } from '../admin-client/answers.ts';
 import type { Io } from '../terminal/io.ts';
-import { count, countIn, slowerThan } from '../terminal/options.ts';
+import { countParser, parseCount, parseSlowerThan } from '../terminal/options.ts';
 import { type Column, column, longColumn, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
-import { addNoun, choice, own, parsed, sinceField, text } from './operation-verbs.ts';
+import { addNoun, choiceField, customVerb, parsedField, sinceField, textField } from './operation-verbs.ts';
 import { callerText, msText, noteSilent, timeText, tokensText, verdictText } from './request-rows.ts';
 
-type ListInput = InputOf<'request.list'>;
+type ListInput = OperationInput<'request.list'>;
 
 const filters = {
-  outcome: choice('--outcome <verdict>', 'only requests with this outcome', outcomeSchema.options),
-  type: choice('--type <type>', 'only refusals of this type', Object.keys(refusalKinds) as RefusalType[]),
-  model: text('--model <id>', 'only requests for this model'),
-  organisation: text('--org <id>', 'only requests of this organisation; required for members'),
-  key: text('--key <id>', 'only requests with this key'),
-  node: text('--node <id>', 'only requests that this node served; for operators'),
-  gateway: text('--gateway <name>', 'only requests at this gateway'),
-  'slower-than': parsed(
+  outcome: choiceField('--outcome <verdict>', 'only requests with this outcome', outcomeSchema.options),
+  type: choiceField(
+    '--type <type>',
+    'only refusals of this type',
+    Object.keys(refusalKinds) as RefusalType[],
+  ),
+  model: textField('--model <id>', 'only requests for this model'),
+  organisation: textField('--org <id>', 'only requests of this organisation; required for members'),
+  key: textField('--key <id>', 'only requests with this key'),
+  node: textField('--node <id>', 'only requests that this node served; for operators'),
+  gateway: textField('--gateway <name>', 'only requests at this gateway'),
+  'slower-than': parsedField(
     '--slower-than <duration>',
     'only requests that took longer, such as 500ms or 2s',
-    slowerThan,
+    parseSlowerThan,
   ),
   since: sinceField,
 } as const;
@@ -55,13 +59,13 @@ const rowColumns: readonly Column[] = [
 const rowView: View = { columns: rowColumns, name: ({ request }) => request };
 
 async function list(session: Session, { limit = requestsPerPage, ...filter }: ListInput) {
-  const answer = await pagesOf(await session.api(), filter, limit);
+  const answer = await readPages(await session.api(), filter, limit);
   await session.out.list(answer as unknown as Resource, rowView);
   noteSilent(session, answer.silent);
 }
 
 /** Reads as many pages as necessary. */
-async function pagesOf(api: AdminClient, filter: ListInput, limit: number): Promise<RequestList> {
+async function readPages(api: AdminClient, filter: ListInput, limit: number): Promise<RequestList> {
   const items: RequestRow[] = [];
   const silent = new Set<string>();
   let next: string | undefined;
@@ -76,7 +80,7 @@ async function pagesOf(api: AdminClient, filter: ListInput, limit: number): Prom
 }
 
 const verbs = [
-  own(
+  customVerb(
     'request.list',
     {
       verb: [
@@ -87,13 +91,13 @@ const verbs = [
       ],
       options: {
         ...filters,
-        request: text('--request <id>', 'only the request with this id'),
-        limit: parsed('--limit <n>', `maximum number of requests (${requestsPerPage})`, count),
+        request: textField('--request <id>', 'only the request with this id'),
+        limit: parsedField('--limit <n>', `maximum number of requests (${requestsPerPage})`, parseCount),
       },
     },
     list,
   ),
-  own(
+  customVerb(
     'request.tail',
     {
       verb: [
@@ -104,10 +108,10 @@ const verbs = [
       ],
       options: {
         ...filters,
-        limit: parsed(
+        limit: parsedField(
           '--last <n>',
           'number of finished requests to show first; 10 by default',
-          countIn(0, requestsPerPageMax),
+          countParser(0, requestsPerPageMax),
         ),
       },
     },

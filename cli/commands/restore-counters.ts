@@ -13,7 +13,7 @@ import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { agreedMs, wallClockMs } from '../../shared/runtime/clock.ts';
-import { SecretUnusable, secretOf } from '../../shared/runtime/secrets.ts';
+import { readSecret, SecretUnusable } from '../../shared/runtime/secrets.ts';
 import { CliError, interrupted, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
 
@@ -35,7 +35,7 @@ export async function readCounted(session: Session, url: string): Promise<Period
     // An end above 0 does not mean that there are records, because the topic keeps only a day.
     let next = await topic.offsetAt(0);
     if (next < end) {
-      const mac = macOf(session);
+      const mac = createCounterMac(session);
       let accepted = 0;
       for await (const { records, nextOffset } of topic.tail({ from: next, signal: session.signal })) {
         for (const record of records) accepted += merge(state, mac, record);
@@ -43,7 +43,7 @@ export async function readCounted(session: Session, url: string): Promise<Period
         if (next >= end) break;
       }
       if (session.signal.aborted) throw interrupted();
-      if (accepted === 0) throw foreign();
+      if (accepted === 0) throw foreignTopicError();
     }
   } finally {
     await topic.close();
@@ -66,10 +66,10 @@ function merge(state: CounterState, mac: RecordMac, { value, signature, atMs }: 
 }
 
 /** Creates the MAC from the gateway token and, during a rotation, the previous one. */
-function macOf({ io: { env } }: Session): RecordMac {
+function createCounterMac({ io: { env } }: Session): RecordMac {
   try {
-    const token = secretOf('HEADGATE_GATEWAY_TOKEN', env);
-    const previous = secretOf('HEADGATE_GATEWAY_TOKEN_PREVIOUS', env);
+    const token = readSecret('HEADGATE_GATEWAY_TOKEN', env);
+    const previous = readSecret('HEADGATE_GATEWAY_TOKEN_PREVIOUS', env);
     if (token !== undefined)
       return new RecordMac(countersTopic, token, ...(previous === undefined ? [] : [previous]));
   } catch (error) {
@@ -82,7 +82,7 @@ function macOf({ io: { env } }: Session): RecordMac {
   );
 }
 
-function foreign(): CliError {
+function foreignTopicError(): CliError {
   return new CliError('no record of the topic of counters was written with this gateway token', {
     type: 'Conflict',
     why: 'allowances that are used up could come back unused, or count twice',

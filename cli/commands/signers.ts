@@ -1,15 +1,15 @@
 /** `headgate signer`: the keys whose signatures the log accepts. */
 import { resolve } from 'node:path';
-import type { AnswerOf } from '../../schemas/admin/admin.ts';
-import { fingerprintOf, publicKeyIn } from '../../shared/log/core/signing.ts';
+import type { OperationAnswer } from '../../schemas/admin/admin.ts';
+import { computeFingerprint, normalisePublicKey } from '../../shared/log/core/signing.ts';
 import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { CliError } from '../terminal/errors.ts';
 import { column, longColumn, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { printWriteResult } from './answers.ts';
-import { list, type NounRow, write } from './operation-verbs.ts';
+import { listVerb, type NounRow, writeVerb } from './operation-verbs.ts';
 
-const signerView: View<AnswerOf<'signer.list'>['items'][number]> = {
+const signerView: View<OperationAnswer<'signer.list'>['items'][number]> = {
   columns: [
     column('FINGERPRINT', 'fingerprint'),
     longColumn('REPLICAS', 'replicas'),
@@ -21,7 +21,7 @@ const signerView: View<AnswerOf<'signer.list'>['items'][number]> = {
 export const signers: NounRow = {
   noun: ['signer', 'keys that sign the log', 'deployed', 'headgate signer list'],
   verbs: [
-    list('signer.list', {
+    listVerb('signer.list', {
       verb: ['list', 'list the signers, and the control planes that use each', 'headgate signer list'],
       view: signerView,
     }),
@@ -35,9 +35,9 @@ export const signers: NounRow = {
         .action(async (session, _options, file) => {
           const publicKey = readPublicKey(session, file);
           const answer = await (await session.api()).run('signer.add', { publicKey });
-          await printWriteResult(session, answer, 'signer', fingerprintOf(publicKey), 'added');
+          await printWriteResult(session, answer, 'signer', computeFingerprint(publicKey), 'added');
         }),
-    write('signer.remove', {
+    writeVerb('signer.remove', {
       verb: [
         'remove <fingerprint>',
         'stop accepting a signing key',
@@ -52,7 +52,7 @@ export const signers: NounRow = {
 /** Reads a public key from a PEM file, in the format of the log. Throws a CliError with exit code 2. */
 function readPublicKey(session: Session, file: string): string {
   try {
-    return publicKeyIn(textOfNamed(resolve(session.io.cwd, file)), file);
+    return normalisePublicKey(textOfNamed(resolve(session.io.cwd, file)), file);
   } catch (error) {
     throw new CliError(error instanceof Error ? error.message : String(error), {
       type: 'InvalidFile',

@@ -36,12 +36,12 @@ export async function probeStacks(
       'headgate doctor --probe https://api.example.net --key-file FILE --stack STACK --stack-domain example.net',
     );
   const key = (await readInput(session.io, keyFile)).trim();
-  const ask = (id: string): Promise<string> => answerOf(new URL(probe), `${id}.${stackDomain}`, key);
+  const ask = (id: string): Promise<string> => requestAnswer(new URL(probe), `${id}.${stackDomain}`, key);
   return { gateway: new URL(probe).host, foreign: await ask(stack), missing: await ask(missingStack) };
 }
 
 /** Returns the answer's status and body, which are all that a caller could use to tell the two apart. */
-function answerOf(gateway: URL, host: string, key: string): Promise<string> {
+function requestAnswer(gateway: URL, host: string, key: string): Promise<string> {
   const send = gateway.protocol === 'https:' ? requestHttps : requestHttp;
   return new Promise((resolve, reject) => {
     const failed = (error: Error): void =>

@@ -1,18 +1,18 @@
 /** Options of commands whose events can be released in waves. The session reads their values. */
 import { InvalidArgumentError } from 'commander';
-import { ReleaseFault, releasePlan, watchFrom } from '../../schemas/events/release.ts';
+import { parseWatch, ReleaseFault, releasePlan } from '../../schemas/events/release.ts';
 import type { Verb } from '../terminal/verbs.ts';
 
 /** Returns a parser that keeps the text unchanged if the check accepts it. */
-function checked(check: (text: string) => unknown): (text: string) => string {
+function checkedParser(check: (text: string) => unknown): (text: string) => string {
   return (text) => {
-    const fault = faultOf(() => check(text));
+    const fault = findFault(() => check(text));
     if (fault === undefined) return text;
     throw new InvalidArgumentError(`It is wrong: ${fault}.`);
   };
 }
 
-function faultOf(check: () => unknown): string | undefined {
+function findFault(check: () => unknown): string | undefined {
   try {
     check();
     return undefined;
@@ -23,9 +23,9 @@ function faultOf(check: () => unknown): string | undefined {
 }
 
 /** Accepts any gateway names, because only the control plane knows the gateways. */
-const waves = checked((text) => releasePlan({ waves: text.split(',') }, text.split(/[,+]/)));
-const hold = checked((text) => releasePlan({ hold: text }, ['any']));
-const watch = checked(watchFrom);
+const waves = checkedParser((text) => releasePlan({ waves: text.split(',') }, text.split(/[,+]/)));
+const hold = checkedParser((text) => releasePlan({ hold: text }, ['any']));
+const watch = checkedParser(parseWatch);
 
 export function withStage(verb: Verb): Verb {
   return verb

@@ -1,7 +1,7 @@
 /** `headgate status`: shows what is out of sync, down or refused, each with the next step. */
 import { type Command, Option } from 'commander';
-import type { AnswerOf, GatewayStatus, LiveNodeResource } from '../../schemas/admin/admin.ts';
-import { grouped } from '../../schemas/grouped.ts';
+import type { GatewayStatus, LiveNodeResource, OperationAnswer } from '../../schemas/admin/admin.ts';
+import { groupDigits } from '../../schemas/grouped.ts';
 import type { AdminClient } from '../admin-client/admin-client.ts';
 import { AdminError } from '../admin-client/admin-error.ts';
 import type { Io } from '../terminal/io.ts';
@@ -9,11 +9,11 @@ import type { Line } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { groups, verb } from '../terminal/verbs.ts';
 
-type Replica = AnswerOf<'status.get'>;
-type Refused = AnswerOf<'activity.get'>;
-type Findings = AnswerOf<'doctor.get'>;
+type Replica = OperationAnswer<'status.get'>;
+type Refused = OperationAnswer<'activity.get'>;
+type Findings = OperationAnswer<'doctor.get'>;
 /** An answer, or the error that says why it could not be read, for example for lack of rights. */
-type Known<Answer> = Answer | AdminError;
+type AnswerOrError<Answer> = Answer | AdminError;
 
 const labelWidth = 10;
 /** Maximum number of gateways, nodes or refusals listed. */
@@ -38,11 +38,11 @@ export function registerStatus(program: Command, io: Io): void {
 async function show(session: Session, { digests }: { readonly digests?: boolean }): Promise<void> {
   const api = await session.api();
   const replica = await api.run('status.get');
-  const lines = session.out.format === 'table' ? await linesOf(session, api, replica) : [];
+  const lines = session.out.format === 'table' ? await statusLines(session, api, replica) : [];
   await session.out.lines([...lines, ...(digests ? digestLines(replica) : [])], replica, replica.log);
 }
 
-async function linesOf(session: Session, api: AdminClient, replica: Replica): Promise<Line[]> {
+async function statusLines(session: Session, api: AdminClient, replica: Replica): Promise<Line[]> {
   const log = [
     labelled(
       'log',
@@ -55,10 +55,10 @@ async function linesOf(session: Session, api: AdminClient, replica: Replica): Pr
   // The rest exists for the present state only.
   if (session.globals.at !== undefined) return log;
   const [gateways, nodes, refused, findings] = await Promise.all([
-    known(api.run('gateway.list')),
-    known(api.all('node.list').then((items) => ({ items }))),
-    known(api.run('activity.get', {}, activityMs)),
-    known(api.run('doctor.get')),
+    answerOrError(api.run('gateway.list')),
+    answerOrError(api.all('node.list').then((items) => ({ items }))),
+    answerOrError(api.run('activity.get', {}, activityMs)),
+    answerOrError(api.run('doctor.get')),
   ]);
   return [
     ...log,
@@ -72,7 +72,7 @@ async function linesOf(session: Session, api: AdminClient, replica: Replica): Pr
   ];
 }
 
-async function known<Answer>(asked: Promise<Answer>): Promise<Known<Answer>> {
+async function answerOrError<Answer>(asked: Promise<Answer>): Promise<AnswerOrError<Answer>> {
   try {
     return await asked;
   } catch (error) {
@@ -83,7 +83,7 @@ async function known<Answer>(asked: Promise<Answer>): Promise<Known<Answer>> {
 
 function partLines<Answer extends object>(
   label: string,
-  part: Known<Answer>,
+  part: AnswerOrError<Answer>,
   show: (answer: Answer) => Line[],
 ): Line[] {
   if (part instanceof AdminError) return [labelled(label, `not known: ${part.message}`)];
@@ -122,12 +122,12 @@ function nodeLines(nodes: readonly LiveNodeResource[]): Line[] {
   const drained = nodes.filter((node) => node.drained);
   const down = nodes.filter((node) => !node.up && !node.drained);
   const up = nodes.length - drained.length - down.length;
-  const text = `${ratio(up, nodes.length)} up${drained.length > 0 ? `, ${grouped(drained.length)} drained` : ''}`;
+  const text = `${ratio(up, nodes.length)} up${drained.length > 0 ? `, ${groupDigits(drained.length)} drained` : ''}`;
   if (nodes.length === 0)
     return [labelled('nodes', 'none is registered'), next('headgate help node register')];
   if (down.length === 0) return [good('nodes', text)];
   return [
-    bad('nodes', `${text}, ${grouped(down.length)} down`),
+    bad('nodes', `${text}, ${groupDigits(down.length)} down`),
     ...some(down, ({ id, reason }) => `${id}  ${reason ?? 'no report yet'}`),
     next('headgate node list --state down'),
   ];
@@ -142,11 +142,14 @@ function refusedLines({ refusals, unanswered, partial }: Refused): Line[] {
   const of = missing.length > 0 ? `; ${missing.join(', ')}` : '';
   if (refusals.length === 0) return [labelled('refused', `no request in the last hour${of}`)];
   return [
-    labelled('refused', `${grouped(total)} ${total === 1 ? 'request' : 'requests'} in the last hour${of}`),
+    labelled(
+      'refused',
+      `${groupDigits(total)} ${total === 1 ? 'request' : 'requests'} in the last hour${of}`,
+    ),
     ...some(
       refusals,
       ({ requests, status, type, organisation }) =>
-        `${grouped(requests)} × ${status} ${type}${organisation === undefined ? '' : ` of ${organisation}`}`,
+        `${groupDigits(requests)} × ${status} ${type}${organisation === undefined ? '' : ` of ${organisation}`}`,
     ),
     next(`headgate explain --request ${refusals[0]?.lastRequest ?? ''}`),
   ];
@@ -155,8 +158,8 @@ function refusedLines({ refusals, unanswered, partial }: Refused): Line[] {
 function doctorLines({ warn, fail }: Findings): Line[] {
   if (warn + fail === 0) return [good('doctor', 'finds nothing')];
   const counted = [
-    ...(fail > 0 ? [`${grouped(fail)} ${fail === 1 ? 'failure' : 'failures'}`] : []),
-    ...(warn > 0 ? [`${grouped(warn)} ${warn === 1 ? 'warning' : 'warnings'}`] : []),
+    ...(fail > 0 ? [`${groupDigits(fail)} ${fail === 1 ? 'failure' : 'failures'}`] : []),
+    ...(warn > 0 ? [`${groupDigits(warn)} ${warn === 1 ? 'warning' : 'warnings'}`] : []),
   ];
   const text = `finds ${counted.join(' and ')}`;
   return [fail > 0 ? bad('doctor', text) : labelled('doctor', text), next('headgate doctor')];
@@ -170,14 +173,14 @@ function digestLines({ digest, digests, foldVersion, signers, signer, skipped }:
     '',
     line('digest', digest),
     ...tables.map(([table, text]) => line(table, text)),
-    line('fold', `version ${foldVersion}, ${grouped(skipped)} records skipped`),
+    line('fold', `version ${foldVersion}, ${groupDigits(skipped)} records skipped`),
     ...(signers.length === 0 ? [] : [line('signers', signers.join(', '))]),
     ...(signer === undefined ? [] : [line('signs with', signer)]),
   ];
 }
 
 const ratio = (some: number, all: number): string =>
-  some === all ? `all ${grouped(all)}` : `${grouped(some)} of ${grouped(all)}`;
+  some === all ? `all ${groupDigits(all)}` : `${groupDigits(some)} of ${groupDigits(all)}`;
 const labelled = (label: string, text: string): Line => [label.padEnd(labelWidth), text];
 const good = (label: string, text: string): Line => [label.padEnd(labelWidth), { text, style: 'good' }];
 const bad = (label: string, text: string): Line => [label.padEnd(labelWidth), { text, style: 'bad' }];
@@ -186,5 +189,5 @@ const next = (command: string): Line => `${' '.repeat(labelWidth)}next  ${comman
 function some<Item>(items: readonly Item[], text: (item: Item) => string): Line[] {
   const more = items.length - shownMax;
   const lines = items.slice(0, shownMax).map((item) => `${' '.repeat(labelWidth)}${text(item)}`);
-  return more > 0 ? [...lines, `${' '.repeat(labelWidth)}and ${grouped(more)} more`] : lines;
+  return more > 0 ? [...lines, `${' '.repeat(labelWidth)}and ${groupDigits(more)} more`] : lines;
 }

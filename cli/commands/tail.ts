@@ -7,7 +7,7 @@
  */
 
 import WebSocket from 'ws';
-import { adminPrefix, routeOf } from '../../schemas/admin/admin-routes.ts';
+import { adminPrefix, operationRoute } from '../../schemas/admin/admin-routes.ts';
 import { printable } from '../../schemas/printable.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import type { AdminClient } from '../admin-client/admin-client.ts';
@@ -17,7 +17,7 @@ import { writePiece } from '../terminal/io.ts';
 import type { Renderer } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { cellText, printableJson } from '../terminal/text.ts';
-import { allEvents, eventAndWhy, eventView } from './event-list.ts';
+import { describeEventWithReason, eventView, readAllEvents } from './event-list.ts';
 
 /** Filter of a tail. */
 export interface TailCommandOptions {
@@ -50,7 +50,7 @@ export async function tail(
   const out = session.io.stdout.isTTY ? session.out : session.defaultFormat('jsonl');
   if (options.untilEnd) {
     const { from, type } = options;
-    const { items } = await allEvents(api, {
+    const { items } = await readAllEvents(api, {
       ...(from !== undefined && { from }),
       ...(type !== undefined && { type }),
     });
@@ -72,7 +72,7 @@ export async function tail(
 /** Prints an event on one line. */
 async function show(session: Session, out: Renderer, event: Resource): Promise<void> {
   const { position, at, type, by } = event;
-  const sentence = `${cellText(by)} ${printable(eventAndWhy(event))}`;
+  const sentence = `${cellText(by)} ${printable(describeEventWithReason(event))}`;
   const text = {
     table: [position, at, type].map(cellText).concat(sentence).join('  '),
     name: cellText(eventView.name(event)),
@@ -189,7 +189,7 @@ class EventTail {
 
   #open(): WebSocket {
     const { admin, token } = this.#api.settings;
-    const url = new URL(`${admin.replace(/^http/, 'ws')}${adminPrefix}${routeOf('event.tail').path}`);
+    const url = new URL(`${admin.replace(/^http/, 'ws')}${adminPrefix}${operationRoute('event.tail').path}`);
     url.searchParams.set('from', String(this.#from));
     if (this.#type !== undefined) url.searchParams.set('type', this.#type);
     return new WebSocket(url, {

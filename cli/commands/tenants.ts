@@ -2,20 +2,20 @@
 import type { Member, Organisation } from '../../schemas/admin/admin.ts';
 import { roles } from '../../schemas/choices.ts';
 import { usageError } from '../terminal/errors.ts';
-import { day, linkSeconds } from '../terminal/options.ts';
+import { parseDay, parseLinkSeconds } from '../terminal/options.ts';
 import { column, longColumn, type View } from '../terminal/render.ts';
 import { showLink } from './answers.ts';
 import {
-  choice,
-  flag,
+  choiceField,
+  flagField,
   type NounRow,
-  pages,
-  parsed,
-  run,
-  show,
-  someText,
-  text,
-  write,
+  nonEmptyTextField,
+  pagedListVerb,
+  parsedField,
+  runVerb,
+  showVerb,
+  textField,
+  writeVerb,
 } from './operation-verbs.ts';
 
 const organisationView: View<Organisation> = {
@@ -37,7 +37,7 @@ const memberView: View<Member> = {
 };
 
 const suspension = (name: string, suspended: boolean, done: string) =>
-  write('organisation.update', {
+  writeVerb('organisation.update', {
     verb: [`${name} <id>`, `${name} an organisation's access`, `headgate org ${name} acme --why "unpaid"`],
     always: { suspended },
     done,
@@ -46,37 +46,40 @@ const suspension = (name: string, suspended: boolean, done: string) =>
 export const organisations: NounRow = {
   noun: ['org', 'organisations', 'deployed', 'headgate org list'],
   verbs: [
-    write('organisation.create', {
+    writeVerb('organisation.create', {
       verb: ['create <id>', 'create an organisation', 'headgate org create acme --name Acme --tier Platinum'],
       operands: ['id'],
       options: {
-        name: text('--name <text>', 'display name', 'required'),
-        tier: someText('--tier <tier>', 'tier; without a tier the organisation cannot call any model'),
-        anchor: parsed(
+        name: textField('--name <text>', 'display name', 'required'),
+        tier: nonEmptyTextField(
+          '--tier <tier>',
+          'tier; without a tier the organisation cannot call any model',
+        ),
+        anchor: parsedField(
           '--anchor <day>',
           'anchor day, from which billing periods are counted, YYYY-MM-DD; today by default',
-          day,
+          parseDay,
         ),
       },
       done: 'created',
     }),
-    pages('organisation.list', {
+    pagedListVerb('organisation.list', {
       verb: ['list', 'list organisations', 'headgate org list', 'headgate org list -o name'],
       view: organisationView,
     }),
-    show('organisation.get', {
+    showVerb('organisation.get', {
       verb: ['get <id>', 'show one organisation', 'headgate org get acme -o json'],
       view: organisationView,
     }),
-    write('organisation.update', {
+    writeVerb('organisation.update', {
       verb: ['set <id>', 'change an organisation', 'headgate org set acme --tier Pro'],
       options: {
-        name: text('--name <text>', 'display name'),
-        tier: [text('--tier <tier>', 'tier'), flag('--no-tier', 'remove the tier', null)],
-        anchor: parsed(
+        name: textField('--name <text>', 'display name'),
+        tier: [textField('--tier <tier>', 'tier'), flagField('--no-tier', 'remove the tier', null)],
+        anchor: parsedField(
           '--anchor <day>',
           'anchor day, from which billing periods are counted, YYYY-MM-DD; needs --force, because usage of the current period no longer counts',
-          day,
+          parseDay,
         ),
       },
       check: ({ id: _id, ...changes }) => {
@@ -87,7 +90,7 @@ export const organisations: NounRow = {
     }),
     suspension('suspend', true, 'suspended'),
     suspension('resume', false, 'resumed'),
-    write('organisation.delete', {
+    writeVerb('organisation.delete', {
       verb: ['delete <id>', 'delete an organisation, its keys and stacks', 'headgate org delete acme --yes'],
       confirm: ({ id }) => `delete the organisation ${id}, its keys, stacks and members`,
       done: 'deleted',
@@ -95,22 +98,22 @@ export const organisations: NounRow = {
   ],
 };
 
-const role = choice('--role <role>', 'role of the member', roles, 'required');
-const seconds = parsed(
+const role = choiceField('--role <role>', 'role of the member', roles, 'required');
+const seconds = parsedField(
   '--expires <duration>',
   'how long the link is valid, from 60s to 30d; 7d by default',
-  linkSeconds,
+  parseLinkSeconds,
 );
 
 export const members: NounRow = {
   noun: ['member', 'members of organisations, and their roles', 'deployed', 'headgate member list'],
   verbs: [
-    pages('member.list', {
+    pagedListVerb('member.list', {
       verb: ['list', 'list members', 'headgate member list --org acme'],
-      options: { organisation: text('--org <id>', 'only this organisation') },
+      options: { organisation: textField('--org <id>', 'only this organisation') },
       view: memberView,
     }),
-    write('member.set', {
+    writeVerb('member.set', {
       verb: [
         'set <org> <person>',
         'add a member or change a role',
@@ -120,7 +123,7 @@ export const members: NounRow = {
       done: ({ id, role: given }) => `set as ${given} of ${id}`,
     }),
     // A link to the console does not change anything until someone uses it.
-    run('member.link', {
+    runVerb('member.link', {
       verb: [
         'link',
         'print a one-time link that signs a member in to the console',
@@ -128,21 +131,25 @@ export const members: NounRow = {
       ],
       operands: [],
       options: {
-        id: text('--org <id>', 'organisation of the member', 'required'),
-        person: text('--person <id>', 'id of the member', 'required'),
+        id: textField('--org <id>', 'organisation of the member', 'required'),
+        person: textField('--person <id>', 'id of the member', 'required'),
         seconds,
       },
       print: (session, link, { person }) =>
         showLink(session, link, (until) => `signs ${person} in once, until ${until}; give it to nobody else`),
     }),
-    run('member.invite', {
+    runVerb('member.invite', {
       verb: [
         'invite',
         'print a one-time link that makes a person a member when they sign in with it',
         'headgate member invite --org acme --role member --expires 7d',
       ],
       operands: [],
-      options: { id: text('--org <id>', 'organisation that the person joins', 'required'), role, seconds },
+      options: {
+        id: textField('--org <id>', 'organisation that the person joins', 'required'),
+        role,
+        seconds,
+      },
       print: (session, link, { id, role: given }) =>
         showLink(
           session,
@@ -150,7 +157,7 @@ export const members: NounRow = {
           (until) => `makes one person ${given} of ${id}, until ${until}; it needs an identity provider`,
         ),
     }),
-    write('member.remove', {
+    writeVerb('member.remove', {
       verb: [
         'remove <org> <person>',
         'remove a member; keys created by this person stay valid',

@@ -1,12 +1,12 @@
 /** `headgate usage`: tokens of completed requests, for one organisation or as JSON lines for a billing system. */
-import type { InputOf } from '../../schemas/admin/admin.ts';
+import type { OperationInput } from '../../schemas/admin/admin.ts';
 import { usageError } from '../terminal/errors.ts';
 import { writePiece } from '../terminal/io.ts';
-import { day, signedAmount } from '../terminal/options.ts';
+import { parseDay, parseSignedAmount } from '../terminal/options.ts';
 import { column, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { amountText, cellText } from '../terminal/text.ts';
-import { type NounRow, own, parsed, text, write } from './operation-verbs.ts';
+import { customVerb, type NounRow, parsedField, textField, writeVerb } from './operation-verbs.ts';
 
 const modelView: View = {
   columns: [
@@ -45,9 +45,13 @@ export const usage: NounRow = {
         .verb('show', 'show the usage of a billing period', 'headgate usage show --org acme -o json')
         .option('--org <id>', 'organisation to show')
         .option('--visitors', 'all visitors together, on this day and in this month (UTC)')
-        .option('--period <day>', 'first day of the period, YYYY-MM-DD; the current period by default', day)
+        .option(
+          '--period <day>',
+          'first day of the period, YYYY-MM-DD; the current period by default',
+          parseDay,
+        )
         .action<ShowOptions>(show),
-    write('usage.adjust', {
+    writeVerb('usage.adjust', {
       verb: [
         'adjust',
         'add tokens to the usage of the current period; a negative number gives allowance back',
@@ -55,8 +59,13 @@ export const usage: NounRow = {
       ],
       operands: [],
       options: {
-        id: text('--org <id>', 'organisation whose usage to adjust', 'required'),
-        tokens: parsed('--tokens <n>', 'tokens to add, such as 1000 or -1000', signedAmount, 'required'),
+        id: textField('--org <id>', 'organisation whose usage to adjust', 'required'),
+        tokens: parsedField(
+          '--tokens <n>',
+          'tokens to add, such as 1000 or -1000',
+          parseSignedAmount,
+          'required',
+        ),
       },
       check: (_input, { globals: { why } }) => {
         if (why === undefined)
@@ -65,7 +74,7 @@ export const usage: NounRow = {
       id: ({ id }) => String(id),
       done: 'adjusted',
     }),
-    own(
+    customVerb(
       'usage.export',
       {
         verb: [
@@ -74,9 +83,9 @@ export const usage: NounRow = {
           'headgate usage export --org acme --from 2026-11-01',
         ],
         options: {
-          organisation: text('--org <id>', 'only this organisation'),
-          from: parsed('--from <day>', 'first day, YYYY-MM-DD', day),
-          to: parsed('--to <day>', 'day after the last one, YYYY-MM-DD', day),
+          organisation: textField('--org <id>', 'only this organisation'),
+          from: parsedField('--from <day>', 'first day, YYYY-MM-DD', parseDay),
+          to: parsedField('--to <day>', 'day after the last one, YYYY-MM-DD', parseDay),
         },
       },
       exportUsage,
@@ -84,7 +93,7 @@ export const usage: NounRow = {
   ],
 };
 
-async function exportUsage(session: Session, asked: InputOf<'usage.export'>): Promise<void> {
+async function exportUsage(session: Session, asked: OperationInput<'usage.export'>): Promise<void> {
   const { from, to } = asked;
   if (from !== undefined && to !== undefined && from >= to)
     throw usageError(`--from ${from} is not before --to ${to}`, 'give --to a later day; it is exclusive');

@@ -4,22 +4,22 @@ import { dayMs, durationMs } from '../../schemas/durations.ts';
 import { usageKeepDaysDefault } from '../../schemas/records/usage.ts';
 import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { nodeCredentials } from '../../shared/runtime/node-credentials.ts';
-import { protectedSettingOf, requiredSecret } from '../../shared/runtime/secrets.ts';
+import { readProtectedSetting, requiredSecret } from '../../shared/runtime/secrets.ts';
 import { usageError } from '../terminal/errors.ts';
 import {
   addOptions,
   allowUnsigned,
-  connectionLimitsOf,
-  distinctGatewayToken,
+  connectionLimits,
   isOn,
-  type OptionsOf,
+  type OptionValues,
   option,
   parsePort,
   parseUrl,
+  pickShared,
   portOption,
-  previousGatewayToken,
   protectedOption,
-  shared,
+  readPreviousToken,
+  requireDistinctToken,
   usingOption,
 } from './options.ts';
 import { runProcess } from './run-process.ts';
@@ -47,7 +47,7 @@ function parseKeptDays(text: string): number {
 }
 
 const controlPlaneOptions = {
-  ...shared('log', 'data', 'name', 'bind'),
+  ...pickShared('log', 'data', 'name', 'bind'),
   port: portOption('--port <port>', 'port of the admin API', 8081),
   consolePort: option(
     '--console-port <port>',
@@ -56,7 +56,7 @@ const controlPlaneOptions = {
       parse: parsePort,
     },
   ),
-  ...shared('consoleHost', 'consoleUrl'),
+  ...pickShared('consoleHost', 'consoleUrl'),
   apiUrl: option('--api-url <url>', 'URL at which clients reach the shared host; the console shows it', {
     parse: parseUrl,
   }),
@@ -86,7 +86,7 @@ const controlPlaneOptions = {
     'how long a revoked or expired key is remembered; never means that it is never forgotten',
     { parse: parseForgetAfter, default: 90 * dayMs, shown: '90d' },
   ),
-  ...shared(
+  ...pickShared(
     'metricsBind',
     'metricsPort',
     'drainDelay',
@@ -104,9 +104,9 @@ const controlPlaneOptions = {
     '--gateway-tls-name <name>',
     'name that the certificates of gateways must contain, instead of the host in their address',
   ),
-  ...shared('readyFile'),
+  ...pickShared('readyFile'),
 };
-type Options = OptionsOf<typeof controlPlaneOptions>;
+type Options = OptionValues<typeof controlPlaneOptions>;
 
 export function controlPlaneCommand(program: Command): void {
   const command = program
@@ -117,7 +117,7 @@ export function controlPlaneCommand(program: Command): void {
 
 async function run(options: Options): Promise<void> {
   const operatorToken = requiredSecret('HEADGATE_OPERATOR_TOKEN');
-  const gatewayToken = distinctGatewayToken(operatorToken, requiredSecret('HEADGATE_GATEWAY_TOKEN'));
+  const gatewayToken = requireDistinctToken(operatorToken, requiredSecret('HEADGATE_GATEWAY_TOKEN'));
   const { startControlPlane } = await import('../../control-plane/main.ts');
   await runProcess('control-plane', options, async ({ logger, certificate }) => {
     const controlPlane = await startControlPlane({
@@ -128,11 +128,11 @@ async function run(options: Options): Promise<void> {
       port: options.port,
       metricsBind: options.metricsBind,
       metricsPort: options.metricsPort,
-      connections: connectionLimitsOf(options, logger),
+      connections: connectionLimits(options, logger),
       operatorToken,
       gatewayToken,
-      previousGatewayToken: previousGatewayToken(operatorToken),
-      signingKeyFile: protectedSettingOf('HEADGATE_SIGNING_KEY'),
+      previousGatewayToken: readPreviousToken(operatorToken),
+      signingKeyFile: readProtectedSetting('HEADGATE_SIGNING_KEY'),
       allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
       trustedSigners: options.trustSigner,
       nodeCredentials: nodeCredentials(options.nodeCredentials),
@@ -141,7 +141,7 @@ async function run(options: Options): Promise<void> {
       forgetKeysAfterMs: options.forgetKeysAfter,
       drainDelaySeconds: options.drainDelay,
       drainTimeoutSeconds: options.drainTimeout,
-      console: consoleOf(options),
+      console: consoleSettings(options),
       certificate,
       gatewayTlsName: options.gatewayTlsName,
       logger,
@@ -156,25 +156,25 @@ async function run(options: Options): Promise<void> {
   });
 }
 
-function consoleOf(options: Options) {
+function consoleSettings(options: Options) {
   const { bind, consolePort, consoleHost, consoleUrl, apiUrl: shared, stackDomain } = options;
   if (consolePort === undefined) return undefined;
   const addresses = () => ({ shared, stackDomain });
-  const oidc = oidcOf(options);
+  const oidc = oidcSettings(options);
   return { bind, port: consolePort, hosts: consoleHost, url: consoleUrl, addresses, oidc };
 }
 
-function oidcOf({ oidcIssuer: issuer, oidcClientId: clientId, ...rest }: Options) {
+function oidcSettings({ oidcIssuer: issuer, oidcClientId: clientId, ...rest }: Options) {
   const { oidcClientSecretFile: file, oidcOperatorGroup: operatorGroup } = rest;
   const given = [issuer, clientId, file, operatorGroup].filter((value) => value !== undefined);
   if (given.length === 0) return undefined;
   const next = 'give --oidc-issuer, --oidc-client-id and --oidc-client-secret-file together';
   if (issuer === undefined || clientId === undefined || file === undefined)
     throw usageError('the identity provider is not described in full', next);
-  return { issuer, clientId, clientSecret: secretIn(file), operatorGroup };
+  return { issuer, clientId, clientSecret: readSecret(file), operatorGroup };
 }
 
-function secretIn(file: string): string {
+function readSecret(file: string): string {
   const secret = usingOption('--oidc-client-secret-file', () => textOfNamed(file)).trim();
   if (secret === '')
     throw usageError(

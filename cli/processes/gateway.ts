@@ -3,23 +3,23 @@ import { availableParallelism } from 'node:os';
 import { setFlagsFromString } from 'node:v8';
 import { type Command, InvalidArgumentError } from 'commander';
 import { nodeCredentials } from '../../shared/runtime/node-credentials.ts';
-import { requiredSecret, SecretUnusable, secretOf } from '../../shared/runtime/secrets.ts';
-import { settingOf } from '../../shared/runtime/settings.ts';
+import { readSecret, requiredSecret, SecretUnusable } from '../../shared/runtime/secrets.ts';
+import { readSetting } from '../../shared/runtime/settings.ts';
 import {
   addOptions,
-  connectionLimitsOf,
-  distinctGatewayToken,
+  connectionLimits,
   insecureSnapshots,
   isOn,
-  type OptionsOf,
+  type OptionValues,
   option,
   parseAdvertised,
   parsePort,
   parseUrls,
+  pickShared,
   portOption,
   reportMemoryLimit,
+  requireDistinctToken,
   secondsOption,
-  shared,
 } from './options.ts';
 import { runProcess } from './run-process.ts';
 
@@ -30,7 +30,7 @@ interface StackPort {
   readonly port: number;
 }
 
-function stackPorts(value: string, before: readonly StackPort[] = []): StackPort[] {
+function parseStackPorts(value: string, before: readonly StackPort[] = []): StackPort[] {
   const added = value.split(',').map((pair) => {
     const [stack, port] = pair.split('=');
     if (!stack || port === undefined) throw new InvalidArgumentError('It must be STACK=PORT.');
@@ -45,7 +45,7 @@ const originForm = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@*,]+$/;
  * Parses exact origins, as browsers write them. A wildcard or `null` is refused, because it would admit pages that nobody
  * named.
  */
-function corsOrigins(value: string, before: readonly string[] = []): string[] {
+function parseCorsOrigins(value: string, before: readonly string[] = []): string[] {
   const added = value.split(',').map((text) => {
     const origin = text.trim();
     const isWeb = /^https?:/.test(origin);
@@ -61,7 +61,7 @@ function isSameOrigin(origin: string): boolean {
 }
 
 /** Parses how many decisions are kept: one in N, or 0 for none. */
-function decisionsKept(text: string): number {
+function parseDecisionsKept(text: string): number {
   if (text === 'all') return 1;
   if (text === 'off') return 0;
   const oneIn = Number(text);
@@ -70,21 +70,21 @@ function decisionsKept(text: string): number {
 }
 
 export const gatewayOptions = {
-  ...shared('log', 'data'),
+  ...pickShared('log', 'data'),
   controlPlane: option(
     '--control-plane <url>',
     'control plane to fetch a first snapshot from; may be repeated',
     { parse: parseUrls, default: [] },
   ),
-  ...shared('insecureSnapshots', 'trustSigner', 'name', 'bind'),
+  ...pickShared('insecureSnapshots', 'trustSigner', 'name', 'bind'),
   port: portOption('--port <port>', 'port of the API', 8080),
-  ...shared('metricsBind', 'metricsPort'),
+  ...pickShared('metricsBind', 'metricsPort'),
   advertise: option(
     '--advertise <url|host>',
     "host or URL at which control planes reach the health and metrics listener; by default its address or this machine's name",
     { parse: parseAdvertised },
   ),
-  ...shared('maxConnections', 'maxConnectionsPerAddress', 'keepAlive'),
+  ...pickShared('maxConnections', 'maxConnectionsPerAddress', 'keepAlive'),
   sharedHost: option(
     '--shared-host <names>',
     'names of the shared host, separated by commas; * matches every name that does not begin with a stack id',
@@ -98,12 +98,12 @@ export const gatewayOptions = {
   stackPort: option(
     '--stack-port <stack=port>',
     'port that serves one stack, whatever the Host header is; may be repeated',
-    { parse: stackPorts, default: [] },
+    { parse: parseStackPorts, default: [] },
   ),
   corsOrigin: option<readonly string[]>(
     '--cors-origin <origin>',
     'origin of web pages that may call the API; may be repeated',
-    { parse: corsOrigins, default: [] },
+    { parse: parseCorsOrigins, default: [] },
   ),
   playPort: option(
     '--play-port <port>',
@@ -112,13 +112,13 @@ export const gatewayOptions = {
       parse: parsePort,
     },
   ),
-  ...shared('playHost', 'consoleUrl', 'trustedProxies'),
+  ...pickShared('playHost', 'consoleUrl', 'trustedProxies'),
   whenStale: option<StalePolicy>(
     '--when-stale <policy>',
     'while freshness cannot be proven, fence refuses keys and serve accepts them',
     { choices: ['fence', 'serve'], default: 'fence' },
   ),
-  ...shared('drainDelay', 'drainTimeout'),
+  ...pickShared('drainDelay', 'drainTimeout'),
   connectTimeout: secondsOption('--connect-timeout <seconds>', 'time limit for connecting to a node', 2),
   firstEventTimeout: secondsOption(
     '--first-event-timeout <seconds>',
@@ -133,16 +133,16 @@ export const gatewayOptions = {
   decisions: option(
     '--decisions <all|N|off>',
     'decisions to record for explanations: all, one in N of completed requests (and every refusal), or off',
-    { parse: decisionsKept, default: 1, shown: 'all' },
+    { parse: parseDecisionsKept, default: 1, shown: 'all' },
   ),
   cacheSalt: option<'on' | 'off'>(
     '--cache-salt <on|off>',
     'whether organisations have separate prefix caches on nodes of the pool',
     { choices: ['on', 'off'], default: 'on' },
   ),
-  ...shared('nodeCredentials', 'tlsCert', 'tlsKey', 'readyFile'),
+  ...pickShared('nodeCredentials', 'tlsCert', 'tlsKey', 'readyFile'),
 };
-type Options = OptionsOf<typeof gatewayOptions>;
+type Options = OptionValues<typeof gatewayOptions>;
 
 export function gatewayCommand(program: Command): void {
   const command = program
@@ -151,16 +151,16 @@ export function gatewayCommand(program: Command): void {
   addOptions(command, gatewayOptions).action(run);
 }
 
-function playOf({ playPort: port, playHost: hosts, consoleUrl, trustedProxies }: Options) {
+function playSettings({ playPort: port, playHost: hosts, consoleUrl, trustedProxies }: Options) {
   return port === undefined ? undefined : { port, hosts, consoleUrl, trustedProxies };
 }
 
 /** Reads the operator token if there is one. A gateway does not need it, so an unusable one is not an error. */
-function operatorTokenHere(): string | undefined {
+function readOperatorToken(): string | undefined {
   try {
-    return secretOf('HEADGATE_OPERATOR_TOKEN');
+    return readSecret('HEADGATE_OPERATOR_TOKEN');
   } catch (error) {
-    if (error instanceof SecretUnusable) return settingOf('HEADGATE_OPERATOR_TOKEN');
+    if (error instanceof SecretUnusable) return readSetting('HEADGATE_OPERATOR_TOKEN');
     throw error;
   }
 }
@@ -168,7 +168,7 @@ function operatorTokenHere(): string | undefined {
 async function run(options: Options): Promise<void> {
   // On one core, parallel garbage collection only makes its threads take turns with the thread that waits for them.
   if (availableParallelism() === 1) setFlagsFromString('--no-parallel-scavenge');
-  const gatewayToken = distinctGatewayToken(operatorTokenHere(), requiredSecret('HEADGATE_GATEWAY_TOKEN'));
+  const gatewayToken = requireDistinctToken(readOperatorToken(), requiredSecret('HEADGATE_GATEWAY_TOKEN'));
   const { startGateway } = await import('../../data-plane/main.ts');
   const { defaultForwardSettings } = await import('../../data-plane/nodes/forward.ts');
   const { createAccessLog } = await import('../../shared/runtime/logger.ts');
@@ -186,14 +186,14 @@ async function run(options: Options): Promise<void> {
       metricsBind: options.metricsBind,
       metricsPort: options.metricsPort,
       advertise: options.advertise,
-      connections: connectionLimitsOf(options, logger),
+      connections: connectionLimits(options, logger),
       hosts: {
         shared: new Set(options.sharedHost.split(',').map(lower)),
         stackDomain: lower(options.stackDomain),
       },
       stackPorts: options.stackPort,
       corsOrigins: new Set(options.corsOrigin),
-      play: playOf(options),
+      play: playSettings(options),
       whenStale: options.whenStale,
       controlPlanes: options.controlPlane,
       insecureSnapshots: isOn(insecureSnapshots, options.insecureSnapshots),

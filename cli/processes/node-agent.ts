@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { requiredSecret } from '../../shared/runtime/secrets.ts';
 import { usageError } from '../terminal/errors.ts';
-import { addOptions, type OptionsOf, option, parseUrl, parseUrls, shared } from './options.ts';
+import { addOptions, type OptionValues, option, parseUrl, parseUrls, pickShared } from './options.ts';
 import { runProcess } from './run-process.ts';
 
 const agentOptions = {
@@ -12,16 +12,16 @@ const agentOptions = {
   node: option('--node <id>', 'id of the node', { isMandatory: true }),
   engine: option('--engine <url>', 'URL of the inference server', { parse: parseUrl, isMandatory: true }),
   credential: option('--credential <name>', 'name of the credential for the engine'),
-  ...shared('nodeCredentials'),
+  ...pickShared('nodeCredentials'),
   loadModels: option<'all' | 'none'>(
     '--load-models <which>',
     'whether to load the models that are installed for the node',
     { choices: ['all', 'none'], default: 'all' },
   ),
   loraFolder: option('--lora-folder <folder>', 'folder in which vLLM finds LoRA adapters by name'),
-  ...shared('drainTimeout', 'metricsBind', 'metricsPort', 'tlsCert', 'tlsKey', 'readyFile'),
+  ...pickShared('drainTimeout', 'metricsBind', 'metricsPort', 'tlsCert', 'tlsKey', 'readyFile'),
 };
-type Options = OptionsOf<typeof agentOptions>;
+type Options = OptionValues<typeof agentOptions>;
 
 export function nodeAgentCommand(program: Command): void {
   const command = program

@@ -13,8 +13,8 @@ import type { Logger } from '../../shared/runtime/logger.ts';
 import { memoryMax } from '../../shared/runtime/memory-limit.ts';
 import { connectionsWithin, openFilesMax } from '../../shared/runtime/open-files.ts';
 import { isProxyRange } from '../../shared/runtime/proxy-list.ts';
-import { secretOf } from '../../shared/runtime/secrets.ts';
-import { environment, settingOf } from '../../shared/runtime/settings.ts';
+import { readSecret } from '../../shared/runtime/secrets.ts';
+import { environment, readSetting } from '../../shared/runtime/settings.ts';
 import { Certificate, ExtraAuthorities } from '../../shared/runtime/tls.ts';
 import { CliError, usageError } from '../terminal/errors.ts';
 
@@ -23,7 +23,7 @@ declare const kindOfValue: unique symbol;
 export type ProcessOption<Value> = (() => Option) & { readonly [kindOfValue]: Value };
 
 /** Values of a table of options, by commander's names. */
-export type OptionsOf<Table> = {
+export type OptionValues<Table> = {
   readonly [Name in keyof Table]: Table[Name] extends ProcessOption<infer Value> ? Value : never;
 };
 
@@ -84,7 +84,7 @@ const unchanged = (text: string): string => text;
  * unset.
  */
 export const option = declare((made, flags) => {
-  const variable = variableOf(flags);
+  const variable = variableName(flags);
   return environment[variable]?.trim() === '' ? made : made.env(variable);
 }, unchanged);
 
@@ -92,7 +92,7 @@ export const option = declare((made, flags) => {
  * Declares an option that protects something: the file of a secret or key, a trusted party, or how people sign in. Unlike for
  * `option`, a blank value is an error.
  */
-export const protectedOption = declare((made, flags) => made.env(variableOf(flags)), notBlank);
+export const protectedOption = declare((made, flags) => made.env(variableName(flags)), notBlank);
 
 function notBlank(text: string): string {
   if (text.trim() !== '') return text;
@@ -101,16 +101,16 @@ function notBlank(text: string): string {
 
 /** Declares a flag without a value. Its variable sets it with `true` or `1`; see isOn. */
 export function flag(flags: string, description: string): ProcessOption<boolean | undefined> {
-  const make = (): Option => new Option(flags, `${description} (env: ${variableOf(flags)}=true)`);
+  const make = (): Option => new Option(flags, `${description} (env: ${variableName(flags)}=true)`);
   return make as ProcessOption<boolean | undefined>;
 }
 
 /** Whether a flag is set on the command line or by its variable. */
 export function isOn(flags: string, given: boolean | undefined): boolean {
-  return given ?? /^(true|1)$/.test(environment[variableOf(flags)] ?? '');
+  return given ?? /^(true|1)$/.test(environment[variableName(flags)] ?? '');
 }
 
-function variableOf(flags: string): string {
+function variableName(flags: string): string {
   const name = /--([a-z-]+)/.exec(flags)?.[1] ?? '';
   return `HEADGATE_${name.replaceAll('-', '_').toUpperCase()}`;
 }
@@ -273,7 +273,7 @@ const common = {
 };
 
 /** Picks shared options for the table of a process. */
-export function shared<Name extends keyof typeof common>(
+export function pickShared<Name extends keyof typeof common>(
   ...names: readonly Name[]
 ): Pick<typeof common, Name> {
   return Object.fromEntries(names.map((name) => [name, common[name]])) as Pick<typeof common, Name>;
@@ -292,7 +292,7 @@ export function addOptions(
   return command;
 }
 
-type CommonOptions = OptionsOf<typeof common>;
+type CommonOptions = OptionValues<typeof common>;
 type ConnectionOptions = Pick<CommonOptions, 'maxConnections' | 'maxConnectionsPerAddress'> &
   Partial<Pick<CommonOptions, 'keepAlive'>>;
 /** Options of every process except `headgate dev`. */
@@ -302,7 +302,7 @@ export type ProcessOptions = Pick<CommonOptions, 'tlsCert' | 'tlsKey' | 'readyFi
  * Limits connections to the number of files that this process may open. The excess is then refused connection by connection,
  * instead of by errors that affect all.
  */
-export function connectionLimitsOf(
+export function connectionLimits(
   { maxConnections: asked, maxConnectionsPerAddress: perAddress, keepAlive }: ConnectionOptions,
   logger: Pick<Logger, 'warn'>,
 ): Partial<ConnectionLimits> {
@@ -331,7 +331,7 @@ export function reportMemoryLimit(logger: Pick<Logger, 'warn'>): void {
 }
 
 /** Returns undefined if neither file is given. Throws an Error if one is missing or unusable. */
-export function certificateOf({ tlsCert: cert, tlsKey: key }: ProcessOptions): Certificate | undefined {
+export function loadCertificate({ tlsCert: cert, tlsKey: key }: ProcessOptions): Certificate | undefined {
   if (cert !== undefined && key !== undefined)
     return usingOption('--tls-cert and --tls-key', () => new Certificate({ cert, key }));
   if (cert !== key) throw usageError('--tls-cert and --tls-key must be given together');
@@ -340,7 +340,7 @@ export function certificateOf({ tlsCert: cert, tlsKey: key }: ProcessOptions): C
 
 /** Returns the additional certificate authorities that NODE_EXTRA_CA_CERTS names, if any. */
 export function extraAuthorities(): ExtraAuthorities | undefined {
-  const path = settingOf('NODE_EXTRA_CA_CERTS');
+  const path = readSetting('NODE_EXTRA_CA_CERTS');
   return path === undefined ? undefined : new ExtraAuthorities(path);
 }
 
@@ -362,15 +362,15 @@ export function usingOption<Result>(flag: string, use: () => Result): Result {
  * Returns the gateway token. Throws if it equals the operator token, because a compromised gateway must not become an
  * operator.
  */
-export function distinctGatewayToken(operatorToken: string | undefined, gatewayToken: string): string {
+export function requireDistinctToken(operatorToken: string | undefined, gatewayToken: string): string {
   if (gatewayToken !== operatorToken) return gatewayToken;
   throw new Error('HEADGATE_GATEWAY_TOKEN is the operator token; set it to another random text');
 }
 
 /** Returns the previous gateway token during a rotation. Throws if it is unusable or equals the operator token. */
-export function previousGatewayToken(operatorToken: string): string | undefined {
+export function readPreviousToken(operatorToken: string): string | undefined {
   const variable = 'HEADGATE_GATEWAY_TOKEN_PREVIOUS';
-  const previous = secretOf(variable);
+  const previous = readSecret(variable);
   if (previous !== operatorToken) return previous;
   throw new Error(`${variable} is the operator token, which gateways must not have; unset it`);
 }

@@ -3,7 +3,7 @@ import type { Closers } from '../../shared/runtime/closers.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { logLevel } from '../../shared/runtime/settings.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
-import { certificateOf, extraAuthorities, type ProcessOptions, usingOption } from './options.ts';
+import { extraAuthorities, loadCertificate, type ProcessOptions, usingOption } from './options.ts';
 
 export interface ProcessContext {
   readonly logger: Logger;
@@ -33,7 +33,7 @@ export async function runProcess(
   const { writeJsonAtomically } = await import('../../shared/runtime/ready-file.ts');
   const { closeOnSignal } = await import('./shutdown.ts');
   const { keepRenewed } = await import('../../shared/runtime/watched-files.ts');
-  const certificate = certificateOf(options);
+  const certificate = loadCertificate(options);
   const logger = createLogger(kind, logLevel());
   endOnUncaught(logger);
   const running = await openAll(logger, (closers) => start({ logger, certificate, closers }));

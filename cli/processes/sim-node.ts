@@ -3,14 +3,14 @@ import type { Command } from 'commander';
 import type { Dialect } from '../../schemas/names.ts';
 import {
   addOptions,
-  connectionLimitsOf,
+  connectionLimits,
   flag,
   isOn,
-  type OptionsOf,
+  type OptionValues,
   option,
   parseCount,
+  pickShared,
   portOption,
-  shared,
 } from './options.ts';
 import { runProcess } from './run-process.ts';
 
@@ -20,11 +20,11 @@ const count = (flags: string, description: string, value: number) =>
 const rerank = '--rerank';
 
 const simOptions = {
-  ...shared('bind'),
+  ...pickShared('bind'),
   port: portOption('--port <port>', 'port to listen on', 9001),
-  ...shared('metricsBind'),
+  ...pickShared('metricsBind'),
   metricsPort: portOption('--metrics-port <port>', 'port for health and metrics; 0 for a free port', 0),
-  ...shared('maxConnections', 'maxConnectionsPerAddress'),
+  ...pickShared('maxConnections', 'maxConnectionsPerAddress'),
   models: option('--models <names>', 'models to serve, separated by commas', { default: 'echo-small' }),
   tokensPerSecond: count('--tokens-per-second <n>', 'speed of a stream; 0 for no limit', 200),
   dialect: option<Dialect>('--dialect <engine>', 'engine to simulate', {
@@ -38,9 +38,9 @@ const simOptions = {
     'speed of reading an uncached prompt; 0 for no limit',
     0,
   ),
-  ...shared('tlsCert', 'tlsKey', 'readyFile'),
+  ...pickShared('tlsCert', 'tlsKey', 'readyFile'),
 };
-type Options = OptionsOf<typeof simOptions>;
+type Options = OptionValues<typeof simOptions>;
 
 export function simNodeCommand(program: Command): void {
   const command = program.command('sim-node').description('run a simulated inference server');
@@ -54,7 +54,7 @@ async function run(options: Options): Promise<void> {
   const { Connections } = await import('../../shared/runtime/connections.ts');
   await runProcess('sim-node', options, async ({ logger, certificate, closers }) => {
     const registry = new Registry();
-    const connections = new Connections({ registry, logger, limits: connectionLimitsOf(options, logger) });
+    const connections = new Connections({ registry, logger, limits: connectionLimits(options, logger) });
     const node = await startSimNode({
       bind: options.bind,
       port: options.port,

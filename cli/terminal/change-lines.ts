@@ -18,13 +18,13 @@ export function fieldLines(fields: unknown): string[] {
   return list
     .filter(({ before, after }) => isSet(before) || isSet(after))
     .map(({ field, before, after }) => {
-      const [was, is] = [before, after].map((value) => cellText(shownValue(String(field), value)));
+      const [was, is] = [before, after].map((value) => cellText(displayValue(String(field), value)));
       return `    ${cellText(field)}  ${was} → ${is}`;
     });
 }
 
 /** Converts a stored value for display. Rows contain lists as JSON, and times in ms since 1970. */
-function shownValue(field: string, value: unknown): unknown {
+function displayValue(field: string, value: unknown): unknown {
   if (typeof value === 'number' && field.endsWith('_at')) return new Date(value).toISOString();
   if (typeof value !== 'string' || !/^[[{]/.test(value)) return value;
   try {

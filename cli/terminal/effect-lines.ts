@@ -6,11 +6,11 @@
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
 import { type Effect, effectSchema } from '../../schemas/admin/effect.ts';
 import { hourMs } from '../../schemas/durations.ts';
-import { grouped } from '../../schemas/grouped.ts';
+import { groupDigits } from '../../schemas/grouped.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { AdminClient } from '../admin-client/admin-client.ts';
 import type { Resource } from '../admin-client/answers.ts';
-import { requestOf } from '../admin-client/call-path.ts';
+import { buildRequest } from '../admin-client/call-path.ts';
 import { changeLines } from './change-lines.ts';
 import { column, type Line, type Renderer, type View } from './render.ts';
 
@@ -18,7 +18,7 @@ type Recorded = NonNullable<Effect['recorded']>;
 /** Tolerance in ms for clock differences and for the time that gateways take to answer. */
 const toleranceMs = 120_000;
 
-const ofRequests: View['columns'] = [
+const requestColumns: View['columns'] = [
   { heading: 'ORGANISATION', cell: ({ organisation }) => organisation ?? 'visitors' },
   column('HOST', 'host'),
   {
@@ -31,7 +31,7 @@ const ofRequests: View['columns'] = [
   column('REQUESTS', 'requests'),
   { heading: 'EXAMPLE', cell: ({ examples }) => first(examples) },
 ];
-const ofLimits: View['columns'] = [
+const limitColumns: View['columns'] = [
   {
     heading: 'ORGANISATION',
     cell: ({ organisation, organisations, visitors }) =>
@@ -48,7 +48,7 @@ function first(examples: unknown): unknown {
 }
 
 /** Formats, for example, `12 of 3,400 requests served in the last hour would be answered differently, 7 of them refused`. */
-function sentence(recorded: Recorded): string {
+function formatSentence(recorded: Recorded): string {
   const { asked, differ, refused } = recorded;
   if (asked === 0) return `No request was served ${servedPeriod(recorded)}`;
   const part =
@@ -56,9 +56,9 @@ function sentence(recorded: Recorded): string {
       ? ''
       : refused === differ
         ? ', all of them refused'
-        : `, ${grouped(refused)} of them refused`;
-  const what = `${grouped(asked)} requests served ${servedPeriod(recorded)}`;
-  return `${grouped(differ)} of ${what} would be answered differently${part}`;
+        : `, ${groupDigits(refused)} of them refused`;
+  const what = `${groupDigits(asked)} requests served ${servedPeriod(recorded)}`;
+  return `${groupDigits(differ)} of ${what} would be answered differently${part}`;
 }
 
 /** Maximum rows shown of a table; JSON contains all. */
@@ -70,7 +70,7 @@ function table(out: Renderer, rows: readonly Resource[], columns: View['columns'
 }
 
 function moreLines(count: number): string[] {
-  return count > rowsMax ? [`… and ${grouped(count - rowsMax)} more; -o json has all`] : [];
+  return count > rowsMax ? [`… and ${groupDigits(count - rowsMax)} more; -o json has all`] : [];
 }
 
 /** Returns `in the last hour`, or a later start if gateways had too many requests to read the whole hour. */
@@ -90,15 +90,16 @@ function silentTexts({ gatewaysSilent, gatewaysUnseen: unseen = [] }: Recorded):
 
 function recordedLines(out: Renderer, recorded: Recorded): Line[] {
   const { decided, asked, groups } = recorded;
-  const part = decided < asked ? [`(of ${grouped(asked)}, ${grouped(decided)} were decided again)`] : [];
-  return [sentence(recorded), ...part, ...silentTexts(recorded), ...table(out, groups, ofRequests)];
+  const part =
+    decided < asked ? [`(of ${groupDigits(asked)}, ${groupDigits(decided)} were decided again)`] : [];
+  return [formatSentence(recorded), ...part, ...silentTexts(recorded), ...table(out, groups, requestColumns)];
 }
 
 function effectLines(out: Renderer, { recorded, limits, changes = [] }: Effect): Line[] {
   return [
     ...(recorded === undefined ? [] : recordedLines(out, recorded)),
     ...(changes.length > 0 ? ['', 'Rows that would differ:', ...rowLines(changes)] : []),
-    ...(limits.length > 0 ? ['', 'Limits that would be lower:', ...out.table(limits, ofLimits)] : []),
+    ...(limits.length > 0 ? ['', 'Limits that would be lower:', ...out.table(limits, limitColumns)] : []),
     ...(recorded === undefined && limits.length === 0 ? ['Nothing would change'] : []),
   ];
 }
@@ -114,7 +115,9 @@ function hasEffect({ recorded, limits, changes = [] }: Effect): boolean {
 
 function effectSentence({ recorded, limits, changes = [] }: Effect): string {
   const texts = [
-    ...(recorded !== undefined && (recorded.differ > 0 || recorded.asked === 0) ? [sentence(recorded)] : []),
+    ...(recorded !== undefined && (recorded.differ > 0 || recorded.asked === 0)
+      ? [formatSentence(recorded)]
+      : []),
     ...(recorded === undefined ? [] : silentTexts(recorded)),
     ...(changes.length > 0 ? [`${plural(changes.length, 'row')} would differ`] : []),
     ...(limits.length > 0 ? [`${plural(limits.length, 'limit')} would be lower`] : []),
@@ -123,7 +126,7 @@ function effectSentence({ recorded, limits, changes = [] }: Effect): string {
 }
 
 function plural(count: number, what: string): string {
-  return count === 1 ? `1 ${what}` : `${grouped(count)} ${what}s`;
+  return count === 1 ? `1 ${what}` : `${groupDigits(count)} ${what}s`;
 }
 
 /** Time in ms to wait for an effect. Gateways have five seconds to return what they recorded. */
@@ -135,7 +138,7 @@ export async function effectNotes(
   { name, input }: { readonly name: OperationName; readonly input: object },
   what: 'all' | 'a sentence',
 ): Promise<string[]> {
-  const { method, path, rest } = requestOf(name, input);
+  const { method, path, rest } = buildRequest(name, input);
   if (method === 'GET') return [];
   const body = Object.keys(rest).length > 0 && { body: rest };
   const answer = await api.run('effect.get', { method, path, ...body }, timeoutMs);

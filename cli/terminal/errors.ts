@@ -21,7 +21,7 @@ export const exitCodes = {
 export type ExitCode = keyof typeof exitCodes;
 
 /** Exit codes of errors that the commands detect themselves. Each type is a stable name that scripts may rely on. */
-const exitCodeOfType = {
+const exitCodeByType = {
   Conflict: 6,
   ConnectionLost: 7,
   DamagedBackup: 1,
@@ -42,7 +42,7 @@ const exitCodeOfType = {
 } as const satisfies Readonly<Record<string, ExitCode>>;
 
 type Kind =
-  | { readonly type: keyof typeof exitCodeOfType; readonly exitCode?: ExitCode }
+  | { readonly type: keyof typeof exitCodeByType; readonly exitCode?: ExitCode }
   | { readonly type: string; readonly exitCode: ExitCode };
 type CliErrorOptions = Kind & {
   readonly why?: string | readonly string[];
@@ -62,7 +62,7 @@ export class CliError extends Error {
   constructor(message: string, options: CliErrorOptions) {
     super(message, { cause: options.cause });
     this.type = options.type;
-    this.exitCode = options.exitCode === undefined ? exitCodeOfType[options.type] : options.exitCode;
+    this.exitCode = options.exitCode === undefined ? exitCodeByType[options.type] : options.exitCode;
     this.why = [options.why ?? []].flat();
     this.next = options.next;
   }
@@ -90,7 +90,7 @@ export function interrupted(): CliError {
 }
 
 /** Exit codes of errors thrown by the libraries that commands use, by error name. */
-const exitCodeOfName: Readonly<Record<string, ExitCode>> = {
+const exitCodeByName: Readonly<Record<string, ExitCode>> = {
   LogUnavailable: 7,
   LogReplaced: 7,
   LogTruncated: 7,
@@ -102,27 +102,27 @@ const exitCodeOfName: Readonly<Record<string, ExitCode>> = {
 
 /** Converts any thrown value to a CliError. An unexpected error keeps its message and exits with 1. */
 export function toCliError(thrown: unknown): CliError {
-  if (isWithoutFolder(thrown))
+  if (hasLostFolder(thrown))
     return new CliError('the working folder no longer exists', {
       type: 'Usage',
       next: 'change to another folder and run the command again',
       cause: thrown,
     });
   if (thrown instanceof CliError) return thrown;
-  if (thrown instanceof AdminError) return ofAdminError(thrown);
+  if (thrown instanceof AdminError) return fromAdminError(thrown);
   const message = thrown instanceof Error ? thrown.message : String(thrown);
-  const exitCode = thrown instanceof Error ? exitCodeOfName[thrown.name] : undefined;
+  const exitCode = thrown instanceof Error ? exitCodeByName[thrown.name] : undefined;
   if (thrown instanceof Error && exitCode !== undefined)
     return new CliError(message, { type: thrown.name, exitCode, cause: thrown });
   return new CliError(message, { type: 'Failure', cause: thrown });
 }
 
-function isWithoutFolder(thrown: unknown): boolean {
+function hasLostFolder(thrown: unknown): boolean {
   if (!(thrown instanceof Error)) return false;
-  return ('syscall' in thrown && thrown.syscall === 'uv_cwd') || isWithoutFolder(thrown.cause);
+  return ('syscall' in thrown && thrown.syscall === 'uv_cwd') || hasLostFolder(thrown.cause);
 }
 
-const exitCodeOfStatus: Readonly<Record<number, ExitCode>> = {
+const exitCodeByStatus: Readonly<Record<number, ExitCode>> = {
   400: 2,
   401: 4,
   403: 4,
@@ -131,12 +131,12 @@ const exitCodeOfStatus: Readonly<Record<number, ExitCode>> = {
   413: 2,
 };
 
-function ofAdminError(error: AdminError): CliError {
+function fromAdminError(error: AdminError): CliError {
   const { type, status, why } = error;
   const next = error.next ?? defaultNext(type);
   return new CliError(error.message, {
     type,
-    exitCode: type === 'Interrupted' ? 130 : error.isUnreachable ? 7 : (exitCodeOfStatus[status ?? 0] ?? 1),
+    exitCode: type === 'Interrupted' ? 130 : error.isUnreachable ? 7 : (exitCodeByStatus[status ?? 0] ?? 1),
     why,
     ...(next !== undefined && { next }),
     cause: error,
@@ -164,10 +164,10 @@ export function errorText(error: CliError): string {
     ...(error.next ? [`  next  ${error.next}`] : []),
     `  more  headgate help exit-codes (this is ${error.exitCode})`,
   ];
-  return `${lines.map((line) => withoutSecrets(printable(withoutSettings(line)))).join('\n')}\n`;
+  return `${lines.map((line) => redactSecrets(printable(withoutSettings(line)))).join('\n')}\n`;
 }
 
 /** Redacts keys and tokens that were pasted in the wrong place. */
-function withoutSecrets(text: string): string {
+function redactSecrets(text: string): string {
   return text.replace(/\b([a-z]{2,8})_[A-Za-z0-9_-]{30,}/g, '$1_…').replace(/(\/\/)[^/@\s]+@/g, '$1…@');
 }

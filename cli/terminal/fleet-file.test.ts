@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { runs } from '../../test/support/budget.ts';
-import { faultLine, fleetFileBytesMax, parseFleet } from './fleet-file.ts';
+import { fleetFileBytesMax, formatFault, parseFleet } from './fleet-file.ts';
 
 const example = `version: 1
 models:        [{ id: echo-small, family: echo, weight: 1 }, { id: echo-large, family: echo, weight: 4 }]
@@ -23,7 +23,7 @@ organisations:
 
 function lines(text: string): string[] {
   const parsed = parseFleet(text, 'f.yaml');
-  return 'faults' in parsed ? parsed.faults.map(faultLine) : [];
+  return 'faults' in parsed ? parsed.faults.map(formatFault) : [];
 }
 
 test('a fleet file with every field is read unchanged', () => {

@@ -40,12 +40,12 @@ export function parseFleet(text: string, file: string): ParsedFleet {
       logLevel: 'error',
     });
     if (document.errors.length > 0) {
-      return { faults: inOrder(document.errors.map(({ pos, message }) => at(pos[0], message))) };
+      return { faults: sortFaults(document.errors.map(({ pos, message }) => at(pos[0], message))) };
     }
     const parsed = declaredFleetSchema.safeParse(document.toJS({ maxAliasCount: aliasesMax }));
     if (parsed.success) return { fleet: parsed.data };
-    const faults = parsed.error.issues.flatMap((issue) => faultsOf(document, issue));
-    return { faults: inOrder(faults.map(({ offset, message }) => at(offset, message))) };
+    const faults = parsed.error.issues.flatMap((issue) => toFaults(document, issue));
+    return { faults: sortFaults(faults.map(({ offset, message }) => at(offset, message))) };
   } catch (error) {
     // Too many aliases, an alias without an anchor, or nesting deeper than the stack.
     const why = error instanceof ReferenceError ? error.message : 'it is nested too deeply';
@@ -54,15 +54,15 @@ export function parseFleet(text: string, file: string): ParsedFleet {
 }
 
 /** Formats a fault as one line: `FILE:LINE:COL message`. */
-export function faultLine({ file, line, column, message }: FleetFault): string {
+export function formatFault({ file, line, column, message }: FleetFault): string {
   return `${file}:${line}:${column} ${message}`;
 }
 
-function inOrder(faults: FleetFault[]): FleetFault[] {
+function sortFaults(faults: FleetFault[]): FleetFault[] {
   return faults.sort((a, b) => a.line - b.line || a.column - b.column).slice(0, faultsMax);
 }
 
-function faultsOf(document: Document, issue: z.core.$ZodIssue): { offset: number; message: string }[] {
+function toFaults(document: Document, issue: z.core.$ZodIssue): { offset: number; message: string }[] {
   if (issue.code === 'unrecognized_keys') {
     return issue.keys.map((key) => {
       const path = [...issue.path, key];
@@ -89,7 +89,7 @@ function locate(document: Document, path: readonly PropertyKey[]): Location {
   let keyOffset = offset;
   if (!node) return { found: false, offset, keyOffset };
   for (const part of path) {
-    const child = childOf(document, node, part);
+    const child = findChild(document, node, part);
     if (!child) return { found: false, offset, keyOffset };
     node = child.value;
     keyOffset = child.key?.range?.[0] ?? node?.range?.[0] ?? offset;
@@ -98,7 +98,7 @@ function locate(document: Document, path: readonly PropertyKey[]): Location {
   return { found: true, offset, keyOffset };
 }
 
-function childOf(
+function findChild(
   document: Document,
   parent: Node | null,
   part: PropertyKey,

@@ -28,7 +28,7 @@ export function processIo(): Io {
   for (const stream of [stdout, stderr])
     stream.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code !== 'EPIPE') throw error;
-      gone.add(stream);
+      closedStreams.add(stream);
     });
   return {
     stdout,
@@ -59,17 +59,17 @@ function homeOrRoot(): string {
 }
 
 /** Streams whose readers have closed them. */
-const gone = new WeakSet<Writable>();
+const closedStreams = new WeakSet<Writable>();
 
 /**
  * Writes text and waits for a slow reader, so that the buffered output stays bounded. Drops the text if the reader has closed
  * the stream.
  */
 export async function writeAll(stream: Writable, text: string | Uint8Array): Promise<void> {
-  if (gone.has(stream)) return;
+  if (closedStreams.has(stream)) return;
   await new Promise<void>((resolve, reject) =>
     stream.write(text, (error) =>
-      error && !gone.has(stream) && errorCode(error) !== 'EPIPE' ? reject(error) : resolve(),
+      error && !closedStreams.has(stream) && errorCode(error) !== 'EPIPE' ? reject(error) : resolve(),
     ),
   );
 }
@@ -77,5 +77,5 @@ export async function writeAll(stream: Writable, text: string | Uint8Array): Pro
 /** Writes a piece of output that is endless or as long as the log. Ends the command once its reader has gone. */
 export async function writePiece(stream: Writable, text: string | Uint8Array): Promise<void> {
   await writeAll(stream, text);
-  if (gone.has(stream)) throw new Exit(0);
+  if (closedStreams.has(stream)) throw new Exit(0);
 }

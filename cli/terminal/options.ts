@@ -10,50 +10,50 @@ export const formats = ['table', 'json', 'jsonl', 'yaml', 'name'] as const;
 export type Format = (typeof formats)[number];
 
 /** Parses a log position: a whole number from 1. */
-export function position(text: string): number {
+export function parsePosition(text: string): number {
   return wholeNumber(text, 1);
 }
 
 /** Checks a past moment, in the formats that the control plane accepts. */
-export function moment(text: string): string {
+export function parseMomentOption(text: string): string {
   if (parseMoment(text, wallClockMs()) === undefined)
     throw new InvalidArgumentError(`It must be ${momentForms}.`);
   return text;
 }
 
 /** Checks the Idempotency-Key of a command that was sent before. */
-export function commandId(text: string): string {
+export function parseCommandId(text: string): string {
   if (/^[A-Za-z0-9._-]{8,64}$/.test(text)) return text;
   throw new InvalidArgumentError('It must be 8 to 64 letters, digits, dots, underscores or hyphens.');
 }
 
 /** Parses a count from 1. */
-export function count(text: string): number {
+export function parseCount(text: string): number {
   return wholeNumber(text, 1);
 }
 
 /** Parses a number of tokens from 0. */
-export function amount(text: string): number {
+export function parseAmount(text: string): number {
   return wholeNumber(text, 0);
 }
 
 /** Parses a limit: a whole number from 0, or `none` for unlimited. */
-export function limit(text: string): number | 'none' {
-  return limitIn(0)(text);
+export function parseLimit(text: string): number | 'none' {
+  return limitParser(0)(text);
 }
 
 /** Returns a parser of a limit within bounds. */
-export function limitIn(least: number, most?: number): (text: string) => number | 'none' {
+export function limitParser(least: number, most?: number): (text: string) => number | 'none' {
   return (text) => (text === 'none' ? 'none' : wholeNumber(text, least, most, ', or none'));
 }
 
 /** Returns a parser of a whole number within bounds. */
-export function countIn(least: number, most: number): (text: string) => number {
+export function countParser(least: number, most: number): (text: string) => number {
   return (text) => wholeNumber(text, least, most);
 }
 
 /** Parses a number of tokens to add or, with a minus sign, to subtract. */
-export function signedAmount(text: string): number {
+export function parseSignedAmount(text: string): number {
   if (!/^[+-]?\d{1,12}$/.test(text))
     throw new InvalidArgumentError('It must be a whole number, such as 1000 or -1000.');
   return Number(text);
@@ -67,7 +67,7 @@ function wholeNumber(text: string, least: number, most = Number.MAX_SAFE_INTEGER
 }
 
 /** Checks a calendar day, YYYY-MM-DD. */
-export function day(text: string): string {
+export function parseDay(text: string): string {
   const ms = /^\d{4}-\d{2}-\d{2}$/.test(text) ? Date.parse(text) : Number.NaN;
   if (Number.isNaN(ms) || new Date(ms).toISOString().slice(0, 10) !== text)
     throw new InvalidArgumentError('It must be a day, YYYY-MM-DD.');
@@ -75,14 +75,14 @@ export function day(text: string): string {
 }
 
 /** Checks a time in UTC, RFC 3339. */
-export function time(text: string): string {
+export function parseTime(text: string): string {
   if (!/^\d{4}-\d{2}-\d{2}T[\d:.]+Z$/.test(text) || Number.isNaN(Date.parse(text)))
     throw new InvalidArgumentError('It must be a time in UTC, such as 2026-11-22T08:00:00Z.');
   return text;
 }
 
 /** Parses a time, or an age such as `30m`, to ms since 1970. */
-export function sinceMs(text: string): number {
+export function parseSinceMs(text: string): number {
   const ageMs = durationMs(text, ageUnits);
   const ms = Number.isNaN(ageMs) ? Date.parse(text) : wallClockMs() - ageMs;
   if (!Number.isNaN(ms)) return ms;
@@ -90,27 +90,27 @@ export function sinceMs(text: string): number {
 }
 
 /** Parses `60s`, `500ms`, `2m` or plain seconds, up to one hour. Returns seconds. */
-export function durationSeconds(text: string): number {
+export function parseDurationSeconds(text: string): number {
   const seconds = durationMs(text, ['alone', 'ms', 's', 'm']) / 1000;
   if (seconds >= 0 && seconds <= 3600) return seconds;
   throw new InvalidArgumentError('It must be a duration such as 60s, one hour at most.');
 }
 
 /** Checks the shortest duration that a filter on requests accepts, such as 500ms. */
-export function slowerThan(text: string): string {
+export function parseSlowerThan(text: string): string {
   if (!Number.isNaN(slowerThanMs(text))) return text;
   throw new InvalidArgumentError('It must be a duration such as 500ms, 2s or 1m.');
 }
 
 /** Parses the validity of a sign-in link. Returns seconds. */
-export function linkSeconds(text: string): number {
+export function parseLinkSeconds(text: string): number {
   const ms = durationMs(text, ageUnits);
   if (ms >= 60_000 && ms <= 30 * dayMs) return ms / 1000;
   throw new InvalidArgumentError('It must be a duration such as 7d or 12h, from 60s to 30d.');
 }
 
 /** Returns a parser of a comma-separated list of these names. */
-export function namesOf<Name extends string>(known: readonly Name[]): (text: string) => Name[] {
+export function namesParser<Name extends string>(known: readonly Name[]): (text: string) => Name[] {
   return (text) => {
     const names = text.split(',');
     if (names.every((name) => known.some((each) => each === name))) return names as Name[];
@@ -119,12 +119,12 @@ export function namesOf<Name extends string>(known: readonly Name[]): (text: str
 }
 
 /** Parses `a,b,c` to a list; returns `*` unchanged. */
-export function selection(text: string): '*' | string[] {
+export function parseSelection(text: string): '*' | string[] {
   return text === '*' ? '*' : text.split(',').filter((id) => id !== '');
 }
 
 /** Parses `pool`, `stack:ID` or `organisation:ID`. */
-export function place(text: string): Place {
+export function parsePlace(text: string): Place {
   if (text === 'pool') return { kind: 'pool' };
   const [, kind, id = ''] = /^(stack|organisation):(.+)$/.exec(text) ?? [];
   if (kind === 'stack' || kind === 'organisation') return { kind, id };

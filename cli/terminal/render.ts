@@ -5,7 +5,7 @@
 import { styleText } from 'node:util';
 import { printable } from '../../schemas/printable.ts';
 import type { Resource } from '../admin-client/answers.ts';
-import { resourcesIn } from '../admin-client/answers.ts';
+import { listMember } from '../admin-client/answers.ts';
 import { type Io, writeAll } from './io.ts';
 import type { Format } from './options.ts';
 import { ageText, amountText, cellText, printableJson } from './text.ts';
@@ -28,7 +28,7 @@ export type Part = string | { readonly text: string; readonly style: Style | und
 export type Line = string | readonly Part[];
 type Style = NonNullable<Severity> | 'faint' | 'strong';
 
-const formatOf = { good: 'green', warn: 'yellow', bad: 'red', faint: 'dim', strong: 'bold' } as const;
+const styleFormats = { good: 'green', warn: 'yellow', bad: 'red', faint: 'dim', strong: 'bold' } as const;
 /** Smallest assumed terminal width in columns. */
 const columnsMin = 40;
 /** Largest width of a table. */
@@ -105,10 +105,10 @@ export class Renderer {
     const all: Resource[] = [];
     let last: Resource = {};
     const page = async (answer: Resource): Promise<void> => {
-      const items = resourcesIn(answer, 'items');
+      const items = listMember(answer, 'items');
       switch (this.format) {
         case 'table': {
-          const table = tableOf(items, view.columns, widths);
+          const table = renderTable(items, view.columns, widths);
           widths = table.widths;
           return this.#out(this.#text(table.lines));
         }
@@ -130,7 +130,7 @@ export class Renderer {
   async resource(resource: Resource, view: Pick<View, 'name'>): Promise<void> {
     if (this.format === 'name') return this.#out(`${cellText(view.name(resource))}\n`);
     if (this.format !== 'table') return this.document(resource);
-    const members = Object.entries(resource).flatMap(([member, value]) => flattened(member, value));
+    const members = Object.entries(resource).flatMap(([member, value]) => flattenMember(member, value));
     const width = Math.max(0, ...members.map(([member]) => member.length));
     const lines = members.map(
       ([member, value]) => `${printable(member).padEnd(width)}  ${memberText(member, value)}\n`,
@@ -163,7 +163,7 @@ export class Renderer {
 
   /** Formats a table with its headings, to be printed among other lines. */
   table(items: readonly Resource[], columns: readonly Column[]): Line[] {
-    return tableOf(items, columns).lines;
+    return renderTable(items, columns).lines;
   }
 
   #text(lines: readonly Line[]): string {
@@ -178,19 +178,19 @@ export class Renderer {
   #paint(text: string, style: Style | undefined): string {
     if (!this.#colour || !style) return text;
     // The constructor has already checked the stream.
-    return styleText(formatOf[style], text, { validateStream: false });
+    return styleText(styleFormats[style], text, { validateStream: false });
   }
 }
 
 /** Formats rows below their headings. With the widths of the previous page, formats only rows, to continue that table. */
-function tableOf(
+function renderTable(
   items: readonly Resource[],
   columns: readonly Column[],
   before?: readonly number[],
 ): { readonly lines: Line[]; readonly widths: readonly number[] } {
   const rows = items.map((item) => columns.map(({ cell }) => amountText(cell(item))));
   const headings = columns.map(({ heading }) => heading);
-  const own = fitted(columns, before ? rows : [headings, ...rows]);
+  const own = fitWidths(columns, before ? rows : [headings, ...rows]);
   const widths =
     before?.map((width, at) => (columns[at]?.isLong ? width : Math.max(width, own[at] ?? 0))) ?? own;
   const line = (cells: readonly string[], item?: Resource): Line =>
@@ -204,16 +204,16 @@ function tableOf(
 }
 
 /** Flattens a member: each member of an object gets its own line, such as `place.kind`, and so does each object in a list. */
-function flattened(member: string, value: unknown): (readonly [string, unknown])[] {
+function flattenMember(member: string, value: unknown): (readonly [string, unknown])[] {
   if (value === undefined) return [];
   if (Array.isArray(value) && value.some((one) => typeof one === 'object'))
     return value.map((one) => [member, one]);
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return [[member, value]];
-  return Object.entries(value).flatMap(([inner, part]) => flattened(`${member}.${inner}`, part));
+  return Object.entries(value).flatMap(([inner, part]) => flattenMember(`${member}.${inner}`, part));
 }
 
 /** Computes the column widths. Long columns shrink, the widest first, until the table fits. */
-function fitted(columns: readonly Column[], rows: readonly (readonly string[])[]): number[] {
+function fitWidths(columns: readonly Column[], rows: readonly (readonly string[])[]): number[] {
   const widths = columns.map((_, at) =>
     rows.reduce((most, row) => Math.max(most, [...(row[at] ?? '')].length), 0),
   );

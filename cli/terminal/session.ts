@@ -19,7 +19,7 @@ import type { Io } from './io.ts';
 import type { Format } from './options.ts';
 import { Renderer } from './render.ts';
 import { resolveSettings } from './settings.ts';
-import { wordsOf } from './usage-errors.ts';
+import { commandWords } from './usage-errors.ts';
 
 /** Options that every command accepts. */
 export interface Globals {
@@ -47,7 +47,7 @@ export interface Globals {
   readonly tokenFile?: string;
 }
 
-function stageOf({ stage, waves, hold, watch, advanceUnseen }: Globals): StageOptions | undefined {
+function stageOptions({ stage, waves, hold, watch, advanceUnseen }: Globals): StageOptions | undefined {
   if (stage) return { waves, hold, watch, advanceUnseen };
   if (waves === undefined && hold === undefined && advanceUnseen === undefined) return undefined;
   throw usageError('--waves, --hold and --advance-unseen are of a change that is staged', 'add --stage');
@@ -99,7 +99,7 @@ export class Session {
           force: this.globals.force,
           dryRun: this.globals.dryRun,
           effect: this.globals.effect,
-          stage: stageOf(this.globals),
+          stage: stageOptions(this.globals),
           commandId: this.globals.commandId,
           announce: (name, input) => this.#announce(name, input),
           signal: this.signal,
@@ -179,21 +179,21 @@ const presentOnly: ReadonlySet<string> = new Set([
 ]);
 
 /** Exceptions: subcommands of the above that do accept a past moment. */
-const withPast: ReadonlySet<string> = new Set(['replay decide']);
+const acceptsPast: ReadonlySet<string> = new Set(['replay decide']);
 
 function refusePast(command: Command, { at }: Globals): void {
-  const names = wordsOf(command);
+  const names = commandWords(command);
   const known = [names[0], names.slice(0, 2).join(' ')].find((name) => presentOnly.has(name ?? ''));
-  if (at !== undefined && known !== undefined && !withPast.has(names.join(' ')))
+  if (at !== undefined && known !== undefined && !acceptsPast.has(names.join(' ')))
     throw usageError(`${names.join(' ')} has no past: leave out --at`);
 }
 
 /** Commands that write without a control plane, so their effect cannot be determined. */
-const writesHere: ReadonlySet<string> = new Set(['backup', 'console']);
+const localWriters: ReadonlySet<string> = new Set(['backup', 'console']);
 
 function refuseEffect(command: Command, { effect }: Globals): void {
-  const names = wordsOf(command);
-  if (effect && writesHere.has(names[0] ?? ''))
+  const names = commandWords(command);
+  if (effect && localWriters.has(names[0] ?? ''))
     throw usageError(`${names.join(' ')} changes no answer: leave out --effect`);
 }
 

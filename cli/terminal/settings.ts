@@ -9,7 +9,7 @@ import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 import { errorCode } from '../../shared/runtime/error-code.ts';
 import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { isToken, tokenLengthMin } from '../../shared/runtime/secrets.ts';
-import { settingOf } from '../../shared/runtime/settings.ts';
+import { readSetting } from '../../shared/runtime/settings.ts';
 import type { AdminSettings } from '../admin-client/admin-client.ts';
 import { CliError, usageError } from './errors.ts';
 import type { Io } from './io.ts';
@@ -33,8 +33,8 @@ export interface SettingsFlags {
 
 /** Throws a CliError: exit code 2 if the address, token or file cannot be used, 4 if no token may be sent. */
 export async function resolveSettings(io: Io, flags: SettingsFlags): Promise<AdminSettings> {
-  const chosen = flags.admin ?? settingOf('HEADGATE_ADMIN', io.env);
-  const given = (await tokenOfFile(io, flags.tokenFile)) ?? tokenOfEnvironment(io);
+  const chosen = flags.admin ?? readSetting('HEADGATE_ADMIN', io.env);
+  const given = (await readTokenFile(io, flags.tokenFile)) ?? readEnvironmentToken(io);
   if (chosen !== undefined && given !== undefined) return { admin: baseUrl(chosen), token: given };
   const { context, path, isNamed } = locateContext(io);
   const admin = baseUrl(chosen ?? context.admin ?? defaultAdmin);
@@ -42,10 +42,10 @@ export async function resolveSettings(io: Io, flags: SettingsFlags): Promise<Adm
     context.admin !== undefined && baseUrl(context.admin) === admin ? context.token : undefined;
   // A repository or shared folder may contain another user's context, so its address only receives its own token.
   const wasFound = chosen === undefined && context.admin !== undefined && !isNamed;
-  if (wasFound && flags.tokenFile !== undefined) throw notSent('the token file', admin, path);
+  if (wasFound && flags.tokenFile !== undefined) throw tokenNotSentError('the token file', admin, path);
   const token = wasFound ? ofContext : (given ?? ofContext);
   if (token !== undefined) return { admin, token: checkedToken(token, `the context file ${path}`) };
-  if (wasFound && given !== undefined) throw notSent('HEADGATE_TOKEN', admin, path);
+  if (wasFound && given !== undefined) throw tokenNotSentError('HEADGATE_TOKEN', admin, path);
   throw new CliError(`no token is configured for ${admin}`, {
     type: 'Unauthorized',
     why: 'neither --token-file nor HEADGATE_TOKEN is set, and no context file has a token for this address',
@@ -53,7 +53,7 @@ export async function resolveSettings(io: Io, flags: SettingsFlags): Promise<Adm
   });
 }
 
-function notSent(what: string, admin: string, path: string | undefined): CliError {
+function tokenNotSentError(what: string, admin: string, path: string | undefined): CliError {
   return new CliError(`${what} is not sent to ${admin}`, {
     type: 'Unauthorized',
     why: `this address comes from a discovered file, ${path}, and not from --admin or HEADGATE_ADMIN`,
@@ -61,9 +61,9 @@ function notSent(what: string, admin: string, path: string | undefined): CliErro
   });
 }
 
-function tokenOfEnvironment(io: Io): string | undefined {
+function readEnvironmentToken(io: Io): string | undefined {
   for (const variable of ['HEADGATE_TOKEN', 'HEADGATE_OPERATOR_TOKEN']) {
-    const value = settingOf(variable, io.env);
+    const value = readSetting(variable, io.env);
     if (value !== undefined) return checkedToken(value, variable);
   }
   return undefined;
@@ -94,11 +94,11 @@ interface LocatedContext {
 }
 
 function locateContext(io: Io): LocatedContext {
-  const isNamed = settingOf('HEADGATE_CONTEXT', io.env) !== undefined;
+  const isNamed = readSetting('HEADGATE_CONTEXT', io.env) !== undefined;
   const path = contextPath(io);
   if (path === undefined) return { context: { gateways: [] }, path, isNamed };
   try {
-    return { context: asContext(JSON.parse(readTrusted(path))), path, isNamed };
+    return { context: parseContext(JSON.parse(readTrusted(path))), path, isNamed };
   } catch (error) {
     if (error instanceof CliError) throw error;
     throw new CliError(`the context file ${path} is not usable`, {
@@ -134,7 +134,7 @@ function readTrusted(path: string): string {
 }
 
 function contextPath(io: Io): string | undefined {
-  const named = settingOf('HEADGATE_CONTEXT', io.env);
+  const named = readSetting('HEADGATE_CONTEXT', io.env);
   if (named !== undefined) {
     const path = resolve(io.cwd, named.replace(/^~(?=\/)/, io.home));
     return existsSync(path) ? path : undefined;
@@ -147,7 +147,7 @@ function contextPath(io: Io): string | undefined {
     .find((path) => existsSync(path));
 }
 
-function asContext(document: unknown): Context {
+function parseContext(document: unknown): Context {
   if (typeof document !== 'object' || document === null) throw new Error('it is not an object');
   const members = document as Record<string, unknown>;
   const text = (member: string): Record<string, string> => {
@@ -178,7 +178,7 @@ function baseUrl(text: string): string {
   return url.origin + url.pathname.replace(/\/+$/, '').replace(/\/admin\/v1$/, '');
 }
 
-async function tokenOfFile(io: Io, file: string | undefined): Promise<string | undefined> {
+async function readTokenFile(io: Io, file: string | undefined): Promise<string | undefined> {
   if (file === undefined) return undefined;
   const text = (await readInput(io, file)).trim();
   if (text === '') throw usageError('the token file is empty');

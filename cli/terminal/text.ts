@@ -1,5 +1,5 @@
 /** Formats values as text for terminals and tables. */
-import { grouped } from '../../schemas/grouped.ts';
+import { groupDigits } from '../../schemas/grouped.ts';
 import { printable } from '../../schemas/printable.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 
@@ -26,22 +26,22 @@ export function cellText(value: unknown): string {
 
 /** Formats a table cell. The digits of numbers are grouped by three. */
 export function amountText(value: unknown): string {
-  return typeof value === 'number' ? grouped(value) : cellText(value);
+  return typeof value === 'number' ? groupDigits(value) : cellText(value);
 }
 
 const namesShown = 3;
 
 /** Formats the first three names of a list and the number of further names. */
-export function someText(names: unknown): string {
+export function formatSome(names: unknown): string {
   if (!Array.isArray(names) || names.length <= namesShown) return cellText(names);
-  return `${cellText(names.slice(0, namesShown))} and ${grouped(names.length - namesShown)} more`;
+  return `${cellText(names.slice(0, namesShown))} and ${groupDigits(names.length - namesShown)} more`;
 }
 
 /** Formats `31 of 60` or `31, no limit`. null means unknown or unlimited. */
-export function usedText(used: unknown, limit: unknown): string {
-  const number = typeof used === 'number' ? grouped(used) : undefined;
+export function formatUse(used: unknown, limit: unknown): string {
+  const number = typeof used === 'number' ? groupDigits(used) : undefined;
   if (typeof limit !== 'number') return number === undefined ? 'no limit' : `${number}, no limit`;
-  return `${number ?? '-'} of ${grouped(limit)}`;
+  return `${number ?? '-'} of ${groupDigits(limit)}`;
 }
 
 /** Formats the time since or until a moment: `45s`, `5m`, `3h`, `12d`, `in 89d`; `-` if it is not a time. */

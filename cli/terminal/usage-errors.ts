@@ -6,15 +6,15 @@ import type { Command, CommanderError } from 'commander';
 import { CliError, type ExitCode } from './errors.ts';
 
 /** Converts an error of commander. */
-export function usageOf(error: CommanderError, program: Command, argv: readonly string[]): CliError {
+export function toUsageError(error: CommanderError, program: Command, argv: readonly string[]): CliError {
   const [message = '', ...rest] = error.message.replace(/^error: /, '').split('\n');
   const hint = rest.join(' ').trim();
-  const { command, excess } = namedBy(program, argv);
-  const known = knownInstead(error.code, command, excess);
+  const { command, excess } = findCommand(program, argv);
+  const known = suggestCorrection(error.code, command, excess);
   return new CliError(message, {
     type: 'Usage',
     why: [hint, known].filter((text) => text !== ''),
-    next: helpOf(command),
+    next: helpCommand(command),
   });
 }
 
@@ -22,19 +22,19 @@ export function usageOf(error: CommanderError, program: Command, argv: readonly 
 export function withNext(error: CliError, program: Command, argv: readonly string[]): CliError {
   const { type, exitCode, why, cause } = error;
   if (error.next !== undefined || exitCode === 130) return error;
-  const next = nextOf(exitCode, namedBy(program, argv).command);
+  const next = nextStep(exitCode, findCommand(program, argv).command);
   return new CliError(error.message, { type, exitCode, why, cause, next });
 }
 
-function nextOf(exitCode: ExitCode, command: Command): string {
+function nextStep(exitCode: ExitCode, command: Command): string {
   const list = command.parent?.commands.find((sibling) => sibling.name() === 'list');
-  if (exitCode === 3 && list) return `headgate ${wordsOf(list).join(' ')} shows what exists`;
+  if (exitCode === 3 && list) return `headgate ${commandWords(list).join(' ')} shows what exists`;
   if (exitCode === 4) return 'use the token of an operator, or with --as a member whose role may do this';
   if (exitCode === 1 && isProcess(command))
-    return `headgate doctor --pre checks this machine; ${helpOf(command)}`;
+    return `headgate doctor --pre checks this machine; ${helpCommand(command)}`;
   if (exitCode === 1 || exitCode === 7)
     return 'try again; headgate doctor finds what is wrong, and the log of the control plane has the cause';
-  return helpOf(command);
+  return helpCommand(command);
 }
 
 /** Whether the command starts a process. Only their options have environment variables. */
@@ -43,18 +43,18 @@ function isProcess({ options }: Command): boolean {
 }
 
 /** Words of a command as typed, such as `node token list`. */
-export function wordsOf(command: Command): string[] {
+export function commandWords(command: Command): string[] {
   const words: string[] = [];
   for (let up: Command | null = command; up?.parent; up = up.parent) words.unshift(up.name());
   return words;
 }
 
-export function helpOf(command: Command): string {
-  return ['headgate', 'help', ...wordsOf(command)].join(' ');
+export function helpCommand(command: Command): string {
+  return ['headgate', 'help', ...commandWords(command)].join(' ');
 }
 
 /** Finds the command that a command line names, as far as it names one, and the first excess operand. */
-export function namedBy(
+export function findCommand(
   program: Command,
   argv: readonly string[],
 ): { readonly command: Command; readonly excess: string | undefined } {
@@ -80,13 +80,13 @@ function takesValue(command: Command, word: string): boolean {
   return false;
 }
 
-function knownInstead(code: string, command: Command, excess: string | undefined): string {
+function suggestCorrection(code: string, command: Command, excess: string | undefined): string {
   if (code === 'commander.unknownCommand') {
     const names = command.commands.map((inner) => inner.name()).filter((name) => name !== 'help');
     return names.length === 0 ? '' : `there are: ${names.join(', ')}`;
   }
   if (code === 'commander.excessArguments') {
-    const line = ['headgate', ...wordsOf(command)].join(' ');
+    const line = ['headgate', ...commandWords(command)].join(' ');
     const filter = command.options.find(({ long }) => long === '--org');
     if (filter && excess !== undefined) return `did you mean ${line} --org ${excess}?`;
     const operands = command.registeredArguments.map((argument) => `<${argument.name()}>`);

@@ -3,10 +3,10 @@
  * `console/lib` contains the console's calls, live data and formatting. It must not decide permissions, because only the
  * control plane does.
  */
-import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
-import { type OperationName, partsOf, routeOf } from '../../schemas/admin/admin-routes.ts';
+import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
+import { type OperationName, operationRoute, resolvePath } from '../../schemas/admin/admin-routes.ts';
 import type { TurningName } from '../../schemas/admin/turned-answers.ts';
-import { documentOf } from './documents.ts';
+import { parseDocument } from './documents.ts';
 import { minPosition, signedOut } from './session.ts';
 
 export class ApiFailure extends Error {
@@ -25,7 +25,7 @@ export class ApiFailure extends Error {
 }
 
 /** Converts any thrown value to a failure that a page can show. */
-export function failureOf(error: unknown): ApiFailure {
+export function toFailure(error: unknown): ApiFailure {
   return error instanceof ApiFailure ? error : new ApiFailure(0, 'Failed', String(error));
 }
 
@@ -46,34 +46,34 @@ interface Refusal {
  */
 export function call<Name extends Exclude<OperationName, TurningName>>(
   name: Name,
-  input: InputOf<Name>,
+  input: OperationInput<Name>,
   options: Omit<CallOptions, 'body'> = {},
-): Promise<AnswerOf<Name>> {
+): Promise<OperationAnswer<Name>> {
   return callShown(name, input, options);
 }
 
 /** Calls any operation. Only the dialog that shows a command's effect may use it. Rejects with ApiFailure. */
 export function callShown<Name extends OperationName>(
   name: Name,
-  input: InputOf<Name>,
+  input: OperationInput<Name>,
   options: Omit<CallOptions, 'body'> = {},
-): Promise<AnswerOf<Name>> {
-  const { method } = routeOf(name);
+): Promise<OperationAnswer<Name>> {
+  const { method } = operationRoute(name);
   if (method === 'GET') return callPath(method, readPath(name, input), options);
-  const { path, rest } = partsOf(name, input);
+  const { path, rest } = resolvePath(name, input);
   return callPath(method, path, { ...options, body: rest });
 }
 
 /** Path of a read operation, with its query. */
-export function readPath<Name extends OperationName>(name: Name, input: InputOf<Name>): string {
-  const { path, rest } = partsOf(name, input);
+export function readPath<Name extends OperationName>(name: Name, input: OperationInput<Name>): string {
+  const { path, rest } = resolvePath(name, input);
   return withQuery(path, rest as Query);
 }
 
 /** Calls an endpoint of the console itself, outside the admin API. Rejects with ApiFailure. */
 export async function callPath<T>(method: string, path: string, options: CallOptions = {}): Promise<T> {
-  const answer = await answerOf(method, path, options);
-  const document = documentOf<T & Refusal>(await answer.text().catch(() => ''));
+  const answer = await fetchAnswer(method, path, options);
+  const document = parseDocument<T & Refusal>(await answer.text().catch(() => ''));
   if (answer.ok && document !== undefined) {
     notePosition(method, document);
     return document;
@@ -88,7 +88,11 @@ export async function callPath<T>(method: string, path: string, options: CallOpt
 }
 
 /** Returns the response to read as a stream. Rejects with ApiFailure. */
-export async function answerOf(method: string, path: string, options: CallOptions = {}): Promise<Response> {
+export async function fetchAnswer(
+  method: string,
+  path: string,
+  options: CallOptions = {},
+): Promise<Response> {
   const isWrite = method !== 'GET';
   const headers: Record<string, string> = {
     ...(isWrite && { 'content-type': 'application/json', 'idempotency-key': randomId() }),

@@ -1,6 +1,6 @@
 /** Lists organisations with dedicated capacity, and what is missing from it. */
 import type { LiveNodeResource, Organisation, Stack } from '../../schemas/admin/admin.ts';
-import { type FleetReads, type Hole, placeKey } from './holes.ts';
+import { type FleetReads, placeKey, type UnservedInstall } from './holes.ts';
 
 interface StackNodes {
   readonly id: string;
@@ -20,7 +20,7 @@ export interface OwnCapacity {
 
 interface Sources extends Pick<FleetReads, 'stacks' | 'organisations'> {
   readonly places: ReadonlyMap<string, readonly LiveNodeResource[]>;
-  readonly missing: readonly Hole[];
+  readonly missing: readonly UnservedInstall[];
 }
 
 /** Organisations with dedicated capacity, ordered by id. */

@@ -9,7 +9,7 @@ const kept = '\n\t';
  * Parses JSON text and makes invisible characters in its strings visible, so that no page has to. Returns undefined if the
  * text is not JSON.
  */
-export function documentOf<T>(text: string): T | undefined {
+export function parseDocument<T>(text: string): T | undefined {
   try {
     // Visiting each value takes several times as long as parsing, and hardly any answer contains such a character.
     if (!escaped.test(text) && printable(text, kept) === text) return JSON.parse(text) as T;

@@ -1,6 +1,6 @@
 /** Finds the things named in an event's data, so that its sentence can link to each of them. */
-import { fieldsOf } from '../../schemas/events/event-definition.ts';
-import { type EventSubjectKind, kindOfId } from '../../schemas/events/event-sentences.ts';
+import { toFieldTexts } from '../../schemas/events/event-definition.ts';
+import { type EventSubjectKind, idKind } from '../../schemas/events/event-sentences.ts';
 
 /** Named thing that has a page. */
 export interface NamedThing {
@@ -15,12 +15,12 @@ export interface NamedThing {
 /** Fields whose name is the kind of thing that they contain. */
 const kinds = ['organisation', 'stack', 'model', 'node', 'tier'] as const;
 
-export function thingsIn(type: string, data: unknown): NamedThing[] {
-  const fields = fieldsOf(data);
+export function findNamedThings(type: string, data: unknown): NamedThing[] {
+  const fields = toFieldTexts(data);
   const textOf = (name: string): string | undefined =>
     typeof fields[name] === 'string' ? fields[name] : undefined;
   const [id, name, person, within] = ['id', 'name', 'person', 'organisation'].map(textOf);
-  const kind = kindOfId(type);
+  const kind = idKind(type);
   const things: NamedThing[] = kinds.flatMap((one) => {
     const value = textOf(one);
     return value === undefined ? [] : [{ kind: one, id: value }];
@@ -28,14 +28,14 @@ export function thingsIn(type: string, data: unknown): NamedThing[] {
   if (person !== undefined) things.push({ kind: 'member', id: person, within });
   if (kind !== undefined && id !== undefined)
     things.push({ kind, id, ...(kind === 'key' && { within, ...(name !== undefined && { name }) }) });
-  const place = fieldsOf(fields['place']);
+  const place = toFieldTexts(fields['place']);
   if ((place['kind'] === 'stack' || place['kind'] === 'organisation') && typeof place['id'] === 'string')
     things.push({ kind: place['kind'], id: place['id'] });
   return things;
 }
 
 /** Splits the text at words that are ids of things. */
-export function cutAt(text: string, things: readonly NamedThing[]): readonly (string | NamedThing)[] {
+export function splitAtThings(text: string, things: readonly NamedThing[]): readonly (string | NamedThing)[] {
   const thingOf = new Map(things.map((thing) => [thing.id, thing]));
   // The capture group keeps the white space between words.
   return text

@@ -6,7 +6,7 @@ import { shellWord } from './format.ts';
 export type { Explanation };
 
 /** Parameters of the URL, named like the options of `headgate explain`. */
-export interface Asked {
+export interface ExplainQuery {
   readonly request?: string | undefined;
   readonly key?: string | undefined;
   readonly org?: string | undefined;
@@ -34,18 +34,18 @@ const names = [
   'diff',
 ] as const;
 
-export function askedIn(query: URLSearchParams): Asked {
+export function parseExplainQuery(query: URLSearchParams): ExplainQuery {
   const found = names.map((name) => [name, query.get(name)?.trim() || undefined] as const);
   return Object.fromEntries(found.filter(([, value]) => value !== undefined));
 }
 
 /** Link to the Explain page with this question. */
-export function explainLink(asked: Asked): string {
+export function explainLink(asked: ExplainQuery): string {
   return withQuery('/explain', { ...asked });
 }
 
 /** Whether the question identifies a single decision. */
-export function isComplete({ request, key, org, visitor, model, path }: Asked): boolean {
+export function isComplete({ request, key, org, visitor, model, path }: ExplainQuery): boolean {
   if (request !== undefined) return true;
   const hasSubject = key !== undefined || org !== undefined || visitor !== undefined;
   return hasSubject && (model !== undefined || path === 'models');
@@ -57,7 +57,7 @@ const momentOf = (text: string | undefined): number | string | undefined =>
   text !== undefined && /^\d+$/.test(text) ? Number(text) : text;
 
 /** Body of the request to the control plane. */
-export function questionOf(asked: Asked): object {
+export function toQuestion(asked: ExplainQuery): object {
   const { request, key, org, visitor, model, host, path, prompt, max, at, diff } = asked;
   const moments = { at: momentOf(at), diff: momentOf(diff) };
   if (request !== undefined) return { request, ...moments };
@@ -67,7 +67,7 @@ export function questionOf(asked: Asked): object {
   return { ...subject, model, host, path, ...sizes, ...moments };
 }
 
-export function commandOf(asked: Asked): string {
+export function explainCommand(asked: ExplainQuery): string {
   const { request, key, org, visitor, model, host, path, prompt, max, at, diff } = asked;
   const option = (name: string, value: string | undefined): string =>
     value === undefined ? '' : ` --${name} ${shellWord(value)}`;

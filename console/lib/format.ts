@@ -1,12 +1,12 @@
 /** Formats numbers, times and words for people. */
-import { grouped } from '../../schemas/grouped.ts';
+import { groupDigits } from '../../schemas/grouped.ts';
 
 /** Created on first use, because a browser takes many milliseconds to create formats and most pages need none. */
 let formats:
   | Readonly<Record<'dates' | 'calendarDays' | 'shortDays' | 'moments' | 'clocks', Intl.DateTimeFormat>>
   | undefined;
 
-function formatsOf() {
+function getFormats() {
   const onDay = { day: 'numeric', month: 'short' } as const;
   const atTime = { hour: '2-digit', minute: '2-digit', second: '2-digit' } as const;
   formats ??= {
@@ -21,7 +21,7 @@ function formatsOf() {
 
 /** Number with grouped digits and at most three decimals: `18,240`. */
 export function count(value: number): string {
-  return grouped(Math.round(value * 1000) / 1000);
+  return groupDigits(Math.round(value * 1000) / 1000);
 }
 
 export function tenths(value: number): string {
@@ -31,27 +31,27 @@ export function tenths(value: number): string {
 /** Formats a day. An instant is shown as the local day. A calendar day (`2026-11-23`) is the same everywhere. */
 export function day(text: string | null | undefined): string {
   if (!text) return '–';
-  const { dates, calendarDays } = formatsOf();
+  const { dates, calendarDays } = getFormats();
   return (text.length === '2026-11-23'.length ? calendarDays : dates).format(new Date(text));
 }
 
 /** Formats the calendar day that begins at this time in seconds: `23 Nov`. */
 export function shortDay(seconds: number): string {
-  return formatsOf().shortDays.format(new Date(seconds * 1000));
+  return getFormats().shortDays.format(new Date(seconds * 1000));
 }
 
 export function moment(text: string | null | undefined): string {
-  return text ? formatsOf().moments.format(new Date(text)) : '–';
+  return text ? getFormats().moments.format(new Date(text)) : '–';
 }
 
 /** Time of day for moments of today, such as `18:02:11`. Other moments include the day. */
 export function clock(text: string): string {
-  const { clocks, moments } = formatsOf();
+  const { clocks, moments } = getFormats();
   return (isToday(text) ? clocks : moments).format(new Date(text));
 }
 
 export function isToday(text: string): boolean {
-  const { dates } = formatsOf();
+  const { dates } = getFormats();
   return dates.format(new Date(text)) === dates.format(new Date());
 }
 

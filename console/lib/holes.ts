@@ -11,7 +11,7 @@ export interface FleetReads {
   readonly organisationsInAll: number;
 }
 
-export interface Hole {
+export interface UnservedInstall {
   readonly model: string;
   /** Status of answers to requests for this model: 503 on the pool, 404 on a stack. */
   readonly status: 404 | 503;
@@ -45,7 +45,7 @@ export function placeKey(place: LiveNodeResource['place']): string {
   return place.kind === 'pool' ? 'pool' : `${place.kind} ${place.id}`;
 }
 
-export function holes({ pool, stacks, nodes, tiers, organisations }: FleetReads): Hole[] {
+export function holes({ pool, stacks, nodes, tiers, organisations }: FleetReads): UnservedInstall[] {
   const byPlace = nodesByPlace(nodes);
   const tierOf = new Map(tiers.map((tier) => [tier.id, tier]));
   const nameOf = new Map(organisations.map(({ id, name }) => [id, name]));

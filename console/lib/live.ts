@@ -5,7 +5,7 @@
 import { signal } from '@preact/signals';
 import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
 import { call } from './api.ts';
-import { documentOf } from './documents.ts';
+import { parseDocument } from './documents.ts';
 import { minPosition } from './session.ts';
 
 export type Connection = 'connecting' | 'live' | 'interrupted';
@@ -108,7 +108,7 @@ function follow(send: (message: Message) => void): () => void {
     source = new EventSource('/api/stream');
     for (const kind of ['commits', 'pulse', 'ended'] as const)
       source.addEventListener(kind, ({ data }: MessageEvent<string>) =>
-        send({ ...documentOf<object>(data), kind } as Message),
+        send({ ...parseDocument<object>(data), kind } as Message),
       );
     source.onerror = () => {
       send({ kind: 'interrupted' });

@@ -2,7 +2,7 @@
 import { computed, signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { pageRows } from '../../schemas/admin/page-rows.ts';
-import { call, failureOf } from './api.ts';
+import { call, toFailure } from './api.ts';
 import { useRead } from './read.ts';
 import { isOperator, me } from './session.ts';
 
@@ -77,7 +77,7 @@ async function readName(id: string): Promise<void> {
     known.value = new Map([...known.value, [id, name]]);
   } catch (error) {
     // A removed organisation keeps its id as name. For other failures, the name is read again when next shown.
-    if (failureOf(error).status !== 404) asked.delete(id);
+    if (toFailure(error).status !== 404) asked.delete(id);
   } finally {
     reads--;
     readNext();

@@ -1,9 +1,9 @@
 /** Lists that the control plane searches, sorts and returns in pages. The URL contains the search, order and page. */
 import { useRef } from 'preact/hooks';
-import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
+import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
 import { shellWord } from './format.ts';
-import { type ReadOf, type ReadOptions, useRead } from './read.ts';
+import { type ReadOptions, type ReadResult, useRead } from './read.ts';
 import { location } from './router.ts';
 import { moment } from './travel.ts';
 
@@ -11,7 +11,7 @@ const rowsPerPage = 500;
 
 /** Operations that return a paged list. */
 type ListName = {
-  [Name in OperationName]: 'total' extends keyof AnswerOf<Name> ? Name : never;
+  [Name in OperationName]: 'total' extends keyof OperationAnswer<Name> ? Name : never;
 }[OperationName];
 
 interface Page {
@@ -66,13 +66,13 @@ export function usePage<Name extends ListName>(
   options: ReadOptions = {},
 ) {
   const query = pageQuery(sort);
-  const asked = { ...filter, ...query } as unknown as InputOf<Name>;
-  const read = useRead(name, asked, options) as ReadOf<AnswerOf<Name> & Page>;
+  const asked = { ...filter, ...query } as unknown as OperationInput<Name>;
+  const read = useRead(name, asked, options) as ReadResult<OperationAnswer<Name> & Page>;
   const { data, failure, refresh } = read;
   const list = JSON.stringify([name, filter]);
   const at = moment();
   const last = useRef<
-    | { readonly list: string; readonly at: string | undefined; readonly data: AnswerOf<Name> & Page }
+    | { readonly list: string; readonly at: string | undefined; readonly data: OperationAnswer<Name> & Page }
     | undefined
   >(undefined);
   if (data) last.current = { list, at, data };

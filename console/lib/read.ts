@@ -1,14 +1,14 @@
 /** Reads data for components. The last answer is shown at once, and data are read again after each change of the state. */
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
+import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
 import { pageRows } from '../../schemas/admin/page-rows.ts';
-import { type ApiFailure, type CallOptions, callPath, failureOf, readPath } from './api.ts';
+import { type ApiFailure, type CallOptions, callPath, readPath, toFailure } from './api.ts';
 import { changes } from './live.ts';
 import { minPosition } from './session.ts';
 import { atMoment } from './travel.ts';
 
-export interface ReadOf<T> {
+export interface ReadResult<T> {
   /** Last answer. It stays available while a later read fails. */
   readonly data: T | undefined;
   readonly failure: ApiFailure | undefined;
@@ -46,19 +46,19 @@ const restsPerRead = 2;
 export function useRead<Name extends OperationName>(
   name: Name | undefined,
   ...[input, options]: ReadArguments<Name>
-): ReadOf<AnswerOf<Name>> {
+): ReadResult<OperationAnswer<Name>> {
   const asked = options?.isWhole ? { limit: pageRows.max, ...input } : input;
-  return usePath(name && readPath(name, (asked ?? {}) as InputOf<Name>), options);
+  return usePath(name && readPath(name, (asked ?? {}) as OperationInput<Name>), options);
 }
 
 /** The input is optional if the operation does not need any. */
 type ReadArguments<Name extends OperationName> =
-  object extends InputOf<Name>
-    ? [input?: InputOf<Name>, options?: ReadOptions]
-    : [input: InputOf<Name>, options?: ReadOptions];
+  object extends OperationInput<Name>
+    ? [input?: OperationInput<Name>, options?: ReadOptions]
+    : [input: OperationInput<Name>, options?: ReadOptions];
 
 /** Reads from an endpoint of the console itself, outside the admin API. */
-export function usePath<T>(wanted: string | undefined, options: ReadOptions = {}): ReadOf<T> {
+export function usePath<T>(wanted: string | undefined, options: ReadOptions = {}): ReadResult<T> {
   const { everyMs, isFixed = false, isOfNow = false, isWhole = false } = options;
   const path = wanted === undefined || isOfNow ? wanted : atMoment(wanted);
   // Past and fixed answers never change. They are stored apart, because a page that follows the log requests many of them
@@ -88,7 +88,7 @@ export function usePath<T>(wanted: string | undefined, options: ReadOptions = {}
         },
         (error: unknown) => {
           if (ended.signal.aborted) return;
-          failure.current = failureOf(error);
+          failure.current = toFailure(error);
           redraw((count) => count + 1);
           // The server did not respond, or the requested data are not ready yet.
           if ([0, 503].includes(failure.current.status))
@@ -202,7 +202,7 @@ function keep(known: Map<string, unknown>, max: number, path: string, answer: un
 const justAnswered = new Set<string>();
 
 /** Draws the page with answers that were delivered with it. */
-export function drawWith(found: Readonly<Record<string, unknown>>, draw: () => void): void {
+export function drawWithAnswers(found: Readonly<Record<string, unknown>>, draw: () => void): void {
   for (const [path, answer] of Object.entries(found)) {
     answers.set(path, answer);
     justAnswered.add(path);

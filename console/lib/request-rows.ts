@@ -25,7 +25,7 @@ export interface Rows {
  */
 export function withArrived(shown: Rows | undefined, arrived: RequestsMessage, isFirst: boolean): Rows {
   const { items, next, silent, missed = 0 } = arrived;
-  const fresh = unknownIn(shown?.items.slice(0, repeatedAmong), items);
+  const fresh = newRows(shown?.items.slice(0, repeatedAmong), items);
   const isApart = isFirst && items.length > 0 && fresh.length === items.length;
   if (shown === undefined || isApart) return { items, next, hasDropped: false, silent, missed };
   const all = fresh.length === 0 ? shown.items : [...fresh, ...shown.items];
@@ -40,7 +40,7 @@ export function withArrived(shown: Rows | undefined, arrived: RequestsMessage, i
 }
 
 export function withOlder(shown: Rows, { items, next, silent }: RequestList): Rows {
-  const all = [...shown.items, ...unknownIn(shown.items, items)];
+  const all = [...shown.items, ...newRows(shown.items, items)];
   const isFull = all.length >= rowsMax;
   return { ...shown, items: all.slice(0, rowsMax), next: isFull ? undefined : next, silent };
 }
@@ -53,7 +53,7 @@ export function arrivedSince(shown: Rows | undefined, held: Rows | undefined): n
   return at < 0 ? held.items.length : at;
 }
 
-function unknownIn(shown: readonly RequestRow[] = [], items: readonly RequestRow[]): readonly RequestRow[] {
+function newRows(shown: readonly RequestRow[] = [], items: readonly RequestRow[]): readonly RequestRow[] {
   const known = new Set(shown.map(({ request }) => request));
   return items.filter(({ request }) => !known.has(request));
 }

@@ -1,9 +1,9 @@
 /** Follows requests as they end: loads the newest ones, adds each new one, and loads earlier ones on demand. */
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { InputOf } from '../../schemas/admin/admin.ts';
+import type { OperationInput } from '../../schemas/admin/admin.ts';
 import type { RequestsMessage } from '../../schemas/admin/requests.ts';
-import { type ApiFailure, call, failureOf, withQuery } from './api.ts';
-import { documentOf } from './documents.ts';
+import { type ApiFailure, call, toFailure, withQuery } from './api.ts';
+import { parseDocument } from './documents.ts';
 import type { AddressFilter } from './request-filter.ts';
 import { arrivedSince, type Rows, withArrived, withOlder } from './request-rows.ts';
 
@@ -30,7 +30,7 @@ export interface Followed {
 export function useRequests(filter: AddressFilter, isFollowing: boolean): Followed {
   const list = JSON.stringify(filter);
   const [, redraw] = useState(0);
-  const state = useRef<Shown>(nothing(list));
+  const state = useRef<ListState>(nothing(list));
   if (state.current.list !== list) state.current = nothing(list);
   const follows = useRef(isFollowing);
   follows.current = isFollowing;
@@ -80,14 +80,14 @@ export function useRequests(filter: AddressFilter, isFollowing: boolean): Follow
     if (next === undefined || current.isReadingEarlier) return;
     current.isReadingEarlier = true;
     draw();
-    call('request.list', { ...asked(filter), limit: earlierRows, next })
+    call('request.list', { ...toListInput(filter), limit: earlierRows, next })
       .then(
         (older) => {
           current.rows = current.rows && withOlder(current.rows, older);
           current.held = current.held && withOlder(current.held, older);
         },
         (error: unknown) => {
-          current.failure = failureOf(error);
+          current.failure = toFailure(error);
         },
       )
       .finally(() => {
@@ -102,7 +102,7 @@ export function useRequests(filter: AddressFilter, isFollowing: boolean): Follow
   };
 }
 
-interface Shown {
+interface ListState {
   readonly list: string;
   rows: Rows | undefined;
   /** All rows, including those not shown yet. */
@@ -112,7 +112,7 @@ interface Shown {
   isReadingEarlier: boolean;
 }
 
-function nothing(list: string): Shown {
+function nothing(list: string): ListState {
   return {
     ...{ list, rows: undefined, held: undefined, failure: undefined },
     ...{ isInterrupted: false, isReadingEarlier: false },
@@ -142,7 +142,7 @@ function follow(filter: AddressFilter, { arrived, interrupted }: Listener): () =
       isFirst = true;
     };
     source.addEventListener('requests', ({ data }: MessageEvent<string>) => {
-      const message = documentOf<RequestsMessage>(data);
+      const message = parseDocument<RequestsMessage>(data);
       if (message !== undefined) arrived(message, isFirst);
       isFirst = false;
     });
@@ -152,10 +152,10 @@ function follow(filter: AddressFilter, { arrived, interrupted }: Listener): () =
       close();
       again = setTimeout(open, openAgainMs);
       // A stream does not report why it was refused, so ask with a normal request.
-      call('request.list', { ...asked(filter), limit: 1 }, { signal: ended.signal }).then(
+      call('request.list', { ...toListInput(filter), limit: 1 }, { signal: ended.signal }).then(
         () => interrupted(undefined),
         (error: unknown) => {
-          if (!ended.signal.aborted) interrupted(failureOf(error));
+          if (!ended.signal.aborted) interrupted(toFailure(error));
         },
       );
       return undefined;
@@ -177,6 +177,6 @@ function follow(filter: AddressFilter, { arrived, interrupted }: Listener): () =
 }
 
 /** The URL may contain any text. The control plane refuses invalid filters. */
-function asked(filter: AddressFilter): InputOf<'request.list'> {
-  return filter as InputOf<'request.list'>;
+function toListInput(filter: AddressFilter): OperationInput<'request.list'> {
+  return filter as OperationInput<'request.list'>;
 }

@@ -8,12 +8,12 @@ export interface Location {
   readonly query: URLSearchParams;
 }
 
-function locationOf({ pathname, search }: Pick<URL, 'pathname' | 'search'>): Location {
-  const parts = pathname.split('/').filter(Boolean).map(decoded);
+function parseLocation({ pathname, search }: Pick<URL, 'pathname' | 'search'>): Location {
+  const parts = pathname.split('/').filter(Boolean).map(decodePart);
   return { path: pathname, parts, query: new URLSearchParams(search) };
 }
 
-function decoded(part: string): string {
+function decodePart(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
@@ -21,7 +21,7 @@ function decoded(part: string): string {
   }
 }
 
-export const location = signal<Location>(locationOf(window.location));
+export const location = signal<Location>(parseLocation(window.location));
 
 export function go(url: string, options: { readonly replace?: boolean } = {}): void {
   try {
@@ -31,7 +31,7 @@ export function go(url: string, options: { readonly replace?: boolean } = {}): v
     // Browsers limit URL changes per ten seconds. The page still navigates, and the next change corrects the URL.
   }
   const before = location.value.path;
-  location.value = locationOf(new URL(url, window.location.href));
+  location.value = parseLocation(new URL(url, window.location.href));
   if (location.value.path !== before) window.scrollTo(0, 0);
 }
 
@@ -48,7 +48,7 @@ export function setQuery(changes: Readonly<Record<string, string>>): void {
 
 export function startRouter(): void {
   window.addEventListener('popstate', () => {
-    location.value = locationOf(window.location);
+    location.value = parseLocation(window.location);
   });
   document.addEventListener('click', (event) => {
     if (event.defaultPrevented || event.button !== 0) return;

@@ -1,9 +1,9 @@
 /** The signed-in person and their permissions. The control plane computes permissions, and the console never decides them. */
 import { signal } from '@preact/signals';
-import type { AnswerOf } from '../../schemas/admin/admin.ts';
+import type { OperationAnswer } from '../../schemas/admin/admin.ts';
 import { moment } from './travel.ts';
 
-export type Person = AnswerOf<'me.get'>;
+export type Person = OperationAnswer<'me.get'>;
 
 /** undefined if not known yet. null if nobody is signed in. */
 export const me = signal<Person | null | undefined>(undefined);

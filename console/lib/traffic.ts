@@ -1,12 +1,12 @@
 /** Traffic of the last hour from the control plane, for the whole fleet or a part of it. */
 import { signal } from '@preact/signals';
-import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
-import { type ReadOf, useRead } from './read.ts';
+import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
+import { type ReadResult, useRead } from './read.ts';
 import { moment } from './travel.ts';
 
-export type Traffic = AnswerOf<'traffic.get'>;
+export type Traffic = OperationAnswer<'traffic.get'>;
 export type TrafficStep = Traffic['steps'][number];
-export type TrafficOf = InputOf<'traffic.get'>;
+export type TrafficQuery = OperationInput<'traffic.get'>;
 
 const everyMs = 10_000;
 const hourSeconds = 3600;
@@ -15,7 +15,7 @@ const hourSeconds = 3600;
 export const pointed = signal<number | undefined>(undefined);
 
 /** Live traffic. Reads nothing while the page shows a past state. */
-export function useTraffic(of: TrafficOf): ReadOf<Traffic> {
+export function useTraffic(of: TrafficQuery): ReadResult<Traffic> {
   return useRead(moment() === undefined ? 'traffic.get' : undefined, of, { everyMs });
 }
 
@@ -30,7 +30,7 @@ export interface Hour {
 }
 
 /** All steps of the hour, with or without traffic. */
-export function hourOf({ stepSeconds, until, since, steps }: Traffic): Hour {
+export function toHour({ stepSeconds, until, since, steps }: Traffic): Hour {
   const stepMs = stepSeconds * 1000;
   const untilMs = Date.parse(until);
   const count = Math.round(hourSeconds / stepSeconds);

@@ -1,6 +1,6 @@
 /** Sums usage rows by day, model and key for the table and the CSV file, and by hour for the chart. */
 import type { UsageLine } from '../../schemas/records/usage.ts';
-import { ApiFailure, answerOf, readPath } from './api.ts';
+import { ApiFailure, fetchAnswer, readPath } from './api.ts';
 import type { DayUsage } from './csv.ts';
 
 export interface HourUsage {
@@ -28,7 +28,7 @@ const rowsMax = 500_000;
 
 /** Reads a range of days as a stream and keeps only sums. Rejects with ApiFailure. */
 export async function readUsage(organisation: string, from: string, signal: AbortSignal): Promise<UsageRows> {
-  const answer = await answerOf('GET', readPath('usage.export', { organisation, from }), { signal });
+  const answer = await fetchAnswer('GET', readPath('usage.export', { organisation, from }), { signal });
   if (!answer.ok || !answer.body)
     throw new ApiFailure(answer.status, 'Unreadable', 'the usage cannot be read', 'try again');
   const sums: Sums = { days: new Map(), hours: new Map() };
@@ -52,11 +52,11 @@ export async function readUsage(organisation: string, from: string, signal: Abor
       );
     }
   }
-  const days = [...sums.days.values()].sort((a, b) => placeOf(a).localeCompare(placeOf(b)));
+  const days = [...sums.days.values()].sort((a, b) => cellKey(a).localeCompare(cellKey(b)));
   return { days, hours: [...sums.hours.values()] };
 }
 
-function placeOf({ day, model, keyName, key }: DayUsage): string {
+function cellKey({ day, model, keyName, key }: DayUsage): string {
   return [day, model, keyName, key].join(' ');
 }
 

@@ -1,16 +1,16 @@
 /** Changes that are released in waves: the open change with its figures, and closed changes. */
 import { useState } from 'preact/hooks';
-import type { AnswerOf } from '../../schemas/admin/admin.ts';
+import type { OperationAnswer } from '../../schemas/admin/admin.ts';
 import { call } from '../lib/api.ts';
 import { ago, count, plural, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { Confirm } from '../ui/dialog.tsx';
-import { listed, Name } from '../ui/name.tsx';
+import { commaSeparated, Name } from '../ui/name.tsx';
 import { Answer, PageHeader } from '../ui/page.tsx';
 import { Button, Card, Empty, Facts, State, type Tone } from '../ui/parts.tsx';
 import { Table } from '../ui/table.tsx';
 
-type Change = AnswerOf<'change.list'>['items'][number];
+type Change = OperationAnswer<'change.list'>['items'][number];
 type Wave = Change['waves'][number];
 type Figures = NonNullable<Change['figures']>;
 type Step = 'advance' | 'withdraw';
@@ -100,7 +100,7 @@ function OpenChange({ change }: { readonly change: Change }) {
 
 function WaveName({ wave }: { readonly wave: Wave }) {
   if (!('gateways' in wave)) return <>{waveText(wave)}</>;
-  return <>{listed(wave.gateways, (id) => [id, <Name key={id} of={{ kind: 'gateway', id }} />])}</>;
+  return <>{commaSeparated(wave.gateways, (id) => [id, <Name key={id} of={{ kind: 'gateway', id }} />])}</>;
 }
 
 function waveText(wave: Wave): string {

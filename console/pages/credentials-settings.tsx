@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import type { Stack } from '../../schemas/admin/admin.ts';
 import { callShown, withQuery } from '../lib/api.ts';
 import { plural } from '../lib/format.ts';
-import { chatModelOf, reranks } from '../lib/model-kinds.ts';
+import { pickChatModel, reranks } from '../lib/model-kinds.ts';
 import { useRead } from '../lib/read.ts';
 import { may } from '../lib/session.ts';
 import { useWork } from '../ui/dialog.tsx';
@@ -147,7 +147,7 @@ type Example = readonly [name: string, text: string];
 
 function settings({ surface, models }: Stack, url: string): readonly Example[] {
   const reranker = models.find(reranks);
-  const model = chatModelOf(models);
+  const model = pickChatModel(models);
   if (surface === 'anthropic') return messagesExamples(model ?? 'MODEL', url);
   if (reranker === undefined) return chatExamples(model ?? 'MODEL', url);
   const examples = [rerankExample(reranker, url)];

@@ -1,12 +1,12 @@
 /** Findings of `headgate doctor`: failures first, each with its next step. */
-import type { AnswerOf } from '../../schemas/admin/admin.ts';
+import type { OperationAnswer } from '../../schemas/admin/admin.ts';
 import { plural } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { Name } from '../ui/name.tsx';
 import { Answer, PageHeader } from '../ui/page.tsx';
 import { Badge, Button, Empty, State } from '../ui/parts.tsx';
 
-type Found = AnswerOf<'doctor.get'>;
+type Found = OperationAnswer<'doctor.get'>;
 type Check = Found['checks'][number];
 
 const everyMs = 15_000;

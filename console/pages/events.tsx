@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
 import { withQuery } from '../lib/api.ts';
-import { type Asked, explainLink } from '../lib/explain.ts';
+import { type ExplainQuery, explainLink } from '../lib/explain.ts';
 import { ago, count, moment, plural, shellWord } from '../lib/format.ts';
 import { onEvents, position } from '../lib/live.ts';
 import { useRead } from '../lib/read.ts';
@@ -219,7 +219,7 @@ function EventList({ events }: { readonly events: readonly ListedEvent[] }) {
 }
 
 /** Caller and target of a request that an event suggests, as far as its data name them. */
-function aboutOf(data: unknown): Asked {
+function explainQueryFromEvent(data: unknown): ExplainQuery {
   const fields = (typeof data === 'object' && data !== null ? data : {}) as Record<string, unknown>;
   const text = (name: string): string | undefined => {
     const value = fields[name];
@@ -252,7 +252,7 @@ function EventDetail({ event }: { readonly event: ListedEvent }) {
         <a class="button" href={withQuery('/fleet', { at: seq })}>
           The fleet at this moment
         </a>
-        <a class="button" href={explainLink({ ...aboutOf(data), at: String(seq) })}>
+        <a class="button" href={explainLink({ ...explainQueryFromEvent(data), at: String(seq) })}>
           Explain at this moment
         </a>
         <Copy text={`headgate undo ${seq}`} label="Copy the command that undoes it" icon="terminal" />

@@ -1,14 +1,20 @@
 /** An explanation: the verdict, every step with the event behind it, and changes that would turn a refusal. */
 import type { Because, ExplainedStep } from '../../schemas/records/explanations.ts';
 import { withQuery } from '../lib/api.ts';
-import { type Asked, type Explanation, explainLink } from '../lib/explain.ts';
+import { type ExplainQuery, type Explanation, explainLink } from '../lib/explain.ts';
 import { count, moment, nameSome } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { isOperator } from '../lib/session.ts';
 import { Name } from '../ui/name.tsx';
 import { Badge, Card, Copy, Facts, State, type Tone } from '../ui/parts.tsx';
 
-export function Answer({ explanation, asked }: { readonly explanation: Explanation; readonly asked: Asked }) {
+export function Answer({
+  explanation,
+  asked,
+}: {
+  readonly explanation: Explanation;
+  readonly asked: ExplainQuery;
+}) {
   const { steps, decisive, diff, assumptions } = explanation;
   return (
     <section class="stack" aria-label="Answer">
@@ -115,7 +121,7 @@ function EventLine({ event: { type, position, by, at, why } }: { readonly event:
 }
 
 /** The earlier answer, changes that would turn a refusal, and whether this build decides alike. */
-function Around({ explanation, asked }: { readonly explanation: Explanation; readonly asked: Asked }) {
+function Around({ explanation, asked }: { readonly explanation: Explanation; readonly asked: ExplainQuery }) {
   const { before, would, same } = explanation;
   if (before === undefined && would.length === 0 && same === undefined) return null;
   return (

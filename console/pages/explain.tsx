@@ -1,5 +1,11 @@
 /** Explains why a request is served or refused. The URL contains the question. */
-import { type Asked, askedIn, commandOf, explainLink, isComplete } from '../lib/explain.ts';
+import {
+  type ExplainQuery,
+  explainCommand,
+  explainLink,
+  isComplete,
+  parseExplainQuery,
+} from '../lib/explain.ts';
 import { useOrganisations } from '../lib/organisations.ts';
 import { go, location } from '../lib/router.ts';
 import { organisationInScope } from '../lib/scope.ts';
@@ -12,7 +18,7 @@ import { Refusals } from './refusals.tsx';
 export function ExplainPage() {
   // Loads the organisations' names, which the explanation shows.
   useOrganisations();
-  const asked = askedIn(location.value.query);
+  const asked = parseExplainQuery(location.value.query);
   const isAsked = isComplete(asked);
   return (
     <>
@@ -24,7 +30,7 @@ export function ExplainPage() {
             <a href="/models">Models</a> has the answer for each model and host of an organisation.
           </>
         }
-        cli={commandOf(asked)}
+        cli={explainCommand(asked)}
       />
       <QuestionForm key={JSON.stringify(asked)} asked={asked} />
       {isAsked ? (
@@ -40,7 +46,7 @@ export function ExplainPage() {
 }
 
 /** Form that asks about a request by its id, or compares the answer with another moment. */
-function QuestionForm({ asked }: { readonly asked: Asked }) {
+function QuestionForm({ asked }: { readonly asked: ExplainQuery }) {
   const submit = (event: SubmitEvent): void => {
     event.preventDefault();
     const fields = new FormData(event.currentTarget as HTMLFormElement);

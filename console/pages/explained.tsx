@@ -1,21 +1,21 @@
 /** Answer to a question. It is read again when the present state changes, if the question is about the present. */
 import { useEffect, useState } from 'preact/hooks';
-import { type ApiFailure, call, failureOf } from '../lib/api.ts';
-import { type Asked, type Explanation, questionOf } from '../lib/explain.ts';
+import { type ApiFailure, call, toFailure } from '../lib/api.ts';
+import { type ExplainQuery, type Explanation, toQuestion } from '../lib/explain.ts';
 import { changes } from '../lib/live.ts';
 import { Failure, Loading } from '../ui/parts.tsx';
 import { Answer } from './explain-answer.tsx';
 
-interface Found {
+interface ExplainedState {
   /** Question that this answer belongs to. */
   readonly question?: string;
   readonly explanation?: Explanation;
   readonly failure?: ApiFailure;
 }
 
-export function Explained({ asked }: { readonly asked: Asked }) {
-  const [found, setFound] = useState<Found>({});
-  const question = JSON.stringify(questionOf(asked));
+export function Explained({ asked }: { readonly asked: ExplainQuery }) {
+  const [found, setFound] = useState<ExplainedState>({});
+  const question = JSON.stringify(toQuestion(asked));
   // The present changes with each commit. Recorded requests and past states never change.
   const version = asked.at === undefined && asked.request === undefined ? changes.value : 0;
   useEffect(() => {
@@ -23,7 +23,7 @@ export function Explained({ asked }: { readonly asked: Asked }) {
     call('decision.explain', JSON.parse(question), { signal: ended.signal }).then(
       (explanation) => setFound({ question, explanation }),
       (error: unknown) => {
-        if (!ended.signal.aborted) setFound({ question, failure: failureOf(error) });
+        if (!ended.signal.aborted) setFound({ question, failure: toFailure(error) });
       },
     );
     return () => ended.abort();

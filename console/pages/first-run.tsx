@@ -2,7 +2,7 @@
 import type { Addresses } from '../lib/addresses.ts';
 import { shellWord } from '../lib/format.ts';
 import type { FleetReads } from '../lib/holes.ts';
-import { chatModelOf } from '../lib/model-kinds.ts';
+import { pickChatModel } from '../lib/model-kinds.ts';
 import { usePath, useRead } from '../lib/read.ts';
 import { Empty, Id, State } from '../ui/parts.tsx';
 
@@ -13,15 +13,15 @@ const anyGateway = 'http://127.0.0.1:8080/v1';
 const modelPattern = /^[A-Za-z0-9][A-Za-z0-9._:/-]*$/;
 
 /** A model for chat: an installed one or, if there is none, one that a node has loaded. */
-function modelOf({ nodes, pool, stacks }: FleetReads): string {
+function pickModel({ nodes, pool, stacks }: FleetReads): string {
   const installed = [...pool.models, ...stacks.flatMap(({ models }) => models)];
   const loaded = nodes.flatMap((node) => node.loaded);
   const safe = [...installed, ...loaded].filter((model) => modelPattern.test(model));
-  return chatModelOf(safe) ?? anyModel;
+  return pickChatModel(safe) ?? anyModel;
 }
 
-function commandsFor(state: FleetReads, gateway: string): readonly (readonly [string, string])[] {
-  const model = modelOf(state);
+function setupCommands(state: FleetReads, gateway: string): readonly (readonly [string, string])[] {
+  const model = pickModel(state);
   const id = shellWord(model);
   const body = shellWord(JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }] }));
   return [
@@ -56,7 +56,7 @@ export function FirstRun({ state }: { readonly state: FleetReads }) {
   return (
     <Empty title="Four steps to the first answer">
       <ol class="rows">
-        {commandsFor(state, shared).map(([title, command], index) => (
+        {setupCommands(state, shared).map(([title, command], index) => (
           <li key={title}>
             <strong>{title}</strong>
             <State tone={done[index] ? 'good' : 'idle'}>{done[index] ? 'done' : 'to do'}</State>

@@ -4,7 +4,7 @@ import { count } from '../lib/format.ts';
 import { type FleetReads, serves } from '../lib/holes.ts';
 import { useRead } from '../lib/read.ts';
 import { requestsLink } from '../lib/request-filter.ts';
-import { hourOf, useTraffic } from '../lib/traffic.ts';
+import { toHour, useTraffic } from '../lib/traffic.ts';
 import { EventsCard } from '../ui/event-rows.tsx';
 import { Name } from '../ui/name.tsx';
 import { Card, Figure, Figures } from '../ui/parts.tsx';
@@ -17,7 +17,7 @@ const minuteMs = 60_000;
 export function FleetNow({ state: { nodes } }: { readonly state: FleetReads }) {
   const traffic = useTraffic({}).data;
   const refused = useRefusals(undefined)?.refusals.reduce((sum, { requests }) => sum + requests, 0);
-  const { steps, stepMs } = traffic ? hourOf(traffic) : { steps: [], stepMs: minuteMs };
+  const { steps, stepMs } = traffic ? toHour(traffic) : { steps: [], stepMs: minuteMs };
   const minute = steps.slice(-minuteMs / stepMs);
   const requests = minute.reduce((sum, step) => sum + ((step?.requestsPerSecond ?? 0) * stepMs) / 1000, 0);
   const known = (value: number): string => (traffic === undefined ? '…' : count(Math.round(value)));

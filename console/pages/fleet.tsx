@@ -12,7 +12,7 @@ import { route } from '../lib/api.ts';
 import { capacities } from '../lib/capacity.ts';
 import { explainLink } from '../lib/explain.ts';
 import { count, nameSome, plural, tenths } from '../lib/format.ts';
-import { type FleetReads, type Hole, holes, nodesByPlace, serves } from '../lib/holes.ts';
+import { type FleetReads, holes, nodesByPlace, serves, type UnservedInstall } from '../lib/holes.ts';
 import { useOrganisations } from '../lib/organisations.ts';
 import { useRead } from '../lib/read.ts';
 import { type Traffic, useTraffic } from '../lib/traffic.ts';
@@ -144,7 +144,7 @@ function Filled({ state }: { readonly state: FleetReads }) {
 
 interface FleetMapProps {
   readonly state: FleetReads;
-  readonly missing: readonly Hole[];
+  readonly missing: readonly UnservedInstall[];
 }
 
 /** A column for each organisation with dedicated capacity, or a table if there are too many columns to look through. */
@@ -251,7 +251,7 @@ function Group({ title, href, nodes, flows, isOwn }: GroupProps) {
           {nodes.filter(serves).length} of {nodes.length} nodes serve. <a href="/nodes">All nodes</a>
         </p>
       ) : null}
-      {tilesOf(nodes).map((node) => (
+      {selectTiles(nodes).map((node) => (
         <article key={node.id} class={node.drained ? 'tile idle' : node.up ? 'tile good' : 'tile bad'}>
           <div class="tile-head ends">
             <strong>
@@ -294,7 +294,7 @@ const columnsMax = 24;
 const missingMax = 10;
 
 /** Nodes to show as tiles. If there are many, only nodes that do not serve. */
-function tilesOf(nodes: readonly LiveNodeResource[]): readonly LiveNodeResource[] {
+function selectTiles(nodes: readonly LiveNodeResource[]): readonly LiveNodeResource[] {
   if (nodes.length <= tilesMax) return nodes;
   return nodes.filter((node) => !serves(node)).slice(0, tilesMax);
 }

@@ -32,7 +32,7 @@ export function GatewaysPage() {
       lead="Who serves, how far each has read the log, and how fresh its proof is."
       cli="headgate gateway list"
       list={list}
-      columns={columnsOf(setForgetting)}
+      columns={gatewayColumns(setForgetting)}
       keyOf={({ name, incarnation }) => `${name} ${incarnation}`}
       empty={
         <Empty title="No gateway has reported yet">
@@ -63,7 +63,7 @@ export function GatewaysPage() {
   );
 }
 
-function columnsOf(onForget: (name: string) => void): readonly TableColumn<GatewayStatus>[] {
+function gatewayColumns(onForget: (name: string) => void): readonly TableColumn<GatewayStatus>[] {
   return [
     {
       name: 'Name',

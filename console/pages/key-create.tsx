@@ -1,6 +1,6 @@
 /** Creates a key. Its value exists only in this dialog, until it is closed. */
 import { useState } from 'preact/hooks';
-import type { InputOf } from '../../schemas/admin/admin.ts';
+import type { OperationInput } from '../../schemas/admin/admin.ts';
 import { call } from '../lib/api.ts';
 import { useOrganisations } from '../lib/organisations.ts';
 import { organisationInScope } from '../lib/scope.ts';
@@ -33,9 +33,13 @@ function KeyForm({ onClose, onCreated }: FormProps) {
   const scope = organisationInScope();
   const create = async (fields: FormData): Promise<void> => {
     const organisation = String(fields.get('organisation') ?? organisations[0]?.id ?? '');
-    const expires = String(fields.get('expires')) as InputOf<'key.create'>['expires'];
+    const expires = String(fields.get('expires')) as OperationInput<'key.create'>['expires'];
     // `Required` ensures that a new field is added to this form or explicitly set to undefined.
-    const body: Required<InputOf<'key.create'>> = { organisation, name: String(fields.get('name')), expires };
+    const body: Required<OperationInput<'key.create'>> = {
+      organisation,
+      name: String(fields.get('name')),
+      expires,
+    };
     const key = await call('key.create', body);
     onCreated(key.value ?? '');
   };

@@ -1,6 +1,6 @@
 /** Revokes a key, then shows which gateways already refuse it. */
 import { useEffect, useState } from 'preact/hooks';
-import type { AnswerOf, ApiKey, Confirmations } from '../../schemas/admin/admin.ts';
+import type { ApiKey, Confirmations, OperationAnswer } from '../../schemas/admin/admin.ts';
 import { call } from '../lib/api.ts';
 import { ago, plural, seconds } from '../lib/format.ts';
 import { Dialog } from '../ui/dialog.tsx';
@@ -10,7 +10,7 @@ import { Button, State } from '../ui/parts.tsx';
 export interface RevokeProps {
   readonly subject: ApiKey;
   /** undefined if the key was never used. */
-  readonly use: AnswerOf<'usage.keys'>['items'][number] | undefined;
+  readonly use: OperationAnswer<'usage.keys'>['items'][number] | undefined;
   readonly onClose: () => void;
 }
 

@@ -1,7 +1,7 @@
 /** API keys, the home page of members. A key's value is shown once, when it is created, and never again. */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import type { AnswerOf, ApiKey } from '../../schemas/admin/admin.ts';
+import type { ApiKey, OperationAnswer } from '../../schemas/admin/admin.ts';
 import { ago, count, day, plural } from '../lib/format.ts';
 import { useOrganisations } from '../lib/organisations.ts';
 import { organisationOption, type PageState, pageOptions, pageQuery, usePage } from '../lib/pages.ts';
@@ -56,7 +56,7 @@ export function KeysPage() {
       }
       list={list}
       states={['active', 'expired', 'revoked']}
-      columns={columnsOf(setRevoking, usedBy)}
+      columns={keyColumns(setRevoking, usedBy)}
       keyOf={({ id }) => id}
       empty={<NoKeys create={mayCreate ? create : undefined} hasOrganisations={hasOrganisations} />}
     >
@@ -99,9 +99,9 @@ function howMany(items: readonly ApiKey[], { total, isFirst, next }: PageState):
   return plural(items.filter(({ state }) => state === 'active').length, 'active key');
 }
 
-type KeyUse = AnswerOf<'usage.keys'>['items'][number];
+type KeyUse = OperationAnswer<'usage.keys'>['items'][number];
 
-function columnsOf(
+function keyColumns(
   onRevoke: (key: ApiKey) => void,
   /** undefined until it has been read, and in the past. */
   usedBy: ReadonlyMap<string, KeyUse> | undefined,

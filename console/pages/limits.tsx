@@ -4,7 +4,7 @@ import type { LimitUse } from '../../schemas/admin/admin.ts';
 import { withQuery } from '../lib/api.ts';
 import { count, plural, seconds, shellWord } from '../lib/format.ts';
 import { organisationName } from '../lib/organisations.ts';
-import { type ReadOf, useRead } from '../lib/read.ts';
+import { type ReadResult, useRead } from '../lib/read.ts';
 import { location } from '../lib/router.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator } from '../lib/session.ts';
@@ -127,7 +127,7 @@ function OneOrganisation({ id }: { readonly id: string }) {
 }
 
 interface UsesProps {
-  readonly of: ReadOf<LimitUse>;
+  readonly of: ReadResult<LimitUse>;
   readonly title: string;
   readonly about?: ComponentChildren;
 }

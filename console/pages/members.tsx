@@ -1,7 +1,7 @@
 /** Dialogs about members of an organisation: add a member, change a role, create a sign-in link. */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import type { AnswerOf, Member } from '../../schemas/admin/admin.ts';
+import type { Member, OperationAnswer } from '../../schemas/admin/admin.ts';
 import { call } from '../lib/api.ts';
 import { moment } from '../lib/format.ts';
 import { Dialog, FormDialog, useWork } from '../ui/dialog.tsx';
@@ -104,7 +104,7 @@ export function LinkDialog({
   );
 }
 
-type Link = AnswerOf<'member.invite'>;
+type Link = OperationAnswer<'member.invite'>;
 
 /** Invites people who sign in through the identity provider, whose ids are not known in advance. */
 export function Invite({ organisation, onClose }: MemberDialogProps) {

@@ -3,7 +3,7 @@
  * of its stacks. For operators who have not chosen an organisation, it shows the catalog.
  */
 import { useState } from 'preact/hooks';
-import type { AnswerOf, Model } from '../../schemas/admin/admin.ts';
+import type { Model, OperationAnswer } from '../../schemas/admin/admin.ts';
 import { explainLink } from '../lib/explain.ts';
 import { count, day, shellWord } from '../lib/format.ts';
 import { pageOptions, usePage } from '../lib/pages.ts';
@@ -16,7 +16,7 @@ import { ListPage, PageHeader } from '../ui/page.tsx';
 import { Button, Empty, Failure, Loading, State } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 
-type Item = AnswerOf<'decision.matrix'>['items'][number];
+type Item = OperationAnswer<'decision.matrix'>['items'][number];
 
 export function ModelsPage() {
   const organisation = organisationInScope();

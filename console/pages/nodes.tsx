@@ -20,7 +20,7 @@ export function NodesPage() {
       cli={`headgate node list${pageOptions()}`}
       list={list}
       states={['up', 'down', 'drained']}
-      columns={columnsOf(setChosen)}
+      columns={nodeColumns(setChosen)}
       keyOf={({ id }) => id}
       empty={
         <Empty title="No node is registered yet">
@@ -35,7 +35,7 @@ export function NodesPage() {
   );
 }
 
-function columnsOf(onDrain: (node: LiveNodeResource) => void): readonly TableColumn<LiveNodeResource>[] {
+function nodeColumns(onDrain: (node: LiveNodeResource) => void): readonly TableColumn<LiveNodeResource>[] {
   return [
     { name: 'Node', isTitle: true, field: 'id', cell: ({ id }) => <Name of={{ kind: 'node', id }} /> },
     {

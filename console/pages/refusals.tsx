@@ -1,5 +1,5 @@
 /** Refusals of the last hour by type, each with the explanation of its newest request. */
-import type { AnswerOf } from '../../schemas/admin/admin.ts';
+import type { OperationAnswer } from '../../schemas/admin/admin.ts';
 import { explainLink } from '../lib/explain.ts';
 import { ago, nameSome, plural } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
@@ -8,7 +8,7 @@ import { moment } from '../lib/travel.ts';
 import { Name } from '../ui/name.tsx';
 import { Card, State } from '../ui/parts.tsx';
 
-type OfAll = AnswerOf<'activity.get'>;
+type OfAll = OperationAnswer<'activity.get'>;
 
 /**
  * Refusals, newest first, of one organisation or, for operators, of all callers. undefined while they are being read, and in

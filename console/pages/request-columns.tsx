@@ -10,7 +10,7 @@ import { State } from '../ui/parts.tsx';
 import type { TableColumn } from '../ui/table.tsx';
 
 /** URL of the page with an additional filter. */
-function addressWith(changes: Readonly<Record<string, string>>): string {
+function linkWithFilter(changes: Readonly<Record<string, string>>): string {
   const { path, query } = location.value;
   return withQuery(path, { ...Object.fromEntries(query), ...changes });
 }
@@ -26,7 +26,7 @@ function Only({ name, value, children }: OnlyProps) {
   if (value === undefined) return <span class="muted">–</span>;
   const shown = children ?? value;
   return (
-    <a class="only" href={addressWith({ [name]: value })} title={`Only ${name} ${value}`}>
+    <a class="only" href={linkWithFilter({ [name]: value })} title={`Only ${name} ${value}`}>
       {shown}
     </a>
   );
@@ -84,7 +84,7 @@ const ofAll: readonly TableColumn<RequestRow>[] = [
     name: 'When',
     isTitle: true,
     cell: ({ at, request }) => (
-      <a class="row-link" href={addressWith({ open: request })} title={request}>
+      <a class="row-link" href={linkWithFilter({ open: request })} title={request}>
         <time dateTime={at}>{clock(at)}</time>
       </a>
     ),

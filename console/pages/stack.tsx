@@ -1,6 +1,6 @@
 /** One stack: what it is and serves and, under `Credentials settings`, how programs reach it and which API surface it has. */
 import type { ComponentChildren } from 'preact';
-import type { AnswerOf, LiveNodeResource, Stack } from '../../schemas/admin/admin.ts';
+import type { LiveNodeResource, OperationAnswer, Stack } from '../../schemas/admin/admin.ts';
 import { type Addresses, stackUrl } from '../lib/addresses.ts';
 import { route, withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
@@ -163,7 +163,7 @@ function ModelState({
   readonly stack: Stack;
   readonly model: string;
   readonly nodes: readonly LiveNodeResource[] | undefined;
-  readonly answers: AnswerOf<'decision.matrix'> | undefined;
+  readonly answers: OperationAnswer<'decision.matrix'> | undefined;
 }) {
   const answer = answers?.items.find((item) => item.host === stack.id && item.model === model);
   const path = answer === undefined || answer.path === 'chat' ? {} : { path: answer.path };

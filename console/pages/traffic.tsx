@@ -2,14 +2,14 @@
 import { clock, count, nameSome, tenths } from '../lib/format.ts';
 import {
   type Hour,
-  hourOf,
   type PlotLine,
   rateLine,
   refusalLines,
   type Traffic,
-  type TrafficOf,
+  type TrafficQuery,
   type TrafficStep,
   timeLines,
+  toHour,
   useTraffic,
 } from '../lib/traffic.ts';
 import { moment } from '../lib/travel.ts';
@@ -24,7 +24,7 @@ const milliseconds = (value: number): string =>
       : `${tenths(value / 1000)} s`;
 
 /** Card with the traffic. Empty in the past, because the control plane keeps only an hour. */
-export function TrafficCard({ of, more }: { readonly of: TrafficOf; readonly more?: string }) {
+export function TrafficCard({ of, more }: { readonly of: TrafficQuery; readonly more?: string }) {
   const { data, failure } = useTraffic(of);
   if (moment() !== undefined) return null;
   return (
@@ -52,7 +52,7 @@ function Hours({ traffic, isOfNode }: { readonly traffic: Traffic; readonly isOf
       {steps.length === 0 ? (
         <p class="traffic-none">No request in the hour until {clock(until)}.</p>
       ) : (
-        <HourPlots hour={hourOf(traffic)} isOfNode={isOfNode} />
+        <HourPlots hour={toHour(traffic)} isOfNode={isOfNode} />
       )}
     </>
   );
@@ -65,7 +65,7 @@ interface Drawn {
 }
 
 /** Plots to draw. A node has no refusals, and the time that gateways add is not the node's. */
-function drawnOf(hour: Hour, isOfNode: boolean): readonly Drawn[] {
+function selectPlots(hour: Hour, isOfNode: boolean): readonly Drawn[] {
   const rate = (name: string, of: (step: TrafficStep) => number | undefined): Drawn => ({
     name,
     lines: [rateLine(name, hour, of)],
@@ -85,7 +85,7 @@ function drawnOf(hour: Hour, isOfNode: boolean): readonly Drawn[] {
 }
 
 function HourPlots({ hour, isOfNode }: { readonly hour: Hour; readonly isOfNode: boolean }) {
-  const drawn = drawnOf(hour, isOfNode);
+  const drawn = selectPlots(hour, isOfNode);
   const textAt = (step: number): string =>
     drawn
       .flatMap(({ name, lines, text }) =>

@@ -28,7 +28,7 @@ const sumOf = (tokens: ReadonlyMap<string, number>): number =>
   [...tokens.values()].reduce((sum, value) => sum + value, 0);
 
 /** One bar per step up to the last one with usage, including steps without usage. */
-function barsOf({ hours }: UsageRows, { stepMs, least, nameOf }: Steps): readonly Bar[] {
+function buildBars({ hours }: UsageRows, { stepMs, least, nameOf }: Steps): readonly Bar[] {
   const byStep = new Map<number, Map<string, number>>();
   for (const { startMs, model, tokens } of hours) {
     const step = Math.floor(startMs / stepMs) * stepMs;
@@ -54,7 +54,7 @@ export function UsageChart({ rows }: { readonly rows: UsageRows }) {
   const steps: Steps = isByHour
     ? { stepMs: hourMs, least: 24, nameOf: hourName }
     : { stepMs: dayMs, least: 7, nameOf: dayName };
-  const models = modelsOf(rows);
+  const models = sumByModel(rows);
   const total = [...models.values()].reduce((sum, tokens) => sum + tokens, 0);
   return (
     <section class="chart" aria-label="Tokens over time">
@@ -62,7 +62,7 @@ export function UsageChart({ rows }: { readonly rows: UsageRows }) {
         All tokens {isByHour ? `an hour by model, hours of ${zone}` : 'a day by model, days of UTC'}:{' '}
         {plural(total, 'token')} in all since {day(rows.days[0]?.day)}.
       </p>
-      <Bars bars={barsOf(rows, steps)} models={[...models.keys()]} />
+      <Bars bars={buildBars(rows, steps)} models={[...models.keys()]} />
       <ul class="bar-models row" aria-label="Tokens by model">
         {[...models].map(([model, tokens], index) => (
           <li key={model} class={`row line-${index}`}>
@@ -77,7 +77,7 @@ export function UsageChart({ rows }: { readonly rows: UsageRows }) {
 }
 
 /** Models sorted by tokens, with the smallest combined. */
-function modelsOf({ hours }: UsageRows): ReadonlyMap<string, number> {
+function sumByModel({ hours }: UsageRows): ReadonlyMap<string, number> {
   const sums = new Map<string, number>();
   for (const { model, tokens } of hours) sums.set(model, (sums.get(model) ?? 0) + tokens);
   const all = [...sums].sort(([, a], [, b]) => b - a);

@@ -1,7 +1,7 @@
 /** Usage of one organisation: totals of the period, tokens over time, and a CSV download. */
 import { useEffect, useState } from 'preact/hooks';
 import type { UsageTotals } from '../../schemas/admin/admin.ts';
-import { type ApiFailure, failureOf } from '../lib/api.ts';
+import { type ApiFailure, toFailure } from '../lib/api.ts';
 import { type DayUsage, quantile, toCsv } from '../lib/csv.ts';
 import { count, day, shellWord } from '../lib/format.ts';
 import { useOrganisations } from '../lib/organisations.ts';
@@ -117,7 +117,7 @@ function useDays({ organisation, period, requests }: UsageTotals) {
     readUsage(organisation, period, ended.signal).then(
       (rows) => setState({ rows }),
       (error: unknown) => {
-        if (!ended.signal.aborted) setState({ failure: failureOf(error) });
+        if (!ended.signal.aborted) setState({ failure: toFailure(error) });
       },
     );
     return () => ended.abort();

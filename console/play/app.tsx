@@ -4,10 +4,10 @@
  */
 import type { ComponentChildren, JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { chatModelOf } from '../lib/model-kinds.ts';
+import { pickChatModel } from '../lib/model-kinds.ts';
 import { type KeyState, keyState, type VisitorState } from './api.ts';
 import { Composer } from './composer.tsx';
-import { bodyOf, type Parameters, type TurnTarget } from './conversation.ts';
+import { type Parameters, requestBody, type TurnTarget } from './conversation.ts';
 import { Messages } from './messages.tsx';
 import { RefusalNotice } from './refusal.tsx';
 import { KeyField, ModelField, ParameterFields, Settings, ViewAs } from './settings.tsx';
@@ -89,7 +89,7 @@ export function App(): JSX.Element {
             onForget={() => changeOwner(undefined)}
           />
           <ParameterFields value={parameters} onChange={setParameters} />
-          <ViewAs target={target} body={bodyOf(target, preview, parameters)} />
+          <ViewAs target={target} body={requestBody(target, preview, parameters)} />
         </Settings>
       )}
     </main>
@@ -99,7 +99,7 @@ export function App(): JSX.Element {
 /** The chosen model, or the first chat model. The name is empty if there is none. */
 function useTarget(models: readonly string[]) {
   const [chosen, setTarget] = useState<TurnTarget>();
-  const first = chatModelOf(models) ?? models[0] ?? '';
+  const first = pickChatModel(models) ?? models[0] ?? '';
   return { models, target: chosen ?? { model: first }, setTarget };
 }
 

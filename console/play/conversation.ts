@@ -32,7 +32,7 @@ function latest(messages: readonly Message[]): Message[] {
   return kept;
 }
 
-export function bodyOf(
+export function requestBody(
   { model, stack }: TurnTarget,
   messages: readonly Message[],
   { system, maxTokens, temperature }: Parameters,

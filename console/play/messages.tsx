@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/ho
 import type { Progress } from './conversation.ts';
 import { CopyButton } from './copy-button.tsx';
 import { ExplainLink } from './refusal.tsx';
-import type { Shown } from './use-conversation.ts';
+import type { ShownMessage } from './use-conversation.ts';
 
 /** Distance from the end, in pixels, within which the view follows the answer. */
 const nearPixels = 60;
@@ -13,7 +13,7 @@ const nearPixels = 60;
 const scrolled = { tabIndex: 0, role: 'log', 'aria-label': 'Conversation' } as const;
 
 export interface MessagesProps {
-  readonly messages: readonly Shown[];
+  readonly messages: readonly ShownMessage[];
   readonly isBusy: boolean;
   readonly console: string | undefined;
   /** Requests another answer to the last message. */
@@ -61,7 +61,7 @@ export function Messages({ messages, isBusy, console, onAgain, children }: Messa
 }
 
 interface TurnProps {
-  readonly message: Shown;
+  readonly message: ShownMessage;
   readonly console: string | undefined;
   readonly isGrowing: boolean;
   /** Absent unless this is the last answer. */

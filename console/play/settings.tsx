@@ -4,16 +4,16 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { KeyState } from './api.ts';
 import type { Parameters, TurnTarget } from './conversation.ts';
 import { CopyButton } from './copy-button.tsx';
-import { codeOf, type Language, languages } from './view-as.ts';
+import { type Language, languages, renderCode } from './view-as.ts';
 
 type Stacks = KeyState['stacks'];
 
 /** Value of an option. Model ids cannot contain spaces. */
-function optionOf({ model, stack }: TurnTarget): string {
+function optionValue({ model, stack }: TurnTarget): string {
   return stack === undefined ? model : `${stack.id} ${model}`;
 }
 
-function targetOf(value: string, stacks: Stacks): TurnTarget {
+function parseTarget(value: string, stacks: Stacks): TurnTarget {
   const [first = '', second] = value.split(' ');
   if (second === undefined) return { model: first };
   return { model: second, stack: stacks.find(({ id }) => id === first) };
@@ -34,8 +34,8 @@ export function ModelField({
     <select
       class="model"
       aria-label="Model"
-      value={optionOf(value)}
-      onChange={({ currentTarget }) => onChange(targetOf(currentTarget.value, stacks))}
+      value={optionValue(value)}
+      onChange={({ currentTarget }) => onChange(parseTarget(currentTarget.value, stacks))}
     >
       {models.map((model) => (
         <option key={model} value={model}>
@@ -45,7 +45,7 @@ export function ModelField({
       {stacks.map((stack) => (
         <optgroup key={stack.id} label={stack.id}>
           {stack.models.map((model) => (
-            <option key={model} value={optionOf({ model, stack })}>
+            <option key={model} value={optionValue({ model, stack })}>
               {model} on {stack.id}
             </option>
           ))}
@@ -184,7 +184,7 @@ export function ViewAs({
   readonly body: Record<string, unknown>;
 }): JSX.Element {
   const [language, setLanguage] = useState<Language>('curl');
-  const code = codeOf(language, target, body);
+  const code = renderCode(language, target, body);
   return (
     <fieldset>
       <legend>View as code</legend>

@@ -2,15 +2,15 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { CallError, type VisitorState, visitorState } from './api.ts';
 import {
-  bodyOf,
   type Message,
   type Parameters,
   type Progress,
+  requestBody,
   send,
   type TurnTarget,
 } from './conversation.ts';
 
-export interface Shown extends Message {
+export interface ShownMessage extends Message {
   readonly progress?: Progress;
 }
 
@@ -23,7 +23,7 @@ export interface TurnFault {
   readonly isEarly?: boolean;
 }
 
-function faultOf(error: unknown): TurnFault {
+function toFault(error: unknown): TurnFault {
   if (error instanceof CallError) return error;
   return { message: 'The service cannot be reached. Check the connection, and try again.', type: '' };
 }
@@ -62,7 +62,7 @@ function useVisitor(report: (fault: TurnFault | undefined) => void) {
     } catch (error) {
       // Every playground has this call unless it does not serve visitors.
       if (error instanceof CallError && error.type === 'NotFoundError') setClosed(true);
-      else report(faultOf(error));
+      else report(toFault(error));
     }
   };
   useEffect(() => {
@@ -72,7 +72,7 @@ function useVisitor(report: (fault: TurnFault | undefined) => void) {
 }
 
 /** Shows progress at most once per frame, because an answer has many more parts than a screen has frames. */
-function framed(show: (progress: Progress) => void) {
+function oncePerFrame(show: (progress: Progress) => void) {
   let latest: Progress | undefined;
   let frame: number | undefined;
   const draw = (): void => {
@@ -94,7 +94,7 @@ function framed(show: (progress: Progress) => void) {
 }
 
 export function useConversation(key: string | undefined) {
-  const [messages, setMessages] = useState<readonly Shown[]>([]);
+  const [messages, setMessages] = useState<readonly ShownMessage[]>([]);
   const [fault, setFault] = useState<TurnFault>();
   const [isBusy, setBusy] = useState(false);
   const running = useRef<AbortController>(undefined);
@@ -107,21 +107,21 @@ export function useConversation(key: string | undefined) {
    */
   const turn = async (
     target: TurnTarget,
-    asked: readonly Shown[],
+    asked: readonly ShownMessage[],
     parameters: Parameters,
   ): Promise<boolean> => {
     const { signal } = beginTurn();
     const own = number.current;
-    const put = (shown: readonly Shown[]): void => {
+    const put = (shown: readonly ShownMessage[]): void => {
       if (number.current === own) setMessages(shown);
     };
     put(asked);
-    const shown = framed((progress) =>
+    const shown = oncePerFrame((progress) =>
       put([...asked, { role: 'assistant', content: progress.text, progress }]),
     );
-    const attempt = () => send(target, bodyOf(target, asked, parameters), { key, signal }, shown.add);
+    const attempt = () => send(target, requestBody(target, asked, parameters), { key, signal }, shown.add);
     const isVisitor = key === undefined;
-    const problem = await outcomeOf(attempt, isVisitor);
+    const problem = await runAttempt(attempt, isVisitor);
     const { isWhole = false, text = '' } = shown.end() ?? {};
     const isAnswered = text !== '' || isWhole;
     const isCurrent = number.current === own;
@@ -163,19 +163,19 @@ export function useConversation(key: string | undefined) {
 }
 
 /** Runs an attempt and returns its fault. A missing or outdated cookie is replaced once. */
-async function outcomeOf(attempt: () => Promise<void>, isVisitor: boolean): Promise<TurnFault | undefined> {
+async function runAttempt(attempt: () => Promise<void>, isVisitor: boolean): Promise<TurnFault | undefined> {
   try {
     await attempt();
     return undefined;
   } catch (error) {
     const isUnknown = isVisitor && error instanceof CallError && error.type === 'Unauthorized';
-    if (!isUnknown) return faultOf(error);
+    if (!isUnknown) return toFault(error);
   }
   try {
     await visitorState();
     await attempt();
     return undefined;
   } catch (error) {
-    return faultOf(error);
+    return toFault(error);
   }
 }

@@ -4,7 +4,7 @@ import type { TurnTarget } from './conversation.ts';
 export const languages = ['curl', 'Python', 'TypeScript'] as const;
 export type Language = (typeof languages)[number];
 
-export function codeOf(language: Language, { stack }: TurnTarget, body: Record<string, unknown>): string {
+export function renderCode(language: Language, { stack }: TurnTarget, body: Record<string, unknown>): string {
   const json = JSON.stringify(body, null, 2);
   const base = stack === undefined ? 'https://BASE_URL/v1' : `https://${stack.id}.STACK_DOMAIN/v1`;
   const isAnthropic = stack?.surface === 'anthropic';

@@ -93,7 +93,7 @@ function useChooser(props: ChooserProps) {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     const one = items[active];
     if (step !== undefined) {
-      if (isOpen) setMarked(nextOf(active, step, items.length));
+      if (isOpen) setMarked(nextIndex(active, step, items.length));
       setOpen(true);
     } else if (event.key === 'Escape' && isOpen) close();
     else if (event.key === 'Enter' && isOpen && one !== undefined) choose(one.id);
@@ -119,7 +119,7 @@ function useChooser(props: ChooserProps) {
 }
 
 /** Next option, wrapping around. -1 if there are none. */
-function nextOf(active: number, step: number, of: number): number {
+function nextIndex(active: number, step: number, of: number): number {
   if (of === 0) return -1;
   return active === -1 && step === -1 ? of - 1 : (active + step + of) % of;
 }
@@ -155,14 +155,14 @@ function OfferList({ id, label, chooser }: OfferListProps) {
         ))}
       </div>
       <p class="muted" role="status">
-        {restOf(offers, text)}
+        {describeRest(offers, text)}
       </p>
     </div>
   );
 }
 
 /** Note about matches that are not listed. */
-function restOf({ items, isMore, total, isOld }: Offers, text: string): string {
+function describeRest({ items, isMore, total, isOld }: Offers, text: string): string {
   if (isOld) return '';
   if (items.length === 0) return text === '' ? 'There is none.' : `Nothing is found for “${text}”.`;
   if (!isMore) return '';

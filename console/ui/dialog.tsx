@@ -1,7 +1,7 @@
 /** A native modal dialog. The browser traps the focus, closes the dialog on Escape and restores the focus. */
 import type { ComponentChildren } from 'preact';
 import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { type ApiFailure, failureOf } from '../lib/api.ts';
+import { type ApiFailure, toFailure } from '../lib/api.ts';
 import { Field } from './field.tsx';
 import { Copy, Failure } from './parts.tsx';
 
@@ -63,7 +63,7 @@ export function useWork(): {
     setBusy(true);
     setFailure(undefined);
     work()
-      .catch((error: unknown) => setFailure(failureOf(error)))
+      .catch((error: unknown) => setFailure(toFailure(error)))
       .finally(() => setBusy(false));
   };
   return { isBusy, failure, run };

@@ -3,26 +3,26 @@
  * it.
  */
 import { useEffect, useState } from 'preact/hooks';
-import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
-import { partsOf, routeOf } from '../../schemas/admin/admin-routes.ts';
+import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
+import { operationRoute, resolvePath } from '../../schemas/admin/admin-routes.ts';
 import type { TurningName } from '../../schemas/admin/turned-answers.ts';
 import { call, callShown } from '../lib/api.ts';
 import { count, nameSome, plural } from '../lib/format.ts';
 import { FormDialog, type FormDialogProps } from './dialog.tsx';
 
-type Effect = AnswerOf<'effect.get'>;
-type Recorded = NonNullable<Effect['recorded']>;
+type Effect = OperationAnswer<'effect.get'>;
+type RecordedEffect = NonNullable<Effect['recorded']>;
 
 export interface CommandProps<Name extends TurningName> {
   readonly name: Name;
-  readonly input: InputOf<Name>;
+  readonly input: OperationInput<Name>;
 }
 
 interface CommandDialogProps<Name extends TurningName> extends Omit<FormDialogProps, 'work' | 'name'> {
   readonly command: CommandProps<Name>;
   /** Name that the user must type to confirm. */
   readonly typed?: string;
-  readonly onDone: (answer: AnswerOf<Name>) => void;
+  readonly onDone: (answer: OperationAnswer<Name>) => void;
 }
 
 /** Shows the command's effect, asks for confirmation and runs the command. */
@@ -56,12 +56,12 @@ interface EffectProps<Name extends TurningName> extends CommandProps<Name> {
 
 export function EffectOf<Name extends TurningName>({ name, input, isGiven = false }: EffectProps<Name>) {
   const [found, setFound] = useState<Effect | string | undefined>();
-  const { path, rest } = partsOf(name, input);
-  const asked = JSON.stringify({ method: routeOf(name).method, path, body: rest });
+  const { path, rest } = resolvePath(name, input);
+  const asked = JSON.stringify({ method: operationRoute(name).method, path, body: rest });
   useEffect(() => {
     if (isGiven) return;
     const closed = new AbortController();
-    call('effect.get', JSON.parse(asked) as InputOf<'effect.get'>, { signal: closed.signal }).then(
+    call('effect.get', JSON.parse(asked) as OperationInput<'effect.get'>, { signal: closed.signal }).then(
       setFound,
       (error: unknown) => {
         if (!closed.signal.aborted) setFound(error instanceof Error ? error.message : String(error));
@@ -89,7 +89,7 @@ export function EffectOf<Name extends TurningName>({ name, input, isGiven = fals
 
 const shownMax = 20;
 
-function Groups({ rows }: { readonly rows: Recorded['groups'] }) {
+function Groups({ rows }: { readonly rows: RecordedEffect['groups'] }) {
   if (rows.length === 0) return null;
   return (
     <details>
@@ -124,7 +124,10 @@ function Groups({ rows }: { readonly rows: Recorded['groups'] }) {
   );
 }
 
-function modelText({ model = '–', operation }: Pick<Recorded['groups'][number], 'model' | 'operation'>) {
+function modelText({
+  model = '–',
+  operation,
+}: Pick<RecordedEffect['groups'][number], 'model' | 'operation'>) {
   return operation === undefined ? model : `${model} (${operation})`;
 }
 
@@ -133,7 +136,13 @@ function refusedPart(differ: number, refused: number): string {
   return refused === differ ? ', all of them refused' : `, ${count(refused)} of them refused`;
 }
 
-function recordedSentence({ asked, differ, refused, gatewaysSilent, gatewaysUnseen = [] }: Recorded): string {
+function recordedSentence({
+  asked,
+  differ,
+  refused,
+  gatewaysSilent,
+  gatewaysUnseen = [],
+}: RecordedEffect): string {
   const reported = gatewaysSilent.filter((name) => !gatewaysUnseen.includes(name));
   const texts = [
     asked === 0

@@ -80,7 +80,7 @@ function Navigation({ pages }: { readonly pages: readonly NavigationEntry[] }) {
               .filter((page) => page.section === section)
               .map((page) => (
                 <li key={page.path}>
-                  <a href={linkTo(page)} aria-current={isAt(path, page, pages) ? 'page' : undefined}>
+                  <a href={pageLink(page)} aria-current={isCurrent(path, page, pages) ? 'page' : undefined}>
                     <Icon name={page.icon} />
                     {page.name}
                   </a>
@@ -94,11 +94,11 @@ function Navigation({ pages }: { readonly pages: readonly NavigationEntry[] }) {
 }
 
 /** Link to another page that keeps the moment shown. */
-function linkTo({ path }: NavigationEntry): string {
+function pageLink({ path }: NavigationEntry): string {
   return hasPast(path) ? withQuery(path, { at: moment() }) : path;
 }
 
-function isAt(path: string, page: NavigationEntry, pages: readonly NavigationEntry[]): boolean {
+function isCurrent(path: string, page: NavigationEntry, pages: readonly NavigationEntry[]): boolean {
   if (path === '/') return page.path === (isOperator() ? '/fleet' : '/keys') && pages.includes(page);
   return path === page.path || path.startsWith(`${page.path}/`);
 }

@@ -1,7 +1,7 @@
 /** Chooses the moment that a page shows. A page that shows the past says so and does not allow changes. */
 import type { TargetedKeyboardEvent } from 'preact';
 import { useState } from 'preact/hooks';
-import type { AnswerOf } from '../../schemas/admin/admin.ts';
+import type { OperationAnswer } from '../../schemas/admin/admin.ts';
 import { count } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { isOperator } from '../lib/session.ts';
@@ -79,7 +79,11 @@ function Comparison({ from, onClose }: { readonly from: string; readonly onClose
   );
 }
 
-function Changes({ found: { items, from, to, truncated } }: { readonly found: AnswerOf<'changes.get'> }) {
+function Changes({
+  found: { items, from, to, truncated },
+}: {
+  readonly found: OperationAnswer<'changes.get'>;
+}) {
   if (items.length === 0)
     return <Empty title={`Nothing differs between ${count(from)} and ${count(to)}`}>{null}</Empty>;
   return (
@@ -107,7 +111,7 @@ const tones = { create: 'good', change: 'info', remove: 'bad' } as const;
 const words = { create: 'new', change: 'changed', remove: 'gone' } as const;
 
 export interface FieldsProps {
-  readonly fields: AnswerOf<'changes.get'>['items'][number]['fields'];
+  readonly fields: OperationAnswer<'changes.get'>['items'][number]['fields'];
 }
 
 export function Fields({ fields }: FieldsProps) {

@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact';
 import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
 import { eventSentence } from '../../schemas/events/event-sentences.ts';
 import { route, withQuery } from '../lib/api.ts';
-import { cutAt, type NamedThing, thingsIn } from '../lib/event-names.ts';
+import { findNamedThings, type NamedThing, splitAtThings } from '../lib/event-names.ts';
 import { count } from '../lib/format.ts';
 import { organisationName } from '../lib/organisations.ts';
 import { isOperator, me } from '../lib/session.ts';
@@ -23,7 +23,7 @@ const folders = {
 } as const;
 
 /** Link to a thing's page at the moment shown. undefined if this person has no such page. */
-function pageOf(thing: Thing): string | undefined {
+function thingLink(thing: Thing): string | undefined {
   const { kind, id } = thing;
   if (!isOperator() && forOperators.includes(kind)) return undefined;
   const at = kind === 'gateway' ? undefined : moment();
@@ -46,7 +46,7 @@ export function Name({ of, children }: NameProps) {
   const name = 'name' in of ? of.name : undefined;
   const known = of.kind === 'organisation' ? (name ?? organisationName(of.id)) : (name ?? of.id);
   const shown = children ?? known;
-  const href = pageOf(of);
+  const href = thingLink(of);
   if (href === undefined) return <>{shown}</>;
   return (
     <a class="name" href={href} title={known === of.id ? undefined : of.id}>
@@ -70,14 +70,14 @@ export function Names({ kind, ids, none = 'none' }: NamesProps) {
   const more = ids.length - namesMax;
   return (
     <span>
-      {listed(ids.slice(0, namesMax), (id) => [id, <Name key={id} of={{ kind, id }} />])}
+      {commaSeparated(ids.slice(0, namesMax), (id) => [id, <Name key={id} of={{ kind, id }} />])}
       {more > 0 ? <span class="muted"> and {count(more)} more</span> : null}
     </span>
   );
 }
 
 /** Items with keys, separated by commas. */
-export function listed<One>(
+export function commaSeparated<One>(
   all: readonly One[],
   shown: (one: One) => readonly [key: string, what: ComponentChildren],
 ): ComponentChildren {
@@ -112,12 +112,12 @@ export function RowName({ table, id }: { readonly table: string; readonly id: st
 
 function Parts({ event: { type, data } }: EventSentenceProps) {
   const { verb, subject, rest } = eventSentence(type, data);
-  const things = thingsIn(type, data);
+  const things = findNamedThings(type, data);
   const [of] = things.filter(({ id, name = id }) => subject === name);
   return (
     <>
       {verb} {of ? <Name of={of} /> : subject}{' '}
-      {cutAt(rest, things).map((part, at) =>
+      {splitAtThings(rest, things).map((part, at) =>
         typeof part === 'string' ? (
           part
         ) : (

@@ -48,7 +48,7 @@ export function Plot({ name, lines, text }: PlotProps) {
       >
         <path class="plot-ground" d={`M0 ${height - 0.5}H${width}`} />
         {lines.map(({ name: line, values }, index) => (
-          <path key={line} class={`plot-line line-${index}`} d={pathOf(values, most)} />
+          <path key={line} class={`plot-line line-${index}`} d={linePath(values, most)} />
         ))}
         {pointed.value === undefined ? null : (
           <path class="plot-cursor" d={`M${(at + 0.5) * (width / count)} 0V${height}`} />
@@ -62,7 +62,7 @@ export function Plot({ name, lines, text }: PlotProps) {
 }
 
 /** SVG path of a line. It is interrupted where values are missing. A single value is a short stroke. */
-function pathOf(values: readonly (number | undefined)[], most: number): string {
+function linePath(values: readonly (number | undefined)[], most: number): string {
   const step = width / Math.max(1, values.length);
   let path = '';
   let isDown = false;
@@ -89,7 +89,7 @@ export function Plots({ name, hour, textAt, children }: PlotsProps) {
   const at = pointed.value ?? last;
   const timeOf = (step: number): string => clock(new Date(untilMs - (last - step) * stepMs).toISOString());
   const onKeyDown = (event: KeyboardEvent): void => {
-    const to = placeOf(event.key, at, last);
+    const to = nextStep(event.key, at, last);
     if (to === undefined) return;
     event.preventDefault();
     pointed.value = Math.min(last, Math.max(0, to));
@@ -121,7 +121,7 @@ export function Plots({ name, hour, textAt, children }: PlotsProps) {
 
 const stepsOfPage = 6;
 
-function placeOf(key: string, at: number, last: number): number | undefined {
+function nextStep(key: string, at: number, last: number): number | undefined {
   const places: Readonly<Record<string, number>> = {
     ArrowLeft: at - 1,
     ArrowDown: at - 1,

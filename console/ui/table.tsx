@@ -69,7 +69,7 @@ export function Table<Row>(props: TableProps<Row>) {
   const { rows, columns, empty, pages, states } = props;
   const { query } = location.value;
   const text = query.get('q') ?? '';
-  const found = pages ? rows : sorted(searched(rows, columns, text), columns, query.get('sort') ?? '');
+  const found = pages ? rows : sortRows(searchRows(rows, columns, text), columns, query.get('sort') ?? '');
   const state = (states && query.get('state')) ?? '';
   const isWhole = text === '' && state === '' && pages?.isFirst !== false;
   if (rows.length === 0 && isWhole) return <>{empty}</>;
@@ -79,7 +79,7 @@ export function Table<Row>(props: TableProps<Row>) {
       {all >= searchFrom || !isWhole ? (
         <Search
           text={text}
-          found={pages?.isOfOtherMoment ? undefined : foundOf(found.length, all)}
+          found={pages?.isOfOtherMoment ? undefined : countText(found.length, all)}
           state={state}
           states={states}
         />
@@ -126,7 +126,7 @@ function Pager({ caption, isFirst, next }: PageState & { readonly caption: strin
   );
 }
 
-function foundOf(shown: number, all: number): string {
+function countText(shown: number, all: number): string {
   return shown === all ? count(all) : `${count(shown)} of ${count(all)}`;
 }
 
@@ -208,7 +208,7 @@ export function Rows<Row>(props: TableProps<Row>) {
         <tbody
           ref={body}
           aria-hidden={pages?.isOfOtherMoment}
-          onClickCapture={pages?.isOfOtherMoment ? ignored : undefined}
+          onClickCapture={pages?.isOfOtherMoment ? blockEvent : undefined}
         >
           {start > 0 ? <Spacer height={start * rowHeight} /> : null}
           {shown.map((row, index) => (
@@ -251,7 +251,7 @@ class Cells<Row> extends Component<CellsProps<Row>> {
 }
 
 /** Blocks events of stale rows, which are hidden but still receive clicks and keys. */
-function ignored(event: Event): void {
+function blockEvent(event: Event): void {
   event.preventDefault();
   event.stopPropagation();
 }
@@ -328,7 +328,7 @@ function Heading<Row>({ column, pages }: HeadingProps<Row>) {
   );
 }
 
-function searched<Row>(
+function searchRows<Row>(
   rows: readonly Row[],
   columns: readonly TableColumn<Row>[],
   text: string,
@@ -340,7 +340,7 @@ function searched<Row>(
   );
 }
 
-function sorted<Row>(
+function sortRows<Row>(
   rows: readonly Row[],
   columns: readonly TableColumn<Row>[],
   sort: string,

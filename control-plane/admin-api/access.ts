@@ -8,7 +8,7 @@ import { isSameSecret } from '../../shared/runtime/secrets.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { type Actor, authorise, membershipsOf } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
-import { type AdminContext, actorOf } from './context.ts';
+import { type AdminContext, requestActor } from './context.ts';
 
 type Context = Pick<
   AdminContext,
@@ -78,7 +78,7 @@ function refusal(request: FastifyRequest, context: Context): CommandError | unde
   // An unknown path requires the operator, so that 404 shows others nothing about the routes.
   const { access = 'operator' } = request.routeOptions.config;
   if (access === 'public' || access === 'node') return undefined;
-  const token = tokenOf(request);
+  const token = readToken(request);
   const isGateway = isGatewayToken(token, context);
   if (!isOperator(request, context) && !(access === 'gateway' && isGateway)) {
     const wrong = new CommandError('Unauthorized', 'the operator token is missing or not valid', {
@@ -87,7 +87,7 @@ function refusal(request: FastifyRequest, context: Context): CommandError | unde
     return token === undefined || isGateway ? wrong : context.attempts.refuse(request, wrong);
   }
   try {
-    checkAccess(context.snapshot.db, actorOf(request), access);
+    checkAccess(context.snapshot.db, requestActor(request), access);
     return undefined;
   } catch (error) {
     if (error instanceof CommandError) return error;
@@ -97,10 +97,10 @@ function refusal(request: FastifyRequest, context: Context): CommandError | unde
 
 /** Whether the request carries the operator token. */
 export function isOperator(request: FastifyRequest, { operatorToken }: Context): boolean {
-  return isSameSecret(tokenOf(request), operatorToken);
+  return isSameSecret(readToken(request), operatorToken);
 }
 
-function tokenOf({ headers }: FastifyRequest): string | undefined {
+function readToken({ headers }: FastifyRequest): string | undefined {
   return /^bearer +(\S+)$/i.exec(headers.authorization ?? '')?.[1];
 }
 

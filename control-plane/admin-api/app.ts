@@ -12,7 +12,7 @@ import { guardRoutes } from './access.ts';
 import { boundOpenCalls } from './bound-calls.ts';
 import { changeHandlers } from './change-routes.ts';
 import { addCommands, planHandlers } from './command-routes.ts';
-import { type AdminContext, actorOf } from './context.ts';
+import { type AdminContext, requestActor } from './context.ts';
 import { counterHandlers } from './counters-route.ts';
 import { doctorHandlers } from './doctor-route.ts';
 import { effectHandlers } from './effect-route.ts';
@@ -25,7 +25,7 @@ import { limitHandlers } from './limit-routes.ts';
 import { linkHandlers } from './link-routes.ts';
 import { meHandlers } from './me-route.ts';
 import { registerNodeRoutes } from './node-routes.ts';
-import { type ApiDocument, documentOf } from './open-api.ts';
+import { type ApiDocument, buildDocument } from './open-api.ts';
 import {
   addHandlers,
   type OperationHandlers,
@@ -50,7 +50,7 @@ export async function createAdminApp(
     ...listener,
     ...{ name: 'admin', logger: context.logger, bodies: context.bodies },
   });
-  const document = documentOf(app);
+  const document = buildDocument(app);
   await app.register(websocket, { options: { maxPayload: nodeFrameBytesMax } });
   guardRoutes(app, context);
   refuseOthers(app);
@@ -84,7 +84,7 @@ function registerRoutes(routes: FastifyInstance, context: AdminContext, document
     ...snapshotHandlers(context),
     ...counterHandlers(context),
     'request.tail': ({ query, request, reply }) => {
-      const actor = actorOf(request);
+      const actor = requestActor(request);
       return followRequests(reply, context, { actor, query, mayFollow: () => true });
     },
   };

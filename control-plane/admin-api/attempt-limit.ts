@@ -3,7 +3,7 @@
  * accepted even when the limit is reached, because others may share its address.
  */
 import type { FastifyRequest } from 'fastify';
-import { peerOf } from '../../shared/runtime/connections.ts';
+import { peerPrefix } from '../../shared/runtime/connections.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -35,7 +35,7 @@ export class AttemptLimit {
 
   /** Counts a wrong secret. Returns its answer: `refusal`, or that there were too many. */
   refuse({ raw }: FastifyRequest, refusal: CommandError): CommandError {
-    const address = peerOf(raw.socket.remoteAddress);
+    const address = peerPrefix(raw.socket.remoteAddress);
     const retryAfterSeconds = this.#wrong.tryAcquire({
       [`address ${address}`]: this.#perAddress,
       all: this.#all,

@@ -2,7 +2,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { OpenCall } from '../../schemas/admin/admin-row.ts';
 import { callerName, membershipsOf } from '../commands/authorise.ts';
-import { type AdminContext, callerOf } from './context.ts';
+import { type AdminContext, requestCaller } from './context.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -11,7 +11,7 @@ declare module 'fastify' {
   }
 }
 
-function kindOf({ routeOptions, method, query }: FastifyRequest): OpenCall | undefined {
+function classifyCall({ routeOptions, method, query }: FastifyRequest): OpenCall | undefined {
   const { access, opens } = routeOptions.config;
   // Nodes and gateways are bounded by what they are: sessions of agents, downloads of an address.
   if (access === undefined || access === 'public' || access === 'node' || access === 'gateway')
@@ -27,7 +27,7 @@ export function boundOpenCalls(
   context: Pick<AdminContext, 'snapshot' | 'openCalls'>,
 ): void {
   app.addHook('onRequest', (request, reply, done) => {
-    const kind = kindOf(request);
+    const kind = classifyCall(request);
     try {
       if (kind !== undefined) begin(kind, request, reply, context);
       done();
@@ -43,7 +43,7 @@ function begin(
   reply: FastifyReply,
   { snapshot, openCalls }: Pick<AdminContext, 'snapshot' | 'openCalls'>,
 ): void {
-  const { actor, session } = callerOf(request);
+  const { actor, session } = requestCaller(request);
   const person = actor.person === undefined ? undefined : callerName(actor);
   const organisations = membershipsOf(snapshot.db, actor).map(({ organisation }) => organisation);
   // The answer of an upgrade ends before its socket does.

@@ -3,10 +3,10 @@
 import type { z } from 'zod';
 import type { commandQuerySchema } from '../../schemas/admin/admin-row.ts';
 import type { Change, ReleaseTexts } from '../../schemas/events/changes.ts';
-import { ReleaseFault, releasePlan, watchFrom } from '../../schemas/events/release.ts';
+import { parseWatch, ReleaseFault, releasePlan } from '../../schemas/events/release.ts';
 import type { Staging } from '../commands/staging.ts';
 import { CommandError } from '../core/command-error.ts';
-import { figuresOf, reportingGateways } from '../gateways/change-figures.ts';
+import { computeFigures, reportingGateways } from '../gateways/change-figures.ts';
 import { findChange, findOpenChange, listChanges } from '../state/changes.ts';
 import type { AdminContext } from './context.ts';
 import type { OperationHandlers } from './operations.ts';
@@ -16,7 +16,7 @@ type Context = Pick<AdminContext, 'snapshot' | 'board' | 'traffic'>;
 type CommandQuery = z.output<typeof commandQuerySchema>;
 
 /** `file`: how a fleet file would release it. Throws CommandError. */
-export function stagingOf(
+export function readStaging(
   { board }: Pick<AdminContext, 'board'>,
   query: CommandQuery,
   file: ReleaseTexts = {},
@@ -40,11 +40,11 @@ function checkedStaging(board: AdminContext['board'], query: CommandQuery, file:
     const plan = releasePlan(releaseTexts(query, file), gateways);
     return { ...plan, advanceUnseen: query.advanceUnseen === 'true' };
   } catch (error) {
-    throw refusalOf(error);
+    throw toRefusal(error);
   }
 }
 
-function refusalOf(error: unknown): unknown {
+function toRefusal(error: unknown): unknown {
   if (!(error instanceof ReleaseFault)) return error;
   return new CommandError('InvalidCommand', error.message, {
     next: 'waves are like one,10%,50%,all or names of gateways, each larger than the one before',
@@ -56,7 +56,7 @@ function releaseTexts({ waves, hold, watch }: CommandQuery, file: ReleaseTexts):
     ...file,
     ...(waves !== undefined && { waves: waves.split(',') }),
     ...(hold !== undefined && { hold }),
-    ...(watch !== undefined && { watch: { ...file.watch, ...watchFrom(watch) } }),
+    ...(watch !== undefined && { watch: { ...file.watch, ...parseWatch(watch) } }),
   };
 }
 
@@ -69,7 +69,7 @@ export function withFigures(
   const open = findOpenChange(context.snapshot.db);
   const nowMs = context.traffic.now();
   const sinceMs = open?.id === change.id ? open.wave_at : nowMs;
-  const { inside, outside } = figuresOf(context, { ...change, sinceMs }, nowMs);
+  const { inside, outside } = computeFigures(context, { ...change, sinceMs }, nowMs);
   const { least } = change.watch;
   const waits =
     change.impossible === undefined &&

@@ -6,7 +6,7 @@ import { askAdmin } from '../../test/support/ask-admin.ts';
 import { scaledMs } from '../../test/support/budget.ts';
 import { operatorToken, startFleet, type TestFleet } from '../../test/support/fleet.ts';
 import { runCli } from '../../test/support/run-cli.ts';
-import { stagingOf } from './change-routes.ts';
+import { readStaging } from './change-routes.ts';
 
 let fleet: TestFleet;
 beforeAll(async () => {
@@ -142,11 +142,11 @@ test('a change that is withdrawn by itself has its reason in the list and in doc
 
 test('nothing is staged while a gateway does not follow the log, and the refusal names it', () => {
   const gateways = [{ report: { name: 'gateway-7', halted: 'the fold halted at commit 9' } }];
-  const board = { gateways: () => gateways } as unknown as Parameters<typeof stagingOf>[0]['board'];
-  expect(() => stagingOf({ board }, { stage: 'true' })).toThrow(
+  const board = { gateways: () => gateways } as unknown as Parameters<typeof readStaging>[0]['board'];
+  expect(() => readStaging({ board }, { stage: 'true' })).toThrow(
     'the gateway gateway-7 does not follow the log',
   );
-  expect(stagingOf({ board }, {})).toBeUndefined();
+  expect(readStaging({ board }, {})).toBeUndefined();
 });
 
 test('while a change is open, rows and limits of its waves are shown with the others, and which change it is', async () => {

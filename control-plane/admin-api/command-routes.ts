@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { divisibleQuerySchema } from '../../schemas/admin/admin-row.ts';
 import { type Change, type ReleaseTexts, releaseSchema } from '../../schemas/events/changes.ts';
-import { fieldsOf } from '../../schemas/events/event-definition.ts';
+import { toFieldTexts } from '../../schemas/events/event-definition.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { nameSchema } from '../../schemas/names.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
@@ -15,8 +15,14 @@ import type { CommandDefinition } from '../commands/definition.ts';
 import { diffFleet } from '../commands/fleet-diff.ts';
 import { commands } from '../commands/registry.ts';
 import { CommandError } from '../core/command-error.ts';
-import { stagingOf, withFigures } from './change-routes.ts';
-import { type AdminContext, actorOf, type GatewayQuestions, parseQuery, viaOf } from './context.ts';
+import { readStaging, withFigures } from './change-routes.ts';
+import {
+  type AdminContext,
+  type GatewayQuestions,
+  parseQuery,
+  requestActor,
+  requestChannel,
+} from './context.ts';
 import { effectGuard } from './effect-guard.ts';
 import { placeTraffic } from './effect-of-events.ts';
 import { poolTokens } from './live-counters.ts';
@@ -38,7 +44,7 @@ type Context = Pick<
 const idempotencyKeySchema = z.string().regex(/^[A-Za-z0-9._-]{8,64}$/);
 
 /** From the header; without one a repeat cannot be recognised. */
-export function commandIdOf(request: FastifyRequest): string {
+export function readCommandId(request: FastifyRequest): string {
   const header = request.headers['idempotency-key'];
   if (header === undefined) return randomUUID();
   const parsed = idempotencyKeySchema.safeParse(header);
@@ -49,7 +55,7 @@ export function commandIdOf(request: FastifyRequest): string {
   );
 }
 
-function ifAtOf(request: FastifyRequest): number | undefined {
+function parseIfMatch(request: FastifyRequest): number | undefined {
   const header = request.headers['if-match'];
   if (header === undefined) return undefined;
   const match = /^"?(\d{1,15})"?$/.exec(header);
@@ -78,13 +84,13 @@ export async function runCommand(
   if (query.why !== undefined && !nameSchema.safeParse(query.why).success)
     throw new CommandError('InvalidCommand', 'why must be 1 to 200 characters without control characters');
   const raw = { params: request.params, body: request.body ?? undefined };
-  const stage = stagingOf(context, query, releaseIn(raw.body));
+  const stage = readStaging(context, query, readRelease(raw.body));
   const { answer, status, position, remaining } = await runGuarded(context, definition, raw, {
-    id: commandIdOf(request),
-    actor: actorOf(request),
+    id: readCommandId(request),
+    actor: requestActor(request),
     why: query.why,
-    via: viaOf(request),
-    ifAt: ifAtOf(request),
+    via: requestChannel(request),
+    ifAt: parseIfMatch(request),
     dryRun: query.dryRun === 'true',
     force: query.force === 'true',
     used: (organisation, period) => poolTokens(context, organisation, period),
@@ -92,17 +98,17 @@ export async function runCommand(
     inParts: query.inParts === 'true',
     ...(stage && { stage }),
   });
-  const shown = changeIn(answer) ? withFigures(context, answer) : answer;
+  const shown = isChange(answer) ? withFigures(context, answer) : answer;
   return { ...shown, ...statusFields[status], ...(remaining !== undefined && { remaining }), position };
 }
 
 /** Of the fleet file in a body that nobody has checked yet; what is wrong there is refused with the file. */
-function releaseIn(body: unknown): ReleaseTexts | undefined {
-  const { fleet } = fieldsOf(body) as { readonly fleet?: unknown };
-  return releaseSchema.safeParse(fieldsOf(fleet)['release']).data;
+function readRelease(body: unknown): ReleaseTexts | undefined {
+  const { fleet } = toFieldTexts(body) as { readonly fleet?: unknown };
+  return releaseSchema.safeParse(toFieldTexts(fleet)['release']).data;
 }
 
-function changeIn(answer: object): answer is Change {
+function isChange(answer: object): answer is Change {
   return 'holdSeconds' in answer;
 }
 

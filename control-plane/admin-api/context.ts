@@ -105,7 +105,7 @@ export function setCaller(request: FastifyRequest, caller: RequestCaller): void 
 }
 
 /** The way by which a request came, for the log. */
-export function viaOf(request: FastifyRequest): Via {
+export function requestChannel(request: FastifyRequest): Via {
   const caller = callers.get(request);
   if (caller) return caller.via;
   return request.headers['x-headgate-via'] === 'cli' ? 'cli' : 'api';
@@ -114,12 +114,12 @@ export function viaOf(request: FastifyRequest): Via {
 const waitForMinMs = 10_000;
 
 /** Who acts: the operator, or a member in whose name the operator's token is used. */
-export function actorOf(request: FastifyRequest): Actor {
-  return callerOf(request).actor;
+export function requestActor(request: FastifyRequest): Actor {
+  return requestCaller(request).actor;
 }
 
 /** The same, and by which session. */
-export function callerOf(request: FastifyRequest): Pick<RequestCaller, 'actor' | 'session'> {
+export function requestCaller(request: FastifyRequest): Pick<RequestCaller, 'actor' | 'session'> {
   return callers.get(request) ?? { actor: actorNamed(request) };
 }
 
@@ -141,12 +141,12 @@ export function clientSignal(reply: FastifyReply): AbortSignal {
 }
 
 /** Who reads the past by a request, until its client leaves. */
-export function pastReaderOf(request: FastifyRequest, reply: FastifyReply): PastReader {
-  return { caller: callerName(actorOf(request)), client: clientSignal(reply) };
+export function createPastReader(request: FastifyRequest, reply: FastifyReply): PastReader {
+  return { caller: callerName(requestActor(request)), client: clientSignal(reply) };
 }
 
 /** Waits until this commit is folded. */
-export async function foldedUpTo(
+export async function awaitPosition(
   { replicator }: Pick<AdminContext, 'replicator'>,
   min: number | undefined,
 ): Promise<void> {
@@ -157,12 +157,12 @@ export async function foldedUpTo(
 }
 
 /** The state a read is answered from: now, at a moment of the past, or once a position is folded. */
-export async function stateFor(
+export async function openState(
   context: Pick<AdminContext, 'snapshot' | 'replicator' | 'past'>,
   { at, min }: z.infer<typeof readQuerySchema>,
   reader: PastReader,
 ): Promise<StateFacts> {
-  await foldedUpTo(context, min);
+  await awaitPosition(context, min);
   if (at === undefined) return context.snapshot;
   const { seq } = await context.past.moment(at, reader);
   return context.past.at(seq, reader);

@@ -6,7 +6,7 @@ import { statusTopic } from '../../schemas/records/status.ts';
 import { usageTopic } from '../../schemas/records/usage.ts';
 import type { ControlLog, TopicReading } from '../../shared/log/core/control-log.ts';
 import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';
-import { fingerprintOf, type Signer } from '../../shared/log/core/signing.ts';
+import { computeFingerprint, type Signer } from '../../shared/log/core/signing.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { all } from '../../shared/runtime/statements.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
@@ -17,7 +17,7 @@ import type { RowOf } from '../../shared/snapshot/tables.ts';
 import { maySign } from '../commands/log-signing.ts';
 import type { DoctorFacts } from '../doctor/facts.ts';
 import { askDecision } from '../gateways/ask-decisions.ts';
-import { insideOf } from '../gateways/change-figures.ts';
+import { splitSides } from '../gateways/change-figures.ts';
 import { type Seen, type StatusBoard, staleSeconds } from '../gateways/status-board.ts';
 import type { DoctorRows } from '../history/doctor-rows.ts';
 import type { PastReader } from '../history/past.ts';
@@ -115,7 +115,7 @@ function topicFacts(readings: readonly TopicReading[], failing: TopicReading['fa
 function controlPlaneFacts(view: ReplicaView): NonNullable<DoctorFacts['controlPlanes']> {
   const { snapshot, board, replica, signer } = view;
   const { log, seq } = snapshot;
-  const signers = snapshot.head.signers.map(fingerprintOf);
+  const signers = snapshot.head.signers.map(computeFingerprint);
   return board.controlPlanes().map((seen) => {
     const { report, seenMs } = seen;
     const isSelf = report.name === replica;
@@ -235,7 +235,7 @@ function changeFacts(context: DoctorContext, nowMs: number): DoctorFacts['change
     reason: reason ?? '',
   }));
   if (open === undefined || shown === undefined) return { withdrawn };
-  const isInside = insideOf(shown);
+  const isInside = splitSides(shown);
   const inside = context.board.gateways().filter(({ report }) => isInside(report.name));
   const halted = inside.flatMap(({ report: { name: gateway, halted: reason } }) =>
     reason === undefined ? [] : [{ gateway, reason }],
@@ -253,7 +253,7 @@ function modelFacts(
   const days = (ms: number | null): number | null => (ms === null ? null : (ms - atMs) / dayMs);
   return {
     catalog: listModels(state).map(({ id }) => id),
-    installs: installsOf(context),
+    installs: listInstalls(context),
     tiers: listTiers(state),
     members: listMembers(state),
     anonymousModels: findAnonymous(state)?.models,
@@ -271,7 +271,7 @@ function modelFacts(
   };
 }
 
-function installsOf({ snapshot: { db } }: DoctorContext): { place: string; model: string }[] {
+function listInstalls({ snapshot: { db } }: DoctorContext): { place: string; model: string }[] {
   return [
     ...findPool(db).models.map((model) => ({ place: 'pool', model })),
     ...listStacks(db).flatMap(({ id, models }) => models.map((model) => ({ place: `stack:${id}`, model }))),

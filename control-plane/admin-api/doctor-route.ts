@@ -3,11 +3,11 @@
 import { CommandError } from '../core/command-error.ts';
 import { type DoctorGroup, doctorGroups } from '../doctor/check.ts';
 import { diagnose } from '../doctor/diagnose.ts';
-import { pastReaderOf } from './context.ts';
+import { createPastReader } from './context.ts';
 import { collectFacts, type DoctorContext } from './doctor-facts.ts';
 import type { OperationHandlers } from './operations.ts';
 
-function groupsIn(text: string | undefined): readonly DoctorGroup[] | undefined {
+function parseGroups(text: string | undefined): readonly DoctorGroup[] | undefined {
   if (text === undefined) return undefined;
   return text.split(',').map((name) => {
     const group = doctorGroups.find((known) => known === name);
@@ -23,9 +23,9 @@ function groupsIn(text: string | undefined): readonly DoctorGroup[] | undefined 
 export function doctorHandlers(context: DoctorContext): OperationHandlers<'doctor.get'> {
   return {
     'doctor.get': async ({ query: { only, skip }, request, reply }) => {
-      const skipped = groupsIn(skip) ?? [];
-      const groups = (groupsIn(only) ?? doctorGroups).filter((group) => !skipped.includes(group));
-      const facts = await collectFacts(context, pastReaderOf(request, reply));
+      const skipped = parseGroups(skip) ?? [];
+      const groups = (parseGroups(only) ?? doctorGroups).filter((group) => !skipped.includes(group));
+      const facts = await collectFacts(context, createPastReader(request, reply));
       const { checks, ...counts } = diagnose(facts, groups);
       return { checks: [...checks], ...counts, position: context.snapshot.seq };
     },

@@ -4,7 +4,7 @@ import { eventTypeNames } from '../../schemas/events/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { known } from '../../test/support/commits.ts';
 import { smallFleet, TestState } from '../../test/support/state.ts';
-import { effectOfEvent, mayRefuse, meantBy } from '../commands/event-effects.ts';
+import { effectOfEvent, intendedRefusals, mayRefuse } from '../commands/event-effects.ts';
 import { commands } from '../commands/registry.ts';
 import type { AdminContext } from './context.ts';
 import { EffectGuard } from './effect-guard.ts';
@@ -180,7 +180,7 @@ test('revocations, suspensions and removals of an organisation are meant, and a 
   expect(meant).toEqual(['organisation.suspended', 'organisation.removed', 'key.revoked', 'node.drained']);
   const events = [known('key.revoked', { id: 'key-1' }), known('organisation.removed', { id: 'acme' })];
   expect(mayRefuse(events)).toBe(false);
-  expect(meantBy(events)).toEqual({ organisations: ['acme'], keys: ['key-1'] });
+  expect(intendedRefusals(events)).toEqual({ organisations: ['acme'], keys: ['key-1'] });
 });
 
 test('the rest of a divided command is not judged again, unless somebody wrote what can change the judgement', () => {

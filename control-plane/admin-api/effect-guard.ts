@@ -8,7 +8,7 @@ import { randomBytes } from 'node:crypto';
 import type { Effect } from '../../schemas/admin/effect.ts';
 import type { Commit } from '../../schemas/events/commit.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
-import { grouped } from '../../schemas/grouped.ts';
+import { groupDigits } from '../../schemas/grouped.ts';
 import { inSlices } from '../../shared/runtime/slices.ts';
 import { type Actor, actorName, callerName } from '../commands/authorise.ts';
 import {
@@ -18,7 +18,7 @@ import {
   parseInput,
   planInPieces,
 } from '../commands/definition.ts';
-import { mayRefuse, mayTurnAnswers, meantBy } from '../commands/event-effects.ts';
+import { intendedRefusals, mayRefuse, mayTurnAnswers } from '../commands/event-effects.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { RecordedSample } from '../gateways/ask-sample.ts';
 import type { AdminContext, GatewayQuestions } from './context.ts';
@@ -79,11 +79,11 @@ export class EffectGuard {
     const { position, recorded } = await this.#effect(command.actor, events, organisation).catch(
       refuseUnseen,
     );
-    if (recorded !== undefined) refuseFor(recorded);
+    if (recorded !== undefined) refuseHarm(recorded);
     const isUnserved = recorded === undefined || recorded.asked === 0;
     const hasGateways = this.#context.board.gateways().length > 0;
     return {
-      events: textOf(events),
+      events: describeEvents(events),
       position,
       ...(isUnserved && hasGateways && { warning: nobodyServed }),
     };
@@ -92,7 +92,7 @@ export class EffectGuard {
   /** Whether these events were checked, on a state that answers as the present one. */
   holds(checked: CheckedEffect | undefined, events: readonly KnownEvent[]): boolean {
     if (!mayRefuse(events)) return true;
-    return checked?.events === textOf(events) && checked.position >= this.#turnedAt;
+    return checked?.events === describeEvents(events) && checked.position >= this.#turnedAt;
   }
 
   /** Call it after a command wrote a part of its judged events, so that the rest is not judged again. */
@@ -118,7 +118,7 @@ export class EffectGuard {
       authoriseCommand(definition, db, input, actor);
       const context = { nowMs: this.#context.gauges.logNow(), actor, mint: randomBytes, used };
       const { events } = await inSlices(planInPieces(definition, db, input, context));
-      const organisation = actor.person === undefined ? undefined : definition.organisationOf?.(db, input);
+      const organisation = actor.person === undefined ? undefined : definition.findOrganisation?.(db, input);
       return { events, organisation };
     } catch {
       return undefined;
@@ -142,7 +142,7 @@ export class EffectGuard {
     const unseen = unseenGateways(context, sample);
     if (unseen.length > 0) throw new CommandError('Busy', `${silenceText(unseen)}, and reported nothing`);
     if (sample.decisions + reportedRequests(context, sample, organisation).length === 0) return { position };
-    const question = { events, by: actorName(actor), organisation, meant: meantBy(events) };
+    const question = { events, by: actorName(actor), organisation, meant: intendedRefusals(events) };
     return askEffect(context, question, { position, reader }, sample);
   }
 
@@ -188,14 +188,14 @@ function refuseUnseen(error: unknown): never {
 }
 
 /** Throws CommandError GuardRefused. */
-function refuseFor({ asked, refused, lost, groups, gatewaysSilent: silent }: Recorded): void {
+function refuseHarm({ asked, refused, lost, groups, gatewaysSilent: silent }: Recorded): void {
   if (asked < requestsMin || (refused <= asked * shareMax && lost.length === 0)) return;
   const nothing = lost.length === 0 ? '' : `; all requests of ${nameSome(lost)} would be refused`;
   const reports =
     silent.length === 0 ? '' : `${silenceText(silent)}; by ${plural(silent, 'its', 'their')} reports `;
   throw new CommandError(
     'GuardRefused',
-    `${reports}this would refuse ${grouped(refused)} of ${grouped(asked)} requests served in the last hour${nothing}`,
+    `${reports}this would refuse ${groupDigits(refused)} of ${groupDigits(asked)} requests served in the last hour${nothing}`,
     {
       next: 'see whose requests with --effect; repeat the command with --force if this is intended',
       details: groups
@@ -203,14 +203,14 @@ function refuseFor({ asked, refused, lost, groups, gatewaysSilent: silent }: Rec
         .slice(0, listedMax)
         .map(({ organisation = 'visitors', host, model = '-', from, to, requests }) => ({
           path: `${organisation} at ${host}: ${model}`,
-          message: `${grouped(requests)} requests, ${from} -> ${to}`,
+          message: `${groupDigits(requests)} requests, ${from} -> ${to}`,
         })),
     },
   );
 }
 
 /** Without the time at which a model is added, which is that of each try. */
-function textOf(events: readonly KnownEvent[]): string {
+function describeEvents(events: readonly KnownEvent[]): string {
   return JSON.stringify(events, (name, value: unknown) => (name === 'added' ? undefined : value));
 }
 

@@ -46,7 +46,7 @@ function busiestMinutes({ traffic }: Context): Map<string, number> {
 type AskedEvents = Pick<EffectQuestion, 'events' | 'by' | 'organisation' | 'meant'>;
 
 /** The effect of events on recorded requests. Does not ask the gateways if there are no events. */
-export async function effectOf(
+export async function computeEffect(
   context: Context,
   question: AskedEvents,
   asked: AskedEffect & { readonly actor: Actor },

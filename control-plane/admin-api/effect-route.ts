@@ -1,15 +1,15 @@
 /** The effect of a command before it is written: it is decided as it would be run, and nothing of it reaches the log. */
 import { randomUUID } from 'node:crypto';
-import { type AnswerOf, adminOperations } from '../../schemas/admin/admin.ts';
+import { adminOperations, type OperationAnswer } from '../../schemas/admin/admin.ts';
 import { adminPrefix } from '../../schemas/admin/admin-routes.ts';
 import type { EffectRequest } from '../../schemas/admin/effect.ts';
 import { type Actor, actorName, authorise } from '../commands/authorise.ts';
-import { type CommandDefinition, formOf, parseInput } from '../commands/definition.ts';
+import { type CommandDefinition, chooseForm, parseInput } from '../commands/definition.ts';
 import { commands } from '../commands/registry.ts';
 import { CommandError } from '../core/command-error.ts';
 import { undoDefinition } from '../history/undo-command.ts';
-import { type AdminContext, actorOf, type GatewayQuestions, pastReaderOf } from './context.ts';
-import { effectOf } from './effect-of-events.ts';
+import { type AdminContext, createPastReader, type GatewayQuestions, requestActor } from './context.ts';
+import { computeEffect } from './effect-of-events.ts';
 import { poolTokens } from './live-counters.ts';
 import type { AskedOf, OperationHandlers } from './operations.ts';
 
@@ -24,7 +24,7 @@ interface AskedCommand {
 }
 
 /** The parameters of a path below the prefix, by the route that has them. */
-function paramsIn(route: string, path: string): Readonly<Record<string, string>> | undefined {
+function matchPath(route: string, path: string): Readonly<Record<string, string>> | undefined {
   const names = route.split('/');
   const parts = path.split('/');
   if (names.length !== parts.length) return undefined;
@@ -46,7 +46,7 @@ function paramsIn(route: string, path: string): Readonly<Record<string, string>>
 
 const undoRoute = '/events/:position/undo';
 
-async function commandOf(
+async function findCommand(
   context: Context,
   asked: EffectRequest,
   { request, reply }: AskedOf<'effect.get'>,
@@ -56,10 +56,10 @@ async function commandOf(
     'fleet' in asked ? { method: 'POST', path: '/fleet/apply', body: asked } : asked;
   const below = path.startsWith(`${adminPrefix}/`) ? path.slice(adminPrefix.length) : path;
   for (const definition of commands) {
-    const params = definition.method === method ? paramsIn(definition.path, below) : undefined;
-    if (params !== undefined) return { definition: formOf(definition, body), raw: { params, body } };
+    const params = definition.method === method ? matchPath(definition.path, below) : undefined;
+    if (params !== undefined) return { definition: chooseForm(definition, body), raw: { params, body } };
   }
-  const undo = method === 'POST' ? paramsIn(undoRoute, below) : undefined;
+  const undo = method === 'POST' ? matchPath(undoRoute, below) : undefined;
   const position = Number(undo?.['position']);
   if (undo === undefined || !Number.isSafeInteger(position))
     throw new CommandError('InvalidCommand', `${method} ${below} is no command`, {
@@ -72,34 +72,41 @@ async function commandOf(
       'NotFound',
       `there is no position ${position}; the log is at ${context.snapshot.seq}`,
     );
-  const inverse = await context.past.ask('inverse', [position], pastReaderOf(request, reply));
+  const inverse = await context.past.ask('inverse', [position], createPastReader(request, reply));
   return { definition: undoDefinition(context.snapshot, inverse), raw: { params: undo, body } };
 }
 
-async function effect(context: Context, asked: AskedOf<'effect.get'>): Promise<AnswerOf<'effect.get'>> {
+async function effect(
+  context: Context,
+  asked: AskedOf<'effect.get'>,
+): Promise<OperationAnswer<'effect.get'>> {
   const { request, reply } = asked;
-  const actor = actorOf(request);
-  const { definition, raw } = await commandOf(context, asked.body, asked, actor);
+  const actor = requestActor(request);
+  const { definition, raw } = await findCommand(context, asked.body, asked, actor);
   const isOperator = actor.person === undefined;
   // Guards would refuse what is to be seen here; nobody may write more by asking.
   const planned = await context.writer.run(definition, raw, {
     ...{ id: `effect-${randomUUID()}`, actor, dryRun: true, force: isOperator },
     used: (organisation, period) => poolTokens(context, organisation, period),
   });
-  const own = isOperator ? undefined : ownOf(context, actor, definition, raw);
+  const own = isOperator ? undefined : keepOwn(context, actor, definition, raw);
   const { events = [] } = planned;
   const asks = { events, by: actorName(actor), organisation: own };
-  return effectOf(context, asks, { actor, position: planned.position, reader: pastReaderOf(request, reply) });
+  return computeEffect(context, asks, {
+    actor,
+    position: planned.position,
+    reader: createPastReader(request, reply),
+  });
 }
 
 /** Whose effect a person sees. Asked once more: what the command is about, or the person's role, may be gone since it was planned. */
-function ownOf(
+function keepOwn(
   { snapshot: { db } }: Context,
   actor: Actor,
   definition: CommandDefinition,
   raw: AskedCommand['raw'],
 ): string {
-  const own = definition.organisationOf?.(db, parseInput(definition, raw));
+  const own = definition.findOrganisation?.(db, parseInput(definition, raw));
   authorise(db, actor, definition.access, () => own);
   // Without an organisation, a question is about all.
   if (own === undefined) throw new CommandError('Forbidden', 'only operators may ask this');

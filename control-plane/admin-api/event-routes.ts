@@ -2,20 +2,20 @@
 import { Readable } from 'node:stream';
 import type { WebSocket } from '@fastify/websocket';
 import type { FastifyInstance } from 'fastify';
-import type { AnswerOf, QueryOf } from '../../schemas/admin/admin.ts';
+import type { OperationAnswer, OperationQuery } from '../../schemas/admin/admin.ts';
 import { eventQuerySchema, type ListedEvent } from '../../schemas/admin/admin-history.ts';
 import type { Commit } from '../../schemas/events/commit.ts';
 import { CommandError } from '../core/command-error.ts';
 import { asFollowError } from '../core/follow-error.ts';
 import type { PastReader } from '../history/past.ts';
 import { type AcceptedRecord, CommitReader, ReadMarks } from '../state/commits.ts';
-import { type AdminContext, parseQuery, pastReaderOf } from './context.ts';
+import { type AdminContext, createPastReader, parseQuery } from './context.ts';
 import { historyCut } from './history-routes.ts';
 import { type OperationHandlers, routeOptions } from './operations.ts';
 
 type Context = Pick<AdminContext, 'snapshot' | 'replicator' | 'log' | 'past' | 'drain' | 'logger'>;
 
-type EventQuery = QueryOf<'event.list'>;
+type EventQuery = OperationQuery<'event.list'>;
 
 /** Events in one answer at most; `nextFrom` is the position to continue from. */
 const eventsPerAnswerMax = 10_000;
@@ -27,7 +27,7 @@ const faultCode = 1011;
 const closeReasonBytesMax = 123;
 
 /** The events of one commit, of one type or of all. */
-export function eventsOf(commit: Commit, type?: string): ListedEvent[] {
+export function listEvents(commit: Commit, type?: string): ListedEvent[] {
   const { seq, at, by, why, via, id } = commit;
   return commit.events
     .map((event, index) => ({
@@ -45,7 +45,11 @@ export function eventsOf(commit: Commit, type?: string): ListedEvent[] {
     .filter((event) => type === undefined || event.type === type);
 }
 
-async function list(context: Context, query: EventQuery, marks: ReadMarks): Promise<AnswerOf<'event.list'>> {
+async function list(
+  context: Context,
+  query: EventQuery,
+  marks: ReadMarks,
+): Promise<OperationAnswer<'event.list'>> {
   const { snapshot, log } = context;
   const position = snapshot.seq;
   const to = Math.min(query.to ?? position, position);
@@ -69,7 +73,7 @@ async function search(
   context: Context,
   query: EventQuery,
   reader: PastReader,
-): Promise<AnswerOf<'event.list'>> {
+): Promise<OperationAnswer<'event.list'>> {
   const { from, order, type, organisation, key, stack, node, actor, text } = query;
   const position = context.snapshot.seq;
   const { items, next, begin } = await context.past.ask(
@@ -101,7 +105,7 @@ function collect(
 ): number | undefined {
   for (const { commit } of batch) {
     if (items.length >= max) return commit.seq;
-    if (commit.seq >= query.from) items.push(...eventsOf(commit, query.type));
+    if (commit.seq >= query.from) items.push(...listEvents(commit, query.type));
   }
   return undefined;
 }
@@ -117,7 +121,7 @@ async function stream(context: Context, query: EventQuery, socket: WebSocket): P
   while (open) {
     for await (const batch of reader.upTo(context.snapshot.seq)) {
       const wanted = batch.filter(({ commit }) => commit.seq >= query.from);
-      for (const event of wanted.flatMap(({ commit }) => eventsOf(commit, query.type)))
+      for (const event of wanted.flatMap(({ commit }) => listEvents(commit, query.type)))
         socket.send(JSON.stringify(event));
       if (!open) return;
       if (socket.bufferedAmount > bufferedBytesMax) {
@@ -158,7 +162,7 @@ async function* exportLines(context: Context, from: number): AsyncIterable<strin
 }
 
 /** Position of the first commit that is not earlier than this moment. */
-async function firstSince({ past, snapshot }: Context, since: string | undefined, reader: PastReader) {
+async function findFirstSince({ past, snapshot }: Context, since: string | undefined, reader: PastReader) {
   if (since === undefined) return 1;
   const sinceMs = await past.timeOf(since, reader);
   return (await past.ask('positionAt', [snapshot.seq, sinceMs - 1], reader)) + 1;
@@ -168,9 +172,9 @@ export function eventHandlers(context: Context): OperationHandlers<'event.list' 
   const marks = new ReadMarks();
   return {
     'event.list': async ({ query, request, reply }) => {
-      const reader = pastReaderOf(request, reply);
+      const reader = createPastReader(request, reply);
       const end = query.at === undefined ? undefined : (await context.past.moment(query.at, reader)).seq;
-      const from = Math.max(query.from, await firstSince(context, query.since, reader));
+      const from = Math.max(query.from, await findFirstSince(context, query.since, reader));
       const bounded = { ...query, from, ...(end !== undefined && { to: Math.min(end, query.to ?? end) }) };
       const isSearch = query.order === 'desc' || filters.some((filter) => query[filter] !== undefined);
       return isSearch ? search(context, bounded, reader) : list(context, bounded, marks);

@@ -1,6 +1,6 @@
 /** Routes of explanations and recorded decisions. A member asks about the own organisation only. */
 import { Readable } from 'node:stream';
-import type { AnswerOf } from '../../schemas/admin/admin.ts';
+import type { OperationAnswer } from '../../schemas/admin/admin.ts';
 import { readingRoles } from '../../schemas/admin/admin-row.ts';
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 import type { ExplainRequest, Explanation } from '../../schemas/records/explanations.ts';
@@ -11,14 +11,20 @@ import { CommandError } from '../core/command-error.ts';
 import { describeDecision } from '../explain/described.ts';
 import { eventsBetween } from '../explain/events-between.ts';
 import { differingSteps, type Explainer, explain, type ToExplain } from '../explain/explanation.ts';
-import { askerOn, imagined } from '../explain/imagined.ts';
+import { findAsker, imagineQuestion } from '../explain/imagined.ts';
 import { matrixSteps } from '../explain/matrix.ts';
-import { questionOf, viewOf } from '../explain/question.ts';
+import { chooseView, questionFromRecord } from '../explain/question.ts';
 import { askDecision, type DecisionSources, decisionLines } from '../gateways/ask-decisions.ts';
 import type { PastReader } from '../history/past.ts';
 import { CallerQueue } from '../state/caller-queue.ts';
 import { findKey } from '../state/tenants.ts';
-import { type AdminContext, actorOf, clientSignal, type GatewayQuestions, pastReaderOf } from './context.ts';
+import {
+  type AdminContext,
+  clientSignal,
+  createPastReader,
+  type GatewayQuestions,
+  requestActor,
+} from './context.ts';
 import { type FoundCounters, pastCounters, presentCounters } from './live-counters.ts';
 import type { AskedOf, OperationHandlers } from './operations.ts';
 
@@ -35,7 +41,7 @@ function organisationOfKey({ snapshot }: Context, key: string | undefined): stri
 }
 
 /** The record that is to be explained; undefined: a request that was not made. For who may ask. */
-async function recordOf(
+async function findRecord(
   context: Context,
   actor: Actor,
   ask: ExplainRequest,
@@ -55,7 +61,7 @@ async function recordedDecision(
   actor: Actor,
   request: string,
   client: AbortSignal,
-): Promise<AnswerOf<'decision.get'>> {
+): Promise<OperationAnswer<'decision.get'>> {
   const { decision, unanswered } = await context.gatewayTurns.run(actor, client, () =>
     askDecision(context, request, client),
   );
@@ -74,17 +80,17 @@ function noRecord(unanswered: readonly string[]): CommandError {
 type Moment = ExplainRequest['at'];
 
 /** Two moments are compared by the same counters, of which the past has its tokens only. */
-function countersOf(
+function readCounters(
   context: Context,
   ask: Pick<ExplainRequest, 'key' | 'organisation' | 'diff'>,
 ): FoundCounters {
   const nowMs = context.gauges.logNow();
-  const asker = askerOn(context.snapshot.db, ask, nowMs);
+  const asker = findAsker(context.snapshot.db, ask, nowMs);
   return ask.diff === undefined ? presentCounters(context, asker, nowMs) : pastCounters(context, asker);
 }
 
 /** The question and the decision on it, on the present state or, at a past position, by the clock of that moment. */
-async function decisionAt(
+async function decideAt(
   context: Context,
   reader: PastReader,
   ask: ExplainRequest,
@@ -97,8 +103,10 @@ async function decisionAt(
   const view = record ? { gateway: record.gateway } : imaginedView;
   if (asked === undefined) {
     const nowMs = wallClockMs();
-    const found = record ? undefined : countersOf(context, ask);
-    const question = found ? imagined(ask, found.counters, nowMs) : questionOf(record as DecisionRecord);
+    const found = record ? undefined : readCounters(context, ask);
+    const question = found
+      ? imagineQuestion(ask, found.counters, nowMs)
+      : questionFromRecord(record as DecisionRecord);
     const decision = snapshot.stateAt({ kind: 'present', view: imaginedView }, (state) =>
       describeDecision(state, question, record),
     );
@@ -106,8 +114,10 @@ async function decisionAt(
   }
   const { seq, nowMs } = await past.moment(String(asked), reader);
   const asker = record ? undefined : await past.ask('asker', [seq, ask, nowMs], reader);
-  const question = record ? questionOf(record) : imagined(ask, pastCounters(context, asker).counters, nowMs);
-  const seen = record ? viewOf(record, seq) : imaginedView;
+  const question = record
+    ? questionFromRecord(record)
+    : imagineQuestion(ask, pastCounters(context, asker).counters, nowMs);
+  const seen = record ? chooseView(record, seq) : imaginedView;
   const decision = await past.ask('described', [seq, question, seen, record], reader);
   return { question, record, decision, view, isPast: true };
 }
@@ -116,9 +126,9 @@ async function answer(
   context: Context,
   { query, body: ask, request, reply }: AskedOf<'decision.explain'>,
 ): Promise<Explanation> {
-  const actor = actorOf(request);
-  const reader = pastReaderOf(request, reply);
-  const record = await recordOf(context, actor, ask, reader.client);
+  const actor = requestActor(request);
+  const reader = createPastReader(request, reply);
+  const record = await findRecord(context, actor, ask, reader.client);
   const { log, snapshot, past, replicator } = context;
   const isLogReachable = replicator.reachable && replicator.fault === undefined;
   const isOperator = actor.person === undefined;
@@ -127,7 +137,7 @@ async function answer(
     answerBefore: (...asked) => past.ask('answerBefore', asked, reader),
   };
   const explained = async (moment: Moment): Promise<Explanation> =>
-    explain(explainer, await decisionAt(context, reader, ask, record, moment));
+    explain(explainer, await decideAt(context, reader, ask, record, moment));
   const { at = ask.at } = query;
   const now = await explained(at);
   if (ask.diff === undefined) return now;
@@ -141,19 +151,19 @@ async function matrix(
   context: Context,
   { query: { at, ...asked }, request, reply }: AskedOf<'decision.matrix'>,
   turns: CallerQueue,
-): Promise<AnswerOf<'decision.matrix'>> {
+): Promise<OperationAnswer<'decision.matrix'>> {
   const { organisation } = asked;
-  const actor = actorOf(request);
+  const actor = requestActor(request);
   authorise(context.snapshot.db, actor, readingRoles, () => organisation);
   const { snapshot, past } = context;
   if (at === undefined) {
     return turns.run(callerName(actor), clientSignal(reply), async () => {
       const { seq: position } = snapshot;
-      const { counters } = countersOf(context, asked);
+      const { counters } = readCounters(context, asked);
       return { ...(await inSlices(matrixSteps(snapshot.db, asked, counters, wallClockMs()))), position };
     });
   }
-  const reader = pastReaderOf(request, reply);
+  const reader = createPastReader(request, reply);
   const { seq, nowMs } = await past.moment(at, reader);
   const { counters } = pastCounters(context, await past.ask('asker', [seq, { organisation }, nowMs], reader));
   return { ...(await past.ask('matrix', [seq, asked, counters, nowMs], reader)), position: seq };
@@ -178,7 +188,7 @@ export function decisionHandlers(context: Context): OperationHandlers<DecisionNa
     'decision.explain': (asked) => answer(context, asked),
     'decision.matrix': (asked) => matrix(context, asked, matrixTurns),
     'decision.get': ({ params, request, reply }) =>
-      recordedDecision(context, actorOf(request), params.request, clientSignal(reply)),
+      recordedDecision(context, requestActor(request), params.request, clientSignal(reply)),
     'decision.export': ({ query: { since = context.gauges.logNow() - sinceMsDefault, gateway }, reply }) =>
       reply.type('application/x-ndjson').send(Readable.from(exported(context, since, gateway))),
   };

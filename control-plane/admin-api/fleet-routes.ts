@@ -2,11 +2,11 @@
 import type { GatewayStatus } from '../../schemas/admin/admin.ts';
 import { reportedMembers, shownMembers } from '../../schemas/records/gateway-members.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
-import { digestOfTables } from '../../shared/snapshot/tables.ts';
+import { combineDigests } from '../../shared/snapshot/tables.ts';
 import { CommandError } from '../core/command-error.ts';
 import { Confirming } from '../gateways/confirmations.ts';
 import type { Seen } from '../gateways/status-board.ts';
-import { type AdminContext, clientSignal, pastReaderOf, stateFor } from './context.ts';
+import { type AdminContext, clientSignal, createPastReader, openState } from './context.ts';
 import type { OperationHandlers } from './operations.ts';
 import { signingStatus } from './signer-routes.ts';
 
@@ -15,7 +15,7 @@ type Context = Pick<
   'replica' | 'snapshot' | 'replicator' | 'log' | 'signer' | 'past' | 'board' | 'fleetMemory'
 >;
 
-function gatewayOf(context: Context, seen: Seen): GatewayStatus {
+function describeGateway(context: Context, seen: Seen): GatewayStatus {
   const { report, seenMs } = seen;
   const seenSeconds = (performance.now() - seenMs) / 1000;
   const { log, seq } = context.snapshot;
@@ -51,7 +51,7 @@ function forget({ fleetMemory }: Context, name: string): Promise<number> {
 }
 
 /** Processes of the name, and those of them that reported in the last ten seconds. */
-function knownAs({ board }: Context, name: string): { known: number; reporting: number } {
+function countReports({ board }: Context, name: string): { known: number; reporting: number } {
   const named = board.gateways().filter(({ report }) => report.name === name);
   return { known: named.length, reporting: named.filter((seen) => !board.isSilent(seen)).length };
 }
@@ -63,13 +63,13 @@ export function fleetHandlers(context: Context): OperationHandlers<FleetName> {
   const confirming = new Confirming(context);
   return {
     'status.get': async ({ query, request, reply }) => {
-      const reader = pastReaderOf(request, reply);
-      const state = await stateFor(context, query, reader);
+      const reader = createPastReader(request, reply);
+      const state = await openState(context, query, reader);
       const digests = await context.past.digestsAt(state.seq, reader);
       return {
         log: state.log,
         position: state.seq,
-        digest: digestOfTables(digests),
+        digest: combineDigests(digests),
         digests: { ...digests },
         foldVersion,
         replica: context.replica,
@@ -82,18 +82,18 @@ export function fleetHandlers(context: Context): OperationHandlers<FleetName> {
       };
     },
     'gateway.list': () => ({
-      items: context.board.gateways().map((seen) => gatewayOf(context, seen)),
+      items: context.board.gateways().map((seen) => describeGateway(context, seen)),
       position: snapshot.seq,
     }),
     'gateway.get': ({ params: { name } }) => {
       const named = context.board.gateways().filter(({ report }) => report.name === name);
       const seen = named.sort((a, b) => b.seenMs - a.seenMs)[0];
       if (!seen) throw new CommandError('NotFound', 'no gateway of this name has reported');
-      return gatewayOf(context, seen);
+      return describeGateway(context, seen);
     },
     'gateway.forget': async ({ params: { name }, query }) => {
       const dryRun = query.dryRun === 'true';
-      const { known, reporting } = knownAs(context, name);
+      const { known, reporting } = countReports(context, name);
       const forgotten = dryRun ? known : await forget(context, name);
       if (forgotten === 0) throw new CommandError('NotFound', 'no gateway of this name is known');
       const position = snapshot.seq;

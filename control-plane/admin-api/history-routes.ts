@@ -1,12 +1,12 @@
 /** Routes of the past: one commit, two moments compared, and the inverse of a commit. */
 import type { FastifyInstance } from 'fastify';
-import { type AnswerOf, adminOperations } from '../../schemas/admin/admin.ts';
+import { adminOperations, type OperationAnswer } from '../../schemas/admin/admin.ts';
 import { CommandError } from '../core/command-error.ts';
 import { keepMore } from '../history/trim.ts';
 import { checkUnchanged } from '../history/undo.ts';
 import { shownCommand, undoDefinition } from '../history/undo-command.ts';
-import { commandIdOf, runCommand } from './command-routes.ts';
-import { type AdminContext, type GatewayQuestions, parseQuery, pastReaderOf } from './context.ts';
+import { readCommandId, runCommand } from './command-routes.ts';
+import { type AdminContext, createPastReader, type GatewayQuestions, parseQuery } from './context.ts';
 import { type AskedOf, addRoute, type OperationHandlers } from './operations.ts';
 
 type Context = Pick<
@@ -33,8 +33,8 @@ function known({ snapshot }: Context, position: number): number {
 async function changes(
   context: Context,
   { query: { from, to }, request, reply }: AskedOf<'changes.get'>,
-): Promise<AnswerOf<'changes.get'>> {
-  const reader = pastReaderOf(request, reply);
+): Promise<OperationAnswer<'changes.get'>> {
+  const reader = createPastReader(request, reply);
   const position = context.snapshot.seq;
   const begin = (await context.past.moment(from, reader)).seq;
   const end = to === undefined ? position : (await context.past.moment(to, reader)).seq;
@@ -58,10 +58,10 @@ export function historyCut(begin: number | undefined) {
 export function addUndo(app: FastifyInstance, context: Context): void {
   addRoute(app, 'commit.undo', async (request, reply) => {
     const of = known(context, parseQuery(adminOperations['commit.undo'].params, request.params).position);
-    const isRepeat = context.snapshot.journal.commandOf(commandIdOf(request)) !== undefined;
+    const isRepeat = context.snapshot.journal.commandOf(readCommandId(request)) !== undefined;
     const inverse = isRepeat
       ? { commands: [], subjects: [] }
-      : await context.past.ask('inverse', [of], pastReaderOf(request, reply));
+      : await context.past.ask('inverse', [of], createPastReader(request, reply));
     return runCommand(context, undoDefinition(context.snapshot, inverse), request);
   });
 }
@@ -71,10 +71,10 @@ type HistoryName = 'commit.get' | 'commit.inverse' | 'changes.get';
 export function historyHandlers(context: Context): OperationHandlers<HistoryName> {
   return {
     'commit.get': async ({ params, request, reply }) =>
-      context.past.ask('show', [known(context, params.position)], pastReaderOf(request, reply)),
+      context.past.ask('show', [known(context, params.position)], createPastReader(request, reply)),
     'commit.inverse': async ({ params, request, reply }) => {
       const of = known(context, params.position);
-      const inverse = await context.past.ask('inverse', [of], pastReaderOf(request, reply));
+      const inverse = await context.past.ask('inverse', [of], createPastReader(request, reply));
       const { db, seq: position } = context.snapshot;
       checkUnchanged(inverse, db, of);
       const commands = inverse.commands.map(shownCommand);

@@ -8,7 +8,7 @@ import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import { ClientGone } from '../../shared/runtime/body-pieces.ts';
 import type { Closers } from '../../shared/runtime/closers.ts';
 import type { Connections, ListenerName } from '../../shared/runtime/connections.ts';
-import { endWith } from '../../shared/runtime/end-with.ts';
+import { writeAndClose } from '../../shared/runtime/end-with.ts';
 import { createHttpServer, headerBytesMax, type ParserError } from '../../shared/runtime/http-server.ts';
 import { type ListenAddress, listenError } from '../../shared/runtime/listener.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
@@ -113,7 +113,7 @@ function refuseUnreadable(error: ParserError, socket: Socket): void {
     `content-length: ${Buffer.byteLength(body)}`,
     'connection: close',
   ];
-  endWith(socket, `${lines.join('\r\n')}\r\n\r\n${body}`);
+  writeAndClose(socket, `${lines.join('\r\n')}\r\n\r\n${body}`);
 }
 
 function parserRefusal(code: string | undefined): CommandError {

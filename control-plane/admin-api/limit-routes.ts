@@ -1,6 +1,6 @@
 /** Routes of limits: what organisations and visitors use of theirs now, over all gateways. */
 import { isDeepStrictEqual } from 'node:util';
-import type { AnswerOf, LimitUse, Organisation, QueryOf } from '../../schemas/admin/admin.ts';
+import type { LimitUse, OperationAnswer, OperationQuery, Organisation } from '../../schemas/admin/admin.ts';
 import { readingRoles } from '../../schemas/admin/admin-row.ts';
 import { pageRows } from '../../schemas/admin/page-rows.ts';
 import { dayMs } from '../../schemas/durations.ts';
@@ -11,15 +11,15 @@ import { inSlices } from '../../shared/runtime/slices.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { anonymousTier } from '../../shared/snapshot/effect.ts';
 import type { Release } from '../../shared/snapshot/waves.ts';
-import { periodOf } from '../../shared/usage/period.ts';
+import { billingPeriod } from '../../shared/usage/period.ts';
 import { authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { GaugeUse } from '../gateways/fleet-gauges.ts';
 import { findAnonymous, findTier, listTiers } from '../state/catalog.ts';
-import { cursorOf, placeOf } from '../state/list-page.ts';
+import { formatCursor, parseCursor } from '../state/list-page.ts';
 import { findAdjustment, findOrganisation, listOrganisations } from '../state/tenants.ts';
-import { type AdminContext, actorOf } from './context.ts';
-import { poolTokens, poolTokensOf } from './live-counters.ts';
+import { type AdminContext, requestActor } from './context.ts';
+import { poolTokens, readPoolTokens } from './live-counters.ts';
 import type { OperationHandlers } from './operations.ts';
 
 type Context = Pick<AdminContext, 'snapshot' | 'usage' | 'counters' | 'gauges'>;
@@ -36,7 +36,7 @@ type MutableGateway = {
 };
 
 /** null: not known. Of one gateway, where it is named. */
-function sumOf(uses: readonly GaugeUse[] | undefined, gateway?: string): number | null {
+function sumUses(uses: readonly GaugeUse[] | undefined, gateway?: string): number | null {
   if (uses === undefined) return null;
   return uses.reduce((sum, { name, used }) => (name === (gateway ?? name) ? sum + used : sum), 0);
 }
@@ -62,7 +62,7 @@ function gauged(
 }
 
 /** By gateway, although a gateway may have had several data folders, and several processes in a minute. */
-function gatewaysOf(
+function listGatewayUses(
   { counters, gauges }: Context,
   { subject, period }: Use,
   now: Gauged,
@@ -79,8 +79,8 @@ function gatewaysOf(
     }
     const made: MutableGateway = {
       ...{ name, tokens: 0, ageSeconds: seconds },
-      requests: sumOf(now.requests, name),
-      inFlight: sumOf(now.inFlight, name),
+      requests: sumUses(now.requests, name),
+      inFlight: sumUses(now.inFlight, name),
     };
     gateways.set(name, made);
     return made;
@@ -99,25 +99,25 @@ function shown(context: Context, use: Use, now: Gauged): LimitUse {
   const secondsLeft = limit === null ? null : Math.ceil((minuteMs + windowMs - nowMs) / 1000);
   return {
     ...{ organisation, tier, ...(suspended && { suspended: true as const }) },
-    requests: { used: sumOf(requests), limit, secondsLeft },
-    concurrency: { inFlight: sumOf(inFlight), limit: concurrency },
+    requests: { used: sumUses(requests), limit, secondsLeft },
+    concurrency: { inFlight: sumUses(inFlight), limit: concurrency },
     tokens,
-    gateways: gatewaysOf(context, use, now),
+    gateways: listGatewayUses(context, use, now),
     position: context.snapshot.seq,
   };
 }
 
-function useOf(
+function describeUse(
   context: Context,
   { id, tier, anchor, suspended }: Organisation,
   limits: TierLimits,
   nowMs: number,
 ): Use {
   const { db } = context.snapshot;
-  const { start, endMs } = periodOf(anchor, nowMs);
+  const { start, endMs } = billingPeriod(anchor, nowMs);
   const asker = { organisation: id, period: start, adjustment: findAdjustment(db, id, start) };
   const refillsAt = new Date(endMs).toISOString();
-  const tokens = { used: poolTokensOf(context, asker), limit: limits.tokens, refillsAt };
+  const tokens = { used: readPoolTokens(context, asker), limit: limits.tokens, refillsAt };
   return { organisation: id, tier, suspended, limits, tokens, subject: id, period: start };
 }
 
@@ -125,7 +125,7 @@ function ofVisitors(context: Context, nowMs: number): LimitUse {
   const { db } = context.snapshot;
   if (!findAnonymous(db))
     throw new CommandError('NotFound', 'visitors are not served', { next: 'headgate tier set anonymous' });
-  const limits = limitsOf(db, anonymousTier);
+  const limits = readLimits(db, anonymousTier);
   const period = new Date(nowMs).toISOString().slice(0, 10);
   const used = poolTokens(context, visitorsSubject, period);
   const refillsAt = new Date(Date.parse(period) + dayMs).toISOString();
@@ -148,7 +148,7 @@ function withWave({ snapshot }: Context, use: LimitUse): LimitUse {
   const now = { requestsPerMinute: requests.limit, concurrency: concurrency.limit, tokens: tokens.limit };
   return snapshot.stateAt({ kind: 'present', view: 'wave' }, ({ db, overlaid }) => {
     if (overlaid === undefined) return use;
-    const limits = limitsOf(db, tier);
+    const limits = readLimits(db, tier);
     if (isDeepStrictEqual(limits, now)) return use;
     const { change, wave, waves } = overlaid;
     return { ...use, inWave: { change, wave, waves, ...limits } };
@@ -157,13 +157,13 @@ function withWave({ snapshot }: Context, use: LimitUse): LimitUse {
 
 type TierLimits = Omit<NonNullable<LimitUse['inWave']>, keyof Release>;
 
-function limitsOf(db: Database, tier: string): TierLimits {
-  if (tier !== anonymousTier) return limitsIn(findTier(db, tier));
+function readLimits(db: Database, tier: string): TierLimits {
+  if (tier !== anonymousTier) return pickLimits(findTier(db, tier));
   const { tokensPerDay: monthlyTokens, ...total } = findAnonymous(db)?.total ?? {};
-  return limitsIn({ ...total, monthlyTokens });
+  return pickLimits({ ...total, monthlyTokens });
 }
 
-function limitsIn({
+function pickLimits({
   requestsPerMinute = null,
   concurrency = null,
   monthlyTokens = null,
@@ -188,8 +188,8 @@ function nearest({ limits, tokens }: Use, { requests, inFlight }: Gauged): numbe
   const part = (used: number | null, limit: number | null): number =>
     used === null || limit === null || limit === 0 ? 0 : used / limit;
   return Math.max(
-    part(sumOf(requests), limits.requestsPerMinute),
-    part(sumOf(inFlight), limits.concurrency),
+    part(sumUses(requests), limits.requestsPerMinute),
+    part(sumUses(inFlight), limits.concurrency),
     part(tokens.used, tokens.limit),
   );
 }
@@ -199,20 +199,20 @@ const byNearest = { name: 'nearest' };
 /** Who is nearest first; between two pages an organisation may come nearer, and is then on both or on none. */
 function* pageOfUses(
   context: Context,
-  { limit = pageRows.default, after }: QueryOf<'limits.list'>,
-): Generator<void, Omit<AnswerOf<'limits.list'>, 'position'>> {
+  { limit = pageRows.default, after }: OperationQuery<'limits.list'>,
+): Generator<void, Omit<OperationAnswer<'limits.list'>, 'position'>> {
   const nowMs = context.gauges.logNow();
   const { db } = context.snapshot;
-  const tiers = new Map(listTiers(db).map((tier) => [tier.id, limitsIn(tier)]));
+  const tiers = new Map(listTiers(db).map((tier) => [tier.id, pickLimits(tier)]));
   const [last = Number.POSITIVE_INFINITY, lastId = ''] =
-    after === undefined ? [] : placeOf(after, byNearest, ['organisation']);
+    after === undefined ? [] : parseCursor(after, byNearest, ['organisation']);
   const organisations = listOrganisations(db);
   const behind: { readonly use: Use; readonly now: Gauged; readonly id: string; readonly part: number }[] =
     [];
   for (const organisation of organisations) {
     yield;
     const { id } = organisation;
-    const use = useOf(
+    const use = describeUse(
       context,
       organisation,
       planLimits(organisation, (tier) => tiers.get(tier)),
@@ -226,7 +226,7 @@ function* pageOfUses(
   behind.sort((a, b) => b.part - a.part || (a.id < b.id ? -1 : 1));
   const page = behind.slice(0, limit);
   const end = behind.length > limit ? page.at(-1) : undefined;
-  const next = end && cursorOf(byNearest, [end.part, end.id]);
+  const next = end && formatCursor(byNearest, [end.part, end.id]);
   return {
     items: page.map(({ use, now }) => shown(context, use, now)),
     ...(next !== undefined && { next }),
@@ -245,12 +245,12 @@ export function limitHandlers(context: Context): OperationHandlers<LimitName> {
     }),
     'limits.visitors': () => withWave(context, ofVisitors(context, context.gauges.logNow())),
     'organisation.limits': ({ params: { id }, request }) => {
-      authorise(db, actorOf(request), readingRoles, () => id);
+      authorise(db, requestActor(request), readingRoles, () => id);
       const organisation = findOrganisation(db, id);
       if (!organisation) throw new CommandError('NotFound', `there is no organisation ${id}`);
       const nowMs = context.gauges.logNow();
-      const limits = planLimits(organisation, (tier) => limitsOf(db, tier));
-      const use = useOf(context, organisation, limits, nowMs);
+      const limits = planLimits(organisation, (tier) => readLimits(db, tier));
+      const use = describeUse(context, organisation, limits, nowMs);
       return withWave(context, shown(context, use, gauged(context, use, nowMs)));
     },
   };

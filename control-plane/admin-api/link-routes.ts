@@ -2,11 +2,11 @@
 import type { z } from 'zod';
 import { type commandQuerySchema, managingRoles } from '../../schemas/admin/admin-row.ts';
 import { daySeconds } from '../../schemas/durations.ts';
-import { authorise, roleIn } from '../commands/authorise.ts';
+import { authorise, findRole } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { SignInLink, SignInLinks } from '../sessions/sign-in-links.ts';
 import { findMember, findOrganisation } from '../state/tenants.ts';
-import { type AdminContext, actorOf } from './context.ts';
+import { type AdminContext, requestActor } from './context.ts';
 import type { AskedOf, OperationHandlers } from './operations.ts';
 
 type Context = Pick<AdminContext, 'snapshot' | 'links'>;
@@ -14,7 +14,7 @@ type Context = Pick<AdminContext, 'snapshot' | 'links'>;
 const operatorLinkSeconds = 60;
 const linkSecondsDefault = 7 * daySeconds;
 
-function linksOf({ links }: Context): SignInLinks {
+function requireLinks({ links }: Context): SignInLinks {
   if (links) return links;
   throw new CommandError('Conflict', 'this replica serves no console', {
     next: 'start it with --console-port, or ask a replica that was',
@@ -32,15 +32,15 @@ function linkOfMember(
 ): SignInLink {
   const { seconds = linkSecondsDefault } = body;
   const { db } = context.snapshot;
-  const actor = actorOf(request);
+  const actor = requestActor(request);
   authorise(db, actor, managingRoles, () => id);
   const member = findMember(db, id, person);
   if (!member) throw new CommandError('NotFound', `${person} is not a member of ${id}`);
-  const exceptRoles = roleIn(db, actor, id) === 'admin' ? (['owner'] as const) : [];
+  const exceptRoles = findRole(db, actor, id) === 'admin' ? (['owner'] as const) : [];
   if (exceptRoles.some((role) => role === member.role))
     throw new CommandError('Forbidden', 'only an owner or the operator makes links for an owner');
   const within = actor.person === undefined ? undefined : id;
-  return shown(linksOf(context).make({ person, within, exceptRoles: [...exceptRoles], seconds }), query);
+  return shown(requireLinks(context).make({ person, within, exceptRoles: [...exceptRoles], seconds }), query);
 }
 
 function invitation(
@@ -49,14 +49,14 @@ function invitation(
 ): SignInLink {
   const { role, seconds = linkSecondsDefault } = body;
   const { db } = context.snapshot;
-  const actor = actorOf(request);
+  const actor = requestActor(request);
   const { person: by } = actor;
   authorise(db, actor, managingRoles, () => organisation);
   if (!findOrganisation(db, organisation))
     throw new CommandError('NotFound', `there is no organisation ${organisation}`);
-  if (role === 'owner' && by !== undefined && roleIn(db, actor, organisation) !== 'owner')
+  if (role === 'owner' && by !== undefined && findRole(db, actor, organisation) !== 'owner')
     throw new CommandError('Forbidden', 'only an owner or the operator invites an owner');
-  return shown(linksOf(context).invite({ organisation, role, by, seconds }), query);
+  return shown(requireLinks(context).invite({ organisation, role, by, seconds }), query);
 }
 
 export function linkHandlers(
@@ -64,7 +64,7 @@ export function linkHandlers(
 ): OperationHandlers<'console.link' | 'member.link' | 'member.invite'> {
   return {
     'console.link': ({ query }) =>
-      shown(linksOf(context).make({ exceptRoles: [], seconds: operatorLinkSeconds }), query),
+      shown(requireLinks(context).make({ exceptRoles: [], seconds: operatorLinkSeconds }), query),
     'member.link': (asked) => linkOfMember(context, asked),
     'member.invite': (asked) => invitation(context, asked),
   };

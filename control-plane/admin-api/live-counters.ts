@@ -26,9 +26,9 @@ export function presentCounters(
   asker: Asker | undefined,
   nowMs: number,
 ): FoundCounters {
-  const used = poolTokensOf({ counters, usage }, asker);
-  const own = asker === undefined ? nothing : usedBy(gauges, asker.organisation, nowMs);
-  const visitors = usedBy(gauges, visitorsSubject, nowMs);
+  const used = readPoolTokens({ counters, usage }, asker);
+  const own = asker === undefined ? nothing : readUse(gauges, asker.organisation, nowMs);
+  const visitors = readUse(gauges, visitorsSubject, nowMs);
   const ages = [...gauges.gateways().values()];
   const isKnown = own !== undefined && visitors !== undefined && ages.length > 0;
   const day = new Date(nowMs).toISOString().slice(0, 10);
@@ -49,7 +49,7 @@ export function pastCounters(
   asker: Asker | undefined,
 ): FoundCounters {
   return {
-    counters: { ...nothing, published: true, poolTokens: poolTokensOf(sources, asker), freeTurns: 0 },
+    counters: { ...nothing, published: true, poolTokens: readPoolTokens(sources, asker), freeTurns: 0 },
     ageSeconds: undefined,
   };
 }
@@ -64,14 +64,17 @@ export function poolTokens(
 }
 
 /** What an organisation has used of its allowance in the present period. */
-export function poolTokensOf(sources: Pick<Sources, 'counters' | 'usage'>, asker: Asker | undefined): number {
+export function readPoolTokens(
+  sources: Pick<Sources, 'counters' | 'usage'>,
+  asker: Asker | undefined,
+): number {
   if (asker === undefined) return 0;
   const { organisation, period, adjustment } = asker;
   return Math.max(0, poolTokens(sources, organisation, period) + adjustment);
 }
 
 /** undefined while gauges cannot be read. */
-function usedBy(gauges: Sources['gauges'], subject: string, nowMs: number): Used | undefined {
+function readUse(gauges: Sources['gauges'], subject: string, nowMs: number): Used | undefined {
   const requests = gauges.uses(subject, windowStartMs(subject, nowMs));
   const inFlight = gauges.uses(subject, inFlightWindow);
   if (requests === undefined || inFlight === undefined) return undefined;

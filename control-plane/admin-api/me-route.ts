@@ -5,7 +5,7 @@ import type { Access } from '../../schemas/admin/admin-row.ts';
 import type { Role } from '../../schemas/names.ts';
 import { actorName, membershipsOf } from '../commands/authorise.ts';
 import { findOrganisation } from '../state/tenants.ts';
-import { type AdminContext, actorOf } from './context.ts';
+import { type AdminContext, requestActor } from './context.ts';
 import { isCommand, type OperationHandlers } from './operations.ts';
 
 type Context = Pick<AdminContext, 'snapshot'>;
@@ -13,7 +13,7 @@ type Context = Pick<AdminContext, 'snapshot'>;
 /** A link to the console is what every operator has. */
 const commandNames = operationNames.filter((name) => isCommand(name) && name !== 'console.link');
 
-function commandsOf(role: Role | 'operator'): string[] {
+function listCommands(role: Role | 'operator'): string[] {
   return commandNames
     .filter((name) => {
       const { access }: { readonly access: Access } = adminOperations[name];
@@ -25,17 +25,17 @@ function commandsOf(role: Role | 'operator'): string[] {
 export function meHandlers({ snapshot }: Context): OperationHandlers<'me.get'> {
   return {
     'me.get': ({ request }) => {
-      const caller = actorOf(request);
+      const caller = requestActor(request);
       const { person } = caller;
       const actor = actorName(caller);
       const { db, seq: position } = snapshot;
       if (person === undefined)
-        return { operator: true, actor, organisations: [], commands: commandsOf('operator'), position };
+        return { operator: true, actor, organisations: [], commands: listCommands('operator'), position };
       const organisations = membershipsOf(db, caller).map(({ organisation, role }) => ({
         id: organisation,
         name: findOrganisation(db, organisation)?.name ?? organisation,
         role,
-        commands: commandsOf(role),
+        commands: listCommands(role),
       }));
       return { operator: false, person, actor, organisations, commands: [], position };
     },

@@ -5,7 +5,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { nodeConnectPath } from '../../schemas/records/node-messages.ts';
 import { CommandError } from '../core/command-error.ts';
-import type { Admission } from '../nodes/agent-connection.ts';
+import type { AgentAdmission } from '../nodes/agent-connection.ts';
 import type { AdminContext } from './context.ts';
 
 type Context = Pick<AdminContext, 'agents' | 'attempts' | 'logger'>;
@@ -25,7 +25,7 @@ const obstacles = {
 const refusalLogMs = 1000;
 
 export function registerNodeRoutes(app: FastifyInstance, context: Context): void {
-  const admitted = new WeakMap<object, Admission>();
+  const admitted = new WeakMap<object, AgentAdmission>();
   const refused = refusalLog(context);
   app.get(
     nodeConnectPath,
@@ -33,7 +33,7 @@ export function registerNodeRoutes(app: FastifyInstance, context: Context): void
       websocket: true,
       config: { access: 'node' },
       onRequest: (request, _reply, done) => {
-        const admission = admissionOf(request, context);
+        const admission = admitAgent(request, context);
         if (admission instanceof CommandError) refused(admission);
         else admitted.set(request, admission);
         done(admission instanceof CommandError ? admission : undefined);
@@ -47,7 +47,7 @@ export function registerNodeRoutes(app: FastifyInstance, context: Context): void
   );
 }
 
-function admissionOf(request: FastifyRequest, { agents, attempts }: Context): Admission | CommandError {
+function admitAgent(request: FastifyRequest, { agents, attempts }: Context): AgentAdmission | CommandError {
   if (request.headers.origin !== undefined) return new CommandError('Forbidden', 'no Origin is served here');
   const token = /^bearer +(\S{1,200})$/i.exec(request.headers.authorization ?? '')?.[1];
   const admission = token === undefined ? undefined : agents.admit(token);

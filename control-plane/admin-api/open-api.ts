@@ -1,10 +1,10 @@
 /** The OpenAPI document of the admin API, from the routes of its server. It is made once somebody asks for it, because few do. */
 import type { FastifyInstance, FastifySchema, RouteOptions } from 'fastify';
 import { z } from 'zod';
-import type { AnswerOf } from '../../schemas/admin/admin.ts';
+import type { OperationAnswer } from '../../schemas/admin/admin.ts';
 import { accessDocument, securitySchemes } from './access.ts';
 
-export type ApiDocument = AnswerOf<'document.get'>;
+export type ApiDocument = OperationAnswer<'document.get'>;
 
 /** The schemas of one route, as `routeOptions` sets them. */
 interface RouteSchema {
@@ -21,7 +21,7 @@ interface FileAnswer {
 }
 
 /** Call it before the routes are added. The document is made at the first call of the result. */
-export function documentOf(app: FastifyInstance): () => ApiDocument {
+export function buildDocument(app: FastifyInstance): () => ApiDocument {
   const paths: Record<string, Record<string, () => object>> = {};
   app.addHook('onRoute', ({ method, url, schema, config }) => {
     if (method === 'HEAD' || !isDescribed(schema)) return;

@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import Fastify from 'fastify';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { ZodObject } from 'zod';
-import { type AnswerOf, adminOperations } from '../../schemas/admin/admin.ts';
+import { adminOperations, type OperationAnswer } from '../../schemas/admin/admin.ts';
 import { commandRows } from '../../schemas/admin/admin-commands.ts';
-import { type OperationName, operationNames, routeOf } from '../../schemas/admin/admin-routes.ts';
+import { type OperationName, operationNames, operationRoute } from '../../schemas/admin/admin-routes.ts';
 import type { OperationRow } from '../../schemas/admin/admin-row.ts';
 import { turningNames } from '../../schemas/admin/turned-answers.ts';
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
@@ -57,7 +57,7 @@ async function call(
 /** Commands that were carried out, and where. */
 const written: (readonly [name: OperationName, position: unknown])[] = [];
 
-type LimitsPage = AnswerOf<'limits.list'>;
+type LimitsPage = OperationAnswer<'limits.list'>;
 
 interface Documented {
   readonly operationId?: string;
@@ -77,7 +77,7 @@ test('the API document holds every operation of the table with its answer, and n
       return `${method.toUpperCase()} ${name}`;
     }),
   );
-  const declared = operationNames.filter((name) => name !== 'event.tail').map(routeOf);
+  const declared = operationNames.filter((name) => name !== 'event.tail').map(operationRoute);
   expect(documented.filter((name) => !name.startsWith('HEAD ')).sort()).toEqual(
     declared.map(({ method, path }) => `${method} ${path}`).sort(),
   );
@@ -102,11 +102,11 @@ test('a server with a route that is no operation of the table does not start', (
 });
 
 test('no two operations have one route, and each path has the parameters of its schema', () => {
-  const routes = operationNames.map((name) => Object.values(routeOf(name)).join(' '));
+  const routes = operationNames.map((name) => Object.values(operationRoute(name)).join(' '));
   expect(new Set(routes).size).toBe(operationNames.length);
   for (const name of operationNames) {
     const { params }: OperationRow = adminOperations[name];
-    const named = [...routeOf(name).path.matchAll(/:([a-z]+)/g)].map(([, part]) => part);
+    const named = [...operationRoute(name).path.matchAll(/:([a-z]+)/g)].map(([, part]) => part);
     expect([name, ...Object.keys(params?.shape ?? {})]).toEqual([name, ...named]);
   }
 });
@@ -133,7 +133,7 @@ test('each list is paged: 100 rows without a limit, 1,000 at most, and a place t
     // Its answers end with a whole commit, so it takes any limit, and answers with what one answer has room for.
     if (name === 'event.list') continue;
     expect([name, accepts(1001)]).toEqual([name, false]);
-    const path = routeOf(name).path.replace(':id', String(id));
+    const path = operationRoute(name).path.replace(':id', String(id));
     const response = await askAdmin(fleet.controlPlane.admin, `${path}?limit=1001`);
     expect([name, response.status]).toEqual([name, 400]);
   }

@@ -12,16 +12,21 @@ import type {
 } from 'fastify';
 import { z } from 'zod';
 import {
-  type AnswerOf,
   adminOperations,
-  type BodyOf,
   type CommandName,
-  type ParamsOf,
-  type QueryOf,
+  type OperationAnswer,
+  type OperationBody,
+  type OperationParams,
+  type OperationQuery,
   type StateReadName,
 } from '../../schemas/admin/admin.ts';
 import { adminErrorSchema } from '../../schemas/admin/admin-resources.ts';
-import { type OperationName, operationNames, questions, routeOf } from '../../schemas/admin/admin-routes.ts';
+import {
+  type OperationName,
+  operationNames,
+  operationRoute,
+  questions,
+} from '../../schemas/admin/admin-routes.ts';
 import { commandQuerySchema, manyBody, type OperationRow } from '../../schemas/admin/admin-row.ts';
 import { commands } from '../commands/registry.ts';
 import { parseQuery } from './context.ts';
@@ -35,9 +40,9 @@ declare module 'fastify' {
 
 /** A call as its schemas have parsed it. */
 export interface AskedOf<Name extends OperationName> {
-  readonly params: ParamsOf<Name>;
-  readonly query: QueryOf<Name>;
-  readonly body: BodyOf<Name>;
+  readonly params: OperationParams<Name>;
+  readonly query: OperationQuery<Name>;
+  readonly body: OperationBody<Name>;
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
 }
@@ -46,7 +51,7 @@ type StreamName = {
   [Name in OperationName]: (typeof adminOperations)[Name] extends { mediaType: string } ? Name : never;
 }[OperationName];
 /** A stream is sent by its handler. */
-type Sent<Name extends OperationName> = Name extends StreamName ? FastifyReply : AnswerOf<Name>;
+type Sent<Name extends OperationName> = Name extends StreamName ? FastifyReply : OperationAnswer<Name>;
 type Handler<Name extends OperationName> = (asked: AskedOf<Name>) => Sent<Name> | Promise<Sent<Name>>;
 export type OperationHandlers<Names extends OperationName> = { readonly [Name in Names]: Handler<Name> };
 
@@ -69,7 +74,7 @@ function success({ answer, many, mediaType }: OperationRow): object | undefined 
 
 /** Whether it may change something. */
 export function isCommand(name: OperationName): boolean {
-  return routeOf(name).method !== 'GET' && !questions.some((question) => question === name);
+  return operationRoute(name).method !== 'GET' && !questions.some((question) => question === name);
 }
 
 const commandNames: ReadonlySet<string> = new Set(commands.map(({ name }) => name));
@@ -77,7 +82,7 @@ const commandNames: ReadonlySet<string> = new Set(commands.map(({ name }) => nam
 /** The route of an operation, without its handler. */
 export function routeOptions(name: OperationName): Omit<RouteOptions, 'handler'> {
   const row: OperationRow = adminOperations[name];
-  const { method, path: url } = routeOf(name);
+  const { method, path: url } = operationRoute(name);
   const { summary, access, params, many, past, opens } = row;
   const body = many ? z.union([row.body ?? z.never(), manyBody(row)]) : row.body;
   const query = row.query ?? (commandNames.has(name) ? commandQuerySchema : undefined);

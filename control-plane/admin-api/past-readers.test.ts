@@ -8,7 +8,7 @@ import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { until } from '../../test/support/until.ts';
 import { History } from '../history/history.ts';
 import { PastStates } from '../history/past.ts';
-import { pastReaderOf } from './context.ts';
+import { createPastReader } from './context.ts';
 
 /** As many as one caller may have. */
 const waiters = 64;
@@ -41,7 +41,7 @@ async function readers(): Promise<Readers> {
   app.get('/:seq', (request, reply) => {
     counts.asked++;
     const { seq } = request.params as { seq: string };
-    return past.ask('past', [Number(seq)], pastReaderOf(request, reply)).catch((error: Error) => {
+    return past.ask('past', [Number(seq)], createPastReader(request, reply)).catch((error: Error) => {
       if (error.message === 'the client has left') counts.left++;
       throw error;
     });

@@ -5,9 +5,9 @@ import type { OperationRow } from '../../schemas/admin/admin-row.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
-import { inWaveOf, type ReadParams, stateReads } from '../history/reads.ts';
+import { type ReadParams, readInWave, stateReads } from '../history/reads.ts';
 import { ListPage } from '../state/list-page.ts';
-import { type AdminContext, actorOf, foldedUpTo, parseQuery, pastReaderOf } from './context.ts';
+import { type AdminContext, awaitPosition, createPastReader, parseQuery, requestActor } from './context.ts';
 import { addRoute } from './operations.ts';
 
 type Context = Pick<AdminContext, 'snapshot' | 'replicator' | 'past' | 'live'>;
@@ -30,10 +30,10 @@ async function answer(
     ...parseQuery(adminOperations[name].query, request.query),
   };
   const params = (row.params ? parseQuery(row.params, request.params) : {}) as ReadParams;
-  await foldedUpTo(context, min);
+  await awaitPosition(context, min);
   // The present role counts: a former member cannot read past states either.
   const authorised = (owner: () => string | undefined): void =>
-    authorise(context.snapshot.db, actorOf(request), row.access, owner);
+    authorise(context.snapshot.db, requestActor(request), row.access, owner);
   if (at === undefined) {
     const { organisationOf, read } = stateReads[name];
     const { snapshot } = context;
@@ -46,14 +46,14 @@ async function answer(
     if (Array.isArray(found)) return { items: found, position: seq };
     if (wave !== 'true') return found;
     const added = snapshot.stateAt({ kind: 'present', view: 'wave' }, (state) =>
-      inWaveOf(
+      readInWave(
         state,
         read(state.db, params, query, (node) => node),
       ),
     );
     return { ...found, ...added };
   }
-  const reader = pastReaderOf(request, reply);
+  const reader = createPastReader(request, reply);
   const { seq, nowMs } = await context.past.moment(at, reader);
   const read = await context.past.ask(
     'read',

@@ -7,18 +7,18 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { dropBody, readPieces } from '../../shared/runtime/body-pieces.ts';
 import type { MemoryBudget, MemoryShortage } from '../../shared/runtime/byte-budget.ts';
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
-import { peerOf } from '../../shared/runtime/connections.ts';
+import { peerPrefix } from '../../shared/runtime/connections.ts';
 import { scanJson } from '../../shared/runtime/json-scan.ts';
 import { callerName } from '../commands/authorise.ts';
 import { type BodyBudgets, type BodyLimit, bodyLimits } from '../core/body-limits.ts';
 import { CommandError } from '../core/command-error.ts';
-import { actorOf } from './context.ts';
+import { requestActor } from './context.ts';
 
 /** Of a caller; before anybody is known, of an address. */
-function memoryOf(request: FastifyRequest, bodies: BodyBudgets): MemoryBudget {
+function chooseBudget(request: FastifyRequest, bodies: BodyBudgets): MemoryBudget {
   if (request.routeOptions.config.access === 'public')
-    return bodies.unknown.of(peerOf(request.raw.socket.remoteAddress));
-  return bodies.callers.of(callerName(actorOf(request)));
+    return bodies.unknown.of(peerPrefix(request.raw.socket.remoteAddress));
+  return bodies.callers.of(callerName(requestActor(request)));
 }
 
 /** Has an app read bodies, JSON alone, in place of its own readers. */
@@ -40,22 +40,22 @@ export function readBodies(app: FastifyInstance, bodies: BodyBudgets): void {
   });
 }
 
-function limitOf({ routeOptions: { config } }: FastifyRequest): BodyLimit {
+function bodyLimit({ routeOptions: { config } }: FastifyRequest): BodyLimit {
   return bodyLimits[config.body ?? 'tiny'];
 }
 
 function askForBody(request: FastifyRequest, { raw }: FastifyReply): void {
   const { expect, 'content-length': length } = request.headers;
   // What opens a WebSocket has no body, and its client may take the answer for the one to its upgrade.
-  const isWanted = !request.is404 && !request.ws && !(Number(length) > limitOf(request).bytes);
+  const isWanted = !request.is404 && !request.ws && !(Number(length) > bodyLimit(request).bytes);
   if (expect !== undefined && request.raw.httpVersion === '1.1' && isWanted) raw.writeContinue();
 }
 
 /** A command without a body may still name its type, as most clients do. */
 async function readJson(request: FastifyRequest, bodies: BodyBudgets): Promise<unknown> {
   if (request.is404) return undefined;
-  const { bytes: bytesMax, json } = limitOf(request);
-  const text = await readText(request.raw, bytesMax, memoryOf(request, bodies));
+  const { bytes: bytesMax, json } = bodyLimit(request);
+  const text = await readText(request.raw, bytesMax, chooseBudget(request, bodies));
   if (text === '') return undefined;
   const { exceeded } = scanJson(text, json);
   if (exceeded !== undefined) throw new CommandError('CommandTooLarge', excess[exceeded](json[exceeded]));

@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import type { FastifyReply } from 'fastify';
 import { z } from 'zod';
-import type { QueryOf } from '../../schemas/admin/admin.ts';
+import type { OperationQuery } from '../../schemas/admin/admin.ts';
 import { readingRoles } from '../../schemas/admin/admin-row.ts';
 import { parseMoment } from '../../schemas/admin/moments.ts';
 import type { RequestList, RequestRow, RequestsMessage } from '../../schemas/admin/requests.ts';
@@ -21,7 +21,7 @@ import { type AskedRequests, type GivenRow, requestPage } from '../gateways/ask-
 import type { FollowedRequests } from '../gateways/live-requests.ts';
 import { findStack } from '../state/capacity.ts';
 import { findKey } from '../state/tenants.ts';
-import { type AdminContext, actorOf, clientSignal, type GatewayQuestions } from './context.ts';
+import { type AdminContext, clientSignal, type GatewayQuestions, requestActor } from './context.ts';
 import type { OperationHandlers } from './operations.ts';
 import { beginEvents, writeEvent } from './server-events.ts';
 
@@ -30,7 +30,7 @@ type Context = Pick<
   GatewayQuestions | 'snapshot' | 'gauges' | 'liveRequests' | 'operatorToken' | 'drain' | 'logger'
 >;
 
-type Filters = Omit<QueryOf<'request.tail'>, 'limit' | 'rows-per-second'>;
+type Filters = Omit<OperationQuery<'request.tail'>, 'limit' | 'rows-per-second'>;
 
 function isHidden(name: 'node' | 'cause'): boolean {
   return requestFields[name].seenBy === 'operator';
@@ -45,7 +45,7 @@ function authoriseQuery({ snapshot }: Context, actor: Actor, query: Filters): vo
     });
 }
 
-function askedOf({ gauges }: Context, query: Filters): AskedRequests {
+function toRequestQuery({ gauges }: Context, query: Filters): AskedRequests {
   const { outcome, type, model, organisation, key, node, gateway, since, request } = query;
   const { 'slower-than': slower } = query;
   const moment = since === undefined ? undefined : parseMoment(since, gauges.logNow());
@@ -74,7 +74,7 @@ class Shown {
     this.#organisation = organisation;
   }
 
-  keyOf(id: string | undefined): ReturnType<typeof findKey> {
+  resolveKey(id: string | undefined): ReturnType<typeof findKey> {
     if (id === undefined) return undefined;
     if (!this.#keys.has(id)) this.#keys.set(id, findKey(this.#context.snapshot.db, id, wallClockMs()));
     return this.#keys.get(id);
@@ -90,7 +90,7 @@ class Shown {
     gateway,
     row: { request, at, status, endedMs: _ended, n: _n, ...rest },
   }: GivenRow): RequestRow | undefined {
-    const key = this.keyOf(rest.key);
+    const key = this.resolveKey(rest.key);
     const organisation = rest.organisation ?? key?.organisation;
     if (!this.isWanted(organisation)) return undefined;
     const keyName = key?.organisation === organisation ? key?.name : undefined;
@@ -133,7 +133,7 @@ function cursorSealer({ operatorToken }: Context, query: Filters): Sealer {
   return new Sealer(operatorToken, `page of requests ${digest}`, cursorLengthMax);
 }
 
-function cursorOf(sealer: Sealer, next: string | undefined): ReadonlyMap<string, number> | undefined {
+function openCursor(sealer: Sealer, next: string | undefined): ReadonlyMap<string, number> | undefined {
   if (next === undefined) return undefined;
   const cursor = sealer.open(next, cursorSchema);
   if (cursor !== undefined) return new Map(cursor);
@@ -145,14 +145,14 @@ function cursorOf(sealer: Sealer, next: string | undefined): ReadonlyMap<string,
 async function listed(
   context: Context,
   actor: Actor,
-  { limit, next, ...query }: QueryOf<'request.list'>,
+  { limit, next, ...query }: OperationQuery<'request.list'>,
   client: AbortSignal,
 ): Promise<RequestList> {
   const shown = new Shown(context, actor, query);
   const sealer = cursorSealer(context, query);
   const page = await requestPage(
     context,
-    { ...askedOf(context, query), limit, from: cursorOf(sealer, next) },
+    { ...toRequestQuery(context, query), limit, from: openCursor(sealer, next) },
     (given) => shown.row(given),
     client,
   );
@@ -164,7 +164,7 @@ async function listed(
 export function requestHandlers(context: Context): OperationHandlers<'request.list'> {
   return {
     'request.list': ({ query, request, reply }) => {
-      const actor = actorOf(request);
+      const actor = requestActor(request);
       authoriseQuery(context, actor, query);
       const client = clientSignal(reply);
       return context.gatewayTurns.run(actor, client, () => listed(context, actor, query, client));
@@ -174,7 +174,7 @@ export function requestHandlers(context: Context): OperationHandlers<'request.li
 
 export interface Following {
   readonly actor: Actor;
-  readonly query: QueryOf<'request.tail'>;
+  readonly query: OperationQuery<'request.tail'>;
   /** False once the session of the follower has ended. */
   mayFollow(): boolean;
 }
@@ -198,7 +198,7 @@ export function followRequests(reply: FastifyReply, context: Context, following:
   const { actor, query } = following;
   authoriseQuery(context, actor, query);
   const rowsPerSecond = actor.person === undefined ? query['rows-per-second'] : memberRate(query);
-  const asked = { ...askedOf(context, query), rowsPerSecond };
+  const asked = { ...toRequestQuery(context, query), rowsPerSecond };
   const client = clientSignal(reply);
   const response = beginEvents(reply);
   context.drain.track({

@@ -1,8 +1,8 @@
 /** Reads of the signers of the log. */
 import type { ReplicaStatus } from '../../schemas/admin/admin.ts';
-import { fingerprintOf } from '../../shared/log/core/signing.ts';
+import { computeFingerprint } from '../../shared/log/core/signing.ts';
 import { signingView } from '../gateways/signing-view.ts';
-import { type AdminContext, pastReaderOf, stateFor } from './context.ts';
+import { type AdminContext, createPastReader, openState } from './context.ts';
 import type { OperationHandlers } from './operations.ts';
 
 type Context = Pick<AdminContext, 'replica' | 'snapshot' | 'replicator' | 'signer' | 'past' | 'board'>;
@@ -13,18 +13,18 @@ export function signingStatus(
   { signer }: Context,
 ): Pick<ReplicaStatus, 'signers' | 'signer'> {
   return {
-    signers: signers.map(fingerprintOf),
-    ...(signer && { signer: fingerprintOf(signer.publicKey) }),
+    signers: signers.map(computeFingerprint),
+    ...(signer && { signer: computeFingerprint(signer.publicKey) }),
   };
 }
 
 export function signerHandlers(context: Context): OperationHandlers<'signer.list'> {
   return {
     'signer.list': async ({ query, request, reply }) => {
-      const state = await stateFor(context, query, pastReaderOf(request, reply));
+      const state = await openState(context, query, createPastReader(request, reply));
       const { replicas } = signingView(context);
       const items = state.head.signers.map((publicKey) => {
-        const fingerprint = fingerprintOf(publicKey);
+        const fingerprint = computeFingerprint(publicKey);
         const names = replicas.filter(({ signer }) => signer === fingerprint).map(({ name }) => name);
         return { fingerprint, publicKey, replicas: names };
       });

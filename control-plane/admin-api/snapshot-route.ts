@@ -2,7 +2,7 @@
 import { createReadStream, type ReadStream } from 'node:fs';
 import { join } from 'node:path';
 import type { FastifyRequest } from 'fastify';
-import { peerOf } from '../../shared/runtime/connections.ts';
+import { peerPrefix } from '../../shared/runtime/connections.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { type SnapshotCaller, SnapshotCopies, type SnapshotCopy } from '../state/snapshot-copies.ts';
 import { isOperator } from './access.ts';
@@ -31,9 +31,11 @@ export function snapshotHandlers(context: Context): OperationHandlers<'snapshot.
     'snapshot.get': async ({ request, reply }) => {
       const client = new AbortController();
       reply.raw.once('close', () => client.abort());
-      const copy = await copies.acquire(callerOf(request, context), client.signal).catch((error: unknown) => {
-        if (!client.signal.aborted) throw error;
-      });
+      const copy = await copies
+        .acquire(snapshotCaller(request, context), client.signal)
+        .catch((error: unknown) => {
+          if (!client.signal.aborted) throw error;
+        });
       // The client closed its connection.
       if (!copy) return reply.hijack();
       const tag = `"${copy.sha256}"`;
@@ -41,7 +43,7 @@ export function snapshotHandlers(context: Context): OperationHandlers<'snapshot.
         copy.release();
         return reply.code(304).header('etag', tag).send();
       }
-      const part = partOf(request, tag, copy.bytes);
+      const part = selectPart(request, tag, copy.bytes);
       const stream = createReadStream(copy.path, part);
       stream.once('close', () => copy.release());
       const bytes = part === undefined ? copy.bytes : part.end + 1 - part.start;
@@ -49,7 +51,12 @@ export function snapshotHandlers(context: Context): OperationHandlers<'snapshot.
       if (part !== undefined)
         reply.code(206).header('content-range', `bytes ${part.start}-${part.end}/${copy.bytes}`);
       return reply
-        .headers({ ...headersOf(copy), etag: tag, 'accept-ranges': 'bytes', 'content-length': String(bytes) })
+        .headers({
+          ...snapshotHeaders(copy),
+          etag: tag,
+          'accept-ranges': 'bytes',
+          'content-length': String(bytes),
+        })
         .type('application/vnd.sqlite3')
         .send(stream);
     },
@@ -57,7 +64,7 @@ export function snapshotHandlers(context: Context): OperationHandlers<'snapshot.
 }
 
 /** One range of bytes of this very copy; all other requests get the whole. */
-function partOf(
+function selectPart(
   { headers }: FastifyRequest,
   tag: string,
   bytes: number,
@@ -69,12 +76,12 @@ function partOf(
   return start <= end ? { start, end } : undefined;
 }
 
-function callerOf(request: FastifyRequest, context: Context): SnapshotCaller {
+function snapshotCaller(request: FastifyRequest, context: Context): SnapshotCaller {
   if (isOperator(request, context)) return { kind: 'operator' };
-  return { kind: 'gateway', address: peerOf(request.raw.socket.remoteAddress) };
+  return { kind: 'gateway', address: peerPrefix(request.raw.socket.remoteAddress) };
 }
 
-function headersOf({ log, seq, hash, digest, sha256 }: SnapshotCopy): Record<string, string> {
+function snapshotHeaders({ log, seq, hash, digest, sha256 }: SnapshotCopy): Record<string, string> {
   return {
     'x-headgate-log': log ?? '',
     'x-headgate-position': String(seq),

@@ -1,7 +1,7 @@
 // Goal: the plots show what the gateways answered, where it was asked for and who may see it. Method: a fleet in one process,
 // and requests of two organisations, as soon as every gateway must have reported.
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { AnswerOf } from '../../schemas/admin/admin.ts';
+import type { OperationAnswer } from '../../schemas/admin/admin.ts';
 import { askAdmin } from '../../test/support/ask-admin.ts';
 import { startFleet, type TestFleet } from '../../test/support/fleet.ts';
 import { statusWith } from '../../test/support/process-fleet.ts';
@@ -28,7 +28,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => fleet.close());
 
-type Traffic = AnswerOf<'traffic.get'>;
+type Traffic = OperationAnswer<'traffic.get'>;
 
 function read(query: string, person?: string): Promise<Response> {
   return askAdmin(fleet.controlPlane.admin, `/traffic${query}`, { as: person });

@@ -2,17 +2,17 @@
  * What the gateways counted in the last hour: in steps, for plots, of the fleet or of one organisation, stack, gateway or node; and
  * refusals by type, and which keys call the stacks of an organisation how.
  */
-import type { AnswerOf, QueryOf } from '../../schemas/admin/admin.ts';
+import type { OperationAnswer, OperationQuery } from '../../schemas/admin/admin.ts';
 import { readingRoles } from '../../schemas/admin/admin-row.ts';
 import { hourMs } from '../../schemas/durations.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import { addRefused, firstTokenBounds, ownTimeBounds, type Refused } from '../../schemas/records/traffic.ts';
 import { type Actor, authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
-import { quantileIn, type StepSums, TrafficSteps } from '../gateways/traffic-steps.ts';
+import { interpolateQuantile, type StepSums, TrafficSteps } from '../gateways/traffic-steps.ts';
 import { findStack } from '../state/capacity.ts';
 import { findOrganisation } from '../state/tenants.ts';
-import { type AdminContext, actorOf } from './context.ts';
+import { type AdminContext, requestActor } from './context.ts';
 import type { OperationHandlers } from './operations.ts';
 
 type Context = Pick<AdminContext, 'snapshot' | 'board' | 'traffic'>;
@@ -23,15 +23,15 @@ const reportedMs = 12_000;
 /** What is now is the mean of so many steps. */
 const stepsOfNow = 3;
 
-type Answer = AnswerOf<'traffic.get'>;
+type Answer = OperationAnswer<'traffic.get'>;
 type Step = Answer['steps'][number];
 
 /** What the actor may read of what was asked for. A person reads the own organisation, and of its stacks its own requests. */
 function readable(
   { snapshot: { db } }: Context,
   actor: Actor,
-  asked: QueryOf<'traffic.get'>,
-): QueryOf<'traffic.get'> {
+  asked: OperationQuery<'traffic.get'>,
+): OperationQuery<'traffic.get'> {
   if (actor.person === undefined) return asked;
   const { organisation, stack, gateway, node } = asked;
   const owner = stack === undefined ? organisation : findStack(db, stack)?.organisation;
@@ -43,7 +43,7 @@ function readable(
 export function trafficHandlers(context: Context): OperationHandlers<'traffic.get'> {
   return {
     'traffic.get': ({ query, request }) => {
-      const asked = readable(context, actorOf(request), query);
+      const asked = readable(context, requestActor(request), query);
       const nowMs = context.traffic.now();
       const untilMs = Math.floor((nowMs - reportedMs) / stepMs) * stepMs;
       const { organisation, stack, gateway, node } = asked;
@@ -54,7 +54,7 @@ export function trafficHandlers(context: Context): OperationHandlers<'traffic.ge
       if (isOfGateways) addInFlight(steps, context, nowMs, gateway);
       return {
         ...{ stepSeconds: stepMs / 1000, until: new Date(untilMs).toISOString() },
-        steps: steps.found().map(([endMs, step]) => stepOf(endMs, step, isOfGateways)),
+        steps: steps.found().map(([endMs, step]) => toStep(endMs, step, isOfGateways)),
         ...(isOfGateways && gateway === undefined && { nodes: nodesNow(context, nowMs, untilMs) }),
         ...howFar(context, nowMs),
       };
@@ -67,7 +67,7 @@ function addAsked(
   steps: TrafficSteps,
   { traffic }: Context,
   nowMs: number,
-  { node, ...where }: QueryOf<'traffic.get'>,
+  { node, ...where }: OperationQuery<'traffic.get'>,
 ): void {
   const found = node === undefined ? traffic.rows(nowMs, where) : traffic.nodes(nowMs, node);
   for (const counted of found) steps.add(counted, counted.row);
@@ -84,9 +84,9 @@ function addInFlight(
       steps.addInFlight(counted, counted.report.inFlight);
 }
 
-function stepOf(endMs: number, step: StepSums, isOfGateways: boolean): Step {
-  const firstTokenMs = quantilesOf(step.firstToken, firstTokenBounds);
-  const ownTimeMs = quantilesOf(step.ownTime, ownTimeBounds);
+function toStep(endMs: number, step: StepSums, isOfGateways: boolean): Step {
+  const firstTokenMs = computeQuantiles(step.firstToken, firstTokenBounds);
+  const ownTimeMs = computeQuantiles(step.ownTime, ownTimeBounds);
   return {
     at: new Date(endMs).toISOString(),
     requestsPerSecond: perSecond(step.requests, stepMs),
@@ -121,8 +121,8 @@ function nodesNow({ traffic }: Context, nowMs: number, untilMs: number): NonNull
     .sort((a, b) => b.requestsPerSecond - a.requestsPerSecond);
 }
 
-function quantilesOf(counts: readonly number[], bounds: readonly number[]): Step['ownTimeMs'] {
-  const [p50, p95] = [quantileIn(counts, bounds, 0.5), quantileIn(counts, bounds, 0.95)];
+function computeQuantiles(counts: readonly number[], bounds: readonly number[]): Step['ownTimeMs'] {
+  const [p50, p95] = [interpolateQuantile(counts, bounds, 0.5), interpolateQuantile(counts, bounds, 0.95)];
   return p50 === undefined || p95 === undefined ? undefined : { p50: rounded(p50), p95: rounded(p95) };
 }
 
@@ -137,8 +137,8 @@ function rounded(value: number): number {
 
 const refusalsListed = 100;
 
-type Activity = AnswerOf<'organisation.activity'>;
-type FleetRefusal = AnswerOf<'activity.get'>['refusals'][number];
+type Activity = OperationAnswer<'organisation.activity'>;
+type FleetRefusal = OperationAnswer<'activity.get'>['refusals'][number];
 type Caller = Activity['callers'][number];
 
 /** Refusals of one organisation, or of all, by type. */
@@ -180,7 +180,7 @@ export function activityHandlers(
   return {
     'organisation.activity': ({ params: { id }, request }) => {
       const { db } = context.snapshot;
-      authorise(db, actorOf(request), readingRoles, () => id);
+      authorise(db, requestActor(request), readingRoles, () => id);
       if (!findOrganisation(db, id)) throw new CommandError('NotFound', `there is no organisation ${id}`);
       const nowMs = context.traffic.now();
       return {

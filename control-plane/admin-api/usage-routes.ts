@@ -1,19 +1,19 @@
 /** Routes of usage: totals of an organisation in a period, and every completed request as a line for billing. */
 import { Readable } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
-import type { AnswerOf, QueryOf, UsageTotals } from '../../schemas/admin/admin.ts';
+import type { OperationAnswer, OperationQuery, UsageTotals } from '../../schemas/admin/admin.ts';
 import { readingRoles } from '../../schemas/admin/admin-row.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { UsageLine, UsageRow } from '../../schemas/records/usage.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
-import { periodOf } from '../../shared/usage/period.ts';
+import { billingPeriod } from '../../shared/usage/period.ts';
 import { authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findTier } from '../state/catalog.ts';
 import { listPage } from '../state/list-page.ts';
 import { findAdjustment, findKey, findOrganisation, keyListing } from '../state/tenants.ts';
-import { type AdminContext, actorOf } from './context.ts';
-import { poolTokensOf } from './live-counters.ts';
+import { type AdminContext, requestActor } from './context.ts';
+import { readPoolTokens } from './live-counters.ts';
 import type { OperationHandlers } from './operations.ts';
 
 type Context = Pick<AdminContext, 'snapshot' | 'past' | 'usage' | 'counters' | 'gauges'>;
@@ -22,14 +22,14 @@ type Context = Pick<AdminContext, 'snapshot' | 'past' | 'usage' | 'counters' | '
 const periodsListed = 24;
 const rowsPerRead = 500;
 
-function usage(context: Context, query: QueryOf<'usage.get'>): UsageTotals {
+function usage(context: Context, query: OperationQuery<'usage.get'>): UsageTotals {
   const { db, seq } = context.snapshot;
   const organisation = findOrganisation(db, query.organisation);
   if (!organisation) throw new CommandError('NotFound', `there is no organisation ${query.organisation}`);
-  const present = periodOf(organisation.anchor, context.gauges.logNow()).start;
+  const present = billingPeriod(organisation.anchor, context.gauges.logNow()).start;
   const periods = [...new Set([...context.usage.periods(organisation.id), present])].sort().reverse();
   const period = query.period ?? present;
-  if (!periods.includes(period) && periodOf(organisation.anchor, Date.parse(period)).start !== period)
+  if (!periods.includes(period) && billingPeriod(organisation.anchor, Date.parse(period)).start !== period)
     throw new CommandError('InvalidCommand', `no billing period of ${organisation.id} begins on ${period}`, {
       next: `its periods begin on day ${Number(organisation.anchor.slice(8))} of the month; with usage: ${periods.slice(0, periodsListed).join(', ')}`,
     });
@@ -41,7 +41,7 @@ function usage(context: Context, query: QueryOf<'usage.get'>): UsageTotals {
     organisation: organisation.id,
     period,
     ...context.usage.totals(organisation.id, period),
-    countedTokens: period === present ? poolTokensOf(context, asker) : null,
+    countedTokens: period === present ? readPoolTokens(context, asker) : null,
     adjustedTokens: adjustment,
     allowance,
     periods: periods.slice(0, periodsListed),
@@ -50,7 +50,7 @@ function usage(context: Context, query: QueryOf<'usage.get'>): UsageTotals {
 }
 
 /** The sums of the present UTC day and month. */
-function usageOfVisitors(context: Context, nowMs: number): AnswerOf<'usage.visitors'> {
+function usageOfVisitors(context: Context, nowMs: number): OperationAnswer<'usage.visitors'> {
   const today = new Date(nowMs).toISOString().slice(0, 10);
   const month = `${today.slice(0, 7)}-01`;
   const days = context.usage.periods(visitorsSubject);
@@ -69,12 +69,12 @@ function usageOfVisitors(context: Context, nowMs: number): AnswerOf<'usage.visit
 }
 
 /** Reads the rows of one organisation by its periods, so that no other organisation's rows are read. */
-async function* lines(context: Context, query: QueryOf<'usage.export'>): AsyncIterable<string> {
+async function* lines(context: Context, query: OperationQuery<'usage.export'>): AsyncIterable<string> {
   const { organisation } = query;
-  if (organisation === undefined) yield* linesOf(context, query, {});
+  if (organisation === undefined) yield* readUsageLines(context, query, {});
   else
     for (const period of context.usage.periods(organisation))
-      yield* linesOf(context, query, { organisation, period });
+      yield* readUsageLines(context, query, { organisation, period });
 }
 
 /** Ids of keys alone say nothing to people. Each name is looked up once a slice. */
@@ -83,11 +83,11 @@ async function linesWithNames(
   slice: readonly { readonly row: UsageRow }[],
 ): Promise<string> {
   const names = await keyNames(context, [...new Set(slice.flatMap(({ row: { key } }) => key ?? []))]);
-  const lineOf = (row: UsageRow): UsageLine => {
+  const toUsageLine = (row: UsageRow): UsageLine => {
     const keyName = names.get(row.key ?? '');
     return keyName === undefined ? row : { ...row, keyName };
   };
-  return slice.map(({ row }) => `${JSON.stringify(lineOf(row))}\n`).join('');
+  return slice.map(({ row }) => `${JSON.stringify(toUsageLine(row))}\n`).join('');
 }
 
 /** Of keys that the state has, and of those that it has no more where the history can be asked now. */
@@ -103,9 +103,9 @@ async function keyNames(
 }
 
 /** Reads in slices, so that a long export never blocks the event loop, and no faster than the client reads. */
-async function* linesOf(
+async function* readUsageLines(
   context: Context,
-  query: QueryOf<'usage.export'>,
+  query: OperationQuery<'usage.export'>,
   part: { readonly organisation?: string; readonly period?: string },
 ): AsyncIterable<string> {
   for (let afterId = 0; ; ) {
@@ -135,7 +135,7 @@ export function usageHandlers(context: Context): OperationHandlers<UsageName> {
   const mayRead = (request: FastifyRequest, organisation: string | undefined): void =>
     authorise(
       db,
-      actorOf(request),
+      requestActor(request),
       organisation === undefined ? 'operator' : readingRoles,
       () => organisation,
     );

@@ -45,7 +45,7 @@ export function membershipsOf(db: Database, actor: Actor): Member[] {
 }
 
 /** The role by which a person may act in an organisation. */
-export function roleIn(db: Database, actor: Actor, organisation: string): Role | undefined {
+export function findRole(db: Database, actor: Actor, organisation: string): Role | undefined {
   const member = actor.person === undefined ? undefined : findMember(db, organisation, actor.person);
   return member && covers(actor, member) ? member.role : undefined;
 }
@@ -55,14 +55,14 @@ export function authorise(
   db: Database,
   actor: Actor,
   access: Access,
-  organisationOf: () => string | undefined,
+  findOrganisation: () => string | undefined,
 ): void {
   const { person } = actor;
   if (person === undefined) return;
   if (typeof access === 'string')
     throw new CommandError('Forbidden', 'only operators may do this', { next: 'act as the operator' });
-  const organisation = organisationOf();
-  const role = organisation === undefined ? undefined : roleIn(db, actor, organisation);
+  const organisation = findOrganisation();
+  const role = organisation === undefined ? undefined : findRole(db, actor, organisation);
   if (role === undefined || !access.includes(role))
     throw new CommandError('Forbidden', `${person} may not do this, or it is not there`, {
       next: `it takes one of the roles ${access.join(', ')} in the organisation concerned`,

@@ -116,7 +116,7 @@ export function bindCommand(
   const by = actorName(actor);
   /** The plan that was made ahead, and the position of its state. */
   let known: { readonly planned: () => SizedPlan; readonly seq: number } | undefined;
-  const contextAt = (nowMs: number): CommandContext => ({
+  const createContext = (nowMs: number): CommandContext => ({
     ...{ nowMs, actor, mint: randomBytes, signing: signing?.(), force, dryRun, used, served, stage },
   });
   return {
@@ -127,13 +127,13 @@ export function bindCommand(
     ...(definition.plansAhead && {
       planAhead: async () => {
         if (known?.seq === snapshot.seq) return;
-        const plan = () => settled(planEvents(definition, db, input, contextAt(now())));
+        const plan = () => settled(planEvents(definition, db, input, createContext(now())));
         const found = await onOnePosition(snapshot, 1, plan);
         known = found && { planned: found.result, seq: found.seq };
       },
     }),
     plan: (nowMs, head) => {
-      const context = contextAt(nowMs);
+      const context = createContext(nowMs);
       const planned =
         known?.seq === head.seq ? known.planned() : atOnce(planEvents(definition, db, input, context));
       const bare = { head, id, command: hash, at: new Date(nowMs).toISOString(), by, events: [] };

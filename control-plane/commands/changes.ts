@@ -2,7 +2,7 @@
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
-import { eventsOf } from '../../shared/snapshot/overlay.ts';
+import { parseEvents } from '../../shared/snapshot/overlay.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findChange, findOpenChange, type OpenChange } from '../state/changes.ts';
 import { defineCommands } from './definition.ts';
@@ -20,7 +20,7 @@ export function advancing(open: OpenChange): KnownEvent[] {
   const { id: change, wave } = open;
   if (wave < parseColumn(open.waves).length)
     return [{ type: 'change.advanced', data: { change, wave: wave + 1 } }];
-  return [{ type: 'change.completed', data: { change } }, ...eventsOf(open)];
+  return [{ type: 'change.completed', data: { change } }, ...parseEvents(open)];
 }
 
 export const changeCommands = defineCommands({

@@ -163,7 +163,7 @@ export class CommandGroups {
     for (const [index, { waiter, record }] of records.entries()) {
       const outcome = appended[index];
       if (!outcome || !('unknown' in outcome)) continue;
-      const noOp = this.#noOpAt(record.head, waiter.command.by);
+      const noOp = this.#encodeNoOp(record.head, waiter.command.by);
       const offset = await this.#appendUntilKnown(noOp, deadline);
       if (offset === undefined) return [];
       offsets.push(offset);
@@ -171,7 +171,7 @@ export class CommandGroups {
     return offsets;
   }
 
-  #noOpAt(head: Head, by: string): Buffer {
+  #encodeNoOp(head: Head, by: string): Buffer {
     const at = new Date(this.#options.now?.() ?? wallClockMs()).toISOString();
     const events = [toStored({ type: 'no_op', data: {} })];
     return composeCommit({ head, id: `no-op-${randomUUID()}`, at, by, events });

@@ -1,8 +1,7 @@
 /**
- * Everyone's share of the command writer of a replica, which writes together what waits at the same time: one command of a person,
- * any number of an operator's. Persons have a bounded part of its
- * queue and of each minute, organisations one that their members share; operators and the replica itself are served first
- * and are bounded by nothing but their own queue.
+ * Everyone's share of the command writer of a replica, which writes together what waits at the same time: one command of a
+ * person, any number of an operator's. Persons have a bounded part of its queue and of each minute, organisations one that
+ * their members share; operators and the replica itself are served first and are bounded by nothing but their own queue.
  */
 import type { Bounds } from '../../schemas/shapes.ts';
 import { CommandError } from '../core/command-error.ts';

@@ -23,7 +23,7 @@ import { CommandShares, commandCaller, sessionCaller, theReplica } from './comma
 import {
   authoriseCommand,
   type CommandDefinition,
-  formOf,
+  chooseForm,
   parseInput,
   type SigningView,
 } from './definition.ts';
@@ -56,14 +56,14 @@ export class CommandWriter {
     return this.#asCommand(request.id, async () => {
       const { db } = this.#options.snapshot;
       const { actor } = request;
-      const definition = formOf(of, raw.body);
+      const definition = chooseForm(of, raw.body);
       this.#shares.countPerson(actor, findBounds(db));
       const input = parseInput(definition, raw);
       // As large as it may be, checking it took a turn of the event loop, and so does its hash.
       if (definition.plansAhead) await nextTurn();
       const authorise = (): void => authoriseCommand(definition, db, input, actor);
       await this.#checkBeforeTurn(authorise);
-      const organisation = actor.person === undefined ? undefined : definition.organisationOf?.(db, input);
+      const organisation = actor.person === undefined ? undefined : definition.findOrganisation?.(db, input);
       if (organisation !== undefined) this.#shares.countOrganisation(organisation, findBounds(db));
       const command = bindCommand(this.#options, { definition, input, request, authorise });
       await command.planAhead?.();

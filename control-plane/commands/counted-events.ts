@@ -8,7 +8,7 @@ import type { EventData, KnownEvent } from '../../schemas/events/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { all, first } from '../../shared/runtime/statements.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
-import { dayOfMs } from '../../shared/snapshot/key-counts.ts';
+import { dayNumber } from '../../shared/snapshot/key-counts.ts';
 import { keyEndSql } from '../../shared/snapshot/tables.ts';
 
 /** How many there may be. */
@@ -115,18 +115,18 @@ const ofStack: Dependents = [
   ['node', `SELECT id FROM node WHERE place = 'stack:' || ?`],
 ];
 
-function removedWith(db: Database, what: Dependents, id: string): Removal[] {
+function listDependents(db: Database, what: Dependents, id: string): Removal[] {
   return what.flatMap(([kind, sql]) =>
     all<{ id: string }>(db, sql, id).map((row): Removal => [kind, row.id]),
   );
 }
 
 function removedStack(db: Database, id: string): Removal[] {
-  return [['stack', id], ...removedWith(db, ofStack, id)];
+  return [['stack', id], ...listDependents(db, ofStack, id)];
 }
 
 function removedOrganisation(db: Database, id: string): Removal[] {
-  const own = removedWith(db, ofOrganisation, id);
+  const own = listDependents(db, ofOrganisation, id);
   const stacks = own.filter(([kind]) => kind === 'stack').flatMap(([, stack]) => removedStack(db, stack));
   return [['organisation', id], ...own, ...stacks];
 }
@@ -138,7 +138,7 @@ const keysOnDays = 'SELECT coalesce(sum(keys), 0) FROM key_count WHERE organisat
  * until a bound is reached; only then are they looked at one by one.
  */
 function activeKeys(name: BoundName, nowMs: number, organisation = ''): Bound {
-  const today = dayOfMs(nowMs);
+  const today = dayNumber(nowMs);
   const sql = `${keysOnDays} AND day >= ?`;
   const values = [organisation, today];
   const [whose, owner] = organisation === '' ? ['IS NOT NULL', []] : ['= ?', [organisation]];
@@ -245,12 +245,12 @@ export const countedEvents: { readonly [Name in EventTypeName]: Counted<EventDat
   'change.completed': { answers: 'serves' },
 };
 
-export function boundsOf(db: Database, { type, data }: KnownEvent, nowMs: number): readonly Bound[] {
+export function listBounds(db: Database, { type, data }: KnownEvent, nowMs: number): readonly Bound[] {
   const counted: Counted<KnownEvent['data']> = countedEvents[type];
   return counted.adds?.(db, data, nowMs) ?? [];
 }
 
-export function removalsOf(db: Database, { type, data }: KnownEvent): readonly Removal[] {
+export function listRemovals(db: Database, { type, data }: KnownEvent): readonly Removal[] {
   const counted: Counted<KnownEvent['data']> = countedEvents[type];
   return counted.removes?.(db, data) ?? [];
 }

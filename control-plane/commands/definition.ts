@@ -6,13 +6,13 @@
 import type { z } from 'zod';
 import {
   adminOperations,
-  type BodyOf,
+  type BulkBody,
   type CommandName,
   type ManyName,
-  type ManyOf,
-  type ParamsOf,
+  type OperationBody,
+  type OperationParams,
 } from '../../schemas/admin/admin.ts';
-import { type AdminMethod, routeOf } from '../../schemas/admin/admin-routes.ts';
+import { type AdminMethod, operationRoute } from '../../schemas/admin/admin-routes.ts';
 import { type Access, manyBody, type OperationRow } from '../../schemas/admin/admin-row.ts';
 import { pathSchemas } from '../../schemas/admin/commands.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
@@ -95,7 +95,7 @@ export interface Divisible {
 /** How a command is decided, and what it answers with. */
 interface Decider<Params, Body> {
   /** The organisation concerned, or undefined where what is named does not exist. Needed where members may. */
-  organisationOf?(db: Database, input: CommandInput<Params, Body>): string | undefined;
+  findOrganisation?(db: Database, input: CommandInput<Params, Body>): string | undefined;
   decide(
     db: Database,
     input: CommandInput<Params, Body>,
@@ -123,18 +123,21 @@ export interface CommandDefinition extends Decider<unknown, unknown> {
   readonly many?: CommandDefinition;
 }
 
-type PlainDecider<Name extends CommandDefinition['name']> = Decider<ParamsOf<Name>, BodyOf<Name>>;
+type PlainDecider<Name extends CommandDefinition['name']> = Decider<
+  OperationParams<Name>,
+  OperationBody<Name>
+>;
 type DeciderOf<Name extends CommandDefinition['name']> = PlainDecider<Name> &
   (Name extends ManyName ? { readonly many: ManyDecider<Name> } : unknown);
 
 /** Which form of a command a body is of. */
-export function formOf(definition: CommandDefinition, body: unknown): CommandDefinition {
+export function chooseForm(definition: CommandDefinition, body: unknown): CommandDefinition {
   const hasItems = typeof body === 'object' && body !== null && 'items' in body;
   return (hasItems && definition.many) || definition;
 }
 
 /** How a command for many is decided. */
-export type ManyDecider<Name extends ManyName> = Decider<ParamsOf<Name>, ManyOf<Name>>;
+export type ManyDecider<Name extends ManyName> = Decider<OperationParams<Name>, BulkBody<Name>>;
 
 /** A command with what the table of operations declares. Checks the types of parameters and body, then erases them. */
 export function defineCommand<Name extends CommandDefinition['name']>(
@@ -143,7 +146,7 @@ export function defineCommand<Name extends CommandDefinition['name']>(
 ): CommandDefinition {
   const row: OperationRow = adminOperations[name];
   const { params = pathSchemas.none, body, access } = row;
-  const declared = { name, ...routeOf(name), params, access };
+  const declared = { name, ...operationRoute(name), params, access };
   const ofOne: PlainDecider<Name> = decider;
   const { many } = decider as { readonly many?: Decider<unknown, unknown> };
   return {
@@ -180,7 +183,7 @@ export function authoriseCommand(
   input: CommandInput,
   actor: Actor,
 ): void {
-  authorise(db, actor, definition.access, () => definition.organisationOf?.(db, input));
+  authorise(db, actor, definition.access, () => definition.findOrganisation?.(db, input));
 }
 
 /** Decides, and checks the events against the guards that hold for all commands. Throws CommandError. */

@@ -23,7 +23,7 @@ export interface MeantRefusals {
   readonly keys: readonly string[];
 }
 
-export function meantBy(events: readonly KnownEvent[]): MeantRefusals {
+export function intendedRefusals(events: readonly KnownEvent[]): MeantRefusals {
   const organisations: string[] = [];
   const keys: string[] = [];
   for (const { type, data } of events)

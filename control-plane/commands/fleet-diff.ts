@@ -17,7 +17,7 @@ import { findMember, findOrganisation } from '../state/tenants.ts';
 import { FleetPlan } from './fleet-plan.ts';
 import { pruneFleet } from './fleet-prune.ts';
 import { checkReferences } from './fleet-references.ts';
-import { dayOf } from './organisations.ts';
+import { formatDay } from './organisations.ts';
 import { selection, visitorLimits } from './tiers.ts';
 
 export interface FleetOptions {
@@ -101,7 +101,7 @@ function planOrganisation(db: Database, wanted: FleetOrganisation, plan: FleetPl
   const found = findOrganisation(db, id);
   const before = found && { id, name: found.name, tier: found.tier, anchor: found.anchor };
   const tier = wanted.tier === undefined ? (before?.tier ?? null) : wanted.tier;
-  const after = { id, name, tier, anchor: wanted.anchor ?? before?.anchor ?? dayOf(nowMs) };
+  const after = { id, name, tier, anchor: wanted.anchor ?? before?.anchor ?? formatDay(nowMs) };
   plan.put('organisation', id, before, after, { type: 'organisation.set', data: after });
   for (const { person, role } of wanted.members ?? []) {
     const data = { organisation: id, person, role };

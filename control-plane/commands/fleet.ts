@@ -35,7 +35,7 @@ export const fleetCommands = defineCommands({
 });
 
 export function exportFleet(db: Database): Fleet {
-  const nodes = grouped(listNodes(db), placeOf);
+  const nodes = grouped(listNodes(db), formatPlace);
   const anonymous = findAnonymous(db);
   const bounds = findBoundsSet(db);
   return {
@@ -80,7 +80,7 @@ function grouped<Item>(items: readonly Item[], keyOf: (item: Item) => string): M
   return groups;
 }
 
-function placeOf({ place }: NodeResource): string {
+function formatPlace({ place }: NodeResource): string {
   return place.kind === 'pool' ? 'pool' : `${place.kind}:${place.id}`;
 }
 

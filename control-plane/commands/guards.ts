@@ -4,19 +4,19 @@
  * because the writer enforces them.
  */
 import type { KnownEvent } from '../../schemas/events/events.ts';
-import { grouped } from '../../schemas/grouped.ts';
+import { groupDigits } from '../../schemas/grouped.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { count } from '../../shared/runtime/statements.ts';
-import { periodOf } from '../../shared/usage/period.ts';
+import { billingPeriod } from '../../shared/usage/period.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findBounds } from '../state/catalog.ts';
 import { findAdjustment, findOrganisation } from '../state/tenants.ts';
 import {
   type Bound,
-  boundsOf,
   cardinalityLimits,
+  listBounds,
+  listRemovals,
   type ResourceKind,
-  removalsOf,
   resourceTotals,
   roomFor,
 } from './counted-events.ts';
@@ -29,7 +29,7 @@ export function* checkCardinality(
 ): Generator<void, void> {
   const added = new Map<string, { bound: Bound; more: number }>();
   for (const event of events) {
-    for (const each of boundsOf(db, event, nowMs)) {
+    for (const each of listBounds(db, event, nowMs)) {
       const id = `${each.name} ${each.of}`;
       const before = added.get(id);
       added.set(id, { bound: each, more: (before?.more ?? 0) + 1 });
@@ -69,7 +69,7 @@ export function* guardRemovals(db: Database, events: readonly KnownEvent[]): Gen
     Set<string>
   >;
   for (const event of events) {
-    for (const [kind, id] of removalsOf(db, event)) removed[kind].add(id);
+    for (const [kind, id] of listRemovals(db, event)) removed[kind].add(id);
     yield;
   }
   for (const { type, data } of events) {
@@ -106,12 +106,12 @@ export function guardPeriods(
   return events.flatMap(({ type, data }) => {
     const before = type === 'organisation.set' ? findOrganisation(db, data.id) : undefined;
     if (type !== 'organisation.set' || before === undefined || used === undefined) return [];
-    const was = periodOf(before.anchor, nowMs).start;
-    const is = periodOf(data.anchor, nowMs).start;
+    const was = billingPeriod(before.anchor, nowMs).start;
+    const is = billingPeriod(data.anchor, nowMs).start;
     if (was === is) return [];
     const tokens = used(data.id, was) + findAdjustment(db, data.id, was);
     if (tokens <= 0) return [];
-    const text = `${data.id} has used ${grouped(tokens)} tokens of the period from ${was}; with the anchor day ${data.anchor} the present period is the one from ${is}, in which they do not count`;
+    const text = `${data.id} has used ${groupDigits(tokens)} tokens of the period from ${was}; with the anchor day ${data.anchor} the present period is the one from ${is}, in which they do not count`;
     if (force) return [text];
     throw new CommandError('GuardRefused', text, {
       next: `headgate usage show --org ${data.id}; repeat it with --force where this is meant`,

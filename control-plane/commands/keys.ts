@@ -2,7 +2,7 @@
  * Deciders for API keys (Authentication 4 to 6). The value is minted here, is in the answer once, and reaches neither
  * the log nor the state: they hold its SHA-256.
  */
-import type { BodyOf } from '../../schemas/admin/admin.ts';
+import type { OperationBody } from '../../schemas/admin/admin.ts';
 import { dayMs } from '../../schemas/durations.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import type { ExpiryChoice } from '../../schemas/names.ts';
@@ -10,7 +10,7 @@ import { hashKey, mintId, mintKey } from '../../shared/ids/api-key.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { findKey, findOrganisation } from '../state/tenants.ts';
 import { type CommandContext, defineCommands } from './definition.ts';
-import { idsFrom, needAll } from './many.ts';
+import { needAll, numberedIds } from './many.ts';
 import { needKey, needOrganisation } from './preconditions.ts';
 
 /** When a key created at `nowMs` expires, ms since 1970; null: never. A year from 29 February ends on 1 March. */
@@ -29,7 +29,7 @@ export function expiresAtMs(choice: ExpiryChoice, nowMs: number): number | null 
   }
 }
 
-type NewKey = BodyOf<'key.create'>;
+type NewKey = OperationBody<'key.create'>;
 
 /** The event that creates a key, and its value. */
 function createdKey(
@@ -55,7 +55,7 @@ function organisationOfAll(db: Database, items: readonly NewKey[]): string | und
 
 export const keyCommands = defineCommands({
   'key.create': {
-    organisationOf: (db, { body: { organisation } }) => findOrganisation(db, organisation)?.id,
+    findOrganisation: (db, { body: { organisation } }) => findOrganisation(db, organisation)?.id,
     decide: (db, { body }, context) => {
       needOrganisation(db, body.organisation);
       const id = mintId(context.mint, 'key');
@@ -64,7 +64,7 @@ export const keyCommands = defineCommands({
     },
     show: (db, _input, subject = '', nowMs) => findKey(db, subject, nowMs) ?? { id: subject },
     many: {
-      organisationOf: (db, { body: { items } }) => organisationOfAll(db, items),
+      findOrganisation: (db, { body: { items } }) => organisationOfAll(db, items),
       decide: (db, { body: { items } }, context) => {
         needAll(
           items.map(({ organisation }) => organisation),
@@ -74,7 +74,7 @@ export const keyCommands = defineCommands({
           },
         );
         const subject = mintId(context.mint, 'key');
-        const ids = idsFrom('key', subject, items.length);
+        const ids = numberedIds('key', subject, items.length);
         const made = items.map((item, index) => createdKey(item, ids[index] ?? '', context));
         const shown = items.map(({ organisation, name }, index) => ({
           ...{ id: ids[index] ?? '', organisation, name, value: made[index]?.value ?? '' },
@@ -82,7 +82,7 @@ export const keyCommands = defineCommands({
         return { events: made.map(({ event }) => event), subject, secret: { items: shown } };
       },
       show: (_db, { body: { items } }, subject = '') => {
-        const ids = idsFrom('key', subject, items.length);
+        const ids = numberedIds('key', subject, items.length);
         return {
           items: items.map(({ organisation, name }, index) => ({ id: ids[index], organisation, name })),
         };
@@ -90,7 +90,7 @@ export const keyCommands = defineCommands({
     },
   },
   'key.revoke': {
-    organisationOf: (db, { params: { id } }) => findKey(db, id, 0)?.organisation,
+    findOrganisation: (db, { params: { id } }) => findKey(db, id, 0)?.organisation,
     decide: (db, { params: { id } }, { nowMs }) =>
       needKey(db, id, nowMs).state === 'revoked'
         ? { events: [] }

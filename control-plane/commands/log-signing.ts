@@ -1,5 +1,5 @@
 /** Whether this replica may write to the log: its key must be one of the current signers. */
-import { fingerprintOf, type Signer } from '../../shared/log/core/signing.ts';
+import { computeFingerprint, type Signer } from '../../shared/log/core/signing.ts';
 import { CommandError } from '../core/command-error.ts';
 
 const guide = 'see docs/security.md, "Signatures"';
@@ -37,5 +37,5 @@ export function maySign(signers: readonly string[], signer: Signer | undefined):
 }
 
 function named(signers: readonly string[]): string {
-  return signers.map(fingerprintOf).join(', ');
+  return signers.map(computeFingerprint).join(', ');
 }

@@ -8,7 +8,7 @@ const detailsMax = 200;
  * The ids of what one command creates: all follow from the first, which is what a repeat of the command is known by. Ids are no
  * secrets, and these are as unlikely to be there already as those that are drawn.
  */
-export function idsFrom(kind: string, first: string, count: number): string[] {
+export function numberedIds(kind: string, first: string, count: number): string[] {
   const others = Array.from({ length: count - 1 }, (_, index) => derivedId(kind, `${first} ${index + 1}`));
   return [first, ...others];
 }

@@ -9,7 +9,7 @@ import { findAnonymous, findModel, listOverweight, type ModelUses, usesOfModel }
 import { defineCommands } from './definition.ts';
 import { needModel, needTier, needUnused, sameData } from './preconditions.ts';
 
-function namesOf({ pool, stacks, tiers, anonymous }: ModelUses): string[] {
+function listUses({ pool, stacks, tiers, anonymous }: ModelUses): string[] {
   return [
     ...(pool ? ['the pool'] : []),
     ...stacks.map((stack) => `stack ${stack}`),
@@ -58,7 +58,7 @@ export const modelCommands = defineCommands({
     decide: (db, { params: { id } }, { force }) => {
       needModel(db, id);
       const uses = usesOfModel(db, id);
-      needUnused(`the model ${id}`, namesOf(uses), force, 'uninstall it there first');
+      needUnused(`the model ${id}`, listUses(uses), force, 'uninstall it there first');
       return { events: [...clearUses(db, id, uses), { type: 'model.removed', data: { id } }] };
     },
     show: (_db, { params: { id } }) => ({ id }),

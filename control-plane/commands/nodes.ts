@@ -3,7 +3,7 @@
  * A node is registered once; its place and address change only through a fleet file.
  */
 import type { NodeResource } from '../../schemas/admin/admin.ts';
-import { grouped } from '../../schemas/grouped.ts';
+import { groupDigits } from '../../schemas/grouped.ts';
 import type { Place, PlaceKey } from '../../schemas/names.ts';
 import { hashSecret, mintId, mintNodeToken, type RandomSource } from '../../shared/ids/api-key.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -14,7 +14,7 @@ import { findNode, findToken } from '../state/capacity.ts';
 import { findTier } from '../state/catalog.ts';
 import { findOrganisation } from '../state/tenants.ts';
 import { type CommandContext, type CommandPlan, defineCommands } from './definition.ts';
-import { idsFrom, needAll } from './many.ts';
+import { needAll, numberedIds } from './many.ts';
 import { needFree, needNode, needOrganisation, needStack, needToken } from './preconditions.ts';
 
 const listedMax = 10;
@@ -73,7 +73,7 @@ function guardLastNode(db: Database, { id, place }: NodeResource, served: Comman
   const found = lost.flatMap((route) => served?.(route.place, route.model) ?? []);
   const requests = found.reduce((sum, each) => sum + each.requests, 0);
   const count = new Set(found.flatMap(({ organisations }) => organisations)).size;
-  const whose = `${count} ${count === 1 ? 'organisation' : 'organisations'} made ${grouped(requests)} requests in the last hour`;
+  const whose = `${count} ${count === 1 ? 'organisation' : 'organisations'} made ${groupDigits(requests)} requests in the last hour`;
   const where = place.kind === 'pool' ? 'the pool' : `the ${place.kind} ${place.id}`;
   throw new CommandError(
     'GuardRefused',
@@ -129,13 +129,13 @@ export const nodeCommands = defineCommands({
           },
         );
         const subject = mintId(mint, 'tok');
-        const ids = idsFrom('tok', subject, items.length);
+        const ids = numberedIds('tok', subject, items.length);
         const made = items.map(({ node }, index) => createdToken(ids[index] ?? '', node, mint));
         const shown = made.map(({ event: { data }, value }) => ({ id: data.id, node: data.node, value }));
         return { events: made.map(({ event }) => event), subject, secret: { items: shown } };
       },
       show: (_db, { body: { items } }, subject = '') => {
-        const ids = idsFrom('tok', subject, items.length);
+        const ids = numberedIds('tok', subject, items.length);
         return { items: items.map(({ node }, index) => ({ id: ids[index], node })) };
       },
     },

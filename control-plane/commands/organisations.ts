@@ -9,7 +9,7 @@ import { defineCommands } from './definition.ts';
 import { needFree, needOrganisation, needTier, sameData } from './preconditions.ts';
 
 /** The UTC day of a moment, `YYYY-MM-DD`. */
-export function dayOf(ms: number): string {
+export function formatDay(ms: number): string {
   return new Date(ms).toISOString().slice(0, 10);
 }
 
@@ -19,7 +19,7 @@ export const organisationCommands = defineCommands({
       needFree(findOrganisation(db, id), 'organisation', id);
       if (tier !== null) needTier(db, tier);
       return {
-        events: [{ type: 'organisation.set', data: { id, name, tier, anchor: anchor ?? dayOf(nowMs) } }],
+        events: [{ type: 'organisation.set', data: { id, name, tier, anchor: anchor ?? formatDay(nowMs) } }],
       };
     },
     show: (db, { body: { id } }) => findOrganisation(db, id) ?? { id },
@@ -46,7 +46,7 @@ export const organisationCommands = defineCommands({
     show: (_db, { params: { id } }) => ({ id }),
   },
   'member.set': {
-    organisationOf: (db, { params: { id } }) => findOrganisation(db, id)?.id,
+    findOrganisation: (db, { params: { id } }) => findOrganisation(db, id)?.id,
     decide: (db, { params: { id: organisation, person }, body: { role } }) => {
       needOrganisation(db, organisation);
       if (findMember(db, organisation, person)?.role === role) return { events: [] };
@@ -56,7 +56,7 @@ export const organisationCommands = defineCommands({
       findMember(db, organisation, person) ?? { organisation, person },
   },
   'member.remove': {
-    organisationOf: (db, { params: { id } }) => findOrganisation(db, id)?.id,
+    findOrganisation: (db, { params: { id } }) => findOrganisation(db, id)?.id,
     decide: (db, { params: { id: organisation, person } }) => {
       needOrganisation(db, organisation);
       if (!findMember(db, organisation, person))

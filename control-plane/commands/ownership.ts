@@ -7,7 +7,7 @@ import type { Role } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findMember, listMembers } from '../state/tenants.ts';
-import { type Actor, roleIn } from './authorise.ts';
+import { type Actor, findRole } from './authorise.ts';
 
 interface OwnershipChange {
   readonly organisation: string;
@@ -16,7 +16,7 @@ interface OwnershipChange {
   readonly role: Role | undefined;
 }
 
-function changesOf(events: readonly KnownEvent[]): OwnershipChange[] {
+function listOwnershipChanges(events: readonly KnownEvent[]): OwnershipChange[] {
   return events.flatMap(({ type, data }): OwnershipChange[] => {
     if (type === 'member.set') return [{ ...data }];
     return type === 'member.removed' ? [{ ...data, role: undefined }] : [];
@@ -30,7 +30,7 @@ export function* checkOwners(
   events: readonly KnownEvent[],
   force = false,
 ): Generator<void, void> {
-  const changes = changesOf(events);
+  const changes = listOwnershipChanges(events);
   if (changes.length === 0) return;
   if (actor.person !== undefined) checkActor(db, actor, changes);
   const removed = new Set(
@@ -54,7 +54,7 @@ function checkActor(db: Database, actor: Actor, changes: readonly OwnershipChang
   for (const change of changes) {
     const touchesOwner =
       change.role === 'owner' || findMember(db, change.organisation, change.person)?.role === 'owner';
-    if (touchesOwner && roleIn(db, actor, change.organisation) !== 'owner')
+    if (touchesOwner && findRole(db, actor, change.organisation) !== 'owner')
       throw new CommandError('Forbidden', `${actor.person} may not make, change or remove an owner`, {
         next: 'it takes the role owner in the organisation concerned',
       });

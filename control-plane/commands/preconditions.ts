@@ -1,6 +1,4 @@
-/**
- * Checks of deciders before they decide: a resource that a command names must exist, be free, or be unused.
- */
+/** Checks of deciders before they decide: a resource that a command names must exist, be free, or be unused. */
 import type {
   ApiKey,
   Model,

@@ -1,6 +1,6 @@
 /** Who may become a signer of the log, who may stop being one, and which replicas must not be left without the right. */
 import { expect, test } from 'vitest';
-import { fingerprintOf } from '../../shared/log/core/signing.ts';
+import { computeFingerprint } from '../../shared/log/core/signing.ts';
 import { newSigner } from '../../test/contract/signer-changes.ts';
 import { TestState } from '../../test/support/state.ts';
 import type { SigningView } from './definition.ts';
@@ -8,7 +8,7 @@ import type { SigningView } from './definition.ts';
 const [a, b, c] = [newSigner().publicKey, newSigner().publicKey, newSigner().publicKey] as const;
 const replica = (name: string, publicKey?: string) => ({
   name,
-  signer: publicKey === undefined ? undefined : fingerprintOf(publicKey),
+  signer: publicKey === undefined ? undefined : computeFingerprint(publicKey),
 });
 function view(
   signers: readonly string[],
@@ -21,7 +21,11 @@ const state = new TestState();
 const add = (publicKey: string, signing: SigningView, force = false) =>
   state.decide('signer.add', { body: { publicKey } }, { signing, force });
 const remove = (publicKey: string, signing: SigningView, force = false) =>
-  state.decide('signer.remove', { params: { fingerprint: fingerprintOf(publicKey) } }, { signing, force });
+  state.decide(
+    'signer.remove',
+    { params: { fingerprint: computeFingerprint(publicKey) } },
+    { signing, force },
+  );
 const signersSet = (...signers: readonly string[]) => [{ type: 'log.signers_set', data: { signers } }];
 const refusal = (type: string, message: RegExp) =>
   expect.objectContaining({ type, message: expect.stringMatching(message) });
@@ -29,7 +33,10 @@ const refusal = (type: string, message: RegExp) =>
 test('a key is added to the present ones, and adding it again changes nothing', () => {
   const { events, result } = add(b, view([a], a));
   expect(events).toEqual(signersSet(a, b));
-  expect(result()).toMatchObject({ fingerprint: fingerprintOf(b), signers: [a, b].map(fingerprintOf) });
+  expect(result()).toMatchObject({
+    fingerprint: computeFingerprint(b),
+    signers: [a, b].map(computeFingerprint),
+  });
   expect(add(b, view([a, b], a)).events).toEqual([]);
 });
 

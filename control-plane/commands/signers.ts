@@ -2,20 +2,20 @@
  * Deciders for the log's signers. The signers are part of the accept rule, not of the state, so the context provides them.
  * They change one at a time, and never so that a running replica could no longer write.
  */
-import { fingerprintOf, publicKeyIn } from '../../shared/log/core/signing.ts';
+import { computeFingerprint, normalisePublicKey } from '../../shared/log/core/signing.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type CommandContext, type CommandPlan, defineCommands, type SigningView } from './definition.ts';
 
 const signersMax = 16;
 
-function viewOf({ signing }: CommandContext): SigningView {
+function describeSigning({ signing }: CommandContext): SigningView {
   return signing ?? { signers: [], own: undefined, replicas: [] };
 }
 
-function publicKeyOf(text: string): string {
+function parsePublicKey(text: string): string {
   let fault: string;
   try {
-    return publicKeyIn(text, 'publicKey');
+    return normalisePublicKey(text, 'publicKey');
   } catch (error) {
     fault = error instanceof Error ? error.message : String(error);
   }
@@ -24,8 +24,8 @@ function publicKeyOf(text: string): string {
 
 /** Throws GuardRefused where the change leaves a running replica without the right to sign. */
 function change(context: CommandContext, signers: readonly string[]): CommandPlan {
-  const { own, replicas } = viewOf(context);
-  const kept = new Set(signers.map(fingerprintOf));
+  const { own, replicas } = describeSigning(context);
+  const kept = new Set(signers.map(computeFingerprint));
   const stranded = replicas.filter(({ signer }) => signer === undefined || !kept.has(signer));
   const names = stranded.map(({ name }) => name);
   if (own !== undefined && !signers.includes(own) && names.length === 0) names.push('this one');
@@ -44,8 +44,8 @@ function change(context: CommandContext, signers: readonly string[]): CommandPla
 export const signerCommands = defineCommands({
   'signer.add': {
     decide: (_db, { body }, context) => {
-      const publicKey = publicKeyOf(body.publicKey);
-      const { signers, own } = viewOf(context);
+      const publicKey = parsePublicKey(body.publicKey);
+      const { signers, own } = describeSigning(context);
       if (signers.includes(publicKey)) return { events: [] };
       if (signers.length === 0 && publicKey !== own)
         throw new CommandError(
@@ -55,7 +55,7 @@ export const signerCommands = defineCommands({
             next:
               own === undefined
                 ? 'start this replica with HEADGATE_SIGNING_KEY and --allow-unsigned'
-                : `add the key of this replica first, ${fingerprintOf(own)}`,
+                : `add the key of this replica first, ${computeFingerprint(own)}`,
           },
         );
       if (signers.length >= signersMax)
@@ -65,14 +65,14 @@ export const signerCommands = defineCommands({
       return change(context, [...signers, publicKey]);
     },
     show: (_db, { body }) => {
-      const publicKey = publicKeyOf(body.publicKey);
-      return { fingerprint: fingerprintOf(publicKey), publicKey };
+      const publicKey = parsePublicKey(body.publicKey);
+      return { fingerprint: computeFingerprint(publicKey), publicKey };
     },
   },
   'signer.remove': {
     decide: (_db, { params: { fingerprint } }, context) => {
-      const { signers } = viewOf(context);
-      const left = signers.filter((signer) => fingerprintOf(signer) !== fingerprint);
+      const { signers } = describeSigning(context);
+      const left = signers.filter((signer) => computeFingerprint(signer) !== fingerprint);
       if (left.length === signers.length)
         throw new CommandError('NotFound', `the log has no signer ${fingerprint}`, {
           next: 'headgate signer list shows what exists',

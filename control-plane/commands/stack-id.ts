@@ -1,7 +1,6 @@
 /**
- * The id of a stack, `stk-<word>-<word>-<suffix>` (Resources, Stack).
- * It is the first DNS label of the stack's host, so it is lowercase and at most 63 characters.
- * 64 × 64 words and four characters make 6.9 billion ids: the log ensures uniqueness.
+ * The id of a stack, `stk-<word>-<word>-<suffix>` (Resources, Stack). It is the first DNS label of the stack's host, so it is
+ * lowercase and at most 63 characters. 64 × 64 words and four characters make 6.9 billion ids: the log ensures uniqueness.
  */
 import { type RandomSource, randomText } from '../../shared/ids/api-key.ts';
 

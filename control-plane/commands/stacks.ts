@@ -42,7 +42,7 @@ export const stackCommands = defineCommands({
     show: (_db, { params: { id } }) => ({ id }),
   },
   'stack.set-surface': {
-    organisationOf: (db, { params: { id } }) => findStack(db, id)?.organisation,
+    findOrganisation: (db, { params: { id } }) => findStack(db, id)?.organisation,
     decide: (db, { params: { id }, body: { surface } }) =>
       needStack(db, id).surface === surface
         ? { events: [] }
@@ -50,7 +50,7 @@ export const stackCommands = defineCommands({
     show: (db, { params: { id } }) => findStack(db, id) ?? { id },
   },
   'stack.install': {
-    organisationOf: (db, { params: { id } }) => findStack(db, id)?.organisation,
+    findOrganisation: (db, { params: { id } }) => findStack(db, id)?.organisation,
     decide: (db, { params: { id: stack, model } }) => {
       const { models } = needStack(db, stack);
       needModel(db, model);
@@ -60,7 +60,7 @@ export const stackCommands = defineCommands({
     show: (db, { params: { id } }) => findStack(db, id) ?? { id },
   },
   'stack.uninstall': {
-    organisationOf: (db, { params: { id } }) => findStack(db, id)?.organisation,
+    findOrganisation: (db, { params: { id } }) => findStack(db, id)?.organisation,
     decide: (db, { params: { id: stack, model } }) => {
       if (!needStack(db, stack).models.includes(model)) throw notInstalled(model, stack);
       return { events: [{ type: 'stack.model_uninstalled', data: { stack, model } }] };

@@ -4,7 +4,7 @@ import type { ReleasePlan } from '../../schemas/events/release.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { first } from '../../shared/runtime/statements.ts';
 import { isStagedType } from '../../shared/snapshot/effects-changes.ts';
-import { eventsOf, foldOver, rowsWritten, tablesOf } from '../../shared/snapshot/overlay.ts';
+import { foldOver, openTables, parseEvents, rowsWritten } from '../../shared/snapshot/overlay.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findChange, findOpenChange, type OpenChange } from '../state/changes.ts';
 import type { Actor } from './authorise.ts';
@@ -33,7 +33,7 @@ export function stagedEvents(
         next: 'send this part without --stage, and the definitions of models, plans, pool and stacks apart from it',
       },
     );
-  const [reason] = foldOver(tablesOf(db), events).passedOver;
+  const [reason] = foldOver(openTables(db), events).passedOver;
   if (reason !== undefined) throw new CommandError('Conflict', `the change cannot be made: ${reason}`);
   const change = newId(db);
   return [
@@ -66,9 +66,9 @@ export function checkOpenChange(db: Database, events: readonly KnownEvent[]): vo
   const open = findOpenChange(db);
   if (open === undefined || events.length === 0) return;
   if (events.some(({ type }) => type.startsWith('change.'))) return;
-  const tables = tablesOf(db);
+  const tables = openTables(db);
   const written = rowsWritten(foldOver(tables, events).tables);
-  const staged = rowsWritten(foldOver(tables, eventsOf(open)).tables);
+  const staged = rowsWritten(foldOver(tables, parseEvents(open)).tables);
   const both = [...written].find((row) => staged.has(row));
   if (both === undefined) return;
   throw new CommandError('Conflict', `the change ${open.id} writes ${both.replace('_', ' ')}, too`, {

@@ -1,5 +1,5 @@
 /** Adjustments of an organisation's usage by hand: they count against its allowance, and are shown next to what was completed. */
-import { periodOf } from '../../shared/usage/period.ts';
+import { billingPeriod } from '../../shared/usage/period.ts';
 import { findAdjustment } from '../state/tenants.ts';
 import { defineCommands } from './definition.ts';
 import { needOrganisation } from './preconditions.ts';
@@ -8,13 +8,13 @@ export const usageCommands = defineCommands({
   'usage.adjust': {
     decide: (db, { params: { id }, body: { tokens } }, { nowMs }) => {
       const { anchor } = needOrganisation(db, id);
-      const period = periodOf(anchor, nowMs).start;
+      const period = billingPeriod(anchor, nowMs).start;
       if (tokens === 0) return { events: [] };
       return { events: [{ type: 'usage.adjusted', data: { organisation: id, period, tokens } }] };
     },
     show: (db, { params: { id } }, _subject, nowMs) => {
       const { anchor } = needOrganisation(db, id);
-      const period = periodOf(anchor, nowMs).start;
+      const period = billingPeriod(anchor, nowMs).start;
       return { organisation: id, period, adjustedTokens: findAdjustment(db, id, period) };
     },
   },

@@ -9,9 +9,9 @@ import { isJson, isOwnCall, isOwnHost, isSafe, securityHeaders } from '../../sha
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { builtFolder, type StaticAnswer, StaticFiles } from '../../shared/runtime/static-files.ts';
 import { registerSharedRoutes } from '../admin-api/app.ts';
-import { type AdminContext, actorOf } from '../admin-api/context.ts';
+import { type AdminContext, requestActor } from '../admin-api/context.ts';
 import { answerError, createHttpApp, type HttpListener } from '../admin-api/http-app.ts';
-import { type Actor, roleIn } from '../commands/authorise.ts';
+import { type Actor, findRole } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { EndedSessions } from '../sessions/ended-sessions.ts';
 import type { SignInLinks } from '../sessions/sign-in-links.ts';
@@ -84,7 +84,7 @@ async function firstAnswers(
 }
 
 /** The document with the answers in a block that no browser runs; kept by no cache. */
-function documentWith({ byPath, cookie }: FirstAnswers, document: string): StaticAnswer {
+function embedAnswers({ byPath, cookie }: FirstAnswers, document: string): StaticAnswer {
   const block = `<script type="application/json" id="answers">${JSON.stringify(byPath).replaceAll('<', '\\u003c')}</script>`;
   return {
     status: 200,
@@ -135,7 +135,7 @@ export async function createConsoleApp(
       if (provider) registerOidcStart(api, { ...ways, provider, publicUrl: options.publicUrl, isTls });
       registerLiveStream(api, context, sessions);
       api.get('/addresses', { config: { access: readingRoles } }, (request) =>
-        shownAddresses(options.addresses(), context, actorOf(request)),
+        shownAddresses(options.addresses(), context, requestActor(request)),
       );
       done();
     },
@@ -154,7 +154,7 @@ function shownAddresses(
 ): ServiceAddresses {
   const isShown = (id: string): boolean => {
     const organisation = findStack(db, id)?.organisation;
-    const mayRead = organisation !== undefined && roleIn(db, actor, organisation) !== undefined;
+    const mayRead = organisation !== undefined && findRole(db, actor, organisation) !== undefined;
     return actor.person === undefined || mayRead;
   };
   return {
@@ -186,7 +186,7 @@ function servePages(app: FastifyInstance, logger: Logger, ended: EndedSessions):
     const hasAnswers = isPage && !path.startsWith('/sign-in') && ended.isReady();
     const answers = hasAnswers && (await firstAnswers(app, request));
     const file = answers
-      ? documentWith(answers, document)
+      ? embedAnswers(answers, document)
       : files.find(isPage ? '/index.html' : path, request.headers);
     if (file) return reply.code(file.status).headers(file.headers).send(file.body);
     return sendMistyped(files, request, reply);

@@ -8,11 +8,11 @@ import { readingRoles } from '../../schemas/admin/admin-row.ts';
 import { requestTailQuerySchema } from '../../schemas/admin/requests.ts';
 import type { Commit } from '../../schemas/events/commit.ts';
 import { type AdminContext, parseQuery } from '../admin-api/context.ts';
-import { eventsOf } from '../admin-api/event-routes.ts';
+import { listEvents } from '../admin-api/event-routes.ts';
 import { followRequests } from '../admin-api/request-routes.ts';
 import { beginEvents, writeEvent } from '../admin-api/server-events.ts';
 import { membershipsOf } from '../commands/authorise.ts';
-import { sessionOf } from './session-guard.ts';
+import { requireSession } from './session-guard.ts';
 import { actorOfSession, type ConsoleSession, type Sessions } from './sessions.ts';
 
 /** Larger batches are sent as a position alone: the page reads them as a list. */
@@ -26,12 +26,12 @@ const lookMs = 1000;
 
 export function registerLiveStream(api: FastifyInstance, context: AdminContext, sessions: Sessions): void {
   api.get('/stream', { config: { access: readingRoles, opens: 'stream' } }, (request, reply) => {
-    const session = sessionOf(request);
+    const session = requireSession(request);
     follow(beginEvents(reply), context, session, sessions);
   });
   const followed = { config: { access: readingRoles, opens: 'follow' }, exposeHeadRoute: false } as const;
   api.get('/requests/stream', followed, (request, reply) => {
-    const session = sessionOf(request);
+    const session = requireSession(request);
     return followRequests(reply, context, {
       actor: actorOfSession(session),
       query: parseQuery(requestTailQuerySchema, request.query),
@@ -61,7 +61,7 @@ function follow(
       writeEvent(response, 'pulse', { position: context.snapshot.seq, logReachable: pulsed.logReachable });
   };
   const stop = context.onCommits((commits) => {
-    const { mayEnd, forOperators, forOthers } = messagesOf(commits);
+    const { mayEnd, forOperators, forOthers } = toMessages(commits);
     if (mayEnd) pulse();
     writeEvent(response, 'commits', isOperator ? forOperators() : forOthers);
   });
@@ -85,7 +85,7 @@ interface Messages {
 /** Of the batches that streams are sending: made once, however many streams there are. */
 const messages = new WeakMap<readonly Commit[], Messages>();
 
-function messagesOf(commits: readonly Commit[]): Messages {
+function toMessages(commits: readonly Commit[]): Messages {
   const known = messages.get(commits);
   if (known !== undefined) return known;
   let text: string | undefined;
@@ -105,5 +105,5 @@ function operatorsMessage(commits: readonly Commit[]): object {
   const position = commits.at(-1)?.seq ?? 0;
   const count = commits.reduce((sum, { events }) => sum + events.length, 0);
   if (count > eventsPerMessageMax) return { position };
-  return { position, events: commits.flatMap((commit) => eventsOf(commit)) };
+  return { position, events: commits.flatMap((commit) => listEvents(commit)) };
 }

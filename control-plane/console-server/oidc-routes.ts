@@ -2,13 +2,13 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { portAsked } from '../../shared/runtime/browser-rules.ts';
-import { peerOf } from '../../shared/runtime/connections.ts';
+import { peerPrefix } from '../../shared/runtime/connections.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import { parseQuery } from '../admin-api/context.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type Oidc, transactionSeconds } from './oidc.ts';
 import { ProviderCalls } from './provider-calls.ts';
-import { cookieOf } from './session-guard.ts';
+import { readCookie } from './session-guard.ts';
 import type { Identity } from './sessions.ts';
 import type { SignInOptions } from './sign-in-routes.ts';
 
@@ -44,9 +44,9 @@ export function registerOidcCallback(app: FastifyInstance, options: OidcRoutesOp
   app.addHook('onClose', async () => failures.close());
   app.get(path, { config: { access: 'public' } }, async (request, reply) => {
     reply.header('cache-control', 'no-store');
-    const sealed = cookieOf(request, cookieName(request, options)) ?? '';
+    const sealed = readCookie(request, cookieName(request, options)) ?? '';
     const query = request.url.split('?', 2)[1] ?? '';
-    const address = peerOf(request.raw.socket.remoteAddress);
+    const address = peerPrefix(request.raw.socket.remoteAddress);
     const state = begunState(provider, sealed, query);
     const begun = state === undefined ? 'used' : calls.begin(state, address);
     // The cookie stays, so that the same address of the provider's answer can be loaded again.

@@ -112,15 +112,15 @@ export class Oidc {
     });
     const claims = claimsSchema.parse(tokens.claims());
     const { iss: issuer, sub: subject } = claims;
-    return { identity: this.#identityOf(claims), invitation: transaction.invitation, issuer, subject };
+    return { identity: this.#toIdentity(claims), invitation: transaction.invitation, issuer, subject };
   }
 
-  #identityOf({ iss, sub, name, preferred_username, groups = [] }: z.output<typeof claimsSchema>): Identity {
+  #toIdentity({ iss, sub, name, preferred_username, groups = [] }: z.output<typeof claimsSchema>): Identity {
     const shown = (name ?? preferred_username)?.slice(0, nameLengthMax);
     const { operatorGroup } = this.#settings;
     if (operatorGroup !== undefined && groups.includes(operatorGroup))
-      return { operator: personOf(iss, sub), name: shown };
-    return { person: personOf(iss, sub), name: shown };
+      return { operator: personId(iss, sub), name: shown };
+    return { person: personId(iss, sub), name: shown };
   }
 
   /** Read at first need, so that a replica starts without the provider; a failure is tried again at the next sign-in. */
@@ -160,7 +160,7 @@ export class Oidc {
 }
 
 /** Opaque, because the log keeps it: no name and no address of mail. */
-function personOf(issuer: string, subject: string): string {
+function personId(issuer: string, subject: string): string {
   const digest = createHash('sha256').update(`${issuer}\n${subject}`).digest();
   const digits = [...digest.subarray(0, idLength)].map((byte) => idDigits[byte % idDigits.length] ?? '');
   return `p-${digits.join('')}`;

@@ -28,7 +28,7 @@ export class ProviderCalls {
   /** Whether one more call may run for this sign-in; who gets `begun` calls `end` with the same address. */
   begin(state: string, address: string): 'begun' | 'used' | 'busy' {
     const nowMs = performance.now();
-    const uses = this.#usesOf(state, nowMs);
+    const uses = this.#findUses(state, nowMs);
     if (uses.count >= usesMax) return 'used';
     if (this.#running.total >= runningMax || this.#running.of(address) >= runningPerAddressMax) return 'busy';
     uses.count++;
@@ -40,7 +40,7 @@ export class ProviderCalls {
     this.#running.add(address, -1);
   }
 
-  #usesOf(state: string, nowMs: number): Uses {
+  #findUses(state: string, nowMs: number): Uses {
     for (const [old, { untilMs }] of this.#uses) {
       if (untilMs > nowMs && this.#uses.size < rememberedMax) break;
       this.#uses.delete(old);

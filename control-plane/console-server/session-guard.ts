@@ -14,7 +14,7 @@ type Context = Pick<
 const sessions = new WeakMap<FastifyRequest, ConsoleSession>();
 
 /** The session of a request that passed the guard. */
-export function sessionOf(request: FastifyRequest): ConsoleSession {
+export function requireSession(request: FastifyRequest): ConsoleSession {
   const session = sessions.get(request);
   if (!session) throw new CommandError('Unauthorized', 'nobody is signed in');
   return session;
@@ -58,12 +58,12 @@ export class SessionGuard {
 
   /** The session that the request carries, if one counts; for routes that need none. */
   async peek(request: FastifyRequest): Promise<ConsoleSession | undefined> {
-    const text = cookieOf(request, this.#cookie(request));
+    const text = readCookie(request, this.#cookie(request));
     return text === undefined ? undefined : this.#sessions.open(text).catch(() => undefined);
   }
 
   async #identify(request: FastifyRequest, reply: FastifyReply): Promise<ConsoleSession> {
-    const text = cookieOf(request, this.#cookie(request));
+    const text = readCookie(request, this.#cookie(request));
     const session = text === undefined ? undefined : await this.#sessions.open(text);
     if (!session) {
       if (text !== undefined) this.clear(request, reply);
@@ -85,7 +85,7 @@ export class SessionGuard {
 const attributes = '; Path=/; Secure; HttpOnly; SameSite=Strict';
 
 /** The value of one cookie; the first, where there are several of the name. */
-export function cookieOf({ headers }: FastifyRequest, name: string): string | undefined {
+export function readCookie({ headers }: FastifyRequest, name: string): string | undefined {
   const found = (headers.cookie ?? '').split(';').find((part) => part.trim().startsWith(`${name}=`));
   return found?.trim().slice(name.length + 1);
 }

@@ -20,7 +20,7 @@ import { checkOwners } from '../commands/ownership.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { EndedSessions } from '../sessions/ended-sessions.ts';
 import type { SignInLinks, Ticket } from '../sessions/sign-in-links.ts';
-import { digestOf, linksOf, memberOf, sessionMsMax } from '../sessions/subjects.ts';
+import { linksSubject, memberSubject, sessionMsMax, sessionSubject } from '../sessions/subjects.ts';
 import { findMember, findOrganisation } from '../state/tenants.ts';
 
 /** Of rights that a provider gave and may have taken away: who still has them is signed in again by it. */
@@ -108,7 +108,8 @@ export class Sessions {
     const { ended, state } = this.#options;
     const nowMs = this.#now();
     if (session.log !== (state().log ?? '') || session.endsMs <= nowMs) return false;
-    if (session.sealedMs + idleMs <= nowMs || ended.hasEnded('session', digestOf(session.id))) return false;
+    if (session.sealedMs + idleMs <= nowMs || ended.hasEnded('session', sessionSubject(session.id)))
+      return false;
     if (everywhereSubjects(session).some((subject) => ended.hasPersonEnded(subject, session.position)))
       return false;
     // What made the link lawful must hold as long as its session.
@@ -136,10 +137,10 @@ export class Sessions {
   async #end(session: ConsoleSession, everywhere: boolean): Promise<void> {
     const until = new Date(everywhere ? this.#now() + sessionMsMax : session.endsMs).toISOString();
     const [subject = actorName(session)] = everywhereSubjects(session);
-    const holder = session.within === undefined ? actorName(session) : linksOf(session.within);
+    const holder = session.within === undefined ? actorName(session) : linksSubject(session.within);
     const data = everywhere
       ? ({ kind: 'person', subject, until, ...(holder !== subject && { holder }) } as const)
-      : ({ kind: 'session', subject: digestOf(session.id), holder, until } as const);
+      : ({ kind: 'session', subject: sessionSubject(session.id), holder, until } as const);
     await this.#options.ended.ready();
     await this.#write(session, actorName(session), () =>
       this.counts(session) ? [{ type: 'session.ended', data }] : [],
@@ -216,11 +217,11 @@ export function actorOfSession({ person, operator, within, exceptRoles }: Consol
 function everywhereSubjects(session: ConsoleSession): string[] {
   const person = actorName(session);
   const { within } = session;
-  return within === undefined ? [person] : [memberOf(within, person), linksOf(within), person];
+  return within === undefined ? [person] : [memberSubject(within, person), linksSubject(within), person];
 }
 
 function linkEnded(id: string, endsMs: number, organisation: string | undefined) {
   const until = new Date(endsMs).toISOString();
-  const holder = organisation === undefined ? undefined : linksOf(organisation);
-  return { kind: 'link', subject: digestOf(id), ...(holder && { holder }), until } as const;
+  const holder = organisation === undefined ? undefined : linksSubject(organisation);
+  return { kind: 'link', subject: sessionSubject(id), ...(holder && { holder }), until } as const;
 }

@@ -8,7 +8,7 @@ import { type AdminContext, parseQuery } from '../admin-api/context.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { SignInLinks, Ticket } from '../sessions/sign-in-links.ts';
 import { findMember, listMembers, listMemberships } from '../state/tenants.ts';
-import { type SessionGuard, sessionOf } from './session-guard.ts';
+import { requireSession, type SessionGuard } from './session-guard.ts';
 import type { ConsoleSession, Identity, Sessions } from './sessions.ts';
 
 type Context = Pick<AdminContext, 'snapshot' | 'operatorToken' | 'logger'>;
@@ -116,7 +116,7 @@ async function signOut(
   { sessions, guard }: SignInOptions,
 ): Promise<object> {
   const { everywhere = false } = parseQuery(signOutSchema, request.body ?? {});
-  await sessions.end(sessionOf(request), everywhere);
+  await sessions.end(requireSession(request), everywhere);
   guard.clear(request, reply);
   return { ended: everywhere ? 'all' : 'this' };
 }

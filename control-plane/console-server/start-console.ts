@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import type { Closers } from '../../shared/runtime/closers.ts';
 import type { Connections } from '../../shared/runtime/connections.ts';
-import { urlOf } from '../../shared/runtime/listener.ts';
+import { listenerUrl } from '../../shared/runtime/listener.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import type { AdminContext } from '../admin-api/context.ts';
 import { openHttpApp } from '../admin-api/http-app.ts';
@@ -52,7 +52,7 @@ export async function startConsole(
     { hosts, demo, links, ended, addresses, oidc, publicUrl: publicUrl?.replace(/\/+$/, '') },
   );
   const address = await openHttpApp(app, { host, port, portFlag: '--console-port' }, closers);
-  const own = urlOf(address, certificate !== undefined);
+  const own = listenerUrl(address, certificate !== undefined);
   links.base = publicUrl?.replace(/\/+$/, '') ?? own;
   return own;
 }

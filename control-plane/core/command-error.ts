@@ -1,7 +1,6 @@
 /**
- * Why a command of the admin API was not carried out, as a message for its user. The one list of types and statuses;
- * anything else that is thrown is a bug and becomes InternalError.
- * Neither message nor details may hold the value of a key or a token.
+ * Why a command of the admin API was not carried out, as a message for its user. The one list of types and statuses; anything
+ * else that is thrown is a bug and becomes InternalError. Neither message nor details may hold the value of a key or a token.
  */
 
 export const commandErrorKinds = {

@@ -49,9 +49,9 @@ interface Row<Item> extends Pick<DoctorCheck, 'code' | 'well'> {
 }
 
 /** A check that has a finding for each item that is wrong. */
-export function check<Item>({ code, well, of, wrong, object = nameOf, ...row }: Row<Item>): DoctorCheck {
+export function check<Item>({ code, well, of, wrong, object = itemName, ...row }: Row<Item>): DoctorCheck {
   const find: Find = (facts) => {
-    const findingOf = (item: Item): Finding => {
+    const toFinding = (item: Item): Finding => {
       const said = <Value extends string>(value: Said<Item, Value>): Value =>
         typeof value === 'function' ? value(item, facts) : value;
       const name = object(item);
@@ -64,17 +64,17 @@ export function check<Item>({ code, well, of, wrong, object = nameOf, ...row }: 
     const wrongOnes = (items: readonly Item[]) =>
       wrong === undefined ? items : items.filter((item) => wrong(item, facts));
     const items = of(facts);
-    return items && wrongOnes(items).map(findingOf);
+    return items && wrongOnes(items).map(toFinding);
   };
   return { code, well, find };
 }
 
 /** Checks that look at the same. */
-export function checksOf<Item>(of: Row<Item>['of']): (row: Omit<Row<Item>, 'of'>) => DoctorCheck {
+export function defineChecks<Item>(of: Row<Item>['of']): (row: Omit<Row<Item>, 'of'>) => DoctorCheck {
   return (row) => check({ of, ...row });
 }
 
-function nameOf(item: unknown): string | undefined {
+function itemName(item: unknown): string | undefined {
   if (typeof item === 'string') return item;
   const { name, id } = Object(item) as { readonly name?: unknown; readonly id?: unknown };
   const found = name ?? id;

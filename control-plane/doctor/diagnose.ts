@@ -58,7 +58,7 @@ export function diagnose(facts: DoctorFacts, groups: readonly DoctorGroup[] = do
   return summarise(
     doctorGroups
       .filter((group) => groups.includes(group))
-      .flatMap((group) => doctorChecks[group].flatMap((check) => resultsOf(group, check, facts))),
+      .flatMap((group) => doctorChecks[group].flatMap((check) => runCheck(group, check, facts))),
   );
 }
 
@@ -68,7 +68,7 @@ export function summarise(checks: readonly CheckResult[]): Diagnosis {
   return { checks, ok: count('ok'), warn: count('warn'), fail: count('fail') };
 }
 
-function resultsOf(group: DoctorGroup, { code, well, find }: DoctorCheck, facts: DoctorFacts): CheckResult[] {
+function runCheck(group: DoctorGroup, { code, well, find }: DoctorCheck, facts: DoctorFacts): CheckResult[] {
   const found = find(facts);
   if (found === undefined) return [];
   if (found.length === 0) return [{ code, group, level: 'ok', text: well }];

@@ -1,5 +1,5 @@
 /** Checks of gateways and nodes. */
-import { check, checksOf, type DoctorCheck, endingCertificate, only, wrongClock } from './check.ts';
+import { check, type DoctorCheck, defineChecks, endingCertificate, only, wrongClock } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
 import { nextOfHalted } from './halted.ts';
 import { hasOtherFold, otherFoldText } from './machine-checks.ts';
@@ -32,9 +32,11 @@ function silentNext({ name }: Gateway): string {
   return `if it has ended, start it; if it runs, check its log and network; if it was removed: headgate gateway forget ${name}`;
 }
 
-const ofGateways = checksOf(({ gateways }) => gateways);
+const ofGateways = defineChecks(({ gateways }) => gateways);
 /** No gateways while this replica does not read back its own reports, because silence proves nothing then. HG2012 reports that. */
-const ofReadGateways = checksOf(({ gateways, log }) => (log?.hasReports === false ? undefined : gateways));
+const ofReadGateways = defineChecks(({ gateways, log }) =>
+  log?.hasReports === false ? undefined : gateways,
+);
 export const gatewayChecks: readonly DoctorCheck[] = [
   check({
     code: 'HG4001',
@@ -157,7 +159,7 @@ export const gatewayChecks: readonly DoctorCheck[] = [
 
 const flapping = 6;
 
-const ofNodes = checksOf(({ nodes }) => nodes);
+const ofNodes = defineChecks(({ nodes }) => nodes);
 export const nodeChecks: readonly DoctorCheck[] = [
   ofNodes({
     code: 'HG5001',

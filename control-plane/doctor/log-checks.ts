@@ -1,5 +1,5 @@
 /** Checks of the log and its topics. */
-import { check, checksOf, type DoctorCheck, only } from './check.ts';
+import { check, type DoctorCheck, defineChecks, only } from './check.ts';
 import { diskFail, diskWarn, gigabytes } from './machine-checks.ts';
 
 const freshWarnSeconds = 10;
@@ -13,7 +13,7 @@ function missingTopicNext(topic: string): string {
   return 'the topic is missing: running processes create it again if they may create topics; see HG2012 in docs/errors';
 }
 
-const ofLog = checksOf(({ log }) => only(log));
+const ofLog = defineChecks(({ log }) => only(log));
 export const logChecks: readonly DoctorCheck[] = [
   ofLog({
     code: 'HG2001',

@@ -1,5 +1,5 @@
 /** Checks of the machine and the control planes. */
-import { check, checksOf, type DoctorCheck, only, wrongClock } from './check.ts';
+import { check, type DoctorCheck, defineChecks, only, wrongClock } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
 import { nextOfHalted } from './halted.ts';
 
@@ -11,7 +11,7 @@ const openFilesMin = 4096;
 const endOfLife: Readonly<Record<number, string>> = { 20: '2026-04-30', 22: '2027-04-30', 24: '2028-04-30' };
 export const gigabytes = (bytes: number): string => `${(bytes / gigabyte).toFixed(1)} GB`;
 
-const ofMachine = checksOf(({ machine }) => only(machine));
+const ofMachine = defineChecks(({ machine }) => only(machine));
 export const machineChecks: readonly DoctorCheck[] = [
   ofMachine({
     code: 'HG1001',
@@ -127,7 +127,7 @@ export function otherFoldText({ foldVersion }: Folds, facts: DoctorFacts): strin
   return `it has fold version ${foldVersion}, but this replica has ${ownFold(facts)}`;
 }
 
-const ofControlPlanes = checksOf(({ controlPlanes }) => controlPlanes);
+const ofControlPlanes = defineChecks(({ controlPlanes }) => controlPlanes);
 export const controlPlaneChecks: readonly DoctorCheck[] = [
   ofControlPlanes({
     code: 'HG3001',

@@ -11,7 +11,7 @@ const noPersons: readonly string[] = ['operator', 'restore', 'checkpoint'];
 const at = (place: string, model: string): string => `${place}/${model}`;
 
 /** What nodes that serve have loaded. */
-function loadedOf({ nodes = [] }: DoctorFacts): Set<string> {
+function loadedModels({ nodes = [] }: DoctorFacts): Set<string> {
   const serving = nodes.filter(({ up, drained }) => up && !drained);
   return new Set(serving.flatMap(({ place, models }) => models.map((model) => at(place, model))));
 }
@@ -21,7 +21,7 @@ export const modelChecks: readonly DoctorCheck[] = [
     code: 'HG6001',
     well: 'installed models are loaded',
     of: (facts) => {
-      const loaded = loadedOf(facts);
+      const loaded = loadedModels(facts);
       return (
         facts.nodes && facts.models?.installs.filter(({ place, model }) => !loaded.has(at(place, model)))
       );

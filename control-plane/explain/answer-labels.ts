@@ -8,7 +8,7 @@ import { Refusal } from '../../shared/decision/refusal.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { cachedLookup } from '../../shared/snapshot/cached-lookup.ts';
 import { createLookup, type Lookup } from '../../shared/snapshot/lookup.ts';
-import { type Question, verdictWith } from './question.ts';
+import { type Question, verdictWithLookup } from './question.ts';
 
 /** `served pool`, `served stack`, `served own`, `listed`, or `STATUS Type`. */
 export type AnswerLabel = string;
@@ -48,6 +48,6 @@ export class Answers {
   }
 
   of(question: Question): AnswerLabel {
-    return answerLabel(verdictWith(this.#lookup, question));
+    return answerLabel(verdictWithLookup(this.#lookup, question));
   }
 }

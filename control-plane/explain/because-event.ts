@@ -13,14 +13,14 @@ export async function becauseOf(
   mark: Read,
   seq: number,
 ): Promise<Because | undefined> {
-  const commit = await commitAt(log, snapshot, seq);
+  const commit = await findCommit(log, snapshot, seq);
   if (commit === undefined) return undefined;
   const { by, at, why } = commit;
-  const type = typeIn(commit, mark);
+  const type = findEventType(commit, mark);
   return { position: seq, type, by, at, ...(why !== undefined && { why }) };
 }
 
-function typeIn({ events }: Commit, { table, id, mark }: Read): string {
+function findEventType({ events }: Commit, { table, id, mark }: Read): string {
   const ofRow = events.filter(({ data }) => isAbout(data, table, id));
   // A tier's models are set together with the tier.
   const of = table === 'tier_model' ? 'tier' : table;
@@ -41,7 +41,7 @@ function isAbout(data: unknown, table: string, id: string): boolean {
 const recordsPerRead = 50;
 
 /** Returns undefined if the commit is missing or is not the one that was folded. Throws the errors of a tail. */
-async function commitAt(log: ControlLog, snapshot: Snapshot, seq: number): Promise<Commit | undefined> {
+async function findCommit(log: ControlLog, snapshot: Snapshot, seq: number): Promise<Commit | undefined> {
   if (seq < 1 || seq > snapshot.seq) return undefined;
   // At least one record per commit lies between the commit and the head.
   const last = snapshot.headOffset - (snapshot.seq - seq);

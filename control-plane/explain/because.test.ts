@@ -2,7 +2,7 @@ import { afterAll, expect, test } from 'vitest';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { verify } from '../../shared/snapshot/verify.ts';
 import { known, recordsOf, sha256 } from '../../test/support/commits.ts';
-import { setAt } from './because.ts';
+import { findSetCommit } from './because.ts';
 
 const snapshot = memorySnapshot();
 afterAll(() => snapshot.db.close());
@@ -56,11 +56,11 @@ test.each([
   ['api_key', 'key-1', 'set_at', 12, true],
   ['organisation', 'acme', 'tier_set_at', 12, true],
 ] as const)('%s %s: %s is of the commit that last set it', (table, key, mark, index, removed) => {
-  expect(setAt(snapshot.db, table, key, mark)).toEqual({ seq: first + index, removed });
+  expect(findSetCommit(snapshot.db, table, key, mark)).toEqual({ seq: first + index, removed });
 });
 
 test('of what never was there nothing is known', () => {
-  expect(setAt(snapshot.db, 'node', 'pool-2')).toBeUndefined();
+  expect(findSetCommit(snapshot.db, 'node', 'pool-2')).toBeUndefined();
 });
 
 test('positions are no part of the digests', () => {

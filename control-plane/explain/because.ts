@@ -5,7 +5,7 @@
 import { type Database, prepare } from '../../shared/runtime/sqlite.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import {
-  keyParts,
+  splitKey,
   type TableName,
   type TableRow,
   type TableSpec,
@@ -28,13 +28,18 @@ const versionsMax = 20_000;
  * Finds when the row was last set or removed. Returns undefined if nothing is known of it. `mark` is one of the table's
  * marks. `key` contains the key columns separated by `/`.
  */
-export function setAt(db: Database, table: TableName, key: string, mark = 'set_at'): SetAt | undefined {
+export function findSetCommit(
+  db: Database,
+  table: TableName,
+  key: string,
+  mark = 'set_at',
+): SetAt | undefined {
   const spec: TableSpec = tableSpecs[table];
   const columns = spec.marks && Object.hasOwn(spec.marks, mark) ? spec.marks[mark] : undefined;
   const isPast = hasVersions(db);
   // Every row has versions, but only some have marks.
   if (columns === undefined && !(isPast && mark === 'set_at')) return undefined;
-  const parts = keyParts(table, key);
+  const parts = splitKey(table, key);
   const where = spec.key.map((column) => `${column} = ?`).join(' AND ');
   return isPast
     ? setAtVersion(db, table, { where, parts, columns: columns ?? [] })

@@ -6,8 +6,8 @@
 import type { PlaceKey } from '../../schemas/names.ts';
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 import type { ExplainedVerdict, RuledVerdict } from '../../schemas/records/explanations.ts';
-import { verdictFrom } from '../../schemas/records/verdict.ts';
-import { causeOf, stepOfStage } from '../../shared/decision/causes.ts';
+import { deriveVerdict } from '../../schemas/records/verdict.ts';
+import { findCause, stepOfStage } from '../../shared/decision/causes.ts';
 import type { Read, Step, StepFacts, StepName, StepResult } from '../../shared/decision/step.ts';
 import { type Described, describeStep, type StepText } from '../../shared/decision/step-texts.ts';
 import { stepNames, steps } from '../../shared/decision/steps.ts';
@@ -17,11 +17,11 @@ import { openSlot } from '../../shared/snapshot/effects-changes.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import { installsIn } from '../../shared/snapshot/routes.ts';
 import type { State } from '../../shared/snapshot/views.ts';
-import { type Overlaid, overlaidAt } from '../../shared/snapshot/waves.ts';
-import { setAt } from './because.ts';
-import { nodesAt } from './places.ts';
-import { type Decided, decideOn, decideWith, type Question } from './question.ts';
-import { differenceFrom, unreadSteps } from './recorded-difference.ts';
+import { type OpenOverlay, overlayForGateway } from '../../shared/snapshot/waves.ts';
+import { findSetCommit } from './because.ts';
+import { listNodeReports } from './places.ts';
+import { decideInState, decideWithLookup, type Question, type TracedVerdict } from './question.ts';
+import { findDifference, unreadSteps } from './recorded-difference.ts';
 import { endReason, recordedVerdict } from './recorded-verdict.ts';
 
 export interface DescribedStep {
@@ -55,7 +55,7 @@ export interface DescribedDecision {
 /** All steps in order. Undecided steps are skipped. */
 function ladder(
   question: Question,
-  { trace, verdict }: Decided,
+  { trace, verdict }: TracedVerdict,
   record: DecisionRecord | undefined,
 ): readonly Step[] {
   const found = new Map(trace.steps.map((step) => [step.step, step]));
@@ -67,7 +67,9 @@ function ladder(
     return found.has(name) || shown === 'always' || shown === host;
   });
   const unread = new Set(record === undefined ? [] : unreadSteps(record));
-  const asked = names.map((name): Step => (unread.has(name) ? undefined : found.get(name)) ?? skipped(name));
+  const asked = names.map(
+    (name): Step => (unread.has(name) ? undefined : found.get(name)) ?? skippedStep(name),
+  );
   const shape = names.indexOf('shape');
   // The body is not read if the decision does not need tokens.
   if (shape !== -1 && found.has('plan') && !unread.has('shape'))
@@ -78,7 +80,7 @@ function ladder(
 /** Adds the recorded end of a request that did not follow from the rules alone. */
 function asRecorded(asked: readonly Step[], record: DecisionRecord): readonly Step[] {
   const { stage, type, reason } = record;
-  const { outcome, phase, endedBy } = verdictFrom(record);
+  const { outcome, phase, endedBy } = deriveVerdict(record);
   if (outcome === 'ended' && phase !== 'undecided') {
     const facts = { endedBy, phase, reason: endReason(record) };
     return [...asked, { step: 'answer', result: 'refused', facts, reads: [] }];
@@ -86,14 +88,14 @@ function asRecorded(asked: readonly Step[], record: DecisionRecord): readonly St
   if (outcome !== 'refused' || stage === 'admission') return asked;
   const step = stepOfStage[stage];
   const facts = { ...(type !== undefined && { type }), ...(reason !== undefined && { reason }) };
-  const refused: Step = { step, result: 'refused', facts, reads: [], cause: causeOf(record) };
+  const refused: Step = { step, result: 'refused', facts, reads: [], cause: findCause(record) };
   if (step === 'answer') return [...asked, refused];
   // A request that could not be read has no facts, so no rule was applied.
-  if (step === 'http') return [refused, ...asked.map((each) => skipped(each.step))];
+  if (step === 'http') return [refused, ...asked.map((each) => skippedStep(each.step))];
   const at = asked.findIndex((each) => each.step === step);
   return asked.map((each, index) => {
     if (index < at) return each;
-    return index === at ? refused : skipped(each.step);
+    return index === at ? refused : skippedStep(each.step);
   });
 }
 
@@ -105,27 +107,27 @@ function isRefusedOwn({ step, result }: Step): boolean {
 function withoutOwn(step: Step, of: Described): Step {
   const place = String(step.facts['place']) as PlaceKey;
   if (!isRefusedOwn(step) || of.nodesAt(place).length > 0) return step;
-  return { ...skipped(step.step), facts: { place, nodes: [] } };
+  return { ...skippedStep(step.step), facts: { place, nodes: [] } };
 }
 
-function skipped(step: StepName): Step {
+function skippedStep(step: StepName): Step {
   return { step, result: 'skipped', facts: {}, reads: [] };
 }
 
-function ruledVerdict({ verdict }: Decided): RuledVerdict {
+function ruledVerdict({ verdict }: TracedVerdict): RuledVerdict {
   if (verdict.kind !== 'refused') return { outcome: 'served', served: true, status: 200 };
   const { status, type, message } = verdict.refusal;
   return { outcome: 'refused', served: false, status, type, message };
 }
 
 /** Answer on this state, without its steps. */
-export function answerOn(db: Database, question: Question): RuledVerdict {
-  return ruledVerdict(decideOn(db, question));
+export function decideAnswer(db: Database, question: Question): RuledVerdict {
+  return ruledVerdict(decideInState(db, question));
 }
 
 /** Answer for one of many questions on the same state. */
-export function answerWith(lookup: Lookup, question: Question): RuledVerdict {
-  return ruledVerdict(decideWith(lookup, question));
+export function decideAnswerWithLookup(lookup: Lookup, question: Question): RuledVerdict {
+  return ruledVerdict(decideWithLookup(lookup, question));
 }
 
 /**
@@ -149,27 +151,27 @@ export function describeDecision(
   question: Question,
   record?: DecisionRecord,
 ): DescribedDecision {
-  const decided = decideOn(db, question);
-  const of = stateOf(db, question.facts.model, record?.counted === 'bound');
+  const decided = decideInState(db, question);
+  const of = describedState(db, question.facts.model, record?.counted === 'bound');
   const asked = ladder(question, decided, record).map((step) => withoutOwn(step, of));
   const rederived = ruledVerdict(decided);
   const verdict = record === undefined ? rederived : recordedVerdict(record);
   const decides = new Set(deciding(asked, verdict.served));
   const described = asked.map((step) => ({ step, ...describeStep(step, steps[step.step].texts, of) }));
-  const open = overlaid === undefined ? overlaidAt(db) : undefined;
+  const open = overlaid === undefined ? overlayForGateway(db) : undefined;
   return {
     seq,
     verdict,
     rederived,
     ...(decided.verdict.kind === 'refused' && { cause: decided.verdict.refusal.reason }),
-    same: record === undefined || differenceFrom(record, decided) === undefined,
+    same: record === undefined || findDifference(record, decided) === undefined,
     steps: described.map((each) => ({ ...withSeqs(each, db, overlaid), decides: decides.has(each.step) })),
     ...(open !== undefined &&
-      described.some(({ marks }) => readsOf(open, marks)) && { unreached: open.change }),
+      described.some(({ marks }) => readsChange(open, marks)) && { unreached: open.change }),
   };
 }
 
-function stateOf(db: Database, model: string, isBound: boolean): Described {
+function describedState(db: Database, model: string, isBound: boolean): Described {
   return {
     model,
     isBound,
@@ -177,7 +179,7 @@ function stateOf(db: Database, model: string, isBound: boolean): Described {
       const row = first<{ name: string }>(db, `SELECT name FROM ${table} WHERE id = ?`, id);
       return row === undefined || row.name === id ? id : `${row.name} (${id})`;
     },
-    nodesAt: (place) => nodesAt(db, place, model),
+    nodesAt: (place) => listNodeReports(db, place, model),
     isInstalled: (place) => installsIn(db)(place, model),
   };
 }
@@ -186,7 +188,7 @@ interface StepAsText extends StepText {
   readonly step: Step;
 }
 
-function readsOf(overlaid: Overlaid, marks: readonly Read[]): boolean {
+function readsChange(overlaid: OpenOverlay, marks: readonly Read[]): boolean {
   return marks.some(({ table, id }) => overlaid.has(table, id));
 }
 
@@ -196,9 +198,9 @@ const staging: Read = { table: 'change', id: openSlot, mark: 'staged_at' };
 function withSeqs(
   { step: { step, result, facts }, text, marks }: StepAsText,
   db: Database,
-  overlaid: Overlaid | undefined,
+  overlaid: OpenOverlay | undefined,
 ): Omit<DescribedStep, 'decides'> {
-  const isOfChange = overlaid !== undefined && readsOf(overlaid, marks);
+  const isOfChange = overlaid !== undefined && readsChange(overlaid, marks);
   const base = marks.filter(({ table, id }) => !overlaid?.has(table, id));
   const seqs = [...base, ...(isOfChange ? [staging] : [])]
     .flatMap((mark) => {
@@ -219,6 +221,7 @@ function withSeqs(
 }
 
 function setAtSeq(db: Database, { table, id, mark }: Read): number | undefined {
-  const found = setAt(db, table, id, mark) ?? (mark === undefined ? undefined : setAt(db, table, id));
+  const found =
+    findSetCommit(db, table, id, mark) ?? (mark === undefined ? undefined : findSetCommit(db, table, id));
   return found?.seq;
 }

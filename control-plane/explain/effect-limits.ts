@@ -25,9 +25,9 @@ type Limits = Readonly<Record<string, number | null>>;
 export type Peaks = ReadonlyMap<string, Readonly<Record<string, number>>>;
 
 /** Limits by organisation and for visitors. Organisations without a plan are left out. */
-export function limitsOn(db: Database): ReadonlyMap<string, Limits> {
+export function readLimits(db: Database): ReadonlyMap<string, Limits> {
   const tiers = new Map(
-    all<RowOf<'tier'>>(db, 'SELECT * FROM tier').map((row): [string, Limits] => [row.id, limitsOf(row)]),
+    all<RowOf<'tier'>>(db, 'SELECT * FROM tier').map((row): [string, Limits] => [row.id, toLimits(row)]),
   );
   const found = new Map<string, Limits>();
   const sql = 'SELECT id, tier FROM organisation WHERE tier IS NOT NULL AND suspended = 0 ORDER BY id';
@@ -40,7 +40,7 @@ export function limitsOn(db: Database): ReadonlyMap<string, Limits> {
   return found;
 }
 
-function limitsOf(row: RowOf<'tier'>): Limits {
+function toLimits(row: RowOf<'tier'>): Limits {
   return Object.fromEntries(fields.map((field) => [field, row[columns[field]]]));
 }
 
@@ -64,17 +64,17 @@ function isLower(to: number, from: number | null): boolean {
   return from === null || to < from;
 }
 
-interface Asked {
+interface LimitScope {
   readonly peaks: Peaks;
   /** Restricts the result to this organisation. */
   readonly only?: string | undefined;
 }
 
 /** Lowered limits, each once, with the number of affected organisations. */
-export function lowered(
+export function findLoweredLimits(
   before: ReadonlyMap<string, Limits>,
   after: ReadonlyMap<string, Limits>,
-  { peaks, only }: Asked,
+  { peaks, only }: LimitScope,
 ): LoweredLimit[] {
   const found = new Map<string, LoweredLimit>();
   for (const [subject, was] of before) {

@@ -2,13 +2,16 @@
  * Peak use of each limit in the last hour. Requests per minute come from the gateways' counters, the other peaks from
  * recorded decisions.
  */
-import { promptTokensMaxOf, type SeenLimit } from '../../schemas/records/decisions.ts';
+import { readPromptTokensMax, type SeenLimit } from '../../schemas/records/decisions.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Peaks } from './effect-limits.ts';
 import type { SampledDecision, SampledRecord } from './sampled.ts';
 
 /** Peak use by subject. `counted` contains the peak requests per minute by organisation. */
-export function peaksOf(counted: ReadonlyMap<string, number>, records: readonly SampledDecision[]): Peaks {
+export function computePeaks(
+  counted: ReadonlyMap<string, number>,
+  records: readonly SampledDecision[],
+): Peaks {
   const peaks = new Map<string, Record<string, number>>();
   const add = (subject: string, what: string, used: number): void => {
     const of = peaks.get(subject) ?? {};
@@ -18,34 +21,34 @@ export function peaksOf(counted: ReadonlyMap<string, number>, records: readonly 
   for (const [subject, requests] of counted)
     add(subject, subject === visitorsSubject ? 'total.requestsPerMinute' : 'requestsPerMinute', requests);
   for (const { record } of records)
-    for (const [subject, what, used] of usedBy(record)) add(subject, what, used);
+    for (const [subject, what, used] of recordedUses(record)) add(subject, what, used);
   return peaks;
 }
 
 type Used = readonly [subject: string, what: string, used: number];
 
 /** Use of each limit at a recorded decision, including the request itself. */
-function usedBy(record: SampledRecord): Used[] {
+function recordedUses(record: SampledRecord): Used[] {
   const { organisation, visitor, maxTokens = 0, counters } = record;
   const { windowUsed, inFlight, requests, concurrency, poolTokens, freeTurns, visitors } = counters;
   const subject = visitor === undefined ? organisation : visitorsSubject;
   if (subject === undefined) return [];
   const own: Used[] = [
-    [subject, 'requestsPerMinute', usedOf(requests, windowUsed) + 1],
-    [subject, 'concurrency', usedOf(concurrency, inFlight) + 1],
-    [subject, 'contextTokens', promptTokensMaxOf(record) + maxTokens],
+    [subject, 'requestsPerMinute', actualUse(requests, windowUsed) + 1],
+    [subject, 'concurrency', actualUse(concurrency, inFlight) + 1],
+    [subject, 'contextTokens', readPromptTokensMax(record) + maxTokens],
     visitor === undefined ? [subject, 'monthlyTokens', poolTokens] : [subject, 'freeTurns', freeTurns + 1],
   ];
   if (visitors === undefined) return own;
   return [
     ...own,
-    [subject, 'total.requestsPerMinute', usedOf(visitors.requests, visitors.windowUsed) + 1],
-    [subject, 'total.concurrency', usedOf(visitors.concurrency, visitors.inFlight) + 1],
+    [subject, 'total.requestsPerMinute', actualUse(visitors.requests, visitors.windowUsed) + 1],
+    [subject, 'total.concurrency', actualUse(visitors.concurrency, visitors.inFlight) + 1],
     [subject, 'total.tokensPerDay', visitors.tokens],
   ];
 }
 
 /** Actual use if the gateway recorded it. The compared value also includes what other gateways might use. */
-function usedOf(use: SeenLimit | undefined, compared: number): number {
+function actualUse(use: SeenLimit | undefined, compared: number): number {
   return use === undefined ? compared : use.here + (use.elsewhere ?? 0);
 }

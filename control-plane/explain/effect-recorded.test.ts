@@ -22,8 +22,8 @@ import {
 import type { MeantRefusals } from '../commands/event-effects.ts';
 import { answerLabel, isServed } from './answer-labels.ts';
 import { effectSteps } from './effect.ts';
-import { decideWith, questionOf } from './question.ts';
-import { type SampledDecision, sampledIn } from './sampled.ts';
+import { decideWithLookup, questionFromRecord } from './question.ts';
+import { parseSample, type SampledDecision } from './sampled.ts';
 
 const nowMs = Date.UTC(2026, 10, 21);
 
@@ -99,9 +99,9 @@ test.each([...changingTypes, 'key.revoked' as const, 'usage.adjusted' as const, 
       const lookups = [before, after].map(({ db }) => createLookup(db));
       const each = records
         .map((one) => {
-          const question = questionOf(one.record);
+          const question = questionFromRecord(one.record);
           const [from = '', to = ''] = lookups.map((lookup) =>
-            answerLabel(decideWith(lookup, question).verdict),
+            answerLabel(decideWithLookup(lookup, question).verdict),
           );
           return { ...one, from, to };
         })
@@ -173,6 +173,6 @@ test('what cannot be read of a sample is left out, and what is not of the organi
   const record = { ...one?.record, organisation: 'org-1' };
   const lineOf = (more: object) => `${JSON.stringify({ requests: 2, decision: { ...record, ...more } })}\n`;
   const texts = [lineOf({}) + lineOf({ at: 'yesterday' }), lineOf({ organisation: 'org-2' })];
-  expect(atOnce(sampledIn(texts, undefined))).toHaveLength(2);
-  expect(atOnce(sampledIn(texts, 'org-2')).map((each) => each.record.organisation)).toEqual(['org-2']);
+  expect(atOnce(parseSample(texts, undefined))).toHaveLength(2);
+  expect(atOnce(parseSample(texts, 'org-2')).map((each) => each.record.organisation)).toEqual(['org-2']);
 });

@@ -6,7 +6,7 @@ import type { Effect, RecordedGroup } from '../../schemas/admin/effect.ts';
 import type { OperationKind } from '../../schemas/api/operations.ts';
 import type { MeantRefusals } from '../commands/event-effects.ts';
 import { type AnswerLabel, type Answers, isRefusedAfter, isServed } from './answer-labels.ts';
-import { type Question, questionOf } from './question.ts';
+import { type Question, questionFromRecord } from './question.ts';
 import type { SampledDecision, SampledRecord } from './sampled.ts';
 
 const sharedHost = 'shared';
@@ -14,7 +14,7 @@ const sharedHost = 'shared';
 const groupsMax = 200;
 const examplesMax = 5;
 
-export type FoundRecorded = Omit<
+export type RecordedEffect = Omit<
   NonNullable<Effect['recorded']>,
   'since' | 'gatewaysSilent' | 'gatewaysUnseen'
 >;
@@ -61,7 +61,7 @@ export function* recordedAnswers(
   for (const [at, { record, requests }] of records.entries()) {
     if (at % pieceMin === 0) yield;
     if (!isDecidedByRules(record) || isOfNobody(record)) continue;
-    const question = questionOf(record);
+    const question = questionFromRecord(record);
     const from = before.of(question);
     const { organisation, stack, model, operation, req } = record;
     if (isServed(from)) found.push({ organisation, stack, model, operation, req, requests, question, from });
@@ -75,7 +75,7 @@ const pieceMin = 500;
 const remadeMsMax = 300;
 
 /** Splits the requests into pieces. The changed state is rebuilt for each piece, which takes `madeMs`. */
-export function* piecesOf(
+export function* splitIntoPieces(
   served: readonly ServedRequests[],
   madeMs: number,
 ): Iterable<readonly ServedRequests[]> {
@@ -85,7 +85,7 @@ export function* piecesOf(
 }
 
 /** Requests that are answered differently on the state after the change. */
-export function turnedOf(after: Answers, served: readonly ServedRequests[]): TurnedRequests[] {
+export function findTurnedRequests(after: Answers, served: readonly ServedRequests[]): TurnedRequests[] {
   const turned: TurnedRequests[] = [];
   for (const each of served) {
     const to = after.of(each.question);
@@ -110,24 +110,27 @@ function isOfNobody({ key, organisation, visitor }: SampledRecord): boolean {
 export function recordedEffect(
   served: readonly ServedRequests[],
   turned: readonly TurnedRequests[],
-): FoundRecorded {
+): RecordedEffect {
   const byKind = groupBy(turned, ({ organisation, stack, model, operation, from, to }) =>
     JSON.stringify([organisation, stack, model, operation, from, to]),
   );
   const groups = [...byKind.values()].map(recordedGroup).sort((a, b) => b.requests - a.requests);
   return {
     decided: served.length,
-    asked: requestsOf(served),
-    differ: requestsOf(turned),
-    refused: requestsOf(turned.filter(isRefusedAfter)),
-    lost: lostBy(served, turned),
+    asked: sumRequests(served),
+    differ: sumRequests(turned),
+    refused: sumRequests(turned.filter(isRefusedAfter)),
+    lost: findLostOrganisations(served, turned),
     groups: groups.slice(0, groupsMax),
     ...(groups.length > groupsMax && { more: true as const }),
   };
 }
 
 /** Organisations with some requests served before the change and none after it. */
-function lostBy(served: readonly ServedRequests[], turned: readonly TurnedRequests[]): string[] {
+function findLostOrganisations(
+  served: readonly ServedRequests[],
+  turned: readonly TurnedRequests[],
+): string[] {
   const countOf = (of: readonly ServedRequests[]): ReadonlyMap<string, number> =>
     new Map(
       [...groupBy(of, ({ organisation = '' }) => organisation)].map(([name, own]) => [name, own.length]),
@@ -139,7 +142,7 @@ function lostBy(served: readonly ServedRequests[], turned: readonly TurnedReques
     .sort();
 }
 
-function requestsOf(of: readonly ServedRequests[]): number {
+function sumRequests(of: readonly ServedRequests[]): number {
   return Math.round(of.reduce((sum, { requests }) => sum + requests, 0));
 }
 
@@ -151,7 +154,7 @@ function recordedGroup(of: readonly [TurnedRequests, ...TurnedRequests[]]): Reco
     ...(model !== undefined && { model }),
     ...(operation !== 'chat' && { operation }),
     ...{ from, to },
-    requests: requestsOf(of),
+    requests: sumRequests(of),
     examples: of.flatMap(({ req }) => req ?? []).slice(0, examplesMax),
   };
 }

@@ -5,7 +5,7 @@
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import { type Answers, isServed } from './answer-labels.ts';
 import type { ServedRequests } from './effect-recorded.ts';
-import { factsOf, type Question } from './question.ts';
+import { buildFacts, type Question } from './question.ts';
 import type { CounterFacts } from './recorded-counters.ts';
 
 export interface ReportedRequests {
@@ -30,7 +30,7 @@ export function reportedAnswers(
 ): ServedRequests[] {
   return reported.flatMap((row) => {
     for (const operation of operations) {
-      const question = questionFor(row, operation, nowMs);
+      const question = toQuestion(row, operation, nowMs);
       const from = before.of(question);
       if (isServed(from)) return [{ ...servedAs(row), operation, question, from }];
     }
@@ -48,13 +48,13 @@ function servedAs({ organisation, stack, model, requests }: ReportedRequests) {
 }
 
 /** A request for one token, because the prompt's length is not known. */
-function questionFor(
+function toQuestion(
   { organisation, stack, model, perMinute }: ReportedRequests,
   operation: (typeof operations)[number],
   nowMs: number,
 ): Question {
   const isVisitor = organisation === visitorsSubject;
-  const facts = factsOf({
+  const facts = buildFacts({
     operation,
     model,
     promptTokensMax: 1,

@@ -9,8 +9,8 @@ import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { known, recordsOf } from '../../test/support/commits.ts';
 import { effectSteps } from './effect.ts';
-import { limitsOn, lowered } from './effect-limits.ts';
-import { peaksOf } from './effect-peaks.ts';
+import { findLoweredLimits, readLimits } from './effect-limits.ts';
+import { computePeaks } from './effect-peaks.ts';
 import type { SampledDecision } from './sampled.ts';
 
 const nowMs = Date.UTC(2026, 10, 21);
@@ -119,14 +119,14 @@ test('lowered limits have what was used of them at most; of visitors those of on
     ['freeTurns', undefined],
     ['total.tokensPerDay', undefined],
   ]);
-  const before = limitsOn(snapshot.db);
+  const before = readLimits(snapshot.db);
   const after = new Map(
     [...before].map(([subject, of]) => [subject, { ...of, concurrency: 1, freeTurns: 1 }]),
   );
-  expect(lowered(before, after, { peaks: peaksOf(busiest, records) })).toEqual([
+  expect(findLoweredLimits(before, after, { peaks: computePeaks(busiest, records) })).toEqual([
     { organisations: 2, what: 'concurrency', from: 9, to: 1, peak: 6 },
     { visitors: true, organisations: 0, what: 'freeTurns', from: 10, to: 1, peak: 7 },
     { visitors: true, organisations: 0, what: 'concurrency', from: null, to: 1, peak: 1 },
   ]);
-  expect(lowered(before, after, { peaks: new Map(), only: 'org-1' })).toHaveLength(1);
+  expect(findLoweredLimits(before, after, { peaks: new Map(), only: 'org-1' })).toHaveLength(1);
 });

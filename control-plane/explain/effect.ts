@@ -11,16 +11,16 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { MeantRefusals } from '../commands/event-effects.ts';
 import { CommandError } from '../core/command-error.ts';
 import { Answers } from './answer-labels.ts';
-import { limitsOn, lowered } from './effect-limits.ts';
-import { peaksOf } from './effect-peaks.ts';
+import { findLoweredLimits, readLimits } from './effect-limits.ts';
+import { computePeaks } from './effect-peaks.ts';
 import {
-  type FoundRecorded,
+  findTurnedRequests,
   notMeant,
-  piecesOf,
+  type RecordedEffect,
   recordedAnswers,
   recordedEffect,
+  splitIntoPieces,
   type TurnedRequests,
-  turnedOf,
 } from './effect-recorded.ts';
 import { type ReportedRequests, reportedAnswers } from './effect-reported.ts';
 import type { SampledDecision } from './sampled.ts';
@@ -41,12 +41,12 @@ export interface EffectQuestion {
   readonly organisation?: string | undefined;
 }
 
-export type FoundEffect = Pick<Effect, 'limits'> & { readonly recorded?: FoundRecorded };
+export type FoundEffect = Pick<Effect, 'limits'> & { readonly recorded?: RecordedEffect };
 
 type Previewed = <Result>(read: (db: Database) => Result) => Result;
 
 /** Reads the state after the events. Throws CommandError Conflict if an event does not apply. */
-export function previewOf(
+export function previewEvents(
   snapshot: Snapshot,
   { events, by, nowMs }: Pick<EffectQuestion, 'events' | 'by' | 'nowMs'>,
 ): Previewed {
@@ -64,21 +64,23 @@ export function previewOf(
  */
 export function* effectSteps(snapshot: Snapshot, question: EffectQuestion): Generator<void, FoundEffect> {
   const { records, organisation, busiest = new Map() } = question;
-  const previewed = previewOf(snapshot, question);
-  const wasLimits = limitsOn(snapshot.db);
-  const peaks = peaksOf(busiest, records ?? []);
+  const previewed = previewEvents(snapshot, question);
+  const wasLimits = readLimits(snapshot.db);
+  const peaks = computePeaks(busiest, records ?? []);
   yield;
-  const limits = previewed((db) => lowered(wasLimits, limitsOn(db), { peaks, only: organisation }));
+  const limits = previewed((db) =>
+    findLoweredLimits(wasLimits, readLimits(db), { peaks, only: organisation }),
+  );
   if (records === undefined) return { limits };
   yield;
-  return { limits, recorded: yield* recordedOn(snapshot, previewed, { ...question, records }) };
+  return { limits, recorded: yield* recordedSteps(snapshot, previewed, { ...question, records }) };
 }
 
-function* recordedOn(
+function* recordedSteps(
   { db }: Snapshot,
   previewed: Previewed,
   { records, reported = [], meant, nowMs }: EffectQuestion & { readonly records: readonly SampledDecision[] },
-): Generator<void, FoundRecorded> {
+): Generator<void, RecordedEffect> {
   const before = new Answers(db);
   const asked = notMeant(records, reported, meant);
   const served = [
@@ -89,9 +91,9 @@ function* recordedOn(
   previewed(() => undefined);
   const madeMs = performance.now() - beganMs;
   const turned: TurnedRequests[] = [];
-  for (const piece of piecesOf(served, madeMs)) {
+  for (const piece of splitIntoPieces(served, madeMs)) {
     yield;
-    turned.push(...previewed((after) => turnedOf(new Answers(after), piece)));
+    turned.push(...previewed((after) => findTurnedRequests(new Answers(after), piece)));
   }
   return recordedEffect(served, turned);
 }

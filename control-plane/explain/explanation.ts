@@ -6,7 +6,7 @@
  */
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 import type { Because, ExplainedStep, Explanation } from '../../schemas/records/explanations.ts';
-import { outcomeFrom } from '../../schemas/records/verdict.ts';
+import { deriveOutcome } from '../../schemas/records/verdict.ts';
 import type { Read } from '../../shared/decision/step.ts';
 import { steps } from '../../shared/decision/steps.ts';
 import {
@@ -22,7 +22,7 @@ import { findOpenChange } from '../state/changes.ts';
 import type { AnswerBefore, EarlierAnswer } from './answer-before.ts';
 import { becauseOf } from './because-event.ts';
 import type { DescribedDecision, DescribedStep } from './described.ts';
-import { decideOn, type Question } from './question.ts';
+import { decideInState, type Question } from './question.ts';
 import { isDecided, unreadSteps } from './recorded-difference.ts';
 import { endedText } from './recorded-verdict.ts';
 import { wouldTurn } from './would.ts';
@@ -85,13 +85,13 @@ export async function explain(explainer: Explainer, asked: ToExplain): Promise<E
     ...(name !== undefined && { decisive: name }),
     ...(before !== undefined && { before }),
     would,
-    assumptions: assumptionsOf(question, asked),
+    assumptions: listAssumptions(question, asked),
   };
 }
 
 /** Whether rules alone determined the answer. */
 function isRuled(record: DecisionRecord | undefined): boolean {
-  return record === undefined || (record.stage === 'admission' && outcomeFrom(record) !== 'ended');
+  return record === undefined || (record.stage === 'admission' && deriveOutcome(record) !== 'ended');
 }
 
 async function wouldBeServed(
@@ -100,7 +100,7 @@ async function wouldBeServed(
 ): Promise<string[]> {
   if (decision.verdict.served || !isRuled(record)) return [];
   const now = { ...question, nowMs: wallClockMs() };
-  const decided = decideOn(snapshot.db, now);
+  const decided = decideInState(snapshot.db, now);
   const change = decision.steps.find((step) => step.change !== undefined)?.change;
   const isOpen = change !== undefined && findOpenChange(snapshot.db)?.id === change;
   if (isOpen && isOperator && decided.verdict.kind !== 'refused')
@@ -168,14 +168,14 @@ async function answerBefore(
   return explainer.answerBefore(at - 1, question, { at, now, candidates, view });
 }
 
-function assumptionsOf(
+function listAssumptions(
   { facts }: Question,
   { record, isPast, countedSecondsAgo, view, decision: { unreached } }: ToExplain,
 ): string[] {
   if (record?.stage === 'http')
     return ['it was refused before it was read: nothing else of it is known, and no rule was asked'];
   if (record !== undefined && unreadSteps(record).includes('shape')) {
-    return [`it was ${outcomeFrom(record)} before its body was read, so what it asked for is not known`];
+    return [`it was ${deriveOutcome(record)} before its body was read, so what it asked for is not known`];
   }
   if (record !== undefined)
     return record.model === undefined && record.stage === 'admission' && record.operation !== 'models'

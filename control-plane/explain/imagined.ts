@@ -2,10 +2,10 @@
 import type { ExplainRequest } from '../../schemas/records/explanations.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
-import { periodOf } from '../../shared/usage/period.ts';
+import { billingPeriod } from '../../shared/usage/period.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findKey, findOrganisation } from '../state/tenants.ts';
-import { factsOf, type Question } from './question.ts';
+import { buildFacts, type Question } from './question.ts';
 import type { CounterFacts } from './recorded-counters.ts';
 
 /** Calling organisation and the period in which its tokens count. */
@@ -20,7 +20,7 @@ export interface Asker {
  * Finds the calling organisation. Returns undefined for callers whose tokens are not counted. Throws NotFound if the key or
  * organisation does not exist.
  */
-export function askerOn(
+export function findAsker(
   db: Database,
   { key, organisation }: Pick<ExplainRequest, 'key' | 'organisation'>,
   nowMs: number,
@@ -32,7 +32,7 @@ export function askerOn(
   if (organisation !== undefined && owner === undefined)
     throw notFound(`there is no organisation ${organisation}`);
   if (owner === undefined) return undefined;
-  const period = periodOf(owner.anchor, nowMs).start;
+  const period = billingPeriod(owner.anchor, nowMs).start;
   return { organisation: owner.id, period, adjustment: createLookup(db).usageAdjustment(owner.id, period) };
 }
 
@@ -41,10 +41,10 @@ function notFound(message: string): CommandError {
 }
 
 /** Builds the question. `counters` contains the use that the request would meet. */
-export function imagined(ask: ExplainRequest, counters: CounterFacts, nowMs: number): Question {
+export function imagineQuestion(ask: ExplainRequest, counters: CounterFacts, nowMs: number): Question {
   const { host, path, model, promptTokens, maxTokens, key, organisation = '', visitor } = ask;
   const credential = key === undefined ? { organisation } : { keyId: key, header: 'authorization' as const };
-  const facts = factsOf({
+  const facts = buildFacts({
     operation: path,
     model,
     promptTokensMax: promptTokens,

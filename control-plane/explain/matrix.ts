@@ -7,8 +7,8 @@ import { createLookup, type Lookup } from '../../shared/snapshot/lookup.ts';
 import { listStacks } from '../state/capacity.ts';
 import { findTier, modelIds } from '../state/catalog.ts';
 import { findOrganisation } from '../state/tenants.ts';
-import { answerWith } from './described.ts';
-import { imagined } from './imagined.ts';
+import { decideAnswerWithLookup } from './described.ts';
+import { imagineQuestion } from './imagined.ts';
 import type { CounterFacts } from './recorded-counters.ts';
 
 export interface MatrixQuestion {
@@ -27,7 +27,7 @@ export type MatrixPage = Pick<Matrix, 'items' | 'next'>;
 const cellsMax = 1000;
 
 /** Ids of the models in the organisation's tier, stacks and own nodes. */
-function modelsOf(db: Database, id: string): string[] {
+function listMatrixModels(db: Database, id: string): string[] {
   const tier = findOrganisation(db, id)?.tier ?? null;
   const planned = tier === null ? [] : (findTier(db, tier)?.models ?? []);
   if (planned === '*') return modelIds(db).sort();
@@ -41,10 +41,10 @@ interface Plan {
   readonly next: string | undefined;
 }
 
-function planOf(db: Database, { organisation, host, after = '' }: MatrixQuestion): Plan {
+function planPage(db: Database, { organisation, host, after = '' }: MatrixQuestion): Plan {
   const all = ['shared', ...listStacks(db, organisation).map(({ id }) => id)];
   const hosts = all.filter((each) => host === undefined || each === host);
-  const models = modelsOf(db, organisation).filter((model) => model > after);
+  const models = listMatrixModels(db, organisation).filter((model) => model > after);
   const shown = models.slice(0, Math.max(1, Math.floor(cellsMax / Math.max(1, hosts.length))));
   return {
     cells: shown.flatMap((model) => hosts.map((each) => ({ model, host: each }))),
@@ -56,7 +56,7 @@ function planOf(db: Database, { organisation, host, after = '' }: MatrixQuestion
  * Operation to explain for a model at a host. It follows from the stack's API surface and from whether the model only
  * reranks, as far as engines show that.
  */
-function pathFor(
+function chooseOperation(
   lookup: Lookup,
   organisation: string,
   { model, host }: Pick<Cell, 'model' | 'host'>,
@@ -76,13 +76,13 @@ export function* matrixSteps(
   nowMs: number,
 ): Generator<void, MatrixPage> {
   const { organisation } = question;
-  const { cells, next } = planOf(db, question);
+  const { cells, next } = planPage(db, question);
   const lookup = createLookup(db);
   const items: Cell[] = [];
   for (const { model, host } of cells) {
-    const path = pathFor(lookup, organisation, { model, host });
+    const path = chooseOperation(lookup, organisation, { model, host });
     const ask = explainRequestSchema.parse({ organisation, model, host, path });
-    const { served, status, type } = answerWith(lookup, imagined(ask, counters, nowMs));
+    const { served, status, type } = decideAnswerWithLookup(lookup, imagineQuestion(ask, counters, nowMs));
     items.push({ model, host, path, served, status, ...(type !== undefined && { type }) });
     yield;
   }

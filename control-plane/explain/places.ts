@@ -7,14 +7,14 @@ import { servedModels } from '../../shared/snapshot/routes.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 
 /** Nodes of the place, those with the model loaded first. */
-export function nodesAt(db: Database, place: PlaceKey, model: string): NodeReport[] {
+export function listNodeReports(db: Database, place: PlaceKey, model: string): NodeReport[] {
   const rows = all<RowOf<'node'>>(db, 'SELECT * FROM node WHERE place = ? ORDER BY id', place);
   return rows
-    .map((row) => reportOf(row, model))
+    .map((row) => toNodeReport(row, model))
     .sort((a, b) => Number(a.fault === 'not loaded') - Number(b.fault === 'not loaded'));
 }
 
-function reportOf(row: RowOf<'node'>, model: string): NodeReport {
+function toNodeReport(row: RowOf<'node'>, model: string): NodeReport {
   const { id } = row;
   if (!servedModels(row).has(model)) return { id, fault: 'not loaded', mark: 'loaded_set_at' };
   if (row.drained === 1) return { id, fault: 'drained', mark: 'drained_set_at' };

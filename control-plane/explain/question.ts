@@ -4,7 +4,7 @@
  */
 
 import { operations } from '../../schemas/api/operations.ts';
-import { type DecisionRecord, promptTokensMaxOf } from '../../schemas/records/decisions.ts';
+import { type DecisionRecord, readPromptTokensMax } from '../../schemas/records/decisions.ts';
 import {
   type AdmissionFacts,
   admission,
@@ -16,7 +16,7 @@ import { Trace } from '../../shared/decision/trace.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { createLookup, type Lookup } from '../../shared/snapshot/lookup.ts';
 import type { StateView } from '../../shared/snapshot/waves.ts';
-import { type CounterFacts, countersOf } from './recorded-counters.ts';
+import { type CounterFacts, fixedCounters } from './recorded-counters.ts';
 
 export interface Question {
   readonly facts: AdmissionFacts;
@@ -26,7 +26,7 @@ export interface Question {
   readonly nowMs: number;
 }
 
-export interface Decided {
+export interface TracedVerdict {
   readonly verdict: Verdict;
   readonly trace: Trace;
 }
@@ -37,27 +37,30 @@ const noHosts: HostNames = { shared: new Set(), stackDomain: 'invalid' };
 /** No model can have this id, so it is decided like any unknown name. */
 const unknownModel = '(unknown)';
 
-export function decideOn(db: Database, question: Question): Decided {
-  return decideWith(createLookup(db), question);
+export function decideInState(db: Database, question: Question): TracedVerdict {
+  return decideWithLookup(createLookup(db), question);
 }
 
 /** Decides one of many questions on the same state. */
-export function decideWith(
+export function decideWithLookup(
   lookup: Lookup,
   { facts, counters, fenced, outboxFull, nowMs }: Question,
-): Decided {
+): TracedVerdict {
   const trace = new Trace();
   const of = { lookup, hosts: noHosts };
-  return { verdict: admission(of, facts, countersOf(counters), { fenced, outboxFull, nowMs }, trace), trace };
+  return {
+    verdict: admission(of, facts, fixedCounters(counters), { fenced, outboxFull, nowMs }, trace),
+    trace,
+  };
 }
 
 /** Returns only the verdict, for very many questions whose traces are not needed. */
-export function verdictWith(lookup: Lookup, question: Question): Verdict {
+export function verdictWithLookup(lookup: Lookup, question: Question): Verdict {
   const { facts, counters, fenced, outboxFull, nowMs } = question;
-  return admission({ lookup, hosts: noHosts }, facts, countersOf(counters), { fenced, outboxFull, nowMs });
+  return admission({ lookup, hosts: noHosts }, facts, fixedCounters(counters), { fenced, outboxFull, nowMs });
 }
 
-interface Asked
+interface QuestionFields
   extends Pick<
     AdmissionFacts,
     'promptTokensMax' | 'promptTokensLeast' | 'maxTokens' | 'visitor' | 'network'
@@ -69,7 +72,7 @@ interface Asked
   readonly credential: RecordedCredential;
 }
 
-export function factsOf(asked: Asked): AdmissionFacts {
+export function buildFacts(asked: QuestionFields): AdmissionFacts {
   const { operation, host, stack, model = unknownModel, credential } = asked;
   // Field by field, because spreading the objects costs as much as a decision.
   const { promptTokensMax, promptTokensLeast, maxTokens, visitor, network } = asked;
@@ -96,7 +99,7 @@ export function factsOf(asked: Asked): AdmissionFacts {
  * State view that the gateway used, or would have used at another position. At the record's own position, the record states
  * it.
  */
-export function viewOf({ gateway, position, change }: DecisionRecord, at: number): StateView {
+export function chooseView({ gateway, position, change }: DecisionRecord, at: number): StateView {
   if (at !== position) return { gateway };
   return change === undefined ? 'base' : 'wave';
 }
@@ -111,19 +114,19 @@ export const askedFields = {
 export type AskedRecord = Pick<DecisionRecord, keyof typeof askedFields>;
 
 /** Builds the question from a recorded decision. The record contains everything that the gateway knew of the headers. */
-export function questionOf(record: AskedRecord): Question {
+export function questionFromRecord(record: AskedRecord): Question {
   const { key, header = 'authorization', fault = 'missing', carried = false } = record;
   const { operation, host, stack, model, visitor, promptTokensLeast, maxTokens } = record;
   const isOneKey = key !== undefined && fault !== 'two different keys';
   const credential: RecordedCredential = isOneKey ? { keyId: key, header } : { fault, carried };
   return {
-    facts: factsOf({
+    facts: buildFacts({
       operation,
       host,
       stack,
       model,
       visitor,
-      promptTokensMax: promptTokensMaxOf(record),
+      promptTokensMax: readPromptTokensMax(record),
       promptTokensLeast,
       maxTokens,
       // Records contain only the network's use, not the network itself.

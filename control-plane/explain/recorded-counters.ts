@@ -33,15 +33,15 @@ interface VisitorCounters extends LimitCounters {
 }
 
 /** Counters that always return the recorded values. */
-export function countersOf(counters: CounterFacts): Counters {
+export function fixedCounters(counters: CounterFacts): Counters {
   const { visitors = { windowUsed: 0, inFlight: 0, tokens: 0 } } = counters;
   const of = (subject: string) => (subject === visitorsSubject ? visitors : counters);
   return {
     window: (subject, nowMs, limit) => ({
-      used: comparedWith(limit, of(subject).windowUsed, of(subject).requests),
+      used: comparedUse(limit, of(subject).windowUsed, of(subject).requests),
       endsAtMs: windowStartMs(subject, nowMs) + windowMs,
     }),
-    inFlight: (subject, limit) => comparedWith(limit, of(subject).inFlight, of(subject).concurrency),
+    inFlight: (subject, limit) => comparedUse(limit, of(subject).inFlight, of(subject).concurrency),
     users: (kind, subject) => {
       const found = of(subject);
       if (counters.published) return { used: kind === 'requests' ? found.windowUsed : found.inFlight };
@@ -55,7 +55,7 @@ export function countersOf(counters: CounterFacts): Counters {
 }
 
 /** Value to compare. The recorded room applied to one limit, so for another limit the known use counts. */
-function comparedWith(limit: number | null, compared: number, use: SeenLimit | undefined): number {
+function comparedUse(limit: number | null, compared: number, use: SeenLimit | undefined): number {
   if (use === undefined || limit === null || compared + use.room === limit) return compared;
   return use.here + (use.elsewhere ?? 0);
 }

@@ -4,8 +4,8 @@ import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 import type { Cause } from '../../shared/decision/causes.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { Trace } from '../../shared/decision/trace.ts';
-import type { Decided } from './question.ts';
-import { differenceFrom, unreadSteps } from './recorded-difference.ts';
+import type { TracedVerdict } from './question.ts';
+import { findDifference, unreadSteps } from './recorded-difference.ts';
 
 /** Relevant fields of a recorded refusal. */
 function recorded(cause: Cause, counted?: 'node'): DecisionRecord {
@@ -17,7 +17,7 @@ function recorded(cause: Cause, counted?: 'node'): DecisionRecord {
 }
 
 /** Present decision that refuses with a cause. */
-function decided(cause: Cause): Decided {
+function decided(cause: Cause): TracedVerdict {
   const refusal = new Refusal(cause, 'as it is');
   const trace = new Trace();
   trace.refuse(refusal);
@@ -28,7 +28,7 @@ test.each([
   ['earlier than before', 'allowance', 'revoked', 'key'],
   ['later than before', 'revoked', 'allowance', 'key'],
 ] as const)('what is refused %s differs at the earlier of both steps', (_, before, now, step) => {
-  expect(differenceFrom(recorded(before), decided(now))).toMatchObject({ step });
+  expect(findDifference(recorded(before), decided(now))).toMatchObject({ step });
 });
 
 test('a gateway that refuses a prompt by its length read no use, unless a node counted it: then all limits had let it pass', () => {

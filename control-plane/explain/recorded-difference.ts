@@ -2,12 +2,12 @@
 
 import { type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
-import { outcomeFrom, verdictFrom } from '../../schemas/records/verdict.ts';
-import { causeOf, causes } from '../../shared/decision/causes.ts';
+import { deriveOutcome, deriveVerdict } from '../../schemas/records/verdict.ts';
+import { causes, findCause } from '../../shared/decision/causes.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { StepName } from '../../shared/decision/step.ts';
 import { stepNames, steps } from '../../shared/decision/steps.ts';
-import type { Decided } from './question.ts';
+import type { TracedVerdict } from './question.ts';
 
 export interface Difference {
   /** First step that differs. */
@@ -18,18 +18,18 @@ export interface Difference {
 
 /** Whether the record contains a decision. A request may end before it is decided. */
 export function isDecided(record: DecisionRecord): boolean {
-  return verdictFrom(record).phase !== 'undecided';
+  return deriveVerdict(record).phase !== 'undecided';
 }
 
 /**
  * Returns the difference, or undefined if the rules lead to the recorded result. If the recorded answer did not follow from
  * the rules, only checks that they would let the request pass.
  */
-export function differenceFrom(record: DecisionRecord, decided: Decided): Difference | undefined {
+export function findDifference(record: DecisionRecord, decided: TracedVerdict): Difference | undefined {
   if (!isDecided(record) || (record.stage !== 'admission' && record.stage !== 'answer')) return undefined;
   // An internal fault can occur before any fact is known.
   if (record.type === 'InternalError') return undefined;
-  const isPassed = record.stage === 'answer' || outcomeFrom(record) !== 'refused';
+  const isPassed = record.stage === 'answer' || deriveOutcome(record) !== 'refused';
   const wanted = isPassed ? 'served' : refusalText(record);
   const now = decidedText(decided);
   const step = recordedStep(record);
@@ -44,7 +44,7 @@ function refusalText({ type = '', message = '', status }: DecisionRecord): strin
   return `${status ?? refusalKinds[type as RefusalType]?.status} ${type} ${message}`;
 }
 
-function decidedText({ verdict, trace }: Decided): { readonly text: string; readonly step?: StepName } {
+function decidedText({ verdict, trace }: TracedVerdict): { readonly text: string; readonly step?: StepName } {
   if (verdict.kind !== 'refused') return { text: 'served' };
   const { status, type, message } = verdict.refusal;
   const step = trace.steps.find(({ refusal }) => refusal !== undefined)?.step;
@@ -53,8 +53,8 @@ function decidedText({ verdict, trace }: Decided): { readonly text: string; read
 
 /** Step at which the rules refused the recorded request. */
 function recordedStep(record: DecisionRecord): StepName | undefined {
-  if (outcomeFrom(record) !== 'refused' || record.stage !== 'admission') return undefined;
-  const cause = causeOf(record);
+  if (deriveOutcome(record) !== 'refused' || record.stage !== 'admission') return undefined;
+  const cause = findCause(record);
   return cause && causes[cause].step;
 }
 
@@ -88,7 +88,10 @@ function earlier(a: StepName | undefined, b: StepName | undefined): StepName {
 }
 
 /** Difference in the capacity or node that serves the request. */
-function placeDifference({ capacity, node }: DecisionRecord, { verdict }: Decided): Difference | undefined {
+function placeDifference(
+  { capacity, node }: DecisionRecord,
+  { verdict }: TracedVerdict,
+): Difference | undefined {
   if (verdict.kind !== 'placed' || capacity === undefined) return undefined;
   const { placement } = verdict.decision;
   if (placement instanceof Refusal) return undefined;

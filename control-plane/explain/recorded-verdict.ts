@@ -1,10 +1,10 @@
 /** Verdict that a gateway recorded, as explanations state it. */
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 import type { ExplainedVerdict } from '../../schemas/records/explanations.ts';
-import { verdictFrom } from '../../schemas/records/verdict.ts';
+import { deriveVerdict } from '../../schemas/records/verdict.ts';
 
 export function recordedVerdict(record: DecisionRecord): ExplainedVerdict {
-  const { outcome, status, endedBy, phase } = verdictFrom(record);
+  const { outcome, status, endedBy, phase } = deriveVerdict(record);
   const { type, message } = record;
   return {
     ...{ outcome, served: outcome === 'served' },

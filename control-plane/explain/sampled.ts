@@ -21,7 +21,7 @@ export interface SampledDecision {
 }
 
 /** Parses decisions of one organisation or of all, one text per step. Invalid lines are left out. */
-export function* sampledIn(
+export function* parseSample(
   texts: readonly string[],
   organisation: string | undefined,
 ): Generator<void, SampledDecision[]> {

@@ -4,7 +4,7 @@ import { resolveHost } from '../../shared/decision/admission.ts';
 import { type Cause, causeNames, causes } from '../../shared/decision/causes.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { corpusHosts, factsOf, goldenCases, recordsOfCorpus } from '../../test/replay/decisions/corpus.ts';
-import { decideOn, type Question } from './question.ts';
+import { decideInState, type Question } from './question.ts';
 import { wouldTurn } from './would.ts';
 
 /**
@@ -38,7 +38,7 @@ test('each cause of the rules has a command that turns it, or is known to have n
     const snapshot = memorySnapshot();
     snapshot.apply(records.slice(0, atSeq));
     const question: Question = { facts: withTarget(facts), counters, fenced, outboxFull, nowMs };
-    const decided = decideOn(snapshot.db, question);
+    const decided = decideInState(snapshot.db, question);
     const cause = decided.verdict.kind === 'refused' ? decided.verdict.refusal.cause : undefined;
     const would =
       cause === undefined || turned.has(cause) ? [] : await wouldTurn(snapshot, question, decided);

@@ -4,10 +4,10 @@
  */
 
 import type { Organisation } from '../../schemas/admin/admin.ts';
-import { surfaceOfPath } from '../../schemas/api/operations.ts';
+import { pathSurface } from '../../schemas/api/operations.ts';
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
 import { type EventData, type KnownEvent, toStored } from '../../schemas/events/events.ts';
-import { counted } from '../../schemas/grouped.ts';
+import { countNoun } from '../../schemas/grouped.ts';
 import { modelIdSchema, type PlaceKey } from '../../schemas/names.ts';
 import type { Step, StepName } from '../../shared/decision/step.ts';
 import { steps as rows } from '../../shared/decision/steps.ts';
@@ -16,8 +16,8 @@ import { installsIn } from '../../shared/snapshot/routes.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { findAnonymous, findModel, findTier, listTiers } from '../state/catalog.ts';
 import { countOnTier, findOrganisation } from '../state/tenants.ts';
-import { nodesAt } from './places.ts';
-import { type Decided, decideOn, type Question } from './question.ts';
+import { listNodeReports } from './places.ts';
+import { decideInState, type Question, type TracedVerdict } from './question.ts';
 
 interface Change {
   readonly command: string;
@@ -36,11 +36,11 @@ const ofKindMax = 2;
 export async function wouldTurn(
   snapshot: Snapshot,
   question: Question,
-  { trace }: Decided,
+  { trace }: TracedVerdict,
 ): Promise<string[]> {
   const found: string[] = [];
   let tries = 0;
-  for (const change of changesFor(snapshot, question, trace.steps)) {
+  for (const change of proposeChanges(snapshot, question, trace.steps)) {
     if (found.length >= shownMax || tries >= triesMax) break;
     if (found.includes(change.command) || found.filter(sameKind(change)).length >= ofKindMax) continue;
     tries++;
@@ -60,7 +60,7 @@ function turns(snapshot: Snapshot, { events, ask }: Change, question: Question):
   const context = { seq: snapshot.seq + 1, atMs: question.nowMs, by: 'explain' };
   return snapshot.stateAt({ kind: 'previewed', events, context }, ({ db }, passedOver) => {
     if (passedOver.length > 0) return false;
-    const { verdict, trace } = decideOn(db, ask ?? question);
+    const { verdict, trace } = decideInState(db, ask ?? question);
     if (verdict.kind !== 'refused') return true;
     // If a request was refused for its key, the model is not recorded, so only the key can be judged.
     return ask !== undefined && isUnknown(question) && trace.steps.some(isGoodKey);
@@ -75,8 +75,8 @@ function isGoodKey({ step, result }: Step): boolean {
   return step === 'key' && result === 'assumed';
 }
 
-function* changesFor(snapshot: Snapshot, question: Question, steps: readonly Step[]): Iterable<Change> {
-  const organisation = organisationOf(steps);
+function* proposeChanges(snapshot: Snapshot, question: Question, steps: readonly Step[]): Iterable<Change> {
+  const organisation = findAskingOrganisation(steps);
   const refused = steps.filter(({ result }) => result === 'refused');
   const { model } = question.facts;
   const isCatalogued = findModel(snapshot.db, model) !== undefined;
@@ -93,7 +93,7 @@ function* changesFor(snapshot: Snapshot, question: Question, steps: readonly Ste
     yield* planChanges(snapshot, question, refused, organisation);
 }
 
-function organisationOf(steps: readonly Step[]): string | undefined {
+function findAskingOrganisation(steps: readonly Step[]): string | undefined {
   const key = steps.find(({ step }) => step === 'key');
   const id = key?.facts['organisation'];
   return typeof id === 'string' ? id : undefined;
@@ -113,7 +113,7 @@ function* newKey(question: Question, organisation: string | undefined): Iterable
 }
 
 function* nodeChanges({ db }: Snapshot, place: PlaceKey, model: string): Iterable<Change> {
-  for (const { id, fault } of nodesAt(db, place, model))
+  for (const { id, fault } of listNodeReports(db, place, model))
     if (fault === 'drained') yield change('node.undrained', { id }, `headgate node undrain ${id}`);
   if (installsIn(db)(place, model)) return;
   if (place === 'pool')
@@ -125,7 +125,7 @@ function* nodeChanges({ db }: Snapshot, place: PlaceKey, model: string): Iterabl
 
 function* otherSurface({ facts: { fixed, path } }: Question): Iterable<Change> {
   if (fixed?.kind !== 'stack') return;
-  const surface = surfaceOfPath(path);
+  const surface = pathSurface(path);
   const { stack: id } = fixed;
   yield change('stack.surface_set', { id, surface }, `headgate stack surface ${id} ${surface}`);
 }
@@ -190,7 +190,7 @@ function* moreTurns(db: Database, step: StepName, used: number): Iterable<Change
 function* tierChanges(db: Database, tier: string, step: StepName, model: string): Iterable<Change> {
   const set = `headgate tier set ${word(tier)}`;
   const others = countOnTier(db, tier) - 1;
-  const reach = others > 0 ? `  # also changes ${counted(others, 'other organisation')}` : '';
+  const reach = others > 0 ? `  # also changes ${countNoun(others, 'other organisation')}` : '';
   const limit = rows[step].plan?.limit;
   if (limit !== undefined) {
     const without = { [limit.field]: undefined };

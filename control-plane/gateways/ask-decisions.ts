@@ -5,7 +5,7 @@
 import type { Dispatcher } from 'undici';
 import { type DecisionRecord, decisionRecordSchema } from '../../schemas/records/decisions.ts';
 import type { Closers } from '../../shared/runtime/closers.ts';
-import { askSigned, questionScheme, type SignedQuestion } from '../../shared/status/signed-question.ts';
+import { questionScheme, type SignedQuestion, signQuestion } from '../../shared/status/signed-question.ts';
 import { recordsId } from './fleet-rows.ts';
 import type { StatusBoard } from './status-board.ts';
 
@@ -51,7 +51,7 @@ const timeoutMsDefault = 3_000;
 const idleTimeoutMs = 30_000;
 const wholeTimeoutMs = 3_600_000;
 
-export function sourcesOf(sources: DecisionSources, name: string | undefined): Source[] {
+export function selectSources(sources: DecisionSources, name: string | undefined): Source[] {
   // In the order in which the board counts them.
   const tokens = [sources.gatewayToken, sources.previousGatewayToken];
   return sources.board
@@ -71,8 +71,8 @@ export async function askDecision(
   id: string,
   client = new AbortController().signal,
 ): Promise<{ readonly decision?: DecisionRecord; readonly unanswered: string[] }> {
-  const way = wayUntil(sources, client, sources.askTimeoutMs ?? timeoutMsDefault);
-  const { answers, silent } = await askAll(sourcesOf(sources, undefined), async (source) => {
+  const way = resolveRoute(sources, client, sources.askTimeoutMs ?? timeoutMsDefault);
+  const { answers, silent } = await askAll(selectSources(sources, undefined), async (source) => {
     for await (const lines of ask(source, `/decisions/${id}`, way))
       return decisionRecordSchema.parse(JSON.parse(lines));
     return undefined;
@@ -104,7 +104,7 @@ export async function* decisionLines(
 ): AsyncGenerator<string, string[]> {
   const unanswered: string[] = [];
   const path = `/decisions?since=${Math.floor(sinceMs)}`;
-  for (const source of sourcesOf(sources, gateway)) {
+  for (const source of selectSources(sources, gateway)) {
     try {
       const signal = AbortSignal.timeout(wholeTimeoutMs);
       yield* askUnlessIdle(source, path, { dispatcher: sources.gatewayAgent, signal }, idleTimeoutMs);
@@ -121,7 +121,7 @@ export interface Way {
 }
 
 /** The time that there is for an answer of all gateways. */
-export function wayUntil(
+export function resolveRoute(
   { gatewayAgent: dispatcher }: DecisionSources,
   client: AbortSignal,
   timeoutMs: number,
@@ -153,9 +153,9 @@ export async function* askUnlessIdle(
 export async function* ask(source: Source, path: string, way: Way): AsyncGenerator<string, void> {
   const { token, incarnation, url } = source;
   if (token === undefined) throw new Error('it has not reported by itself since this replica started');
-  const address = `${listenerOf(url)}${path}`;
+  const address = `${listenerUrl(url)}${path}`;
   const { answer, authorization } = await challenged(address, way, (challenge) =>
-    askSigned(token, { incarnation, path, challenge }),
+    signQuestion(token, { incarnation, path, challenge }),
   );
   const { statusCode, body } = await get(address, way, { authorization });
   if (statusCode === 200) yield* answer(body);
@@ -196,7 +196,7 @@ function discard(body: Dispatcher.ResponseData['body']): Promise<void> {
 }
 
 /** Host and port of a listener, and nothing that would lead elsewhere. */
-function listenerOf(url: string | undefined): string {
+function listenerUrl(url: string | undefined): string {
   if (url === undefined) throw new Error('it does not report where its decisions are');
   const { protocol, origin, href } = new URL(url);
   if (!/^https?:$/.test(protocol) || href !== `${origin}/`)

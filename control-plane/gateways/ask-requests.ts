@@ -9,7 +9,14 @@ import {
   gatewayPageEndSchema,
   gatewayRowSchema,
 } from '../../schemas/admin/gateway-requests.ts';
-import { ask, type DecisionSources, type Source, sourcesOf, type Way, wayUntil } from './ask-decisions.ts';
+import {
+  ask,
+  type DecisionSources,
+  resolveRoute,
+  type Source,
+  selectSources,
+  type Way,
+} from './ask-decisions.ts';
 
 /** Fields of a query, as a gateway reads them. */
 export type GatewayFilter = Readonly<Record<string, string | number | undefined>>;
@@ -33,7 +40,7 @@ const pageTimeoutMs = 4_000;
 /** One for each name: of a gateway that was started again, the process that reported last. */
 export function askedSources(sources: DecisionSources, { gateway }: AskedRequests): Source[] {
   const newest = new Map<string, Source>();
-  for (const source of sourcesOf(sources, gateway)) {
+  for (const source of selectSources(sources, gateway)) {
     const other = newest.get(source.name);
     if (other === undefined || other.seenMs < source.seenMs) newest.set(source.name, source);
   }
@@ -41,18 +48,18 @@ export function askedSources(sources: DecisionSources, { gateway }: AskedRequest
 }
 
 /** A gateway that was named and is not known is as silent as one that does not answer. */
-export function unknownIn(found: readonly Source[], { gateway }: AskedRequests): string[] {
+export function listUnknown(found: readonly Source[], { gateway }: AskedRequests): string[] {
   return gateway === undefined || found.length > 0 ? [] : [gateway];
 }
 
-export function pathOf(path: string, fields: GatewayFilter): string {
+export function buildPath(path: string, fields: GatewayFilter): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(fields)) if (value !== undefined) query.set(name, String(value));
   // What is signed has no mark without a query, because what is sent has none.
   return query.size === 0 ? path : `${path}?${query.toString()}`;
 }
 
-export async function* linesOf(answer: AsyncIterable<string>): AsyncGenerator<unknown, void> {
+export async function* parseLines(answer: AsyncIterable<string>): AsyncGenerator<unknown, void> {
   for await (const text of answer) {
     for (const line of text.split('\n')) if (line !== '') yield JSON.parse(line);
     // Several pieces of up to a hundred lines often arrive together, so let other work run between them.
@@ -98,7 +105,7 @@ class GatewayPages {
     this.#position = this.#before;
     const fields = { ...filter, before: this.#before, limit };
     let end: z.infer<typeof gatewayPageEndSchema> | undefined;
-    for await (const line of linesOf(ask(this.source, pathOf('/requests', fields), way))) {
+    for await (const line of parseLines(ask(this.source, buildPath('/requests', fields), way))) {
       if (end !== undefined) throw new Error('it answers more after the end of a page');
       const row = gatewayRowSchema.safeParse(line).data;
       if (row === undefined) end = gatewayPageEndSchema.parse(line);
@@ -132,7 +139,7 @@ class FleetPages {
     this.#sources = sources;
     this.#asked = asked;
     const found = askedSources(sources, asked);
-    this.#silent = new Set(unknownIn(found, asked));
+    this.#silent = new Set(listUnknown(found, asked));
     const { from } = asked;
     for (const source of found) {
       const position = from === undefined ? Number.MAX_SAFE_INTEGER : from.get(source.name);
@@ -155,7 +162,7 @@ class FleetPages {
   async fill(client: AbortSignal): Promise<boolean> {
     const empty = this.#pages.filter(({ isEmpty }) => isEmpty);
     if (empty.length === 0) return false;
-    const way = wayUntil(this.#sources, client, this.#sources.askTimeoutMs ?? answerTimeoutMs);
+    const way = resolveRoute(this.#sources, client, this.#sources.askTimeoutMs ?? answerTimeoutMs);
     const { filter, limit } = this.#asked;
     await Promise.all(
       empty.map((page) =>
@@ -169,7 +176,7 @@ class FleetPages {
   }
 
   take(): GivenRow | undefined {
-    const newest = newestOf(this.#pages);
+    const newest = findNewest(this.#pages);
     const row = newest?.take();
     return newest && row && { gateway: newest.source.name, row };
   }
@@ -202,7 +209,7 @@ export async function requestPage<Row>(
   return { items, ...(next !== undefined && { next }), silent };
 }
 
-function newestOf(pages: readonly GatewayPages[]): GatewayPages | undefined {
+function findNewest(pages: readonly GatewayPages[]): GatewayPages | undefined {
   let newest: GatewayPages | undefined;
   for (const page of pages)
     if (page.newest && (newest?.newest === undefined || page.newest.endedMs > newest.newest.endedMs))

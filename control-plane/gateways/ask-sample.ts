@@ -5,8 +5,8 @@
 
 import { gatewaySampleEndSchema, sampledMax } from '../../schemas/admin/gateway-requests.ts';
 import { hourMs } from '../../schemas/durations.ts';
-import { ask, askAll, type DecisionSources, type Source, type Way, wayUntil } from './ask-decisions.ts';
-import { askedSources, pathOf } from './ask-requests.ts';
+import { ask, askAll, type DecisionSources, resolveRoute, type Source, type Way } from './ask-decisions.ts';
+import { askedSources, buildPath } from './ask-requests.ts';
 import type { FleetTraffic } from './fleet-traffic.ts';
 
 export interface RecordedSample {
@@ -42,10 +42,12 @@ export async function askSample(
   const found = askedSources(sources, { filter: {}, gateway: undefined });
   const sampled = Math.max(1, Math.floor(sampledMax / Math.max(1, found.length)));
   const sinceMs = sources.traffic.now() - hourMs;
-  const path = pathOf('/requests/sample', { organisation, sinceMs, sampled });
-  const way = wayUntil(sources, client, sources.askTimeoutMs ?? timeoutMsDefault);
+  const path = buildPath('/requests/sample', { organisation, sinceMs, sampled });
+  const way = resolveRoute(sources, client, sources.askTimeoutMs ?? timeoutMsDefault);
   const charactersMax = (sampled + 1) * charactersPerLineMax;
-  const { answers, silent } = await askAll(found, (source) => sampleOf(source, { path, way, charactersMax }));
+  const { answers, silent } = await askAll(found, (source) =>
+    readSample(source, { path, way, charactersMax }),
+  );
   return {
     texts: answers.flatMap(({ texts }) => texts),
     decisions: answers.reduce((sum, { decisions }) => sum + decisions, 0),
@@ -55,7 +57,7 @@ export async function askSample(
   };
 }
 
-async function sampleOf(
+async function readSample(
   source: Source,
   { path, way, charactersMax }: { readonly path: string; readonly way: Way; readonly charactersMax: number },
 ): Promise<Answer> {

@@ -1,10 +1,10 @@
 /** What gateways inside and outside the waves of a staged change have counted, of their traffic reports in the status topic. */
 import type { Change, ChangeSide } from '../../schemas/events/changes.ts';
 import { addTraffic, ownTimeBounds, type TrafficSums } from '../../schemas/records/traffic.ts';
-import { waveOf } from '../../shared/snapshot/waves.ts';
+import { firstWave } from '../../shared/snapshot/waves.ts';
 import type { FleetTraffic } from './fleet-traffic.ts';
 import type { StatusBoard } from './status-board.ts';
-import { quantileIn } from './traffic-steps.ts';
+import { interpolateQuantile } from './traffic-steps.ts';
 
 /** Where a change is released. */
 export type Released = Pick<Change, 'id' | 'wave' | 'waves'> & {
@@ -25,13 +25,13 @@ export interface ChangeFigures {
 }
 
 /** Whether the change has reached a gateway, by its name. */
-export function insideOf({
+export function splitSides({
   id,
   wave,
   waves,
 }: Pick<Released, 'id' | 'wave' | 'waves'>): (gateway: string) => boolean {
   return (gateway) => {
-    const first = waveOf(id, waves, gateway);
+    const first = firstWave(id, waves, gateway);
     return first !== undefined && first <= wave;
   };
 }
@@ -42,14 +42,14 @@ export function reportingGateways(board: FleetSeen['board']): string[] {
   return [...new Set(reporting.map(({ report }) => report.name))];
 }
 
-function sideOf(
+function sumSide(
   gateways: number,
   { requests, refused = {}, endedEarly = 0, ownTime = [] }: TrafficSums,
 ): ChangeSide {
   const all = Object.values(refused).reduce((sum, of) => sum + of.requests, 0);
   const errors = refused['InternalError']?.requests ?? 0;
   const unavailable = refused['InferenceUnavailableError']?.requests ?? 0;
-  const ownP95Ms = quantileIn(ownTime, ownTimeBounds, 0.95);
+  const ownP95Ms = interpolateQuantile(ownTime, ownTimeBounds, 0.95);
   return {
     ...{ gateways, requests, refusals: all - errors, errors, nodeFailures: unavailable + endedEarly },
     ...(ownP95Ms !== undefined && { ownP95Ms: Math.round(ownP95Ms * 100) / 100 }),
@@ -60,17 +60,21 @@ function sideOf(
  * What callers without a known key ask says nothing of a change, and anybody can send any number of it: refusals would withdraw
  * every change, listings hide what it refuses others. An internal error counts from any caller.
  */
-function errorsOf({ refused: { InternalError } = {} }: TrafficSums): TrafficSums {
+function keepErrors({ refused: { InternalError } = {} }: TrafficSums): TrafficSums {
   return { requests: 0, ...(InternalError !== undefined && { refused: { InternalError } }) };
 }
 
 /** A report that began before the wave and ended in it says nothing of it, and is counted on no side. */
-export function figuresOf({ board, traffic }: FleetSeen, released: Released, nowMs: number): ChangeFigures {
+export function computeFigures(
+  { board, traffic }: FleetSeen,
+  released: Released,
+  nowMs: number,
+): ChangeFigures {
   const none = (): TrafficSums => ({ requests: 0 });
   const sums = { inside: none(), outside: none(), before: none() };
-  const isInside = insideOf(released);
+  const isInside = splitSides(released);
   for (const { gateway, atMs, report, row: all, isRest } of traffic.rows(nowMs)) {
-    const row = all.organisation === undefined && !isRest ? errorsOf(all) : all;
+    const row = all.organisation === undefined && !isRest ? keepErrors(all) : all;
     const isIn = isInside(gateway);
     const isSince = atMs - (report.toMs - report.fromMs) >= released.sinceMs;
     if (isSince) addTraffic(isIn ? sums.inside : sums.outside, row);
@@ -79,8 +83,8 @@ export function figuresOf({ board, traffic }: FleetSeen, released: Released, now
   const names = reportingGateways(board);
   const inside = names.filter(isInside).length;
   return {
-    inside: sideOf(inside, sums.inside),
-    outside: sideOf(names.length - inside, sums.outside),
-    before: sideOf(inside, sums.before),
+    inside: sumSide(inside, sums.inside),
+    outside: sumSide(names.length - inside, sums.outside),
+    before: sumSide(inside, sums.before),
   };
 }

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { reportOf } from '../../test/support/status-reports.ts';
 import type { OpenChange } from '../state/changes.ts';
-import { type ChangeFigures, figuresOf } from './change-figures.ts';
+import { type ChangeFigures, computeFigures } from './change-figures.ts';
 import { isSilentSince, nextStep, type WatchedChange } from './change-watch.ts';
 
 const open = {
@@ -114,9 +114,9 @@ test('of reports that began before the wave, those of its gateways are what was 
   const fleet = {
     board: { gateways: () => [seen('gw-1'), seen('gw-2')], isSilent: () => false },
     traffic: { rows: () => rows, now: Date.now },
-  } as unknown as Parameters<typeof figuresOf>[0];
+  } as unknown as Parameters<typeof computeFigures>[0];
   const released = { id: '17', wave: 1, waves: [{ gateways: ['gw-1'] }], sinceMs: 100_000 };
-  expect(figuresOf(fleet, released, 120_000)).toEqual({
+  expect(computeFigures(fleet, released, 120_000)).toEqual({
     inside: { gateways: 1, requests: 30, refusals: 5, errors: 2, nodeFailures: 3, ownP95Ms: 0.99 },
     outside: { gateways: 1, requests: 40, refusals: 6, errors: 1, nodeFailures: 3, ownP95Ms: 0.99 },
     before: expect.objectContaining({ requests: 10, refusals: 3 }) as object,

@@ -15,7 +15,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { advancing } from '../commands/changes.ts';
 import type { CommandWriter } from '../commands/command-writer.ts';
 import { findOpenChange, type OpenChange } from '../state/changes.ts';
-import { type ChangeFigures, type FleetSeen, figuresOf, insideOf } from './change-figures.ts';
+import { type ChangeFigures, computeFigures, type FleetSeen, splitSides } from './change-figures.ts';
 import { type Seen, type StatusBoard, staleSeconds } from './status-board.ts';
 
 export type ChangeStep =
@@ -138,17 +138,17 @@ export class StagedWatch {
       sinceMs: open.wave_at,
     };
     const { board } = this.#options;
-    const isInside = insideOf(released);
+    const isInside = splitSides(released);
     const inside = board.gateways().filter(({ report }) => isInside(report.name));
     const faults = new Map<string, GatewayFault>();
     for (const seen of inside) {
-      const fault = this.#faultOf(seen, { waveMs: open.wave_at, nowMs });
+      const fault = this.#findFault(seen, { waveMs: open.wave_at, nowMs });
       if (fault !== undefined) faults.set(seen.report.name, fault);
     }
-    return { open, figures: figuresOf(this.#options, released, nowMs), faults, nowMs };
+    return { open, figures: computeFigures(this.#options, released, nowMs), faults, nowMs };
   }
 
-  #faultOf(seen: Seen, times: Readonly<Record<'waveMs' | 'nowMs', number>>): GatewayFault | undefined {
+  #findFault(seen: Seen, times: Readonly<Record<'waveMs' | 'nowMs', number>>): GatewayFault | undefined {
     const { board, snapshot } = this.#options;
     const { log, seq } = snapshot;
     if (board.state(seen, { log, seq, foldVersion }) === 'DIVERGED') return 'diverged';

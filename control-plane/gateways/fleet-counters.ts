@@ -24,7 +24,7 @@ import {
   type Sum,
 } from '../../shared/limits/counters.ts';
 import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';
-import { type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
+import { type LimitTopic, openLimitTopic } from '../../shared/log/limit-topic.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import type { AppliedUsage, UsageReader } from '../usage/usage-store.ts';
@@ -223,7 +223,7 @@ export function openFleetCounters(
   registry: Registry,
 ): FleetCounters {
   const { logUrl, dataDir, logger } = settings;
-  const topic = limitTopicAt(logUrl, {
+  const topic = openLimitTopic(logUrl, {
     topic: countersTopic,
     tokens: countedTokens(settings),
     onReachabilityChange: (reachable, error) =>

@@ -7,7 +7,7 @@ import { gaugesTopic } from '../../schemas/records/limits.ts';
 import { ClaimsFold } from '../../shared/limits/claims-fold.ts';
 import type { Follower } from '../../shared/log/core/follower.ts';
 import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';
-import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
+import { type LimitBatch, type LimitTopic, openLimitTopic } from '../../shared/log/limit-topic.ts';
 import { ReadTime, wallClockMs } from '../../shared/runtime/clock.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
@@ -84,7 +84,7 @@ export class FleetGauges {
     const uses: GaugeUse[] = [];
     for (const [process, { used }] of cells) {
       const isLive = (ages.get(process)?.ageMs ?? liveMs) < liveMs;
-      const name = this.#fold.nameOf(process);
+      const name = this.#fold.findName(process);
       if (name !== undefined && used > 0 && (isLive || window !== inFlightWindow)) uses.push({ name, used });
     }
     return uses;
@@ -125,7 +125,7 @@ export class FleetGauges {
 
 export function openFleetGauges(settings: FleetSettings): FleetGauges {
   const { logUrl, logger } = settings;
-  const topic = limitTopicAt(logUrl, {
+  const topic = openLimitTopic(logUrl, {
     topic: gaugesTopic,
     tokens: countedTokens(settings),
     onReachabilityChange: (reachable, error) =>

@@ -99,7 +99,7 @@ export class FleetMemory {
     if (rows.changed.size === 0) return;
     const changes = [...rows.changed].flatMap((incarnation): readonly PersistedGateway[] => {
       const report = rows.get(incarnation)?.report;
-      const endedAt = rows.endedAt(incarnation);
+      const endedAt = rows.findEnd(incarnation);
       if (report && (endedAt === undefined || report.n > endedAt))
         return report.kind === 'gateway' ? [report] : [];
       return endedAt === undefined ? [] : [{ incarnation, endedAt }];
@@ -117,7 +117,7 @@ export class FleetMemory {
     const { rows } = board;
     const silent = [...rows.all()].filter(isDue);
     const forgotten = [...this.#resurrected].flatMap((incarnation) => {
-      const n = rows.endedAt(incarnation);
+      const n = rows.findEnd(incarnation);
       return n === undefined ? [] : [{ incarnation, n }];
     });
     if (silent.length === 0 && forgotten.length === 0) return;

@@ -69,7 +69,7 @@ export class FleetRows {
   }
 
   /** The number of the last report of an ended incarnation. */
-  endedAt(incarnation: string): number | undefined {
+  findEnd(incarnation: string): number | undefined {
     return this.#tombstones.get(incarnation);
   }
 

@@ -75,7 +75,7 @@ export class FleetTraffic {
     const last = this.#reports.findLast((other) => other.incarnation === incarnation);
     if (last !== undefined && isContained(last)) this.#keep((other) => !isContained(other));
     this.#reports.push({ gateway: name, incarnation, records, atMs, report });
-    this.#rows += rowsOf(report);
+    this.#rows += countRows(report);
     this.#makeRoom(nowMs);
   }
 
@@ -103,7 +103,7 @@ export class FleetTraffic {
       const { rows, rest } = report;
       const all: readonly TrafficRow[] = rest ? [...rows, rest] : rows;
       for (const row of all) {
-        const isWanted = wanted.every(([kind, name]) => nameIn(kind, gateway, row) === name);
+        const isWanted = wanted.every(([kind, name]) => rowName(kind, gateway, row) === name);
         if (isWanted) yield { gateway, records, atMs, report, row, isRest: row === rest };
       }
     }
@@ -125,7 +125,7 @@ export class FleetTraffic {
       const isOld = atMs <= nowMs - keptMs;
       if (!isOld && this.#rows <= this.#rowsMax) break;
       if (!isOld) this.#completeFromMs = Math.max(this.#completeFromMs, atMs);
-      this.#rows -= rowsOf(report);
+      this.#rows -= countRows(report);
       first++;
     }
     if (first > 0) this.#reports.splice(0, first);
@@ -133,16 +133,16 @@ export class FleetTraffic {
 
   #keep(isKept: (other: GatewayTraffic) => boolean): void {
     this.#reports = this.#reports.filter(isKept);
-    this.#rows = this.#reports.reduce((sum, { report }) => sum + rowsOf(report), 0);
+    this.#rows = this.#reports.reduce((sum, { report }) => sum + countRows(report), 0);
   }
 }
 
-function nameIn(kind: TrafficKind, gateway: string, row: TrafficRow): string | undefined {
+function rowName(kind: TrafficKind, gateway: string, row: TrafficRow): string | undefined {
   return kind === 'gateway' ? gateway : row[kind];
 }
 
 /** One report has at least one, so that there are not too many of them either; a refusal takes as much as a row. */
-function rowsOf({ rows, rest, callers = [], nodes = [] }: TrafficReport): number {
+function countRows({ rows, rest, callers = [], nodes = [] }: TrafficReport): number {
   const refusals = [...rows, ...(rest ? [rest] : [])].map(({ refused = {} }) => Object.keys(refused).length);
   return refusals.reduce((sum, types) => sum + types, 1 + rows.length + callers.length + nodes.length);
 }

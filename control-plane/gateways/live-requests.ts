@@ -8,10 +8,10 @@ import { askUnlessIdle, type DecisionSources, type Source } from './ask-decision
 import {
   type AskedRequests,
   askedSources,
+  buildPath,
   type GivenRow,
-  linesOf,
-  pathOf,
-  unknownIn,
+  listUnknown,
+  parseLines,
 } from './ask-requests.ts';
 
 export interface FollowedRequests extends AskedRequests {
@@ -101,7 +101,7 @@ class LiveGateways {
         void this.#follow(source, found.length);
       }
     const silent = found.map(({ name }) => name).filter((name) => this.#answers.get(name) !== true);
-    this.#silent = [...silent, ...unknownIn(found, this.#asked)].sort();
+    this.#silent = [...silent, ...listUnknown(found, this.#asked)].sort();
   }
 
   get silent(): readonly string[] {
@@ -115,8 +115,8 @@ class LiveGateways {
     const { filter, rowsPerSecond: all } = this.#asked;
     const rowsPerSecond = all === undefined ? undefined : Math.ceil((all * sharesOfGateway) / gateways);
     try {
-      const path = pathOf('/requests/live', { ...filter, rowsPerSecond });
-      for await (const line of linesOf(askUnlessIdle(source, path, way, idleMs))) {
+      const path = buildPath('/requests/live', { ...filter, rowsPerSecond });
+      for await (const line of parseLines(askUnlessIdle(source, path, way, idleMs))) {
         this.#answers.set(source.name, true);
         this.#add(source.name, line);
       }

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { quantileIn, TrafficSteps } from './traffic-steps.ts';
+import { interpolateQuantile, TrafficSteps } from './traffic-steps.ts';
 
 const stepMs = 10_000;
 const untilMs = 3_600_000;
@@ -61,9 +61,9 @@ test('what is in flight is the mean over all reports of a step', () => {
 
 test('a quantile is between the bounds of its bucket, and the last bound where it is above all', () => {
   const bounds = [10, 20, 50];
-  expect(quantileIn([], bounds, 0.5)).toBeUndefined();
-  expect(quantileIn([0, 0], bounds, 0.5)).toBeUndefined();
-  expect(quantileIn([0, 4], bounds, 0.5)).toBe(15);
-  expect(quantileIn([1, 0, 1], bounds, 0.5)).toBe(10);
-  expect(quantileIn([1, 1, 0, 8], bounds, 0.95)).toBe(50);
+  expect(interpolateQuantile([], bounds, 0.5)).toBeUndefined();
+  expect(interpolateQuantile([0, 0], bounds, 0.5)).toBeUndefined();
+  expect(interpolateQuantile([0, 4], bounds, 0.5)).toBe(15);
+  expect(interpolateQuantile([1, 0, 1], bounds, 0.5)).toBe(10);
+  expect(interpolateQuantile([1, 1, 0, 8], bounds, 0.95)).toBe(50);
 });

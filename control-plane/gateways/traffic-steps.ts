@@ -92,7 +92,7 @@ function addBuckets(into: number[], counts: readonly number[] = [], part: number
 }
 
 /** The value that this share of all is not above, as if those of a bucket were spread evenly; undefined where there is none. */
-export function quantileIn(
+export function interpolateQuantile(
   counts: readonly number[],
   bounds: readonly number[],
   share: number,

@@ -35,7 +35,7 @@ const bytesMax = 32 * 1024 * 1024;
 /** Kinds of subjects, most selective first. */
 const byRarity = ['key', 'node', 'stack', 'organisation', 'actor', 'type'] as const;
 
-export function eventsOf(commit: HistoryCommit): ListedEvent[] {
+export function listCommitEvents(commit: HistoryCommit): ListedEvent[] {
   const { seq, at, author, why, via, command } = commit;
   return (JSON.parse(commit.events) as StoredEvent[]).map(({ type, v, data }, index) => ({
     position: seq,
@@ -63,7 +63,7 @@ export function searchEvents(db: Database, search: EventSearch): FoundEvents {
     const commit = commitAt.get(seq);
     if (!commit || !mayMatch(commit, search.text)) continue;
     bytes += commit.events.length;
-    const found = eventsOf(commit).filter(
+    const found = listCommitEvents(commit).filter(
       (event) => (!indexes || indexes.has(event.index)) && matches(event, search.text),
     );
     items.push(...(search.order === 'desc' ? found.reverse() : found));

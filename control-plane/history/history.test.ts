@@ -7,12 +7,12 @@ import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { PositionStore } from '../../shared/snapshot/position.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { tableNames, tableSpecs } from '../../shared/snapshot/tables.ts';
-import { ShownStates } from '../../shared/snapshot/views.ts';
+import { PastStateCache } from '../../shared/snapshot/views.ts';
 import { firstMomentMs, fleetHistory, known, recordsOf } from '../../test/support/commits.ts';
 import { folderOfTest } from '../../test/support/folders.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { until } from '../../test/support/until.ts';
-import { setAt } from '../explain/because.ts';
+import { findSetCommit } from '../explain/because.ts';
 import type { EventSearch } from './event-search.ts';
 import { History } from './history.ts';
 import { openHistory } from './history-file.ts';
@@ -49,7 +49,7 @@ function open(records: readonly LogRecord[], bytesMax?: number): Opened {
     note: (message, because) => notes.push(`${message}: ${because}`),
   });
   const past = new PastStates({ present, history });
-  const databases = new ShownStates(path);
+  const databases = new PastStateCache(path);
   const stop = async (): Promise<void> => {
     databases.close();
     await history.stop();
@@ -232,5 +232,5 @@ test('a node that flaps does not make its past slow: versions are found by key',
   // The node was never drained, however often its health has changed.
   await past.at(300);
   const registered = { seq: 2, removed: false };
-  expect(setAt(rowsAt(300), 'node', 'n', 'drained_set_at')).toEqual(registered);
+  expect(findSetCommit(rowsAt(300), 'node', 'n', 'drained_set_at')).toEqual(registered);
 });

@@ -47,7 +47,7 @@ const trimEveryMs = 1000;
 /** Pause after a step of background work, as a multiple of the step's duration. */
 const pauseFactor = 4;
 
-interface Opened {
+interface OpenHistory {
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
   readonly reader: HistoryReader;
@@ -59,7 +59,7 @@ export class History implements HistoryAccess {
   readonly #settings: HistorySettings;
   readonly #stop = new AbortController();
   readonly #running: Promise<void>;
-  #opened: Opened | undefined;
+  #opened: OpenHistory | undefined;
 
   constructor(settings: HistorySettings) {
     this.#settings = settings;
@@ -91,7 +91,7 @@ export class History implements HistoryAccess {
   }
 
   /** Resolves once the history has the position. Rejects with CommandError Busy, or with the reason of `client`. */
-  async #ready(seq: number, client: AbortSignal): Promise<Opened> {
+  async #ready(seq: number, client: AbortSignal): Promise<OpenHistory> {
     const until = performance.now() + waitMs;
     while (this.#opened === undefined && performance.now() < until && !this.#stop.signal.aborted) {
       client.throwIfAborted();

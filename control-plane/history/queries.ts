@@ -7,24 +7,24 @@ import { atOnce } from '../../shared/runtime/slices.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { TableName } from '../../shared/snapshot/tables.ts';
 import type { State } from '../../shared/snapshot/views.ts';
-import { overlaidIn, type StateView } from '../../shared/snapshot/waves.ts';
+import { overlayForView, type StateView } from '../../shared/snapshot/waves.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type AnswerBefore, answerBefore, type EarlierAnswer } from '../explain/answer-before.ts';
-import { answerOn, type DescribedDecision, describeDecision } from '../explain/described.ts';
-import { type EffectQuestion, effectSteps, type FoundEffect, previewOf } from '../explain/effect.ts';
-import { type Asker, askerOn } from '../explain/imagined.ts';
+import { type DescribedDecision, decideAnswer, describeDecision } from '../explain/described.ts';
+import { type EffectQuestion, effectSteps, type FoundEffect, previewEvents } from '../explain/effect.ts';
+import { type Asker, findAsker } from '../explain/imagined.ts';
 import { type MatrixPage, type MatrixQuestion, matrixSteps } from '../explain/matrix.ts';
 import type { Question } from '../explain/question.ts';
 import type { CounterFacts } from '../explain/recorded-counters.ts';
-import { sampledIn } from '../explain/sampled.ts';
+import { parseSample } from '../explain/sampled.ts';
 import { ListPage } from '../state/list-page.ts';
 import { type DoctorRows, readDoctorRows } from './doctor-rows.ts';
-import { type EventSearch, eventsOf, type FoundEvents, searchEvents } from './event-search.ts';
-import { inWaveOf, type ReadParams, type ReadQuery, stateReads } from './reads.ts';
+import { type EventSearch, type FoundEvents, listCommitEvents, searchEvents } from './event-search.ts';
+import { type ReadParams, type ReadQuery, readInWave, stateReads } from './reads.ts';
 import { keyOfRow, type RowAtTwo, VersionReader } from './row-changes.ts';
 import { shownChanges } from './shown-changes.ts';
 import { type HistoryCommit, pastState } from './tables.ts';
-import { beginOf, keepMore } from './trim.ts';
+import { firstPosition, keepMore } from './trim.ts';
 import { type CommitInverse, inverseOfCommit } from './undo.ts';
 
 export interface HistoryFacts {
@@ -55,9 +55,9 @@ export type ShownCommit = AdminResponse<'GET /events/:position'>;
 export type HistoryQueries = {
   readonly [Name in keyof HistoryReader]: (
     ...args: Parameters<HistoryReader[Name]>
-  ) => AnswerOf<ReturnType<HistoryReader[Name]>>;
+  ) => QueryAnswer<ReturnType<HistoryReader[Name]>>;
 };
-type AnswerOf<Found> = Found extends Generator<void, infer Answer> ? Answer : Found;
+type QueryAnswer<Found> = Found extends Generator<void, infer Answer> ? Answer : Found;
 
 /** Answers queries from one history, on the thread that folds it. */
 export class HistoryReader {
@@ -70,7 +70,7 @@ export class HistoryReader {
     this.#snapshot = snapshot;
     this.#facts = facts;
     this.#versions = new VersionReader(snapshot.db);
-    this.#begin = () => beginOf(snapshot.db);
+    this.#begin = () => firstPosition(snapshot.db);
   }
 
   facts(_seq: number): HistoryFacts {
@@ -132,7 +132,7 @@ export class HistoryReader {
 
   /** Calling organisation of a question. Throws CommandError NotFound. */
   asker(seq: number, ask: Pick<ExplainRequest, 'key' | 'organisation'>, nowMs: number): Asker | undefined {
-    return this.#at(seq, ({ db }) => askerOn(db, ask, nowMs));
+    return this.#at(seq, ({ db }) => findAsker(db, ask, nowMs));
   }
 
   matrix(
@@ -151,7 +151,7 @@ export class HistoryReader {
     asked: Omit<EffectQuestion, 'records'>,
     sample: readonly string[] | undefined,
   ): Generator<void, FoundEffect & { readonly position: number; readonly changes?: RowChange[] }> {
-    const records = sample && (yield* sampledIn(sample, asked.organisation));
+    const records = sample && (yield* parseSample(sample, asked.organisation));
     for (let tries = 1; ; tries++) {
       const { seq } = this.#snapshot;
       const steps = effectSteps(this.#snapshot, { ...asked, records });
@@ -178,7 +178,7 @@ export class HistoryReader {
         rows.set(id, { table, key, before: known ? known.before : before, after });
     });
     try {
-      previewOf(this.#snapshot, asked)(() => undefined);
+      previewEvents(this.#snapshot, asked)(() => undefined);
     } finally {
       this.#snapshot.watchRows(undefined);
     }
@@ -187,7 +187,7 @@ export class HistoryReader {
 
   answerBefore(_last: number, question: Question, asked: AnswerBefore): EarlierAnswer | undefined {
     return answerBefore(asked, this.#begin(), (seq) =>
-      this.#at(seq, ({ db }) => answerOn(db, question), asked.view),
+      this.#at(seq, ({ db }) => decideAnswer(db, question), asked.view),
     );
   }
 
@@ -207,7 +207,7 @@ export class HistoryReader {
       by: author,
       ...(why !== null && { why }),
       command,
-      events: eventsOf(commit),
+      events: listCommitEvents(commit),
       changes: shownChanges(this.#versions.between(seq - 1, seq, changesMax)),
     };
   }
@@ -268,7 +268,7 @@ export class HistoryReader {
     return this.#at(
       seq,
       (state) =>
-        inWaveOf(
+        readInWave(
           state,
           read(state.db, params, query, (node) => node),
         ),
@@ -278,7 +278,7 @@ export class HistoryReader {
 
   #isOfWave(seq: number, view: StateView): boolean {
     if (view === 'base') return false;
-    return this.#snapshot.stateAt(pastState(seq), ({ db }) => overlaidIn(db, view) !== undefined);
+    return this.#snapshot.stateAt(pastState(seq), ({ db }) => overlayForView(db, view) !== undefined);
   }
 
   #commit(seq: number): HistoryCommit {

@@ -1,5 +1,5 @@
 /** All reads of the state. The same functions read the present and the past. */
-import type { NodeResource, ParamsOf, StateReadName } from '../../schemas/admin/admin.ts';
+import type { NodeResource, OperationParams, StateReadName } from '../../schemas/admin/admin.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { State } from '../../shared/snapshot/views.ts';
 import { exportFleet } from '../commands/fleet.ts';
@@ -71,7 +71,7 @@ function ownPage<Row, Item>(listing: Listing<Row, Item>): StateRead<unknown> {
   };
 }
 
-const reads: { readonly [Name in StateReadName]: StateRead<NonNullable<ParamsOf<Name>>> } = {
+const reads: { readonly [Name in StateReadName]: StateRead<NonNullable<OperationParams<Name>>> } = {
   'organisation.list': page(organisationListing),
   'organisation.get': { ...one(findOrganisation), organisationOf: (_db, { id }) => id },
   'member.list': ownPage(memberListing),
@@ -98,7 +98,7 @@ const reads: { readonly [Name in StateReadName]: StateRead<NonNullable<ParamsOf<
   'fleet.get': { read: exportFleet },
 };
 
-export function inWaveOf({ overlaid }: State, row: object | undefined): object {
+export function readInWave({ overlaid }: State, row: object | undefined): object {
   if (overlaid === undefined) return {};
   const { change, wave, waves } = overlaid;
   return { inWave: { change, wave, waves, row: row ?? null } };

@@ -2,7 +2,7 @@
 import type { Commit } from '../../schemas/events/commit.ts';
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
-import { contextOf } from '../../shared/snapshot/fold-input.ts';
+import { eventContext } from '../../shared/snapshot/fold-input.ts';
 import type { FoldObserver } from '../../shared/snapshot/fold-observer.ts';
 import { type TableName, type TableRow, tableNames, tableSpecs } from '../../shared/snapshot/tables.ts';
 import { keyOfRow } from './row-changes.ts';
@@ -80,7 +80,7 @@ export class HistoryRecorder implements FoldObserver {
       this.#subjects[index]?.addEvent(stored.type, stored.data);
     }
     for (const [index, subjects] of this.#subjects.entries()) this.#writeSubjects(seq, index, subjects);
-    const row = historyCommitOf(commit, this.#clockMs, signersSetIn(commit));
+    const row = toHistoryCommit(commit, this.#clockMs, readSetSigners(commit));
     this.#clockMs = row.clock_ms;
     this.#insertCommit.run(row);
     if (seq % commitsPerSpan === 0) this.#insertSpan.run(seq, JSON.stringify(digests()));
@@ -115,18 +115,18 @@ export class HistoryRecorder implements FoldObserver {
 }
 
 /** Row of a commit. `clockMs` is the latest time of all earlier commits. */
-function historyCommitOf(commit: Commit, clockMs: number, signers: string | null): HistoryCommit {
+function toHistoryCommit(commit: Commit, clockMs: number, signers: string | null): HistoryCommit {
   const { seq, at, by, why, via, id, events } = commit;
   return {
     seq,
     at: at.toWellFormed(),
-    clock_ms: Math.max(clockMs, contextOf(commit).atMs),
+    clock_ms: Math.max(clockMs, eventContext(commit).atMs),
     author: by.toWellFormed(),
     why: why?.toWellFormed() ?? null,
     via: via?.toWellFormed() ?? null,
     command: id.toWellFormed(),
     kind: /^[a-z]+/.exec(events[0]?.type ?? '')?.[0] ?? 'other',
-    events: textOf(events),
+    events: serialiseEvents(events),
     signers,
   };
 }
@@ -136,7 +136,7 @@ const insertCommitSql = `INSERT INTO history_commit
   VALUES (@seq, @at, @clock_ms, @author, @why, @via, @command, @kind, @events, @signers)`;
 
 /** Signers that an accepted commit sets, by the accept rule in shared/log/core/chain.ts. null if it does not set any. */
-function signersSetIn({ seq, events }: Commit): string | null {
+function readSetSigners({ seq, events }: Commit): string | null {
   const [event] = events;
   const type = seq === 1 ? 'log.created' : 'log.signers_set';
   if (event?.type !== type || events.length !== 1 || (seq > 1 && !event.critical)) return null;
@@ -152,7 +152,7 @@ function isSame(before: TableRow, after: TableRow): boolean {
 }
 
 /** Data may be nested so deeply that they can be parsed but not serialised. */
-function textOf(events: Commit['events']): string {
+function serialiseEvents(events: Commit['events']): string {
   try {
     return JSON.stringify(events);
   } catch {

@@ -1,5 +1,5 @@
 /** Collects the subjects of events, by which lists of events are filtered. */
-import { kindOfId } from '../../schemas/events/event-sentences.ts';
+import { idKind } from '../../schemas/events/event-sentences.ts';
 import { type TableName, type TableRow, tableSpecs } from '../../shared/snapshot/tables.ts';
 
 export const subjectKinds = ['type', 'actor', 'organisation', 'key', 'stack', 'node'] as const;
@@ -26,7 +26,7 @@ export class Subjects {
     this.add('type', type);
     if (typeof data !== 'object' || data === null) return;
     const fields = data as Readonly<Record<string, unknown>>;
-    const noun = subjectKinds.find((kind) => kind === kindOfId(type));
+    const noun = subjectKinds.find((kind) => kind === idKind(type));
     if (noun !== undefined) this.add(noun, fields['id']);
     for (const kind of ['organisation', 'stack', 'node'] as const) this.add(kind, fields[kind]);
   }

@@ -94,7 +94,7 @@ export function historyFormat(): number {
 }
 
 /** SQL that selects the table as it was after commit `seq`. */
-function selectAt(table: TableName, seq: number): string {
+function selectAsOf(table: TableName, seq: number): string {
   const columns = columnsOf(table);
   if (madeOnce.has(table))
     return `SELECT ${columns.join(', ')} FROM main.past_${table} WHERE set_seq <= ${seq} AND end_seq > ${seq}`;
@@ -113,8 +113,8 @@ export function pastState(seq: number, isOfWave = false): Extract<StateKind, { r
   const select = (table: TableName): string => {
     const own = overlaid.find((name) => name === table);
     return own === undefined
-      ? selectAt(table, seq)
-      : overlaidSelect(own, (of) => `(${selectAt(of, seq)})`, []);
+      ? selectAsOf(table, seq)
+      : overlaidSelect(own, (of) => `(${selectAsOf(of, seq)})`, []);
   };
   return { kind: 'past', seq, isOfWave, select };
 }

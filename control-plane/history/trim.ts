@@ -18,7 +18,7 @@ export const keepMore =
   'let it keep more (--history-gigabytes), and delete its history.db: it is made again from the log';
 
 /** First position whose state can be read. */
-export function beginOf(db: Database): number {
+export function firstPosition(db: Database): number {
   return Math.max(1, Number(db.prepare('SELECT min(seq) FROM span').pluck().get() ?? 0));
 }
 
@@ -33,7 +33,7 @@ export function* trimHistory(db: Database, bytesMax: number): Generator<void> {
   if (usedBytes(db) <= bytesMax) return;
   const spans = new SpanCutter(db);
   while (usedBytes(db) > bytesMax * keptShare && spans.cutFirst()) yield;
-  yield* trimSubjects(db, beginOf(db));
+  yield* trimSubjects(db, firstPosition(db));
 }
 
 class SpanCutter {

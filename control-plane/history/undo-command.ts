@@ -2,8 +2,8 @@
  * Undoes a commit with a single new commit. The commands of its inverse are decided one after the other, each on the state
  * that the previous ones leave, and are written together or not at all.
  */
-import { type AnswerOf, adminOperations } from '../../schemas/admin/admin.ts';
-import { partsOf, routeOf } from '../../schemas/admin/admin-routes.ts';
+import { adminOperations, type OperationAnswer } from '../../schemas/admin/admin.ts';
+import { operationRoute, resolvePath } from '../../schemas/admin/admin-routes.ts';
 import type { OperationRow } from '../../schemas/admin/admin-row.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import type { UndoCommand } from '../../shared/snapshot/effect.ts';
@@ -26,7 +26,7 @@ export function undoDefinition(snapshot: Snapshot, inverse: CommitInverse): Comm
       const steps = function* () {
         for (const command of inverse.commands) {
           const definition = commandsByName[command.name];
-          const { params, rest } = partsOf(command.name, command.input);
+          const { params, rest } = resolvePath(command.name, command.input);
           const input = parseInput(definition, { params, body: rest });
           for (const event of planCommand(definition, db, input, context).events) {
             events.push(event);
@@ -43,9 +43,12 @@ export function undoDefinition(snapshot: Snapshot, inverse: CommitInverse): Comm
 }
 
 /** A command as the API presents it to people. */
-export function shownCommand({ name, input }: UndoCommand): AnswerOf<'commit.undo'>['commands'][number] {
-  const { method } = routeOf(name);
-  const { path, rest } = partsOf(name, input);
+export function shownCommand({
+  name,
+  input,
+}: UndoCommand): OperationAnswer<'commit.undo'>['commands'][number] {
+  const { method } = operationRoute(name);
+  const { path, rest } = resolvePath(name, input);
   const { body }: OperationRow = adminOperations[name];
   return { method, path, ...(body && { body: rest }) };
 }

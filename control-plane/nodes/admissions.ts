@@ -2,7 +2,7 @@
 import { hashSecret } from '../../shared/ids/api-key.ts';
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
-import type { Admission } from './agent-connection.ts';
+import type { AgentAdmission } from './agent-connection.ts';
 
 type TokenRow = Pick<RowOf<'node_token'>, 'id' | 'node'>;
 
@@ -20,7 +20,7 @@ export class Admissions {
   }
 
   /** Admission of a token. undefined if the token is unknown or revoked. */
-  of(token: string): Admission | undefined {
+  of(token: string): AgentAdmission | undefined {
     const row = this.#byHash.get(hashSecret(token));
     return row && { node: row.node, token: row.id };
   }
@@ -31,7 +31,7 @@ export class Admissions {
   }
 
   /** False once the token is revoked. */
-  isValid({ token }: Admission): boolean {
+  isValid({ token }: AgentAdmission): boolean {
     return this.#byId.get(token) !== undefined;
   }
 }

@@ -28,7 +28,7 @@ export interface AgentSocket {
 }
 
 /** Node and token that the upgrade request proved. */
-export interface Admission {
+export interface AgentAdmission {
   readonly node: string;
   readonly token: string;
 }
@@ -62,7 +62,7 @@ const ticker = new Ticker(250);
 
 export class AgentConnection implements Timed {
   index = -1;
-  readonly admission: Admission;
+  readonly admission: AgentAdmission;
   readonly #socket: AgentSocket;
   readonly #handlers: ConnectionHandlers;
   readonly #frames = new RateLimit(framesSize);
@@ -71,7 +71,12 @@ export class AgentConnection implements Timed {
   #hasHello = false;
   #ended = false;
 
-  constructor(socket: AgentSocket, admission: Admission, silenceMsMax: number, handlers: ConnectionHandlers) {
+  constructor(
+    socket: AgentSocket,
+    admission: AgentAdmission,
+    silenceMsMax: number,
+    handlers: ConnectionHandlers,
+  ) {
     this.admission = admission;
     this.#socket = socket;
     this.#handlers = handlers;

@@ -15,11 +15,17 @@ import type { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts'
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { AbsentAgents } from './absent-agents.ts';
 import { Admissions } from './admissions.ts';
-import { type Admission, AgentConnection, type AgentSocket, type EndCause } from './agent-connection.ts';
+import { type AgentAdmission, AgentConnection, type AgentSocket, type EndCause } from './agent-connection.ts';
 import { Installs } from './installs.ts';
 import type { NodeIntervals } from './intervals.ts';
-import { type HeldHeartbeat, heldOf, liveOf, type NodesReport, reportOf } from './live-report.ts';
-import { down, type Health, healthOf } from './node-health.ts';
+import {
+  buildNodesReport,
+  type HeldHeartbeat,
+  type NodesReport,
+  toHeldHeartbeat,
+  toLiveNode,
+} from './live-report.ts';
+import { down, type Health, toHealth } from './node-health.ts';
 import { NodeLimits } from './node-limits.ts';
 import type { NodeReporter } from './node-reporter.ts';
 import { OrphanedNodes } from './orphaned-nodes.ts';
@@ -119,19 +125,19 @@ export class AgentSessions {
   }
 
   /** Admission of a token. undefined if the token is unknown or revoked. */
-  admit(token: string): Admission | undefined {
+  admit(token: string): AgentAdmission | undefined {
     return this.#admissions.of(token);
   }
 
   /** Reason why no agent may attach to this node at present. If undefined, the attempt counts against the node's rate. */
-  obstacle({ node }: Admission): 'elsewhere' | 'too-often' | 'not-by-agent' | undefined {
+  obstacle({ node }: AgentAdmission): 'elsewhere' | 'too-often' | 'not-by-agent' | undefined {
     if (this.#stopping || !this.#options.canReport()) return 'elsewhere';
     if (this.#options.reporter.node(node)?.agent !== 1) return 'not-by-agent';
     return this.#limitsOf(node).attaches.tryAcquire() ? undefined : 'too-often';
   }
 
   /** Takes over a socket whose token was admitted. */
-  attach(socket: AgentSocket, admission: Admission): void {
+  attach(socket: AgentSocket, admission: AgentAdmission): void {
     const session: AgentSession = {
       node: admission.node,
       connection: new AgentConnection(socket, admission, this.#options.intervals.agentSilenceMsMax, {
@@ -166,7 +172,7 @@ export class AgentSessions {
       const live = this.live(id);
       if (live) all.set(id, live);
     }
-    return reportOf(all);
+    return buildNodesReport(all);
   }
 
   /**
@@ -209,7 +215,7 @@ export class AgentSessions {
     };
 
   #onHeartbeat(session: AgentSession, heartbeat: Beat): void {
-    session.held = heldOf(heartbeat);
+    session.held = toHeldHeartbeat(heartbeat);
     session.heartbeatMs = performance.now();
     if (session.state === 'connected') {
       const isAdmitted = this.#admissions.isValid(session.connection.admission);
@@ -224,9 +230,9 @@ export class AgentSessions {
     const { reporter } = this.#options;
     const row = reporter.node(session.node);
     if (!row) return;
-    const { health: observed, unlisted } = reporter.partForLog(row, healthOf(heartbeat, row));
+    const { health: observed, unlisted } = reporter.partForLog(row, toHealth(heartbeat, row));
     const limits = this.#limitsOf(session.node);
-    session.held = { ...session.held, ...liveOf(unlisted, limits) };
+    session.held = { ...session.held, ...toLiveNode(unlisted, limits) };
     const damped = limits.observe(row, observed.up);
     const health = !observed.up || damped.reportedUp === true ? observed : undefined;
     const { owner } = row;

@@ -8,7 +8,7 @@ import {
 import { statusBytesMax } from '../../schemas/records/status.ts';
 import { encode } from '../../shared/status/status-publisher.ts';
 import { reportOf as statusOf } from '../../test/support/status-reports.ts';
-import { heldOf, reportOf } from './live-report.ts';
+import { buildNodesReport, toHeldHeartbeat } from './live-report.ts';
 
 /** Each of these characters takes six bytes in JSON. */
 const worst = '\ud800'.repeat(200);
@@ -17,7 +17,7 @@ const heartbeat = (more: Partial<Beat> = {}): Beat => ({ type: 'beat', up: true,
 const nodeId = (n: number): string => `node-${n}-`.padEnd(60, 'x');
 
 function live(count: number, of: Beat): Map<string, LiveNode> {
-  const node = { beatSeconds: heartbeatIntervalMs / 1000, ...heldOf(of) };
+  const node = { beatSeconds: heartbeatIntervalMs / 1000, ...toHeldHeartbeat(of) };
   return new Map(Array.from({ length: count }, (_, n) => [nodeId(n), node]));
 }
 
@@ -28,10 +28,10 @@ test('the retained part of a heartbeat is bounded for any lists of models and re
     installs: Array.from({ length: installsPerNodeMax }, () => install),
     inFlight: 3,
   });
-  const held = heldOf(most);
+  const held = toHeldHeartbeat(most);
   expect(held).toMatchObject({ inFlight: 3, installsOmitted: installsPerNodeMax - 20 });
   expect(held.installs).toHaveLength(20);
-  expect(heldOf(heartbeat({ installs: [install] }))).toEqual({ installs: [install] });
+  expect(toHeldHeartbeat(heartbeat({ installs: [install] }))).toEqual({ installs: [install] });
 });
 
 test.each([
@@ -45,7 +45,7 @@ test.each([
     count,
     heartbeat({ inFlight: 999_999, installs: Array.from({ length: installs }, () => install) }),
   );
-  const report = reportOf(all);
+  const report = buildNodesReport(all);
   const record = encode(statusOf({ kind: 'control-plane', halted: worst, ...report }));
   expect(record.length).toBeLessThanOrEqual(statusBytesMax);
   const reported = Object.values(report.nodes);

@@ -14,12 +14,12 @@ const reportBytesMax = 150_000;
 export type HeldHeartbeat = Omit<LiveNode, 'beatSeconds'>;
 
 /** Part of a heartbeat that stays in memory until the next one. */
-export function heldOf({ inFlight, installs = [] }: Beat): HeldHeartbeat {
+export function toHeldHeartbeat({ inFlight, installs = [] }: Beat): HeldHeartbeat {
   return { ...(inFlight !== undefined && { inFlight }), ...truncate(installs, installsHeldMax, 0) };
 }
 
 /** Facts about a node, with or without an agent, that the log does not contain. */
-export function liveOf(
+export function toLiveNode(
   unlisted: readonly string[],
   { hasWithheld }: { readonly hasWithheld: boolean },
 ): Pick<LiveNode, 'unlisted' | 'withheld'> {
@@ -44,13 +44,13 @@ export interface NodesReport {
 }
 
 /** Report that first includes every attached node, then installs and unlisted models as far as space remains. */
-export function reportOf(live: ReadonlyMap<string, LiveNode>): NodesReport {
+export function buildNodesReport(live: ReadonlyMap<string, LiveNode>): NodesReport {
   const nodes: Record<string, LiveNode> = {};
   let bytes = 0;
   let count = 0;
   for (const [id, node] of live) {
     const bare = withInstalls(node, 0);
-    const size = sizeOf(id, bare);
+    const size = entryBytes(id, bare);
     if (count >= nodesReportedMax || bytes + size > reportBytesMax) break;
     nodes[id] = bare;
     bytes += size;
@@ -61,7 +61,7 @@ export function reportOf(live: ReadonlyMap<string, LiveNode>): NodesReport {
     if (bare === undefined) continue;
     const { unlisted } = node;
     const full = { ...withInstalls(node, installsReportedMax), ...(unlisted && { unlisted }) };
-    const more = sizeOf(id, full) - sizeOf(id, bare);
+    const more = entryBytes(id, full) - entryBytes(id, bare);
     if (bytes + more > reportBytesMax) continue;
     nodes[id] = full;
     bytes += more;
@@ -77,6 +77,6 @@ function withInstalls(
   return { ...rest, ...truncate(installs, max, installsOmitted) };
 }
 
-function sizeOf(id: string, node: LiveNode): number {
+function entryBytes(id: string, node: LiveNode): number {
   return Buffer.byteLength(JSON.stringify({ [id]: node }));
 }

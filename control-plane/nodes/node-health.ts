@@ -1,7 +1,7 @@
 /** Health of a node: the observed health, the part that belongs in the log, and the comparison of the two. */
 import { type Beat, type LiveNode, unlistedMax } from '../../schemas/records/node-messages.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
-import { textOfNames } from '../../shared/snapshot/effects-capacity.ts';
+import { formatNames } from '../../shared/snapshot/effects-capacity.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 
 export type NodeRow = RowOf<'node'>;
@@ -64,7 +64,7 @@ export function partForLog(
  * Health in a heartbeat. A node counts as down if its engine is not the registered one, because requests would use the wrong
  * dialect.
  */
-export function healthOf(heartbeat: Beat, row: NodeRow): Health {
+export function toHealth(heartbeat: Beat, row: NodeRow): Health {
   const { up, dialect, models, windows = {}, imageModels = [], rerankModels = [], reason } = heartbeat;
   if (!up) return down(reason);
   if (dialect !== undefined && dialect !== row.dialect)
@@ -91,12 +91,12 @@ export function differs(node: NodeRow, health: Health, isKnown: (name: string) =
   if ((node.up === 1) !== health.up) return true;
   if (!health.up) return node.changed_at === null;
   const isSameText =
-    node.loaded === textOfNames(health.models) &&
+    node.loaded === formatNames(health.models) &&
     node.windows === JSON.stringify(health.windows) &&
-    node.image_models === textOfNames(health.imageModels) &&
-    node.rerank_models === textOfNames(health.rerankModels);
+    node.image_models === formatNames(health.imageModels) &&
+    node.rerank_models === formatNames(health.rerankModels);
   if (isSameText) return false;
-  const names = (text: RowOf<'node'>['loaded']): string => textOfNames(parseColumn(text).filter(isKnown));
+  const names = (text: RowOf<'node'>['loaded']): string => formatNames(parseColumn(text).filter(isKnown));
   const windowsOf = (windows: Health['windows']): string =>
     JSON.stringify(
       Object.entries(windows)
@@ -104,9 +104,9 @@ export function differs(node: NodeRow, health: Health, isKnown: (name: string) =
         .sort(),
     );
   return (
-    names(node.loaded) !== textOfNames(health.models) ||
-    names(node.image_models) !== textOfNames(health.imageModels) ||
-    names(node.rerank_models) !== textOfNames(health.rerankModels) ||
+    names(node.loaded) !== formatNames(health.models) ||
+    names(node.image_models) !== formatNames(health.imageModels) ||
+    names(node.rerank_models) !== formatNames(health.rerankModels) ||
     windowsOf(parseColumn(node.windows)) !== windowsOf(health.windows)
   );
 }

@@ -44,7 +44,7 @@ export class NodeLimits {
       return true;
     }
     const nowMs = performance.now();
-    if (this.#bytes.tryAcquire(nowMs, frameBytes + sizeOf(health))) return true;
+    if (this.#bytes.tryAcquire(nowMs, frameBytes + healthBytes(health))) return true;
     this.#withheldMs = nowMs;
     return false;
   }
@@ -55,6 +55,6 @@ export class NodeLimits {
   }
 }
 
-function sizeOf({ models, windows, imageModels, rerankModels }: Health): number {
+function healthBytes({ models, windows, imageModels, rerankModels }: Health): number {
   return Buffer.byteLength(JSON.stringify([models, windows, imageModels, rerankModels]));
 }

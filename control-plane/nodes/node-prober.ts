@@ -10,7 +10,7 @@ import type { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts'
 import { sleep } from '../../shared/runtime/retry.ts';
 import { type Damped, observe, resumeDamping } from './damping.ts';
 import type { NodeIntervals } from './intervals.ts';
-import { liveOf } from './live-report.ts';
+import { toLiveNode } from './live-report.ts';
 import { down, lastReportedUp, type NodeRow } from './node-health.ts';
 import { NodeLimits } from './node-limits.ts';
 import type { NodeReporter } from './node-reporter.ts';
@@ -37,7 +37,7 @@ export class NodeProber {
   readonly #stop = new AbortController();
   readonly #probed = new Map<string, Promise<void>>();
   readonly #limits = new Map<string, NodeLimits>();
-  readonly #live = new Map<string, ReturnType<typeof liveOf>>();
+  readonly #live = new Map<string, ReturnType<typeof toLiveNode>>();
   #scanning: Promise<void> | undefined;
 
   constructor(options: ProberOptions) {
@@ -51,7 +51,7 @@ export class NodeProber {
   }
 
   /** Facts about a node probed by this replica that the log does not contain. */
-  live(id: string): ReturnType<typeof liveOf> | undefined {
+  live(id: string): ReturnType<typeof toLiveNode> | undefined {
     return this.#live.get(id);
   }
 
@@ -119,7 +119,7 @@ export class NodeProber {
     const { health, unlisted } = reporter.partForLog(node, answer.up ? answer : down(answer.reason));
     const limits = this.#limits.get(id) ?? new NodeLimits();
     this.#limits.set(id, limits);
-    this.#live.set(id, liveOf(unlisted, limits));
+    this.#live.set(id, toLiveNode(unlisted, limits));
     if ((answer.up && damped.reportedUp !== true) || !reporter.differs(id, health)) return;
     if (limits.admits(health, node)) await reporter.reportHealth(id, health);
     else withheld.add(id);

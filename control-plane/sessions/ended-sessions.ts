@@ -15,7 +15,7 @@ import { createTables, type Database, openDatabase } from '../../shared/runtime/
 import { first } from '../../shared/runtime/statements.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CommitReader, ReadMarks } from '../state/commits.ts';
-import { linksOf, memberOf, sessionMsMax } from './subjects.ts';
+import { linksSubject, memberSubject, sessionMsMax } from './subjects.ts';
 
 const sql = `
   CREATE TABLE ended (name TEXT PRIMARY KEY, position INTEGER NOT NULL, until_ms INTEGER NOT NULL) WITHOUT ROWID;
@@ -48,16 +48,16 @@ const endingTypes: ReadonlySet<string> = new Set<EventTypeName>([
  * The end of sessions that an event causes. `at` is the commit's time; no earlier session outlives it by more than `sessionMsMax`.
  * Returns undefined if no session that the event ends could still be valid at `nowMs`.
  */
-function endOf(event: StoredEvent, at: string, nowMs: number): End | undefined {
+function toEnd(event: StoredEvent, at: string, nowMs: number): End | undefined {
   const read = readEvent(event);
   if (read.outcome !== 'known') return undefined;
   const { type, data } = read.event;
   if (type === 'session.ended') return { ...data, untilMs: Date.parse(data.until) };
   const untilMs = Date.parse(at) + sessionMsMax;
   if (!(untilMs > nowMs)) return undefined;
-  if (type === 'organisation.removed') return { kind: 'person', subject: linksOf(data.id), untilMs };
+  if (type === 'organisation.removed') return { kind: 'person', subject: linksSubject(data.id), untilMs };
   if (type !== 'member.removed') return undefined;
-  return { kind: 'person', subject: memberOf(data.organisation, data.person), untilMs };
+  return { kind: 'person', subject: memberSubject(data.organisation, data.person), untilMs };
 }
 
 export interface EndedSessionsOptions {
@@ -148,7 +148,7 @@ export class EndedSessions {
     const nowMs = Math.min(this.#removal.limit(wallClockMs()), Date.parse(commits.at(-1)?.at ?? ''));
     for (const { seq, at, events } of commits)
       for (const event of events) {
-        const end = endingTypes.has(event.type) ? endOf(event, at, nowMs) : undefined;
+        const end = endingTypes.has(event.type) ? toEnd(event, at, nowMs) : undefined;
         if (end) this.#unwritten.push([`${end.kind} ${end.subject}`, seq, end.untilMs]);
       }
     if (this.#unwritten.length > 0) this.#store(nowMs);

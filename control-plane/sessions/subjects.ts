@@ -4,16 +4,16 @@ import { createHash } from 'node:crypto';
 /** The longest life of a session. */
 export const sessionMsMax = 8 * 3600_000;
 
-export function digestOf(id: string): string {
+export function sessionSubject(id: string): string {
   return createHash('sha256').update(id).digest('hex');
 }
 
 /** Who makes members and their links is an owner or admin of the organisation, so all of these count as its own. No person has such an id. */
-export function linksOf(organisation: string): string {
+export function linksSubject(organisation: string): string {
   return `links:${createHash('sha256').update(organisation).digest('base64url')}`;
 }
 
 /** The sessions of one person by links of an organisation. */
-export function memberOf(organisation: string, person: string): string {
-  return digestOf(`${organisation} ${person}`);
+export function memberSubject(organisation: string, person: string): string {
+  return sessionSubject(`${organisation} ${person}`);
 }

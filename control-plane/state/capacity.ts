@@ -5,14 +5,20 @@
 import type { NodeResource, NodeToken, Pool, Stack } from '../../schemas/admin/admin.ts';
 import { nodeStateSchema, nodeTokenStates } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
-import { all, columnOf, first, moment, present } from '../../shared/runtime/statements.ts';
+import { all, first, moment, present, readColumn } from '../../shared/runtime/statements.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
-import { modelsOfStack, nodeIdsAt, nodeOf } from '../../shared/snapshot/effects-capacity.ts';
+import { listNodeIds, listStackModels, toRegistration } from '../../shared/snapshot/effects-capacity.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import type { Listing } from './list-page.ts';
 
 function toStack(db: Database, { id, organisation, surface }: RowOf<'stack'>): Stack {
-  return { id, organisation, surface, models: modelsOfStack(db, id), nodes: nodeIdsAt(db, `stack:${id}`) };
+  return {
+    id,
+    organisation,
+    surface,
+    models: listStackModels(db, id),
+    nodes: listNodeIds(db, `stack:${id}`),
+  };
 }
 
 /** Stacks of one organisation, or of all if none is given. */
@@ -45,15 +51,15 @@ export function findStack(db: Database, id: string): Stack | undefined {
 
 export function findPool(db: Database): Pool {
   return {
-    models: columnOf(db, 'SELECT model FROM pool_model ORDER BY model'),
-    nodes: nodeIdsAt(db, 'pool'),
+    models: readColumn(db, 'SELECT model FROM pool_model ORDER BY model'),
+    nodes: listNodeIds(db, 'pool'),
   };
 }
 
 function toNode(row: RowOf<'node'>): NodeResource {
   const rerankModels = row.up === 1 ? parseColumn(row.rerank_models) : [];
   return {
-    ...nodeOf(row),
+    ...toRegistration(row),
     drained: row.drained === 1,
     up: row.up === 1,
     loaded: row.up === 1 ? [...parseColumn(row.loaded)] : [],

@@ -6,26 +6,26 @@ import type { Model, Tier } from '../../schemas/admin/admin.ts';
 import { type Overweight, overweightPairs } from '../../schemas/events/overweight.ts';
 import { type Bounds, boundDefaults } from '../../schemas/shapes.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
-import { all, columnOf, first } from '../../shared/runtime/statements.ts';
+import { all, first, readColumn } from '../../shared/runtime/statements.ts';
 import { anonymousTier } from '../../shared/snapshot/effect.ts';
 import {
   bounds,
-  modelOf,
   models,
   type TierRow,
-  tierOf,
   tiers,
+  toModel,
+  toTier,
   visitors,
 } from '../../shared/snapshot/effects-tenants.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import type { Listing } from './list-page.ts';
 
 export function listModels(db: Database): Model[] {
-  return all<RowOf<'model'>>(db, 'SELECT * FROM model ORDER BY id').map(modelOf);
+  return all<RowOf<'model'>>(db, 'SELECT * FROM model ORDER BY id').map(toModel);
 }
 
 export function modelIds(db: Database): string[] {
-  return columnOf(db, 'SELECT id FROM model ORDER BY id');
+  return readColumn(db, 'SELECT id FROM model ORDER BY id');
 }
 
 export const modelListing: Listing<RowOf<'model'>, Model> = {
@@ -34,7 +34,7 @@ export const modelListing: Listing<RowOf<'model'>, Model> = {
   sorts: { id: 'id', family: 'family', added: 'added', weight: 'weight' },
   searched: ['id', 'family'],
   key: ['id'],
-  item: modelOf,
+  item: toModel,
 };
 
 export function findModel(db: Database, id: string): Model | undefined {
@@ -44,7 +44,7 @@ export function findModel(db: Database, id: string): Model | undefined {
 /** Tiers, lowest first. */
 export function listTiers(db: Database): Tier[] {
   const sql = 'SELECT * FROM tier WHERE rank IS NOT NULL ORDER BY rank, id';
-  return all<TierRow>(db, sql).map((row) => tierOf(db, row));
+  return all<TierRow>(db, sql).map((row) => toTier(db, row));
 }
 
 export const tierListing: Listing<TierRow, Tier> = {
@@ -55,7 +55,7 @@ export const tierListing: Listing<TierRow, Tier> = {
   sorts: { rank: 'rank', id: 'id' },
   searched: ['id'],
   key: ['id'],
-  item: (row, db) => tierOf(db, row),
+  item: (row, db) => toTier(db, row),
 };
 
 export function findTier(db: Database, id: string): Tier | undefined {
@@ -98,7 +98,7 @@ export function usesOfModel(db: Database, model: string): ModelUses {
   );
   return {
     pool: first(db, 'SELECT 1 FROM pool_model WHERE model = ?', model) !== undefined,
-    stacks: columnOf(db, 'SELECT stack FROM stack_model WHERE model = ? ORDER BY stack', model),
+    stacks: readColumn(db, 'SELECT stack FROM stack_model WHERE model = ? ORDER BY stack', model),
     tiers: ranked.filter(({ rank }) => rank !== null).map(({ id }) => id),
     anonymous: ranked.some(({ rank }) => rank === null),
   };

@@ -43,13 +43,13 @@ function commonView(row: OpenChange | RowOf<'closed_change'>) {
 export function openView(row: OpenChange): Change {
   const { passed_over_reason: impossible } = row;
   const view = { ...commonView(row), state: 'open' as const };
-  if (impossible === null) return { ...view, next: nextOf(row, view.waves.length) };
+  if (impossible === null) return { ...view, next: describeNext(row, view.waves.length) };
   const next = `it cannot be completed: headgate change withdraw ${row.id}`;
   return { ...view, impossible, stuck: `it cannot be completed: ${impossible}`, next };
 }
 
 /** Next step if the wave gets enough requests. If it does not, the watch of the change reports that. */
-function nextOf({ wave, wave_at: waveAt, hold_seconds: seconds }: OpenChange, waves: number): string {
+function describeNext({ wave, wave_at: waveAt, hold_seconds: seconds }: OpenChange, waves: number): string {
   const step = wave < waves ? `continues with wave ${wave + 1} of ${waves}` : 'is completed';
   return `${step} at ${moment(waveAt + seconds * 1000) ?? ''}`;
 }

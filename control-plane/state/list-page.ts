@@ -90,21 +90,21 @@ export function listPage<Row, Item>(
 ): ListPage<Item> {
   const { key, item } = listing;
   const { nowMs, limit = pageRows.default } = query;
-  const order = orderOf(listing, query.sort);
-  const filter = filterOf(listing, query);
-  const length = lengthOf(db, listing, query.owner);
+  const order = parseOrder(listing, query.sort);
+  const filter = buildFilter(listing, query);
+  const length = countListed(db, listing, query.owner);
   const isLong = length > (listing.searchedMax ?? searchedMaxDefault);
   if (isLong) checkServed(listing, order);
-  const begin = query.after === undefined ? undefined : placeOf(query.after, order, key);
+  const begin = query.after === undefined ? undefined : parseCursor(query.after, order, key);
   const end = isLong && filter.isSearch ? endOfSearch(db, listing, query, order, begin) : undefined;
-  const rows = rowsOf<Row>(db, listing, order, filter, { begin, end, count: limit + 1 });
+  const rows = readRows<Row>(db, listing, order, filter, { begin, end, count: limit + 1 });
   const shown = rows.slice(0, limit);
   const last = rows.length > limit ? shown.at(-1) : undefined;
   const place = last ? placeOfRow(key, last) : end;
-  const total = filter.isSearch ? foundIn(db, listing, filter, isLong) : length;
+  const total = filter.isSearch ? countMatches(db, listing, filter, isLong) : length;
   return new ListPage(
     shown.map((row) => item(row, db, nowMs)),
-    { next: place && cursorOf(order, place), ...(total !== undefined && { total }) },
+    { next: place && formatCursor(order, place), ...(total !== undefined && { total }) },
   );
 }
 
@@ -114,7 +114,7 @@ interface Part {
   readonly count: number;
 }
 
-function rowsOf<Row>(
+function readRows<Row>(
   db: Database,
   listing: Pick<AnyListing, 'from' | 'table' | 'key'>,
   order: Order,
@@ -125,8 +125,8 @@ function rowsOf<Row>(
   const way = order.isDescending ? 'DESC' : 'ASC';
   const conditions = [
     filter.sql,
-    ...(begin ? [compared(columns, order.isDescending ? '<' : '>')] : []),
-    ...(end ? [compared(columns, order.isDescending ? '>=' : '<=')] : []),
+    ...(begin ? [compareColumns(columns, order.isDescending ? '<' : '>')] : []),
+    ...(end ? [compareColumns(columns, order.isDescending ? '>=' : '<=')] : []),
   ];
   return all<PlacedRow & Row>(
     db,
@@ -144,12 +144,12 @@ type AnyListing = Listing<never, unknown>;
 const ownerOf = ({ owner = 'organisation' }: Pick<AnyListing, 'owner'>): string => owner;
 const fromOf = ({ from, table }: Pick<AnyListing, 'from' | 'table'>): string => from ?? table;
 
-function compared(columns: readonly string[], operator: string): string {
+function compareColumns(columns: readonly string[], operator: string): string {
   return `(${columns.join(', ')}) ${operator} (${columns.map(() => '?').join(', ')})`;
 }
 
 /** Number of rows to search and sort. Counts index entries without reading rows. */
-function lengthOf(
+function countListed(
   db: Database,
   listing: Pick<AnyListing, 'table' | 'unlisted' | 'owner'>,
   owner: string | undefined,
@@ -163,7 +163,7 @@ function lengthOf(
 }
 
 /** Number of rows that match a filter. undefined if counting would read all of a long list. */
-function foundIn(
+function countMatches(
   db: Database,
   listing: Pick<AnyListing, 'from' | 'table'>,
   { sql, values }: Filter,
@@ -187,7 +187,7 @@ function endOfSearch(
     // Also excludes rows that are not listed, which have no sort value.
     `${order.expression} IS NOT NULL`,
     ...(owner === undefined ? [] : [`${ownerOf(listing)} = ?`]),
-    ...(begin ? [compared(columns, order.isDescending ? '<' : '>')] : []),
+    ...(begin ? [compareColumns(columns, order.isDescending ? '<' : '>')] : []),
   ];
   const row = first<PlacedRow>(
     db,
@@ -207,7 +207,7 @@ function checkServed({ indexed }: Pick<AnyListing, 'indexed'>, { field }: Order)
   });
 }
 
-function orderOf(
+function parseOrder(
   { sorts }: Pick<Listing<never, unknown>, 'sorts'>,
   sort = Object.keys(sorts)[0] ?? '',
 ): Order {
@@ -228,7 +228,7 @@ interface Filter {
   readonly isSearch: boolean;
 }
 
-function filterOf(
+function buildFilter(
   listing: Pick<AnyListing, 'searched' | 'hasClock' | 'states' | 'owner'>,
   { owner, text, state, nowMs }: PageQuery,
 ): Filter {
@@ -262,7 +262,7 @@ function filterOf(
 
 const cursorSchema = z.array(z.union([z.string(), z.number()])).max(8);
 
-export function cursorOf({ name }: Pick<Order, 'name'>, place: Place): string {
+export function formatCursor({ name }: Pick<Order, 'name'>, place: Place): string {
   return Buffer.from(JSON.stringify([name, ...place])).toString('base64url');
 }
 
@@ -271,15 +271,15 @@ function placeOfRow(key: readonly string[], row: PlacedRow): Place {
 }
 
 /** Parses a cursor. Throws CommandError if it was not issued for this order. */
-export function placeOf(text: string, { name }: Pick<Order, 'name'>, key: readonly string[]): Place {
-  const [sort, ...place] = cursorSchema.safeParse(parsed(text)).data ?? [];
+export function parseCursor(text: string, { name }: Pick<Order, 'name'>, key: readonly string[]): Place {
+  const [sort, ...place] = cursorSchema.safeParse(tryParseJson(text)).data ?? [];
   if (sort === name && place.length === key.length + 1) return place;
   throw new CommandError('InvalidCommand', 'after is not from a page of this list in this order', {
     next: 'leave it out to begin with the first page',
   });
 }
 
-function parsed(text: string): unknown {
+function tryParseJson(text: string): unknown {
   try {
     return JSON.parse(Buffer.from(text, 'base64url').toString());
   } catch {

@@ -124,7 +124,7 @@ export class SnapshotCopies {
     const path = join(this.#options.folder, `${randomUUID()}.db`);
     try {
       const file = await copyOnThread({ from: this.#options.state, to: path });
-      const copy: KeptCopy = { ...file, ...stateIn(path), path, madeMs: this.#now(), readers: 0 };
+      const copy: KeptCopy = { ...file, ...readStateFacts(path), path, madeMs: this.#now(), readers: 0 };
       this.#files.add(copy);
       this.#latest = copy;
       for (const other of this.#files) this.#removeUnread(other);
@@ -157,7 +157,7 @@ export class SnapshotCopies {
 }
 
 /** Position and digest of the state in the file. Does not read rows. */
-function stateIn(path: string): Omit<CopyFacts, keyof CopyFile> {
+function readStateFacts(path: string): Omit<CopyFacts, keyof CopyFile> {
   const snapshot = openExisting(path, { readOnly: true });
   try {
     const { log, seq, hash } = snapshot.head;

@@ -5,7 +5,7 @@
 import type { ApiKey, Member, Organisation } from '../../schemas/admin/admin.ts';
 import { keyStateSchema } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
-import { all, first, limitOf, moment, present } from '../../shared/runtime/statements.ts';
+import { all, first, moment, present, sqlLimit } from '../../shared/runtime/statements.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import type { Listing } from './list-page.ts';
 
@@ -22,7 +22,7 @@ function toOrganisation({ id, name, tier, anchor, suspended }: RowOf<'organisati
 
 export function listOrganisations(db: Database, limit?: number): Organisation[] {
   const sql = 'SELECT * FROM organisation ORDER BY id LIMIT ?';
-  return all<RowOf<'organisation'>>(db, sql, limitOf(limit)).map(toOrganisation);
+  return all<RowOf<'organisation'>>(db, sql, sqlLimit(limit)).map(toOrganisation);
 }
 
 export const organisationListing: Listing<RowOf<'organisation'>, Organisation> = {
@@ -63,8 +63,8 @@ export function findAdjustment(db: Database, organisation: string, period: strin
 export function listMembers(db: Database, organisation?: string, limit?: number): Member[] {
   const order = 'ORDER BY organisation, person LIMIT ?';
   return organisation === undefined
-    ? all(db, `SELECT * FROM member ${order}`, limitOf(limit))
-    : all(db, `SELECT * FROM member WHERE organisation = ? ${order}`, organisation, limitOf(limit));
+    ? all(db, `SELECT * FROM member ${order}`, sqlLimit(limit))
+    : all(db, `SELECT * FROM member WHERE organisation = ? ${order}`, organisation, sqlLimit(limit));
 }
 
 export const memberListing: Listing<RowOf<'member'>, Member> = {

@@ -4,7 +4,7 @@ import { Registry } from 'prom-client';
 import { beforeEach, expect, test } from 'vitest';
 import { usageTopic } from '../../schemas/records/usage.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
-import { usageLogAt } from '../../shared/usage/usage-log.ts';
+import { usageLogAddress } from '../../shared/usage/usage-log.ts';
 import { folderOfTest } from '../../test/support/folders.ts';
 import { openUsage } from './open-usage.ts';
 import { countUsageRows } from './usage-metrics.ts';
@@ -36,7 +36,7 @@ test.each<[what: string, outcome: string, records: Buffer[], macOf?: (value: Buf
   'design 7: %s alarms: a log line and a metric',
   async (_what, outcome, records, macOf = mac.of.bind(mac)) => {
     const logUrl = `sqlite:${join(dir, 'log')}`;
-    const log = await usageLogAt(logUrl).open(0);
+    const log = await usageLogAddress(logUrl).open(0);
     for (const record of records) await log.append(record, macOf(record));
     const lines: { fields: object; text: string }[] = [];
     const write = (fields: object, text: string) => lines.push({ fields, text });

@@ -7,7 +7,7 @@ import { usageKeepDaysDefault, usageTopic } from '../../schemas/records/usage.ts
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
-import { usageLogAt } from '../../shared/usage/usage-log.ts';
+import { usageLogAddress } from '../../shared/usage/usage-log.ts';
 import { RowMover } from './row-mover.ts';
 import { UsageFile } from './usage-file.ts';
 import type { FoldCounts } from './usage-fold.ts';
@@ -47,7 +47,7 @@ export interface OpenedUsage {
 /** Opens the totals for reading. Rejects with the errors of shared/runtime/sqlite.ts, and LogUrlInvalid. */
 export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage> {
   const { logger, logUrl, dataDir, tokens, usageKeepDays, ...storeOptions } = options;
-  const address = usageLogAt(logUrl);
+  const address = usageLogAddress(logUrl);
   const { partitions } = address;
   const mac = new RecordMac(usageTopic, ...tokens);
   const path = join(dataDir, usageFileName);

@@ -6,8 +6,8 @@
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import {
   addRefused,
+  checkMac,
   type MacRefusal,
-  macRefusalOf,
   type RecordMac,
   type RefusedRecords,
 } from '../../shared/log/core/record-mac.ts';
@@ -72,7 +72,7 @@ export class UsagePartitions {
   }
 
   refusalOf(record: LogRecord): MacRefusal | undefined {
-    return macRefusalOf(record, this.#options.mac);
+    return checkMac(record, this.#options.mac);
   }
 
   /** In the caller's transaction; `set` it once that has succeeded. */

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { statusTopic } from '../../schemas/records/status.ts';
-import { usagePartitionOf, usageTopic } from '../../schemas/records/usage.ts';
+import { usagePartition, usageTopic } from '../../schemas/records/usage.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
@@ -469,7 +469,7 @@ test('a copy of signed rows in another partition takes nothing from a reader tha
   const usage = store({ mac, partitions: 12 });
   const signed = (from: number, ...values: unknown[]): LogRecord[] =>
     records(from, ...values).map((record) => ({ ...record, signature: mac.of(record.value) }));
-  const own = usagePartitionOf(a, 12);
+  const own = usagePartition(a, 12);
   const other = (own + 1) % 12;
   usage.begin(other);
   usage.begin(own);

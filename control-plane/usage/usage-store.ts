@@ -10,7 +10,7 @@ import {
   type ReadUsageRow,
   readUsageRecord,
   type UsageRow,
-  usagePartitionOf,
+  usagePartition,
 } from '../../schemas/records/usage.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';
@@ -23,7 +23,7 @@ import {
   openDatabase,
   shortenWal,
 } from '../../shared/runtime/sqlite.ts';
-import { periodOf } from '../../shared/usage/period.ts';
+import { billingPeriod } from '../../shared/usage/period.ts';
 import { dayFolderOf } from './day-files.ts';
 import { type KeptRequest, KeptRows } from './kept-rows.ts';
 import { firstHourOfDay, type KeyUse, keyUseOf } from './key-use.ts';
@@ -290,7 +290,7 @@ export class UsageStore {
     const { partitions } = this.#options;
     for (const read of rows) {
       const row = this.#inLogTime(read, record.atMs);
-      if (partitions !== undefined && usagePartitionOf(row.incarnation, partitions) !== into.partition) {
+      if (partitions !== undefined && usagePartition(row.incarnation, partitions) !== into.partition) {
         into.counts.junk++;
         continue;
       }
@@ -308,7 +308,7 @@ export class UsageStore {
     if (row === undefined || Date.parse(row.at) <= logMs + aheadMsMax) return read;
     const { newestDay } = this.rows;
     if (newestDay === undefined || newestDay > dayOfMs(logMs + aheadMsMax)) return read;
-    const period = row.period === null ? null : periodOf(row.period, logMs).start;
+    const period = row.period === null ? null : billingPeriod(row.period, logMs).start;
     return { ...read, row: { ...row, at: new Date(logMs).toISOString(), period } };
   }
 

@@ -46,7 +46,7 @@ interface Completion {
   readonly worker: WorkerHandle;
 }
 
-type ResultOf<Kind extends BodyResult['kind']> = Extract<BodyResult, { readonly kind: Kind }>;
+type ResultKind<Kind extends BodyResult['kind']> = Extract<BodyResult, { readonly kind: Kind }>;
 
 export class BodyWorker {
   readonly #options: Required<BodyWorkerOptions>;
@@ -79,17 +79,17 @@ export class BodyWorker {
     job: BodyJob,
     kind: Kind,
     options: JobOptions,
-  ): Promise<ResultOf<Kind>> {
-    return resultOf((await this.#submit(job, options)).result, kind);
+  ): Promise<ResultKind<Kind>> {
+    return expectResult((await this.#submit(job, options)).result, kind);
   }
 
   /** Validates a body. The worker keeps its text under `textId` until `discard`. */
   async retain(
     job: Extract<BodyJob, { readonly kind: 'shape' }>,
     options: JobOptions,
-  ): Promise<ResultOf<'shaped'> & { readonly textId: number; readonly worker: WorkerHandle }> {
+  ): Promise<ResultKind<'shaped'> & { readonly textId: number; readonly worker: WorkerHandle }> {
     const { id, result, worker } = await this.#submit(job, options);
-    return { ...resultOf(result, 'shaped'), textId: id, worker };
+    return { ...expectResult(result, 'shaped'), textId: id, worker };
   }
 
   discard(textId: number, worker: WorkerHandle): void {
@@ -219,8 +219,8 @@ export class BodyWorker {
   }
 }
 
-function resultOf<Kind extends BodyResult['kind']>(result: BodyResult, kind: Kind): ResultOf<Kind> {
-  if (result.kind === kind) return result as ResultOf<Kind>;
+function expectResult<Kind extends BodyResult['kind']>(result: BodyResult, kind: Kind): ResultKind<Kind> {
+  if (result.kind === kind) return result as ResultKind<Kind>;
   switch (result.kind) {
     case 'refused':
       throw new Refusal(result.cause, result.message);

@@ -4,24 +4,24 @@
 
 import type { AskedFacts, ChatFacts, WholeChat, WorkerText } from '../surfaces/common/asked.ts';
 import { pathOfImage } from '../surfaces/common/node-body.ts';
-import { prefixesOf } from '../surfaces/common/prompt-prefix.ts';
+import { hashPrefixes } from '../surfaces/common/prompt-prefix.ts';
 import { leastChatTokens } from '../surfaces/common/prompt-size.ts';
-import type { Shaped, WholeShaped } from '../surfaces/surfaces.ts';
+import type { ValidRequest, WholeValidRequest } from '../surfaces/surfaces.ts';
 
 /** Transferred part: plain values whose size does not grow with the body. */
-export interface RequestOutline extends Omit<Shaped, 'asked'> {
+export interface RequestOutline extends Omit<ValidRequest, 'asked'> {
   readonly asked: AskedFacts;
 }
 
 /** Creates the outline. Called on the worker. */
-export function outlineOf({ asked, form }: WholeShaped): RequestOutline {
+export function toOutline({ asked, form }: WholeValidRequest): RequestOutline {
   if (asked.kind === 'chat') return { asked: chatFacts(asked), form };
   const { body: _body, workerText: _text, ...facts } = asked;
   return { asked: facts, form };
 }
 
 /** Combines the outline with the reference to its text. Called on the main thread. */
-export function withText({ asked, form }: RequestOutline, workerText: WorkerText): Shaped {
+export function withText({ asked, form }: RequestOutline, workerText: WorkerText): ValidRequest {
   return { asked: { ...asked, workerText }, form };
 }
 
@@ -30,7 +30,7 @@ function chatFacts({ body, cacheKey, workerText: _, source: __, ...facts }: Whol
   return {
     ...facts,
     leastTokens: leastChatTokens(body),
-    prefixes: prefixesOf(body, cacheKey),
+    prefixes: hashPrefixes(body, cacheKey),
     paths: { ...images, ...facts.paths },
   };
 }

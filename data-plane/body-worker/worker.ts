@@ -4,14 +4,14 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import { Refusal } from '../../shared/decision/refusal.ts';
-import { tokenCountOf } from '../../shared/engines/node-answers.ts';
+import { readTokenCount } from '../../shared/engines/node-answers.ts';
 import { parseAnswer } from '../surfaces/common/answer-json.ts';
-import type { WholeAsked } from '../surfaces/common/asked.ts';
+import type { WholeRequest } from '../surfaces/common/asked.ts';
 import { renderBody, renderCount } from '../surfaces/common/node-body.ts';
 import { NodeFailure } from '../surfaces/common/node-failure.ts';
 import { shapeOperation, wholeAnswer } from '../surfaces/surfaces.ts';
 import type { Blocks, BodyJob, BodyResult, BodyWorkerRequest, BodyWorkerResponse } from './messages.ts';
-import { outlineOf } from './request-outline.ts';
+import { toOutline } from './request-outline.ts';
 
 /** Bound on an error detail, equal to the bound on an error response. A larger detail is not transferred. */
 const detailCharactersMax = 64 * 1024;
@@ -20,7 +20,7 @@ const encoder = new TextEncoder();
 
 class JobRunner {
   /** Kept requests, by the id of the job that validated them. */
-  readonly #retained = new Map<number, WholeAsked>();
+  readonly #retained = new Map<number, WholeRequest>();
 
   discard(textId: number): void {
     this.#retained.delete(textId);
@@ -46,33 +46,33 @@ class JobRunner {
   async #run(id: number, job: BodyJob): Promise<BodyResult> {
     switch (job.kind) {
       case 'shape': {
-        const shaped = shapeOperation(job.operation, bufferOf(job.blocks), job.headers);
+        const shaped = shapeOperation(job.operation, joinBlocks(job.blocks), job.headers);
         this.#retained.set(id, shaped.asked);
-        return { kind: 'shaped', outline: outlineOf(shaped) };
+        return { kind: 'shaped', outline: toOutline(shaped) };
       }
       case 'render': {
         const text = await renderBody(this.#requestOf(job.textId), job.dialect, job.target);
-        return { kind: 'rendered', bytes: bytesOf(text) };
+        return { kind: 'rendered', bytes: toBytes(text) };
       }
       case 'render-count': {
         const chat = this.#requestOf(job.textId);
         if (chat.kind !== 'chat') return { kind: 'count-request', countRequest: undefined };
         const rendered = await renderCount(chat, job.dialect, job.served);
-        const countRequest = rendered && { path: rendered.path, body: bytesOf(rendered.body) };
+        const countRequest = rendered && { path: rendered.path, body: toBytes(rendered.body) };
         return { kind: 'count-request', countRequest };
       }
       case 'rebuild': {
-        const { body, ...rest } = wholeAnswer(parseAnswer(bufferOf(job.blocks)), job.facts, job.form);
-        return { kind: 'rebuilt', bytes: bytesOf(body), ...rest };
+        const { body, ...rest } = wholeAnswer(parseAnswer(joinBlocks(job.blocks)), job.facts, job.form);
+        return { kind: 'rebuilt', bytes: toBytes(body), ...rest };
       }
       case 'parse-count':
-        return { kind: 'count', tokens: tokenCountOf(job.dialect, parseAnswer(bufferOf(job.blocks))) };
+        return { kind: 'count', tokens: readTokenCount(job.dialect, parseAnswer(joinBlocks(job.blocks))) };
       default:
         return job satisfies never;
     }
   }
 
-  #requestOf(textId: number): WholeAsked {
+  #requestOf(textId: number): WholeRequest {
     const request = this.#retained.get(textId);
     if (request === undefined) throw new Error('the text was discarded');
     return request;
@@ -90,19 +90,19 @@ export function serveJobs(port: MessagePort): void {
     const { id, job } = request;
     void worker.run(id, job).then((result) => {
       const response: BodyWorkerResponse = { id, result };
-      port.postMessage(response, transferListOf(result));
+      port.postMessage(response, listTransfers(result));
     });
   });
 }
 
-function transferListOf(result: BodyResult): ArrayBuffer[] {
+function listTransfers(result: BodyResult): ArrayBuffer[] {
   if (result.kind === 'rendered' || result.kind === 'rebuilt') return [result.bytes.buffer];
   return result.kind === 'count-request' && result.countRequest !== undefined
     ? [result.countRequest.body.buffer]
     : [];
 }
 
-function bufferOf(blocks: Blocks): Buffer {
+function joinBlocks(blocks: Blocks): Buffer {
   const [first] = blocks;
   return blocks.length === 1 && first !== undefined
     ? Buffer.from(first.buffer, first.byteOffset, first.length)
@@ -110,7 +110,7 @@ function bufferOf(blocks: Blocks): Buffer {
 }
 
 /** Encodes into a buffer that no other value shares, so that it can be transferred. */
-function bytesOf(text: string | Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+function toBytes(text: string | Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
   return typeof text === 'string' ? encoder.encode(text) : text;
 }
 

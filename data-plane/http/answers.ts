@@ -27,7 +27,7 @@ export function badHttp({ fault }: Exchange): Refusal | undefined {
  * Path of a request target, without the query. Targets in absolute form are refused; their path is for the error envelope. Each
  * character of a target stands for one byte, and bytes above 127 are read as UTF-8.
  */
-export function pathOf(target: string | undefined): string {
+export function targetPath(target: string | undefined): string {
   const url = target?.replace(/^https?:\/\/[^/?]*/i, '');
   if (!url?.startsWith('/')) return '/';
   const query = url.indexOf('?');
@@ -40,7 +40,7 @@ const requestLine = /^[^\s]{1,40} ([^\s]+) HTTP\/\d/;
 /** The path of what the parser refused, where its first bytes are a request line. */
 export function pathOfRefused(packet: Buffer | undefined): string {
   // The headers of a request have at most so many bytes, and so has its first line.
-  return pathOf(requestLine.exec(packet?.toString('latin1', 0, headerBytesMax) ?? '')?.[1]);
+  return targetPath(requestLine.exec(packet?.toString('latin1', 0, headerBytesMax) ?? '')?.[1]);
 }
 
 /**

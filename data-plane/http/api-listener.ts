@@ -9,7 +9,7 @@ import type { Refusal } from '../../shared/decision/refusal.ts';
 import type { Target } from '../../shared/decision/route.ts';
 import type { Connections, ListenerName } from '../../shared/runtime/connections.ts';
 import { boundTurns } from '../../shared/runtime/handled-turns.ts';
-import { type ListenAddress, listen, urlOf } from '../../shared/runtime/listener.ts';
+import { type ListenAddress, listen, listenerUrl } from '../../shared/runtime/listener.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import { mintRequestId } from '../surfaces/common/request-id.ts';
@@ -79,7 +79,7 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
     ({ peer }) => peer,
   );
   const owner: ConnectionOwner = {
-    bounds: boundsOf(timeouts, everyMs),
+    bounds: toBounds(timeouts, everyMs),
     get isStopping() {
       return isStopping;
     },
@@ -105,7 +105,7 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
       })
     : createServer({ allowHalfOpen: true, noDelay: true }, onConnection);
   if (certificate) server.on('secureConnection', onConnection);
-  certificate?.renewOn(server);
+  certificate?.renewServer(server);
   connections.guard(
     server,
     name,
@@ -124,7 +124,7 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
   };
   const address = await listen(server, options, { bind: '--bind', port: options.flag });
   return {
-    url: urlOf(address, certificate !== undefined),
+    url: listenerUrl(address, certificate !== undefined),
     stopAccepting,
     cutOff: (refusal) => {
       for (const connection of open) connection.cutOff(refusal);
@@ -144,7 +144,7 @@ function lookInterval(timeouts: ClientTimeouts): number {
   return Math.min(lookMs, headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs, restTimeoutMs);
 }
 
-function boundsOf(timeouts: ClientTimeouts, everyMs: number): ConnectionBounds {
+function toBounds(timeouts: ClientTimeouts, everyMs: number): ConnectionBounds {
   const looks = (ms: number): number => Math.ceil(ms / everyMs);
   return {
     headLooks: looks(timeouts.headersTimeoutMs),

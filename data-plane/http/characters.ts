@@ -23,7 +23,7 @@ export const colon = 0x3a;
 export const semicolon = 0x3b;
 export const equals = 0x3d;
 
-export function isOf(code: number, wanted: number): boolean {
+export function isClass(code: number, wanted: number): boolean {
   return ((classes[code] ?? 0) & wanted) !== 0;
 }
 
@@ -31,7 +31,7 @@ export function isOf(code: number, wanted: number): boolean {
  * Returns the first index from `at` whose character is not in the class, or the text's length. `text` contains bytes
  * (latin1).
  */
-export function spanOf(text: string, at: number, wanted: number): number {
+export function spanLength(text: string, at: number, wanted: number): number {
   let next = at;
   while (next < text.length && ((classes[text.charCodeAt(next)] ?? 0) & wanted) !== 0) next++;
   return next;

@@ -14,7 +14,7 @@ import type { FaultName } from './faults.ts';
 import { RequestHeadReader } from './head-readers.ts';
 import type { ParsedRequest } from './message-head.ts';
 import { MessageReader, type MessageSink } from './message-reader.ts';
-import { endUntaken } from './untaken.ts';
+import { destroyStalledWriter } from './untaken.ts';
 
 /** Waits, in looks of the listener: a stall of this process is one look, so what arrived meanwhile comes before a wait ends. */
 export interface ConnectionBounds {
@@ -98,7 +98,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     this.#socket.pause();
   }
 
-  readOn(): void {
+  resumeReading(): void {
     if (!this.#isHeld) return;
     this.#isHeld = false;
     this.#socket.resume();
@@ -193,7 +193,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
 
   #expectTaken(ms: number): void {
     clearInterval(this.#untaken);
-    this.#untaken = endUntaken(this.#socket, ms);
+    this.#untaken = destroyStalledWriter(this.#socket, ms);
   }
 
   #step(event: ConnectionEvent): void {
@@ -244,13 +244,13 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
   #next(): void {
     if (this.#ahead.length === 0) {
       if (this.isEnding) this.destroySoon();
-      else this.readOn();
+      else this.resumeReading();
       return;
     }
     const bytes = this.#ahead.length === 1 ? (this.#ahead[0] as Buffer) : Buffer.concat(this.#ahead);
     this.#ahead = [];
     this.#aheadBytes = 0;
-    this.readOn();
+    this.resumeReading();
     this.#isAhead = true;
     this.#read(bytes);
     this.#isAhead = false;
@@ -270,7 +270,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     } else if (this.#state === 'discarding') {
       this.#restBytes = 0;
       exchange.discardBody();
-      this.readOn();
+      this.resumeReading();
     } else {
       this.#rest();
       this.#next();

@@ -60,9 +60,9 @@ export interface ExchangeConnection {
   /** No answer that is begun from now on leaves the connection open. */
   readonly isEnding: boolean;
   readonly keepAliveSeconds: number;
-  /** Nothing more is read until `readOn`. */
+  /** Nothing more is read until `resumeReading`. */
   hold(): void;
-  readOn(): void;
+  resumeReading(): void;
   /** False where the client is behind. */
   write(bytes: string): boolean;
   /** The last bytes of the answer. `onHanded` of the exchange follows, unless the connection is lost. */
@@ -135,7 +135,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
       this.#connection.write('HTTP/1.1 100 Continue\r\n\r\n');
     this.#isDue = true;
     process.nextTick(deliverEarly, this);
-    if (!this.#isWhole) this.#connection.readOn();
+    if (!this.#isWhole) this.#connection.resumeReading();
     return this;
   }
 
@@ -144,14 +144,14 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
   }
 
   letGo(): void {
-    if (!this.#isWhole) this.#connection.readOn();
+    if (!this.#isWhole) this.#connection.resumeReading();
   }
 
   /** Reads and drops what is left of the body of a refused request, so that the client gets to read the refusal; bounded. */
   discardBody(): void {
     this.#isDiscarded = true;
     this.#early = undefined;
-    if (!this.#isWhole) this.#connection.readOn();
+    if (!this.#isWhole) this.#connection.resumeReading();
   }
 
   /** Some of the body came, more is to come, and nobody takes it yet. */
@@ -252,7 +252,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
   ): Promise<boolean> {
     if (!this.#begins()) return Promise.resolve(false);
     const length = body === undefined ? '' : `content-length: ${Buffer.byteLength(body)}\r\n`;
-    const head = this.#headOf(status, type, length, fields);
+    const head = this.#formatHead(status, type, length, fields);
     const isShown = this.head.method !== 'HEAD' && body !== undefined;
     if (isShown && typeof body !== 'string') return this.#finish(head, body);
     return this.#finish(isShown ? head + body : head, undefined);
@@ -263,7 +263,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     this.#isStream = true;
     if (this.head.httpVersion !== '1.1') this.#isLast = true;
     const coding = this.head.httpVersion === '1.1' ? 'transfer-encoding: chunked\r\n' : '';
-    this.#unsentHead = this.#headOf(200, type, coding, fields);
+    this.#unsentHead = this.#formatHead(200, type, coding, fields);
   }
 
   write(text: string): void {
@@ -326,7 +326,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     return true;
   }
 
-  #headOf(status: number, type: string | undefined, length: string, fields: Fields): string {
+  #formatHead(status: number, type: string | undefined, length: string, fields: Fields): string {
     // A client that was not asked for its body may send it or not.
     if (this.head.expectsContinue && this.#sink === undefined && !this.#isWhole) this.#isLast = true;
     let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n`;

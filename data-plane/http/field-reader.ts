@@ -7,7 +7,7 @@ import {
   colon,
   isBlank,
   lineFeed,
-  spanOf,
+  spanLength,
   tab,
   token,
   value as valueBytes,
@@ -100,13 +100,13 @@ export abstract class FieldReader {
   }
 
   #fieldLine(text: string, at: number): number {
-    const colonAt = spanOf(text, at, token);
+    const colonAt = spanLength(text, at, token);
     if (colonAt === text.length) return incomplete;
     const code = text.charCodeAt(colonAt);
     if (code !== colon || colonAt === at) return this.#noField(text, at, colonAt);
     let from = colonAt + 1;
     while (isBlank(text.charCodeAt(from))) from++;
-    const end = spanOf(text, from, valueBytes);
+    const end = spanLength(text, from, valueBytes);
     if (end === text.length) return incomplete;
     const next = this.valueEnd(text, end);
     if (next < 0) return next;
@@ -164,7 +164,7 @@ const barredTrailers = new Set(['content-length', 'transfer-encoding', 'host', '
 const protocol = 'HTTP/';
 
 /** Reads `HTTP/1.1` at `at`. */
-export function versionAt(text: string, at: number): number {
+export function matchVersion(text: string, at: number): number {
   for (let i = 0; i < protocol.length; i++) {
     if (at + i === text.length) return incomplete;
     if (text[at + i] !== protocol[i]) return broken;

@@ -1,7 +1,7 @@
 /** The first lines of requests and of answers. */
 import { METHODS } from 'node:http';
-import { carriageReturn, lineFeed, space, spanOf, token, value, visible } from './characters.ts';
-import { broken, FieldReader, incomplete, versionAt } from './field-reader.ts';
+import { carriageReturn, lineFeed, space, spanLength, token, value, visible } from './characters.ts';
+import { broken, FieldReader, incomplete, matchVersion } from './field-reader.ts';
 import { type MessageHead, ParsedAnswer, ParsedRequest } from './message-head.ts';
 
 export abstract class HeadReader<Head extends MessageHead> extends FieldReader {
@@ -18,7 +18,7 @@ export abstract class HeadReader<Head extends MessageHead> extends FieldReader {
 
   /** The version at `at`, and the byte that has to follow it; gives the place of that byte. */
   protected readVersion(text: string, at: number): number {
-    const end = versionAt(text, at);
+    const end = matchVersion(text, at);
     if (end === broken) return this.breakOff('version');
     if (end === incomplete || end === text.length) return incomplete;
     this.version = text.slice(end - 3, end);
@@ -45,12 +45,12 @@ export class RequestHeadReader extends HeadReader<ParsedRequest> {
       if (next < 0) return next;
       from = next;
     }
-    const methodEnd = spanOf(text, from, token);
+    const methodEnd = spanLength(text, from, token);
     if (methodEnd === text.length) return incomplete;
     this.#method = text.slice(from, methodEnd);
     if (text.charCodeAt(methodEnd) !== space || !methods.has(this.#method))
       return this.#noMethod(text, methodEnd);
-    const targetEnd = spanOf(text, methodEnd + 1, visible);
+    const targetEnd = spanLength(text, methodEnd + 1, visible);
     if (targetEnd === text.length) return incomplete;
     if (targetEnd === methodEnd + 1 || text.charCodeAt(targetEnd) !== space) return this.breakOff('target');
     this.#url = text.slice(methodEnd + 1, targetEnd);
@@ -79,7 +79,7 @@ export class AnswerHeadReader extends HeadReader<ParsedAnswer> {
     if (this.version !== '1.1' && this.version !== '1.0') return this.breakOff('version');
     const statusEnd = this.#readStatus(text, versionEnd);
     if (statusEnd < 0) return statusEnd;
-    const end = spanOf(text, statusEnd, value);
+    const end = spanLength(text, statusEnd, value);
     return end === text.length ? incomplete : this.valueEnd(text, end);
   }
 

@@ -8,7 +8,7 @@ const single = new Set([
   ...['proxy-authorization', 'referer', 'retry-after', 'server', 'user-agent'],
 ]);
 
-export function headersOf(fields: readonly string[]): IncomingHttpHeaders {
+export function toHeaderObject(fields: readonly string[]): IncomingHttpHeaders {
   const headers: Record<string, string | string[] | undefined> = Object.create(null);
   for (let i = 0; i < fields.length; i += 2) {
     const name = (fields[i] as string).toLowerCase();

@@ -1,7 +1,7 @@
 /** The heads of requests and answers, and what they say of their bodies. What could be said in two ways is a fault. */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FaultName } from './faults.ts';
-import { headersOf } from './header-object.ts';
+import { toHeaderObject } from './header-object.ts';
 
 /** How the end of a body is known. */
 export type BodyFraming = 'none' | 'counted' | 'chunked' | 'until-close';
@@ -34,7 +34,7 @@ class FramingFields {
   }
 
   /** What makes a head one that two readers can understand differently. */
-  faultIn(version: string): FaultName | undefined {
+  findFault(version: string): FaultName | undefined {
     if (this.lengths > 0 && this.codings > 0) return 'length and chunks';
     if (this.lengths > 1 || (this.lengths === 1 && !plainNumber.test(this.length))) return 'length';
     const isChunked = this.codings === 1 && version === '1.1' && this.coding.toLowerCase() === 'chunked';
@@ -46,7 +46,7 @@ class FramingFields {
     if (version !== '1.1' && version !== '1.0') return 'version';
     if (this.hosts > 1 || (this.hosts === 0 && version === '1.1')) return 'host';
     if (this.expected !== undefined && this.expected.toLowerCase() !== '100-continue') return 'expectation';
-    return this.faultIn(version);
+    return this.findFault(version);
   }
 
   #note(name: string, value: string): void {
@@ -108,7 +108,7 @@ export class ParsedRequest implements MessageHead {
 
   /** By their names in lower case, made when they are first asked for. */
   get headers(): IncomingHttpHeaders {
-    this.#headers ??= headersOf(this.rawHeaders);
+    this.#headers ??= toHeaderObject(this.rawHeaders);
     return this.#headers;
   }
 }
@@ -134,7 +134,7 @@ export class ParsedAnswer implements MessageHead {
     this.bodyBytes = framing.lengths > 0 ? Number(framing.length) : 0;
     this.isLast = framing.closes || version !== '1.1' || this.framing === 'until-close';
     const endsEarly = status < 200 && this.isLast;
-    this.fault = status === 101 ? 'upgrade' : endsEarly ? 'early answer' : framing.faultIn(version);
+    this.fault = status === 101 ? 'upgrade' : endsEarly ? 'early answer' : framing.findFault(version);
   }
 
   /** An answer before the answer. */

@@ -2,7 +2,7 @@
  * Reads messages from the bytes of a connection, which may be cut anywhere. What is read of a body in one call reaches the sink as
  * one piece: chunks are moved together within the bytes that were given. After a fault nothing more is read.
  */
-import { carriageReturn, equals, isOf, lineFeed, semicolon, token } from './characters.ts';
+import { carriageReturn, equals, isClass, lineFeed, semicolon, token } from './characters.ts';
 import type { FaultName } from './faults.ts';
 import { broken, incomplete, TrailerReader } from './field-reader.ts';
 import type { HeadReader } from './head-readers.ts';
@@ -186,13 +186,14 @@ export class MessageReader<Head extends MessageHead> {
     for (let next = at; next < bytes.length; next++) {
       const code = bytes[next] as number;
       if (++this.#extensionBytes > extensionBytesMax) return this.#fail(bytes, 'chunk extension');
-      const isAfterToken = isOf(this.#previous, token);
+      const isAfterToken = isClass(this.#previous, token);
       if (code === carriageReturn && isAfterToken) {
         this.#step('return');
         return next + 1;
       }
       const isSeparator = code === semicolon || (code === equals && !this.#hasValue);
-      if (!(isSeparator && isAfterToken) && !isOf(code, token)) return this.#fail(bytes, 'chunk extension');
+      if (!(isSeparator && isAfterToken) && !isClass(code, token))
+        return this.#fail(bytes, 'chunk extension');
       if (isSeparator) this.#hasValue = code === equals;
       this.#previous = code;
     }

@@ -12,12 +12,12 @@ interface WritingSocket extends Socket {
  * the watch. The socket's own timer restarts with each byte that the client sends. A client that reads nothing but sends a
  * byte now and then could therefore occupy its connection, and a node, for days.
  */
-export function endUntaken(socket: Socket, ms: number): NodeJS.Timeout {
+export function destroyStalledWriter(socket: Socket, ms: number): NodeJS.Timeout {
   const { _parent }: WritingSocket = socket;
   const below: WritingSocket = _parent ?? socket;
-  let before = takenOf(below);
+  let before = acceptedBytes(below);
   const watch = setInterval(() => {
-    const taken = takenOf(below);
+    const taken = acceptedBytes(below);
     if (taken === before) socket.destroy();
     if (socket.destroyed) clearInterval(watch);
     before = taken;
@@ -26,6 +26,6 @@ export function endUntaken(socket: Socket, ms: number): NodeJS.Timeout {
 }
 
 /** Bytes that the system accepted. Only the handle knows how much of a pending write that includes. */
-function takenOf({ _handle }: WritingSocket): number {
+function acceptedBytes({ _handle }: WritingSocket): number {
   return _handle ? _handle.bytesWritten - _handle.writeQueueSize : 0;
 }

@@ -74,9 +74,9 @@ test('what a gateway that stops claimed of a minute and did not use is free', ()
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   expect(log.take(one, minute, 1)).toBe(1);
   log.pass(200);
-  expect(one.fold.claimOf(one.process, minute)).toBeGreaterThan(1);
+  expect(one.fold.findClaim(one.process, minute)).toBeGreaterThan(1);
   log.leave(one);
-  expect(other.fold.claimOf(one.process, minute)).toBe(1);
+  expect(other.fold.findClaim(one.process, minute)).toBe(1);
 });
 
 test('where a share would be less than one, a first request goes ahead of its claim if as much is left for every gateway, and no further one', () => {
@@ -197,10 +197,10 @@ test('a gateway that is killed gives up all room within seconds, and what it hel
   const other = log.open();
   log.pass(5000);
   expect(other.fold.alone).toBeUndefined();
-  expect(other.fold.claimOf(alone.process, inFlight)).toBe(4);
+  expect(other.fold.findClaim(alone.process, inFlight)).toBe(4);
   log.pass(8000);
-  expect(other.fold.claimOf(alone.process, inFlight)).toBe(0);
-  expect(other.fold.claimOf(alone.process, minute)).toBe(7);
+  expect(other.fold.findClaim(alone.process, inFlight)).toBe(0);
+  expect(other.fold.findClaim(alone.process, minute)).toBe(7);
   expect(other.isAlone).toBe(true);
 });
 
@@ -243,7 +243,7 @@ test('what a gateway holds and does not use it gives up at once where another la
   log.urgent(other);
   expect(one.isUrgent).toBe(true);
   log.urgent(one);
-  expect(one.fold.claimOf(one.process, inFlight)).toBe(one.used(inFlight));
+  expect(one.fold.findClaim(one.process, inFlight)).toBe(one.used(inFlight));
   log.urgent(other);
   expect(done.length).toBeGreaterThan(0);
   expect(done.every(Boolean)).toBe(true);
@@ -306,8 +306,8 @@ test('beyond what it uses a gateway claims a quarter of the rest at most, so tha
   }
   const used = one.used(minute);
   expect(used).toBeGreaterThan(10);
-  expect(one.fold.claimOf(one.process, minute)).toBeGreaterThan(used);
-  expect(one.fold.claimOf(one.process, minute)).toBeLessThanOrEqual(used + (60 - used) / 4);
+  expect(one.fold.findClaim(one.process, minute)).toBeGreaterThan(used);
+  expect(one.fold.findClaim(one.process, minute)).toBeLessThanOrEqual(used + (60 - used) / 4);
 });
 
 test('where another gateway lacks room, all that was claimed ahead is given up with one record', () => {
@@ -318,13 +318,13 @@ test('where another gateway lacks room, all that was claimed ahead is given up w
     log.pass(600);
   }
   const used = one.used(minute);
-  expect(one.fold.claimOf(one.process, minute)).toBeGreaterThan(used);
+  expect(one.fold.findClaim(one.process, minute)).toBeGreaterThan(used);
   const queue = new Queue(log, other);
   for (let n = 0; n < 60 - used; n++) queue.wait(minute);
   queue.urgent();
   expect(other.used(minute)).toBeLessThan(60 - used);
   expect(log.urgent(one)).toHaveLength(1);
-  expect(one.fold.claimOf(one.process, minute)).toBe(used);
+  expect(one.fold.findClaim(one.process, minute)).toBe(used);
   queue.urgent();
   expect(other.used(minute)).toBe(60 - used);
 });
@@ -401,7 +401,7 @@ test('what is in flight counts under the next id', () => {
   expect(one.used(inFlight)).toBe(4);
   log.set(one, 'live');
   log.pass(1000);
-  expect(other.fold.claimOf(before, inFlight)).toBe(0);
+  expect(other.fold.findClaim(before, inFlight)).toBe(0);
   expect(usedIn(other, inFlight)).toBe(4);
 });
 

@@ -13,7 +13,7 @@ import {
 import { ClaimsFold } from '../../shared/limits/claims-fold.ts';
 import type { Limit, LimitRow } from '../../shared/limits/claims-rows.ts';
 import { Farewells } from './farewells.ts';
-import { keyOf, OwnLimit, type OwnState } from './own-limit.ts';
+import { limitKey, OwnLimit, type OwnState } from './own-limit.ts';
 import { RoomQueue, type Waiter } from './room-queue.ts';
 import { cutOffMs, StandingShare } from './standing-share.ts';
 
@@ -127,12 +127,12 @@ export class Claimant {
   }
 
   used(limit: Limit): number {
-    return this.#own.get(keyOf(limit))?.used ?? 0;
+    return this.#own.get(limitKey(limit))?.used ?? 0;
   }
 
   /** Weight of the requests waiting for the limit. */
   waitingFor(limit: Limit): number {
-    return this.#own.get(keyOf(limit))?.waiting ?? 0;
+    return this.#own.get(limitKey(limit))?.waiting ?? 0;
   }
 
   /** Total amount of the limit that this process may use now. */
@@ -140,7 +140,7 @@ export class Claimant {
     const row = this.#fold.row(limit);
     const claim = row?.cells.get(this.#process)?.claim ?? 0;
     const isAlone = this.isAlone;
-    const own = isAlone ? undefined : this.#own.get(keyOf(limit));
+    const own = isAlone ? undefined : this.#own.get(limitKey(limit));
     const smallest = isAlone ? claim : (own?.smallestSent() ?? claim);
     const granted = Math.min(claim, smallest);
     if (this.isCutOff(nowMs)) {
@@ -165,7 +165,7 @@ export class Claimant {
   #isFirst(limit: Limit, weight: number, nowMs: number): boolean {
     if (this.isCutOff(nowMs) || this.#fold.alone !== undefined) return false;
     const row = this.#fold.row(limit);
-    if (this.#fold.rows.shareOf(limit.window, limit.limit, row) > 0) return false;
+    if (this.#fold.rows.standingShare(limit.window, limit.limit, row) > 0) return false;
     return weight * this.#live <= limit.limit - (row?.claimed ?? 0);
   }
 
@@ -174,7 +174,7 @@ export class Claimant {
   }
 
   remove(limit: Limit, weight: number): void {
-    const own = this.#own.get(keyOf(limit));
+    const own = this.#own.get(limitKey(limit));
     if (own === undefined) return;
     own.used = Math.max(0, own.used - weight);
     if (own.waiting > 0) this.#waiters.mayFit = true;
@@ -270,7 +270,7 @@ export class Claimant {
     if (this.isAlone) this.#isUrgent = true;
     let isAwaited = false;
     for (const entry of entries) {
-      const own = this.#own.get(keyOf(entry)) ?? this.#lacking(entry);
+      const own = this.#own.get(limitKey(entry)) ?? this.#lacking(entry);
       if (own === undefined) continue;
       if (own.waiting > 0) isAwaited = true;
       if (this.#dueOf(own, nowMs) === 'now') this.#isUrgent = true;
@@ -413,7 +413,7 @@ export class Claimant {
   }
 
   #ownOf(limit: Limit): OwnLimit {
-    const key = keyOf(limit);
+    const key = limitKey(limit);
     let own = this.#own.get(key);
     if (own === undefined) {
       own = new OwnLimit(limit);

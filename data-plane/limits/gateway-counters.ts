@@ -94,9 +94,9 @@ export class GatewayCounters {
   everything(nowMs: number): CounterRecord[] {
     const { ledger } = this.#options;
     this.#plan.takeAll();
-    const own = this.#split(ledger.replica, counted(ledger.entries(), nowMs), nowMs);
+    const own = this.#split(ledger.replica, countedEntries(ledger.entries(), nowMs), nowMs);
     const former = [...ledger.former()].flatMap(({ replica, entries }) =>
-      this.#split(replica, counted(entries, nowMs), nowMs),
+      this.#split(replica, countedEntries(entries, nowMs), nowMs),
     );
     // An empty record shows that this gateway exists.
     return own.length === 0 ? [this.#record(ledger.replica, [], nowMs), ...former] : [...own, ...former];
@@ -143,6 +143,6 @@ export class GatewayCounters {
   }
 }
 
-function counted(entries: Iterable<CounterEntry>, nowMs: number): CounterEntry[] {
+function countedEntries(entries: Iterable<CounterEntry>, nowMs: number): CounterEntry[] {
   return [...entries].filter(([, period]) => isCounted(period, nowMs));
 }

@@ -15,7 +15,7 @@ import {
 } from '../../schemas/records/placements.ts';
 import { clockOffMs } from '../../shared/limits/claims-fold.ts';
 import type { Limit } from '../../shared/limits/claims-rows.ts';
-import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
+import { type LimitBatch, type LimitTopic, openLimitTopic } from '../../shared/log/limit-topic.ts';
 import { monotonicMs, ReadTime, wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
@@ -368,7 +368,7 @@ export async function openLimitExchange({
   gatewayToken,
   ...options
 }: OpenExchangeOptions): Promise<LimitExchange> {
-  const topic = limitTopicAt(logUrl, {
+  const topic = openLimitTopic(logUrl, {
     topic: gaugesTopic,
     tokens: [gatewayToken],
     onReachabilityChange: (reachable, error) =>

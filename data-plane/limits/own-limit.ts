@@ -34,7 +34,7 @@ export interface OwnState {
   readonly isContended: boolean;
 }
 
-export function keyOf({ subject, window }: LimitName): string {
+export function limitKey({ subject, window }: LimitName): string {
   return `${window} ${subject}`;
 }
 
@@ -75,7 +75,7 @@ export class OwnLimit {
   #last: LastSent = neverSent;
 
   constructor({ subject, window, limit }: Pick<GaugeEntry, 'subject' | 'window' | 'limit'>) {
-    this.key = keyOf({ subject, window });
+    this.key = limitKey({ subject, window });
     this.subject = subject;
     this.window = window;
     this.limit = limit;

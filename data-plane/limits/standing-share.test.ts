@@ -51,7 +51,7 @@ test('shares are fractions: of 10, two of three gateways leave 6 to the third, a
     fold.apply(recordOf(process, 1, startMs, startMs + 5000), index, 0, startMs);
   const entry = { subject: 'acme', window: minute.window, limit: 10, used: 0, claim: 10 };
   fold.apply({ ...recordOf('one', 2, startMs, startMs + 5000), entries: [entry] }, 3, 0, startMs);
-  expect(fold.claimOf('one', minute)).toBe(6);
+  expect(fold.findClaim('one', minute)).toBe(6);
 });
 
 test('what a gateway used of its share without a claim counts under the id that it had, and nothing of it under the next', () => {

@@ -57,7 +57,7 @@ export class StandingShare {
 
   /** Share according to the log. 0 if the process is not a member or the share is less than one. */
   of({ window, limit }: Limit, row: LimitRow | undefined): number {
-    return this.#fold.has(this.#process, window) ? this.#fold.rows.shareOf(window, limit, row) : 0;
+    return this.#fold.has(this.#process, window) ? this.#fold.rows.standingShare(window, limit, row) : 0;
   }
 
   /** Usable part of the share. It does not grow while the shares do not fit into the limit. */

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test, vi } from 'vitest';
-import { sharerOf } from '../../shared/decision/authenticate.ts';
+import { memorySharer } from '../../shared/decision/authenticate.ts';
 import { routeTo } from '../../test/support/forward-server.ts';
 import { Affinity, type AffinityRequest } from './affinity.ts';
 import { NodeLoad } from './load.ts';
@@ -192,11 +192,11 @@ test('all visitors together have one share of the table, and homes of their own'
   const chosen = new Set<string>();
   for (let at = 0; at < 40; at += 1) affinity.choose(eight, ask([at + 1]));
   for (let at = 0; at < 1000; at += 1) {
-    const [tenant, sharer] = [`visitor:v-${at}`, sharerOf(`visitor:v-${at}`)];
+    const [tenant, sharer] = [`visitor:v-${at}`, memorySharer(`visitor:v-${at}`)];
     chosen.add(affinity.choose(eight, { ...ask([7, 8], tenant), sharer })?.node ?? '');
   }
-  expect([table.sizeOf('acme'), table.size, chosen.size]).toEqual([40, 100, 8]);
-  expect(sharerOf('acme')).toBe('acme');
+  expect([table.countEntries('acme'), table.size, chosen.size]).toEqual([40, 100, 8]);
+  expect(memorySharer('acme')).toBe('acme');
 });
 
 describe('gateways report their placements and loads to each other', () => {
@@ -288,7 +288,7 @@ describe('gateways report their placements and loads to each other', () => {
           if (does === 'send' || does === 'repeat') other.affinity.receive(last);
           if (does === 'forge') other.affinity.receive(forged);
           expect(table.size).toBeLessThanOrEqual(60);
-          expect(table.sizeOf('small')).toBe(10);
+          expect(table.countEntries('small')).toBe(10);
         }
       }),
     );
@@ -306,7 +306,7 @@ test('the table is bounded, and no tenant takes the entries of others', () => {
   for (let at = 0; at < 10; at += 1) table.use('small', at).node = 'n';
   for (let at = 0; at < 5000; at += 1) table.use('large', at);
   expect(table.size).toBe(100);
-  expect(table.sizeOf('small')).toBe(10);
+  expect(table.countEntries('small')).toBe(10);
   expect(table.get('small', 0)?.node).toBe('n');
   fc.assert(
     fc.property(fc.array(fc.tuple(fc.nat(6), fc.nat(30)), { maxLength: 400 }), (uses) => {
@@ -316,7 +316,10 @@ test('the table is bounded, and no tenant takes the entries of others', () => {
         expect(some.size).toBeLessThanOrEqual(40);
         expect(some.get(`tenant-${tenant}`, prefix)).toBeDefined();
       }
-      const sum = [0, 1, 2, 3, 4, 5, 6].reduce((total, tenant) => total + some.sizeOf(`tenant-${tenant}`), 0);
+      const sum = [0, 1, 2, 3, 4, 5, 6].reduce(
+        (total, tenant) => total + some.countEntries(`tenant-${tenant}`),
+        0,
+      );
       expect(sum).toBe(some.size);
     }),
   );

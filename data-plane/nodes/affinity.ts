@@ -115,7 +115,7 @@ export class Affinity {
 
   constructor({ load, secret, table = new PrefixTable(), now = () => performance.now() }: AffinityOptions) {
     this.#load = load;
-    this.#secret = hashOf(0, secret);
+    this.#secret = hashText(0, secret);
     this.#table = table;
     this.#now = now;
   }
@@ -127,8 +127,8 @@ export class Affinity {
     const prefixes = open.length > 1 ? request.prefixes : [];
     if (prefixes.length === 0) return this.#load.choose(open);
     const { tenant, sharer = tenant } = request;
-    const seed = hashOf(hashOf(this.#secret, request.group), tenant);
-    const group = this.#groupOf(request.group);
+    const seed = hashText(hashText(this.#secret, request.group), tenant);
+    const group = this.#findGroup(request.group);
     const keyed = { sharer, prefixes, seed };
     if (isMany) return this.#chooseAmongMany(candidates, group, keyed);
     const mean = this.#load.mean(open);
@@ -141,8 +141,8 @@ export class Affinity {
     group: Group,
     keyed: KeyedPrefixes,
   ): Of | undefined {
-    const many = this.#manyOf(candidates);
-    const mean = this.#meanOf(candidates, group);
+    const many = this.#indexCandidates(candidates);
+    const mean = this.#meanLoad(candidates, group);
     const levels = this.#levels(many, group, mean, keyed);
     const [first] = levels;
     // All of its prefixes are of very many requests: any node has them.
@@ -156,7 +156,7 @@ export class Affinity {
   }
 
   /** Summing the load of a thousand nodes takes longer than a choice, so the mean is computed again only now and then. */
-  #meanOf(candidates: readonly Candidate[], group: Group): number {
+  #meanLoad(candidates: readonly Candidate[], group: Group): number {
     const nowMs = this.#now();
     group.meanRequests += 1;
     if (nowMs - group.meanMs >= meanEveryMs || group.meanRequests >= candidates.length / meanShare) {
@@ -167,7 +167,7 @@ export class Affinity {
     return group.mean;
   }
 
-  #manyOf<Of extends Candidate>(candidates: readonly Of[]): ManyCandidates<Of> {
+  #indexCandidates<Of extends Candidate>(candidates: readonly Of[]): ManyCandidates<Of> {
     let many = this.#many.get(candidates);
     if (many === undefined) {
       many = new ManyCandidates<Candidate>(candidates);
@@ -192,13 +192,13 @@ export class Affinity {
     const { at, node: last } = this.#lastSeen({ sharer, prefixes, seed });
     // A prefix that takes part in the choice of homes may be common, so its requests are spread by the lower bound.
     const seen = (at > (deciding?.at ?? -1) ? below(seenFactor) : taking).find(({ node }) => node === last);
-    const chosen = seen ?? homeAt(taking.length > 0 ? taking : open, levels);
+    const chosen = seen ?? pickHome(taking.length > 0 ? taking : open, levels);
     const homes = deciding?.homes ?? [];
     this.chosen[seen ? 'seen' : homes.includes(chosen) ? 'home' : 'spill'] += 1;
     const key = combine(prefixes[prefixes.length - 1] ?? 0, seed);
     this.#remember([sharer, key, chosen.node]);
     // Other gateways would choose the node that has seen the prompt, or else its first home, without a report.
-    if (chosen.node !== (last ?? bestOf(open, levels[0]?.key ?? 0)?.node))
+    if (chosen.node !== (last ?? pickBest(open, levels[0]?.key ?? 0)?.node))
       this.#unreported.use(sharer, key).node = chosen.node;
     return chosen;
   }
@@ -247,7 +247,7 @@ export class Affinity {
       );
       if (many !== undefined && homes === all) {
         if (needed > homesMost) continue;
-        homes = many.firstOf(key, Math.max(fewMin, needed));
+        homes = many.takeFirst(key, Math.max(fewMin, needed));
       }
       const among = homes;
       homes = firstHomes(among, key, needed);
@@ -267,7 +267,7 @@ export class Affinity {
     return { at: -1 };
   }
 
-  #groupOf(name: string): Group {
+  #findGroup(name: string): Group {
     const group = this.#groups.get(name) ?? { requests: 0, mean: 0, meanMs: -meanEveryMs, meanRequests: 0 };
     group.requests += 1;
     return this.#groups.keep(name, group);
@@ -277,18 +277,18 @@ export class Affinity {
 /** The first in the order that the key gives to all nodes. */
 function firstHomes<Of extends Candidate>(among: readonly Of[], key: number, count: number): readonly Of[] {
   if (count >= among.length) return among;
-  const best = count === 1 ? bestOf(among, key) : undefined;
+  const best = count === 1 ? pickBest(among, key) : undefined;
   if (best !== undefined) return [best];
-  const scored = among.map((candidate) => ({ candidate, score: scoreOf(candidate, key) }));
+  const scored = among.map((candidate) => ({ candidate, score: scoreNode(candidate, key) }));
   scored.sort((a, b) => b.score - a.score);
   return scored.slice(0, count).map(({ candidate }) => candidate);
 }
 
-function bestOf<Of extends Candidate>(among: readonly Of[], key: number): Of | undefined {
+function pickBest<Of extends Candidate>(among: readonly Of[], key: number): Of | undefined {
   let best: Of | undefined;
   let bestScore = -1;
   for (const candidate of among) {
-    const score = scoreOf(candidate, key);
+    const score = scoreNode(candidate, key);
     if (score <= bestScore) continue;
     best = candidate;
     bestScore = score;
@@ -297,23 +297,23 @@ function bestOf<Of extends Candidate>(among: readonly Of[], key: number): Of | u
 }
 
 /** From the homes of the longest prefix outwards: the first, by the order of that prefix, that takes a request. */
-function homeAt<Of extends Candidate>(taking: readonly Of[], levels: readonly Level<Of>[]): Of {
+function pickHome<Of extends Candidate>(taking: readonly Of[], levels: readonly Level<Of>[]): Of {
   for (let at = levels.length - 1; at >= 0; at -= 1) {
     const { key, homes } = levels[at] as Level<Of>;
-    const best = bestOf(
+    const best = pickBest(
       homes.filter((home) => taking.includes(home)),
       key,
     );
     if (best !== undefined) return best;
   }
-  return bestOf(taking, levels[0]?.key ?? 0) as Of;
+  return pickBest(taking, levels[0]?.key ?? 0) as Of;
 }
 
-function scoreOf({ node }: Candidate, key: number): number {
-  return combine(hashOf(0, node), key);
+function scoreNode({ node }: Candidate, key: number): number {
+  return combine(hashText(0, node), key);
 }
 
-function hashOf(seed: number, text: string): number {
+function hashText(seed: number, text: string): number {
   const hash = new RollingHash(seed);
   hash.add(text);
   return hash.value;

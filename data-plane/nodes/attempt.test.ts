@@ -14,7 +14,7 @@ import { BodyWorker } from '../body-worker/body-worker.ts';
 import { ClientConnection } from '../http/client-connection.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { AnswerForm } from '../surfaces/surfaces.ts';
-import { type Shaped, shapeOperation } from '../surfaces/surfaces.ts';
+import { shapeOperation, type ValidRequest } from '../surfaces/surfaces.ts';
 import { type AttemptEvent, type AttemptState, transitions } from './attempt-states.ts';
 import { defaultForwardSettings, type ForwardOutcome, forward } from './forward.ts';
 import { NodeLoad } from './load.ts';
@@ -273,7 +273,7 @@ const beginnings: readonly (readonly string[])[] = [
 function requestOf(
   kind: 'chat' | 'messages' | 'responses',
   more: object,
-): Shaped & { readonly form: AnswerForm } {
+): ValidRequest & { readonly form: AnswerForm } {
   const prompt =
     kind === 'responses' ? { input: 'hello' } : { messages: [{ role: 'user', content: 'hello' }] };
   const bytes = Buffer.from(JSON.stringify({ model: 'm', ...prompt, ...more }));

@@ -213,7 +213,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
         ...{ reason: error.message, timedOut: error.kind === 'timeout' },
         outcome: callOutcomes[error.kind],
       });
-    else if (error instanceof NodeFailure) this.#fail(failureOf(error));
+    else if (error instanceof NodeFailure) this.#fail(toAttemptFailure(error));
     else if (error instanceof Refusal)
       this.#fail({ reason: error.reason, timedOut: false, outcome: 'neutral', refusal: error });
     else if (this.#step('fault') !== 'ignored') {
@@ -325,7 +325,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
   }
 
   #onStreamFailure({ failure }: SurfaceStream): void {
-    if (failure !== undefined) this.#fail(failureOf(failure));
+    if (failure !== undefined) this.#fail(toAttemptFailure(failure));
   }
 
   /** The rest of the node's body is dropped. What is held is released once the client has taken it, however slowly. */
@@ -395,7 +395,7 @@ const outcomes: Readonly<Record<NodeFailureKind, AttemptFailure['outcome']>> = {
   unusable: 'suspect',
 };
 
-function failureOf(failure: NodeFailure): AttemptFailure {
+function toAttemptFailure(failure: NodeFailure): AttemptFailure {
   const { kind, message, detail } = failure;
   const refused = failure instanceof UnheldAnswer ? { refusal: failure.refusal } : {};
   const odd = kind === 'malformed' ? { oddForm: message } : {};

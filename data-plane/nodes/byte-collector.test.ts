@@ -10,7 +10,7 @@ test('a body is charged while it is held, also once it was handed over, and give
   expect(collector.whole().toString()).toBe('a'.repeat(300));
   const charged = budget.usedBytes - 100;
   expect(charged).toBeGreaterThanOrEqual(300);
-  const blocks = collector.handOver();
+  const blocks = collector.takeChunks();
   expect(Buffer.concat(blocks).toString()).toBe('a'.repeat(300));
   expect(budget.usedBytes - 100).toBe(charged);
   collector.release();

@@ -40,7 +40,7 @@ export class ByteCollector {
   }
 
   /** Detaches the blocks for another thread. Their memory stays charged until `release`. */
-  handOver(): Uint8Array<ArrayBuffer>[] {
+  takeChunks(): Uint8Array<ArrayBuffer>[] {
     return this.#bytes.detach();
   }
 

@@ -4,7 +4,7 @@
  */
 
 import type { Dialect } from '../../schemas/names.ts';
-import { tokenCountOf } from '../../shared/engines/node-answers.ts';
+import { readTokenCount } from '../../shared/engines/node-answers.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 import type { BodyWorker } from '../body-worker/body-worker.ts';
@@ -57,7 +57,7 @@ export function createPromptCounter(
     const collector = new ByteCollector(pools.answerBytes.of(owner), countBytesMax);
     const answer = await ask(pools, request, collector, { ...watch, ms: countMs });
     try {
-      return answer && (await countIn(answer, dialect, { bodyWorker, node }));
+      return answer && (await countBody(answer, dialect, { bodyWorker, node }));
     } finally {
       answer?.release();
     }
@@ -65,14 +65,14 @@ export function createPromptCounter(
 }
 
 /** Some engines answer with every token in addition to the number. */
-async function countIn(
+async function countBody(
   answer: ByteCollector,
   dialect: Dialect,
   { bodyWorker, node }: { readonly bodyWorker: BodyWorker; readonly node: string },
 ): Promise<number | undefined> {
   const small = mayBeSmall(answer.length) ? parseSmallAnswer(answer.whole()) : 'large';
-  if (small !== 'large') return tokenCountOf(dialect, small.value);
-  const job = { kind: 'parse-count', dialect, blocks: answer.handOver() } as const;
+  if (small !== 'large') return readTokenCount(dialect, small.value);
+  const job = { kind: 'parse-count', dialect, blocks: answer.takeChunks() } as const;
   const options = { owner: `node:${node}`, signal: AbortSignal.timeout(countReadMs) };
   return bodyWorker.run(job, 'count', options).then(
     ({ tokens }) => tokens,

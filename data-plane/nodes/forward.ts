@@ -1,11 +1,10 @@
 /**
- * Forwards a routed, shaped request to a node, and the answer to the client.
- * Another candidate is tried only while no byte of the request has reached a node, and only within the capacity that routing
- * chose. If a reused connection is lost without a byte of the answer, the request goes to the same node once more, on a new
- * connection; after any other failure it is not sent again. Before the first byte of an answer every failure is a Refusal; after
- * it the client's connection is destroyed.
- * An answer is completed if every choice has a legal finish, no error came, the terminator was seen, and all of it was written to
- * a client that is still connected. Only a completed answer may be billed (Events).
+ * Forwards a routed, shaped request to a node, and the answer to the client. Another candidate is tried only while no byte of
+ * the request has reached a node, and only within the capacity that routing chose. If a reused connection is lost without a
+ * byte of the answer, the request goes to the same node once more, on a new connection; after any other failure it is not
+ * sent again. Before the first byte of an answer every failure is a Refusal; after it the client's connection is destroyed.
+ * An answer is completed if every choice has a legal finish, no error came, the terminator was seen, and all of it was
+ * written to a client that is still connected. Only a completed answer may be billed (Events).
  */
 
 import type { Ender } from '../../schemas/records/verdict.ts';
@@ -138,7 +137,7 @@ async function search(means: ForwardMeans, request: ForwardRequest): Promise<For
     if (body instanceof Refusal) incompatible = body;
     else {
       const result = await attempt(means, request, route, body);
-      if (result.kind !== 'unreached') return outcomeOf(result, route, request);
+      if (result.kind !== 'unreached') return toOutcome(result, route, request);
       unreached = result.failure.reason;
     }
     remaining = remaining.filter((candidate) => candidate !== route);
@@ -183,7 +182,7 @@ async function attempt(
   let outcome: NodeOutcome = 'neutral';
   load.begin(node);
   try {
-    const result = await attemptOf(means, request, route).run({
+    const result = await startAttempt(means, request, route).run({
       url,
       path: nodePaths[asked.kind],
       body,
@@ -192,7 +191,7 @@ async function attempt(
       traceparent: request.traceparent,
       isLastOnConnection: asked.stream && dialects[route.dialect].closesAfterStream,
     });
-    outcome = nodeOutcomeOf(result);
+    outcome = toNodeOutcome(result);
     const { oddForm } = result.kind === 'completed' ? result : 'failure' in result ? result.failure : {};
     if (oddForm !== undefined) request.onOddForm(node, oddForm);
     return result;
@@ -201,7 +200,7 @@ async function attempt(
   }
 }
 
-function attemptOf(
+function startAttempt(
   { forwarding, pools, bodyWorker, load }: ForwardMeans,
   { asked, form, ids, maxTokensFor, client, fields, owner, at, body: held }: ForwardRequest,
   route: Route,
@@ -232,7 +231,7 @@ function patientBounds(bounds: AnswerBounds): AnswerBounds {
   return { ...bounds, betweenEventsMs: Math.max(bounds.firstEventMs, bounds.betweenEventsMs) };
 }
 
-function nodeOutcomeOf(result: AttemptResult): NodeOutcome {
+function toNodeOutcome(result: AttemptResult): NodeOutcome {
   switch (result.kind) {
     case 'completed':
       return 'answered';
@@ -247,7 +246,7 @@ function nodeOutcomeOf(result: AttemptResult): NodeOutcome {
   }
 }
 
-function outcomeOf(
+function toOutcome(
   result: Exclude<AttemptResult, { readonly kind: 'unreached' }>,
   route: Route,
   { asked, tier, onNodeFailure }: ForwardRequest,
@@ -257,11 +256,11 @@ function outcomeOf(
     case 'completed':
       return { kind: 'completed', node, usage: result.usage };
     case 'client-gone':
-      return { kind: 'ended-early', node, by: 'client', reason: 'the client left', ...spentOf(result) };
+      return { kind: 'ended-early', node, by: 'client', reason: 'the client left', ...pickSpent(result) };
     case 'aborted-after-start': {
       const { timedOut, reason, refusal } = result.failure;
       const by = timedOut ? 'deadline' : refusal === undefined ? 'node' : 'gateway';
-      return { kind: 'ended-early', node, by, reason, ...spentOf(result) };
+      return { kind: 'ended-early', node, by, reason, ...pickSpent(result) };
     }
     case 'failed': {
       const { failure } = result;
@@ -272,6 +271,6 @@ function outcomeOf(
   }
 }
 
-function spentOf({ spent }: { readonly spent?: Usage }): { readonly spent?: Usage } {
+function pickSpent({ spent }: { readonly spent?: Usage }): { readonly spent?: Usage } {
   return spent === undefined ? {} : { spent };
 }

@@ -35,8 +35,11 @@ export class ManyCandidates<Of extends Named> {
   }
 
   /** Returns the buckets that rank first for the key, whole, until they contain at least `count` candidates. */
-  firstOf(key: number, count: number): readonly Of[] {
-    const scores = this.#buckets.map((bucket, at) => ({ bucket, score: scoreOf(bucket.length, at, key) }));
+  takeFirst(key: number, count: number): readonly Of[] {
+    const scores = this.#buckets.map((bucket, at) => ({
+      bucket,
+      score: scoreBucket(bucket.length, at, key),
+    }));
     const first: Of[] = [];
     while (first.length < count) {
       let best = scores[0];
@@ -50,7 +53,7 @@ export class ManyCandidates<Of extends Named> {
 }
 
 /** Score of a bucket for a key. The logarithm makes a bucket's chance of ranking first proportional to its weight. */
-function scoreOf(weight: number, bucket: number, key: number): number {
+function scoreBucket(weight: number, bucket: number, key: number): number {
   if (weight === 0) return Number.NEGATIVE_INFINITY;
   return -weight / Math.log((combine(bucket + 1, key) + 0.5) / scoreSpan);
 }

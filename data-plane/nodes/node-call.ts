@@ -1,14 +1,13 @@
 /**
- * One request to one node: head, body and end reach a reader as they come.
- * If a reused connection ends without a byte of the answer, the request goes out once more, on a new connection.
- * It reports exactly one end to the reader, and nothing after it; it knows whether any byte of the request was
- * sent; and it ends every wait. Everything from the node is bounded: its head by the pool, early answers (1xx), the wait
- * that the reader set, and what it sends after the reader has had enough.
+ * One request to one node: head, body and end reach a reader as they come. If a reused connection ends without a byte of the
+ * answer, the request goes out once more, on a new connection. It reports exactly one end to the reader, and nothing after
+ * it; it knows whether any byte of the request was sent; and it ends every wait. Everything from the node is bounded: its
+ * head by the pool, early answers (1xx), the wait that the reader set, and what it sends after the reader has had enough.
  */
 import { isOutOfFiles } from '../../shared/runtime/open-files.ts';
 import type { Ticker, Timed } from '../../shared/runtime/ticker.ts';
 import { waits } from '../../shared/runtime/waits.ts';
-import { spanOf, value as valueBytes } from '../http/characters.ts';
+import { spanLength, value as valueBytes } from '../http/characters.ts';
 import type { BodyPieces } from './body-pieces.ts';
 import type { NodePools, Upstream } from './node-pools.ts';
 import { type WireCall, type WireController, WireFault, type WireRequest } from './wire-call.ts';
@@ -107,7 +106,7 @@ export class NodeCall implements WireCall, Timed {
         this.#fail(new CallFailure('unreached', 'the credential of the node is not known here'));
         return;
       }
-      if (spanOf(value, 0, valueBytes) < value.length) {
+      if (spanLength(value, 0, valueBytes) < value.length) {
         this.#fail(new CallFailure('unreached', 'the credential of the node may not be in a header'));
         return;
       }
@@ -195,7 +194,7 @@ export class NodeCall implements WireCall, Timed {
 
   onResponseData(chunk: Buffer): void {
     if (this.#over) return;
-    this.#yieldAfter(chunk.length);
+    this.#yieldIfNeeded(chunk.length);
     if (this.#reader !== undefined) {
       this.#reader.onData(chunk);
       return;
@@ -229,7 +228,7 @@ export class NodeCall implements WireCall, Timed {
   }
 
   /** A node may send each byte as a piece of its own, or many events at once: others get their turn in between. */
-  #yieldAfter(bytes: number): void {
+  #yieldIfNeeded(bytes: number): void {
     this.#turnPieces += 1;
     this.#turnBytes += bytes;
     if (this.#isYielding || (this.#turnPieces < turnPiecesMax && this.#turnBytes < turnBytesMax)) return;

@@ -155,11 +155,11 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#isInterim = head.isInterim;
     if (!this.#isInterim) {
       if (head.isLast) this.#isLast = true;
-      this.restMs = restOf(head, this.#owner.keepAliveMs);
+      this.restMs = keepAliveRest(head, this.#owner.keepAliveMs);
       if (this.restMs <= 0) this.#isLast = true;
       this.#step('head');
     }
-    this.#call?.onResponseStart(status, fieldOf(head, 'content-type'));
+    this.#call?.onResponseStart(status, readField(head, 'content-type'));
   }
 
   onPiece(piece: Buffer): void {
@@ -189,7 +189,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#call?.onRequestStart(this);
     // A call that gave up aborts there.
     if (request === undefined || this.#state !== 'sending') return;
-    this.#write(this.#headOf(request), request.body);
+    this.#write(this.#formatHead(request), request.body);
   }
 
   #write(head: string, body: string | BodyPieces): void {
@@ -204,7 +204,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#socket.write(text, bytes === body.length ? 'latin1' : 'utf8');
   }
 
-  #headOf({ path, headers, isLast }: WireRequest): string {
+  #formatHead({ path, headers, isLast }: WireRequest): string {
     const connection = isLast ? 'connection: close\r\n' : 'connection: keep-alive\r\n';
     let head = `POST ${path} HTTP/1.1\r\n${this.#owner.fields}${connection}`;
     for (let i = 0; i < headers.length; i += 2) head += `${headers[i]}: ${headers[i + 1]}\r\n`;
@@ -311,7 +311,7 @@ function strayBytes(): WireFault {
 }
 
 /** Empty where the answer has none, or more than one. */
-function fieldOf({ rawHeaders }: ParsedAnswer, name: string): string {
+function readField({ rawHeaders }: ParsedAnswer, name: string): string {
   let found: string | undefined;
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const field = rawHeaders[i] as string;
@@ -323,8 +323,8 @@ function fieldOf({ rawHeaders }: ParsedAnswer, name: string): string {
 }
 
 /** For how long a connection may rest, which a node may shorten. */
-function restOf(head: ParsedAnswer, keepAliveMs: number): number {
-  const field = fieldOf(head, 'keep-alive');
+function keepAliveRest(head: ParsedAnswer, keepAliveMs: number): number {
+  const field = readField(head, 'keep-alive');
   if (field === '') return keepAliveMs;
   const seconds = /(?:^|[\s,])timeout\s*=\s*(\d{1,6})/i.exec(field)?.[1];
   return seconds === undefined ? keepAliveMs : Math.min(keepAliveMs, Number(seconds) * 1000 - hintReserveMs);

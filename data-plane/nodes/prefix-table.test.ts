@@ -12,7 +12,9 @@ test('a tenant with more than its share gives up its own least recently used ent
   const table = filled({ large: 55, small: 5, other: 40 });
   table.use('other', 0);
   table.use('other', 1000);
-  expect([table.sizeOf('large'), table.sizeOf('small'), table.sizeOf('other')]).toEqual([55, 5, 40]);
+  expect([table.countEntries('large'), table.countEntries('small'), table.countEntries('other')]).toEqual([
+    55, 5, 40,
+  ]);
   expect(table.get('other', 1)).toBe(undefined);
   expect(table.get('other', 0)).not.toBe(undefined);
 });
@@ -20,5 +22,7 @@ test('a tenant with more than its share gives up its own least recently used ent
 test('a tenant with less than its share takes the entry of one that has more', () => {
   const table = filled({ large: 55, small: 5, other: 40 });
   table.use('small', 1000);
-  expect([table.sizeOf('large'), table.sizeOf('small'), table.sizeOf('other')]).toEqual([54, 6, 40]);
+  expect([table.countEntries('large'), table.countEntries('small'), table.countEntries('other')]).toEqual([
+    54, 6, 40,
+  ]);
 });

@@ -32,7 +32,7 @@ export class PrefixTable {
     return this.#size;
   }
 
-  sizeOf(owner: string): number {
+  countEntries(owner: string): number {
     return this.#owners.get(owner)?.size ?? 0;
   }
 

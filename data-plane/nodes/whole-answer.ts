@@ -67,7 +67,7 @@ export class WholeAnswer {
 
   async #rebuildOnWorker(): Promise<RebuiltAnswer> {
     const { facts, form, bodyWorker, owner } = this.#options;
-    const job = { kind: 'rebuild', facts, form, blocks: this.#bytes.handOver() } as const;
+    const job = { kind: 'rebuild', facts, form, blocks: this.#bytes.takeChunks() } as const;
     this.#abort = new AbortController();
     const { signal } = this.#abort;
     const { bytes, usage, oddForm } = await bodyWorker.run(job, 'rebuilt', { owner, signal });

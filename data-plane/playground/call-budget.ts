@@ -2,7 +2,7 @@
  * Limits how many calls of one kind, or proofs of work, a gateway handles per second. Limiting connections is not enough,
  * because a kept-alive connection carries many calls.
  */
-import { networkOf } from './network.ts';
+import { networkPrefix } from './network.ts';
 
 /** Largest share of the remaining calls that one network may use, so that a few networks never use them all. */
 const shareOfRoom = 1 / 3;
@@ -25,7 +25,7 @@ export class CallBudget {
       this.#calls = 0;
       this.#networks.clear();
     }
-    const network = siteOf(address);
+    const network = sitePrefix(address);
     const ofNetwork = this.#networks.get(network) ?? 0;
     if (ofNetwork >= (this.#perSecond - this.#calls) * shareOfRoom) return false;
     this.#calls++;
@@ -35,6 +35,6 @@ export class CallBudget {
 }
 
 /** Returns an IPv4 address, or the first 48 bits of an IPv6 address, which one customer may control. */
-function siteOf(address: string): string {
-  return networkOf(address).split(':', 3).join(':');
+function sitePrefix(address: string): string {
+  return networkPrefix(address).split(':', 3).join(':');
 }

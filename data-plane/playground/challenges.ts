@@ -14,7 +14,7 @@ const cost = 2_000;
 const keyLength = 32;
 const saltBytes = 16;
 
-const hexOf = (bytes: number) => z.string().regex(new RegExp(`^[0-9a-f]{${bytes * 2}}$`));
+const hexSchema = (bytes: number) => z.string().regex(new RegExp(`^[0-9a-f]{${bytes * 2}}$`));
 
 const challengeSchema = z.object({
   // In the order in which altcha-lib signs them.
@@ -25,15 +25,15 @@ const challengeSchema = z.object({
     expiresAt: z.int(),
     keyLength: z.literal(keyLength),
     keyPrefix: z.literal('00'),
-    nonce: hexOf(saltBytes),
-    salt: hexOf(saltBytes),
+    nonce: hexSchema(saltBytes),
+    salt: hexSchema(saltBytes),
   }),
-  signature: hexOf(32),
+  signature: hexSchema(32),
 });
 
 export const solutionSchema = z.object({
   challenge: challengeSchema,
-  solution: z.object({ counter: z.int().min(0).max(0xffff_ffff), derivedKey: hexOf(keyLength) }),
+  solution: z.object({ counter: z.int().min(0).max(0xffff_ffff), derivedKey: hexSchema(keyLength) }),
 });
 
 export type Challenge = z.output<typeof challengeSchema>;

@@ -23,7 +23,7 @@ export function clientAddress(
 ): string {
   let address = unmapped(peer ?? '');
   const hops = (forwardedFor ?? '').split(',').slice(-hopsMax).map(hopAddress);
-  while (isIn(proxies, address)) {
+  while (isTrusted(proxies, address)) {
     const next = hops.pop();
     if (next === undefined || isIP(next) === 0) break;
     address = next;
@@ -39,10 +39,10 @@ function hopAddress(text: string): string {
 
 /** Is a peer one of the proxies? */
 export function isProxy(peer: string | undefined, proxies: BlockList): boolean {
-  return isIn(proxies, unmapped(peer ?? ''));
+  return isTrusted(proxies, unmapped(peer ?? ''));
 }
 
-function isIn(proxies: BlockList, address: string): boolean {
+function isTrusted(proxies: BlockList, address: string): boolean {
   const version = isIP(address);
   return version !== 0 && proxies.check(address, version === 4 ? 'ipv4' : 'ipv6');
 }
@@ -52,15 +52,15 @@ function unmapped(address: string): string {
 }
 
 /** What is counted as one network. */
-export function networkOf(address: string): string {
+export function networkPrefix(address: string): string {
   if (isIPv4(address)) return address;
-  const groups = groupsOf(address);
+  const groups = parseGroups(address);
   if (groups === undefined) return 'unknown';
   return embeddedIPv4(groups) ?? groups.slice(0, 4).join(':');
 }
 
 /** The eight numbers of an IPv6 address. */
-function groupsOf(address: string): number[] | undefined {
+function parseGroups(address: string): number[] | undefined {
   const plain = address.split('%', 1)[0] ?? '';
   if (isIP(plain) !== 6) return undefined;
   const dotted = plain.replace(/(\d+)\.(\d+)\.(\d+)\.(\d+)$/, (_all, a, b, c, d) =>
@@ -78,13 +78,13 @@ function groupsOf(address: string): number[] | undefined {
 function embeddedIPv4(groups: readonly number[]): string | undefined {
   const [a = 0, b = 0, c = 0, d, e, f, g = 0, h = 0] = groups;
   const isZero = (...parts: (number | undefined)[]): boolean => parts.every((part) => part === 0);
-  if (a === 0x64 && b === 0xff9b && isZero(c, d, e, f)) return dottedOf(g, h);
-  if (a === 0x2002) return dottedOf(b, c);
-  if (a === 0x2001 && b === 0) return dottedOf(g ^ 0xffff, h ^ 0xffff);
-  if (isZero(a, b, c, d, e) && f === 0xffff) return dottedOf(g, h);
+  if (a === 0x64 && b === 0xff9b && isZero(c, d, e, f)) return formatDotted(g, h);
+  if (a === 0x2002) return formatDotted(b, c);
+  if (a === 0x2001 && b === 0) return formatDotted(g ^ 0xffff, h ^ 0xffff);
+  if (isZero(a, b, c, d, e) && f === 0xffff) return formatDotted(g, h);
   return undefined;
 }
 
-function dottedOf(high: number, low: number): string {
+function formatDotted(high: number, low: number): string {
   return [high >> 8, high & 255, low >> 8, low & 255].join('.');
 }

@@ -61,7 +61,7 @@ export class NewVisitors {
   /** Decides on a new visitor, and counts one that is allowed. */
   async admit(from: VisitorOrigin, solved: Solved | undefined, nowMs: number): Promise<NewVisitor> {
     const { network } = from;
-    const counts = this.#countsOf(network, nowMs);
+    const counts = this.#findCounts(network, nowMs);
     if (isUsedUp(counts))
       return {
         kind: 'refused',
@@ -79,7 +79,7 @@ export class NewVisitors {
   }
 
   /** Undefined of a network beyond those that are counted. */
-  #countsOf(network: string, nowMs: number): HourOfNetwork | undefined {
+  #findCounts(network: string, nowMs: number): HourOfNetwork | undefined {
     const hour = Math.floor(nowMs / hourMs);
     // Never back: a clock that was read earlier would begin an hour again.
     if (hour > this.#hour) {

@@ -6,16 +6,16 @@ import type { BlockList } from 'node:net';
 import { z } from 'zod';
 import { operations } from '../../schemas/api/operations.ts';
 import { daySeconds } from '../../schemas/durations.ts';
-import { counted } from '../../schemas/grouped.ts';
+import { countNoun } from '../../schemas/grouped.ts';
 import type { PlaceKey } from '../../schemas/names.ts';
 import { admit } from '../../shared/decision/admission.ts';
-import { planOf, unauthorized } from '../../shared/decision/authenticate.ts';
+import { organisationPlan, unauthorized } from '../../shared/decision/authenticate.ts';
 import { textModels } from '../../shared/decision/model-listing.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { noVisitors, type Target } from '../../shared/decision/route.ts';
 import { ClientGone } from '../../shared/runtime/body-pieces.ts';
 import { isJson, isOwnCall, portAsked } from '../../shared/runtime/browser-rules.ts';
-import { type AnswerIds, pathOf, sendJson, sendRefusal } from '../http/answers.ts';
+import { type AnswerIds, sendJson, sendRefusal, targetPath } from '../http/answers.ts';
 import { readBody } from '../http/body.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { Gateway } from '../request/gateway.ts';
@@ -53,7 +53,7 @@ export class PlayApi {
   /** Answers a call under /api/; never rejects. */
   async handle(exchange: Exchange): Promise<void> {
     const { method, url, headers } = exchange.head;
-    const path = pathOf(url);
+    const path = targetPath(url);
     exchange.answer.setField('cache-control', 'no-store');
     try {
       if (method !== 'POST' || !isOwnCall('POST', headers) || !isJson(headers))
@@ -81,7 +81,7 @@ export class PlayApi {
 
   /** The visitor of the cookie, or a new one: for a proof of work, or not at all, where a network has too many. */
   async #visitor(exchange: Exchange): Promise<void> {
-    const solved = await this.#solutionIn(exchange);
+    const solved = await this.#readSolution(exchange);
     // After the body, whose end the client decides.
     const nowMs = this.#options.gateway.logNow();
     const known = this.#known(exchange, nowMs);
@@ -140,22 +140,22 @@ export class PlayApi {
     if (admitted.kind !== 'inference' || admitted.caller.kind !== 'key') throw unauthorized('no key');
     const { owner } = admitted.caller;
     const { organisation } = owner;
-    const tier = planOf(owner);
+    const tier = organisationPlan(owner);
     // Without a plan each request would be refused.
-    const idsAt = (place: PlaceKey): string[] =>
+    const modelIds = (place: PlaceKey): string[] =>
       tier === null ? [] : textModels(lookup, place).map(({ id }) => id);
-    const own = idsAt(`organisation:${organisation}`);
-    const pool = idsAt('pool').filter((id) => tier !== null && lookup.tierIncludes(tier.id, id));
-    const stacks = lookup.stacksOf(organisation).map(({ id, surface }) => ({
+    const own = modelIds(`organisation:${organisation}`);
+    const pool = modelIds('pool').filter((id) => tier !== null && lookup.tierIncludes(tier.id, id));
+    const stacks = lookup.listStacks(organisation).map(({ id, surface }) => ({
       ...{ id, surface },
-      models: idsAt(`stack:${id}`),
+      models: modelIds(`stack:${id}`),
     }));
     const models = [...new Set([...own, ...pool])];
     sendJson(exchange, ids(), JSON.stringify({ organisation, models, stacks }));
     exchange.discardBody();
   }
 
-  async #solutionIn(exchange: Exchange): Promise<Solved | undefined> {
+  async #readSolution(exchange: Exchange): Promise<Solved | undefined> {
     const memory = this.#options.gateway.bodies.of('playground');
     const body = await readBody(exchange, memory, { bytesMax: 4096 });
     try {
@@ -175,10 +175,10 @@ export class PlayApi {
       .find((part) => part.trim().startsWith(name));
     const id = found && this.#visitors.open(found.trim().slice(name.length), nowMs);
     if (id === undefined) return undefined;
-    return { id: this.#visitors.subject(id, nowMs), network: this.#networkOf(exchange, nowMs) };
+    return { id: this.#visitors.subject(id, nowMs), network: this.#clientNetwork(exchange, nowMs) };
   }
 
-  #networkOf(exchange: Exchange, nowMs: number): string {
+  #clientNetwork(exchange: Exchange, nowMs: number): string {
     return this.#visitors.network(addressOf(exchange, this.#options.proxies), nowMs);
   }
 
@@ -212,7 +212,7 @@ function ids(): AnswerIds {
 function tooManyVisitors(retryAfterSeconds: number): Refusal {
   return new Refusal(
     'new visitors',
-    `The anonymous tier carries ${newPerHourMax} new visitors an hour of one network. Sign in, or try again in ${counted(retryAfterSeconds, 'second')}.`,
+    `The anonymous tier carries ${newPerHourMax} new visitors an hour of one network. Sign in, or try again in ${countNoun(retryAfterSeconds, 'second')}.`,
     { retryAfterSeconds },
   );
 }

@@ -1,7 +1,7 @@
 /** Who a visitor is, without a network: addresses, cookies and subjects. */
 import { expect, test } from 'vitest';
 import { proxyList } from '../../shared/runtime/proxy-list.ts';
-import { clientAddress, networkOf } from './network.ts';
+import { clientAddress, networkPrefix } from './network.ts';
 import { Visitors } from './visitors.ts';
 
 test.each([
@@ -23,7 +23,7 @@ test.each([
         .map((group) => Number.parseInt(group, 16))
         .join(':')
     : same;
-  expect(networkOf(address)).toBe(expected);
+  expect(networkPrefix(address)).toBe(expected);
 });
 
 test('forwarded addresses are believed of trusted proxies alone, from the right', () => {

@@ -11,7 +11,7 @@ import type { Connections } from '../../shared/runtime/connections.ts';
 import { proxyList } from '../../shared/runtime/proxy-list.ts';
 import { builtFolder, StaticFiles } from '../../shared/runtime/static-files.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
-import { badHttp, pathOf, sendRefusal } from '../http/answers.ts';
+import { badHttp, sendRefusal, targetPath } from '../http/answers.ts';
 import { type Listener, startListener } from '../http/api-listener.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { Gateway } from '../request/gateway.ts';
@@ -57,7 +57,7 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
   const handler = async (exchange: Exchange): Promise<void> => {
     const { url, headers } = exchange.head;
     for (const [name, value] of Object.entries(securityHeaders)) exchange.answer.setField(name, value);
-    const path = pathOf(url);
+    const path = targetPath(url);
     // Before anything that costs more.
     if (!hasRoom(exchange, path)) return;
     const bad = badHttp(exchange);
@@ -95,14 +95,14 @@ function callLimit(
     files: new CallBudget(perSecond.files),
   };
   // Only a good key counts as one, so nobody without a key uses up what callers with one may.
-  const kindOf = (path: string, authorization: string | undefined): keyof typeof budgets => {
+  const classifyCall = (path: string, authorization: string | undefined): keyof typeof budgets => {
     if (!path.startsWith('/api/')) return 'files';
     if (path === '/api/visitor' || authorization === undefined) return 'visitors';
     return carriesKey(gateway.lookup, authorization, gateway.now()) ? 'keys' : 'visitors';
   };
   return (exchange, path) => {
     const address = addressOf(exchange, proxies);
-    const budget = budgets[kindOf(path, exchange.head.headers.authorization)];
+    const budget = budgets[classifyCall(path, exchange.head.headers.authorization)];
     if (budget.tryAcquire(address, performance.now())) return true;
     connections.refuseCall('play');
     exchange.makeLast();

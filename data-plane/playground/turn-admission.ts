@@ -4,7 +4,7 @@
  */
 import { z } from 'zod';
 import { operations } from '../../schemas/api/operations.ts';
-import type { Admitted } from '../../shared/decision/admission.ts';
+import type { Admission } from '../../shared/decision/admission.ts';
 import { unauthorized } from '../../shared/decision/authenticate.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { SharedBudget } from '../../shared/runtime/byte-budget.ts';
@@ -76,7 +76,7 @@ class VisitorAdmission extends TurnAdmission {
   }
 
   /** Visitors have no key that could expire. Their days and months follow the log's time, so they are identified by it alone. */
-  protected override decide(): Admitted {
+  protected override decide(): Admission {
     const logMs = this.gateway.logNow();
     const visitor = this.#visitorAt(logMs);
     if (visitor === undefined) throw unauthorized('no visitor');

@@ -7,7 +7,7 @@ import { createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { z } from 'zod';
 import { dayMs } from '../../schemas/durations.ts';
 import { Sealer } from '../../shared/runtime/sealed-text.ts';
-import { networkOf } from './network.ts';
+import { networkPrefix } from './network.ts';
 
 const cookieSchema = z.object({
   v: z.literal(1),
@@ -58,7 +58,7 @@ export class Visitors {
   network(address: string, nowMs: number): string {
     const day = new Date(nowMs).toISOString().slice(0, 10);
     if (this.#networkKey?.day !== day) this.#networkKey = { day, key: this.#derive(`network of ${day}`) };
-    return `n-${hmac(this.#networkKey.key, networkOf(address), networkHexLength)}`;
+    return `n-${hmac(this.#networkKey.key, networkPrefix(address), networkHexLength)}`;
   }
 
   #derive(purpose: string): Buffer {

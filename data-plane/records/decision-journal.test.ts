@@ -12,7 +12,7 @@ import { mintRequestId } from '../surfaces/common/request-id.ts';
 import { SegmentLog } from '../usage/segment-log.ts';
 import { DecisionJournal, type DecisionJournalOptions, JournalSilent } from './decision-journal.ts';
 import { groupHeading, RecordGroupBuffer } from './record-group.ts';
-import { recordedEarly, recordedOf } from './recorded.ts';
+import { recordedEarly, toRecordedRequest } from './recorded.ts';
 
 let dir: string;
 let folder: string;
@@ -26,7 +26,7 @@ afterEach(async () => {
 });
 
 const recorded = (record: RequestRecord, nowMs = Date.now()) =>
-  recordedOf(record, { nowMs, endMs: performance.now(), position: 7, isKnown: () => true });
+  toRecordedRequest(record, { nowMs, endMs: performance.now(), position: 7, isKnown: () => true });
 const keep = (journal: DecisionJournal, record: RequestRecord): void => journal.add(record, recorded(record));
 
 function journalOf(oneIn = 1, more: Partial<DecisionJournalOptions> = {}): DecisionJournal {

@@ -12,8 +12,8 @@ import { within } from '../../shared/runtime/retry.ts';
 import { outcomeOf, type RequestRecord } from '../request/request-record.ts';
 import type { ReadGroup, RecordGroup } from '../usage/segment-frame.ts';
 import { SegmentLog } from '../usage/segment-log.ts';
-import { decisionOf } from './project.ts';
-import { groupHeading, idOf, RecordGroupBuffer, requestsIn, timeCell } from './record-group.ts';
+import { toDecisionRecord } from './project.ts';
+import { groupHeading, parseId, parseRequests, RecordGroupBuffer, timeCell } from './record-group.ts';
 
 /** Decisions are sent in groups of so many, or after so long. */
 const groupMax = 500;
@@ -93,13 +93,13 @@ export class DecisionJournal {
     const isPlain = outcomeOf(record) === 'served';
     if (isPlain && this.#options.oneIn > 1 && this.#completed++ % this.#options.oneIn !== 0) return;
     const limitedKind = limitedKindOf(record);
-    if (limitedKind !== undefined && !this.#hasRoomFor(limitedKind)) return;
+    if (limitedKind !== undefined && !this.#isWithinLimit(limitedKind)) return;
     if (this.#hasRoom()) this.#push(recorded);
   }
 
   /** Keeps a refusal that was answered before there was a request. Never throws. */
   addEarly(recorded: RecordedRequest): void {
-    if (this.#hasRoomFor('unknown') && this.#hasRoom()) this.#push(recorded);
+    if (this.#isWithinLimit('unknown') && this.#hasRoom()) this.#push(recorded);
   }
 
   /** Counts what is dropped where there is none. */
@@ -110,7 +110,7 @@ export class DecisionJournal {
   }
 
   /** Counts what is dropped where there is none, so that unknown callers do not push out what others ask about. */
-  #hasRoomFor(kind: LimitedKind): boolean {
+  #isWithinLimit(kind: LimitedKind): boolean {
     if (this.#limits[kind].tryAcquire()) return true;
     this.#dropped++;
     return false;
@@ -138,16 +138,16 @@ export class DecisionJournal {
   /** Throws JournalSilent. */
   async find(req: string): Promise<DecisionRecord | undefined> {
     const request = await this.findKept(req);
-    return request && decisionOf(request, this.#options.gateway);
+    return request && toDecisionRecord(request, this.#options.gateway);
   }
 
   /** The same as it was kept: what is not known is null. */
   async findKept(req: string): Promise<readonly unknown[] | undefined> {
-    const id = idOf(req);
+    const id = parseId(req);
     if (id === undefined) return undefined;
     const written = this.#send();
     const found = await this.#ask(() => written.then(() => this.#log.find(id)));
-    return found && requestsIn(found.group)[found.at];
+    return found && parseRequests(found.group)[found.at];
   }
 
   /** Groups as they were kept, newest first, of those that begin before a position. Throws JournalSilent. */
@@ -178,9 +178,9 @@ export class DecisionJournal {
     for (;;) {
       const { value: group } = await this.#ask(() => written.then(() => groups.next()));
       if (group === undefined) return;
-      yield requestsIn(group)
+      yield parseRequests(group)
         .filter((request) => Number(request[timeCell]) >= sinceMs)
-        .map((request) => decisionOf(request, this.#options.gateway));
+        .map((request) => toDecisionRecord(request, this.#options.gateway));
       // A segment has thousands of small groups: what requests wait for comes between two of them.
       await setImmediate();
     }

@@ -66,7 +66,7 @@ export class EvenSample {
   #cut(): void {
     if (this.#kept <= this.#max) return;
     const kinds = [...this.#kinds.values()];
-    this.#perKind = levelOf(
+    this.#perKind = fairLevel(
       kinds.map(({ kept }) => kept.length),
       this.#max,
     );
@@ -83,7 +83,7 @@ export class EvenSample {
 }
 
 /** The largest number of each with which all together are at most `max`. */
-function levelOf(sizes: readonly number[], max: number): number {
+function fairLevel(sizes: readonly number[], max: number): number {
   const sorted = sizes.toSorted((one, other) => one - other);
   let left = max;
   for (const [at, size] of sorted.entries()) {

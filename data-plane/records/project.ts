@@ -1,21 +1,25 @@
 /** Records of a request, each made of the fields that schemas/records/request-record.ts names for it. What is not known is left out. */
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
-import { columnsOf, type RecordColumn, type RecordedRequest } from '../../schemas/records/request-record.ts';
+import {
+  type RecordColumn,
+  type RecordedRequest,
+  recordColumns,
+} from '../../schemas/records/request-record.ts';
 
 type Fields = Record<string, unknown>;
 
 const columns = {
-  decision: columnsOf('decision').map((column) => ({ ...column, path: column.name.split('.') })),
-  line: columnsOf('line'),
-  span: columnsOf('span'),
-  nodeSpan: columnsOf('nodeSpan'),
+  decision: recordColumns('decision').map((column) => ({ ...column, path: column.name.split('.') })),
+  line: recordColumns('line'),
+  span: recordColumns('span'),
+  nodeSpan: recordColumns('nodeSpan'),
 };
 const limitFields = ['here', 'room', 'elsewhere', 'held'];
 /** A copy of it has its fields from the start: each that is added to an object later costs more than all that is in it. */
 const emptyLine: Fields = Object.fromEntries(columns.line.map(({ name }) => [name, undefined]));
 
 /** Fields that are undefined are no part of the text that is made of them. */
-export function lineOf(request: RecordedRequest): object {
+export function toLogLine(request: RecordedRequest): object {
   const line: Fields = { ...emptyLine };
   for (const { at, name, type } of columns.line) {
     const value = request[at];
@@ -27,7 +31,7 @@ export function lineOf(request: RecordedRequest): object {
 
 export type Attributes = Record<string, string | number | boolean>;
 
-export function attributesOf(kind: 'span' | 'nodeSpan', request: RecordedRequest): Attributes {
+export function toAttributes(kind: 'span' | 'nodeSpan', request: RecordedRequest): Attributes {
   const attributes: Attributes = {};
   for (const { at, name } of columns[kind]) {
     const value = request[at];
@@ -37,7 +41,7 @@ export function attributesOf(kind: 'span' | 'nodeSpan', request: RecordedRequest
 }
 
 /** `request`: perhaps as it was kept, as JSON, where what is not known is null. */
-export function decisionOf(request: readonly unknown[], gateway: string): DecisionRecord {
+export function toDecisionRecord(request: readonly unknown[], gateway: string): DecisionRecord {
   const decision: Fields = { v: 1, gateway, ms: {}, counters: {} };
   for (const column of columns.decision) {
     const value = decisionValue(column, request[column.at]);

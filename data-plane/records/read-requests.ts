@@ -6,8 +6,8 @@ import type { GatewayQuery } from '../../schemas/admin/gateway-requests.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import type { ReadGroup } from '../usage/segment-frame.ts';
 import type { DecisionJournal } from './decision-journal.ts';
-import { requestsIn } from './record-group.ts';
-import { isMeant, mayHave, rowOf, type WrittenRequest } from './request-row.ts';
+import { parseRequests } from './record-group.ts';
+import { isMeant, mayHave, toRow, type WrittenRequest } from './request-row.ts';
 
 export interface ReadBounds {
   /** Characters that are parsed for one answer; some 150 of them are a request. */
@@ -34,21 +34,21 @@ export async function* meantGroups(
   for await (const group of journal.backwards(query.before, query.sinceMs)) {
     const isParsed = isWanted(group.text);
     characters += group.text.length * (isParsed ? 1 : searchShare);
-    const meant = isParsed ? meantIn(group, query) : [];
+    const meant = isParsed ? selectRequests(group, query) : [];
     yield { meant, begin: group.position, isLast: characters >= charactersMax };
     if (characters >= charactersMax) return;
   }
 }
 
 /** Of one group, newest first. */
-function meantIn(group: ReadGroup, query: GatewayQuery): Meant[] {
-  return requestsIn(group)
+function selectRequests(group: ReadGroup, query: GatewayQuery): Meant[] {
+  return parseRequests(group)
     .map((request, at) => ({ request, n: group.position + at }))
     .filter(({ request, n }) => n < query.before && isMeant(request, query))
     .toReversed();
 }
 
-export const lineOf = (value: object): string => `${JSON.stringify(value)}\n`;
+export const toJsonLine = (value: object): string => `${JSON.stringify(value)}\n`;
 
 /** Rows, and a last line that says where to continue. Throws JournalSilent. */
 export async function* requestPages(
@@ -59,22 +59,22 @@ export async function* requestPages(
   if (query.request !== undefined) {
     const request = await journal.findKept(query.request);
     yield request !== undefined && isMeant(request, query)
-      ? [lineOf(rowOf(request)), lineOf({})]
-      : [lineOf({})];
+      ? [toJsonLine(toRow(request)), toJsonLine({})]
+      : [toJsonLine({})];
     return;
   }
   let left = query.limit;
   for await (const { meant, begin, isLast } of meantGroups(journal, query, bounds)) {
     const given = meant.slice(0, left);
     left -= given.length;
-    if (given.length > 0) yield given.map(({ request, n }) => lineOf(rowOf(request, n)));
+    if (given.length > 0) yield given.map(({ request, n }) => toJsonLine(toRow(request, n)));
     const before = left === 0 ? given.at(-1)?.n : begin;
     if (left === 0 || isLast) {
-      yield [lineOf({ before })];
+      yield [toJsonLine({ before })];
       return;
     }
   }
-  yield [lineOf({})];
+  yield [toJsonLine({})];
 }
 
 /** Rows of one follower that are not sent yet; further ones are counted. */
@@ -96,13 +96,13 @@ export async function* followedRequests(
   let missed = 0;
   const stop = journal.follow((request) => {
     if (!isMeant(request, query)) return;
-    if (lines.length < linesMax) lines.push(lineOf(rowOf(request)));
+    if (lines.length < linesMax) lines.push(toJsonLine(toRow(request)));
     else missed++;
   });
   try {
     for (let silentMs = pulseMs; !signal.aborted; silentMs += gatherMs) {
       if (lines.length > 0 || silentMs >= pulseMs) {
-        const sent = [...lines, lineOf({ missed })];
+        const sent = [...lines, toJsonLine({ missed })];
         [lines, missed, silentMs] = [[], 0, 0];
         yield sent;
       }

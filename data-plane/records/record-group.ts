@@ -80,23 +80,23 @@ export const groupHeading = JSON.stringify(recordedNames);
  * The requests of a group that was read, each with its id, in the order of this build, whichever wrote it; none where that cannot
  * be known.
  */
-export function requestsIn({ ids, text, heading }: GroupText): unknown[][] {
+export function parseRequests({ ids, text, heading }: GroupText): unknown[][] {
   if (heading === '') return [];
   const written = JSON.parse(text) as unknown[][];
-  const lists = heading === groupHeading ? written : inOrderOf(JSON.parse(heading) as string[], written);
+  const lists = heading === groupHeading ? written : reorderColumns(JSON.parse(heading) as string[], written);
   lists.forEach((list, at) => {
     list[idCell] = idPrefix + ids.toString('hex', at * idBytes, (at + 1) * idBytes);
   });
   return lists;
 }
 
-function inOrderOf(names: readonly string[], written: readonly (readonly unknown[])[]): unknown[][] {
+function reorderColumns(names: readonly string[], written: readonly (readonly unknown[])[]): unknown[][] {
   const cells = recordedNames.map((name) => names.indexOf(name));
   return written.map((list) => cells.map((cell) => list[cell]));
 }
 
 /** Undefined where it is no id. */
-export function idOf(req: string): Buffer | undefined {
+export function parseId(req: string): Buffer | undefined {
   const id = Buffer.from(req.slice(idPrefix.length), 'hex');
   return id.length === idBytes ? id : undefined;
 }

@@ -1,13 +1,13 @@
 /** The table of what is recorded: each record of a request has the fields that name it, each once, and no other text. */
 import { expect, test } from 'vitest';
 import { decisionRecordSchema } from '../../schemas/records/decisions.ts';
-import { recordedIn, recordedNames, requestFields } from '../../schemas/records/request-record.ts';
+import { recordedFields, recordedNames, requestFields } from '../../schemas/records/request-record.ts';
 import { unauthorized } from '../../shared/decision/authenticate.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { RequestRecord } from '../request/request-record.ts';
 import { mintRequestId } from '../surfaces/common/request-id.ts';
-import { attributesOf, decisionOf, lineOf } from './project.ts';
-import { recordedEarly, recordedOf } from './recorded.ts';
+import { toAttributes, toDecisionRecord, toLogLine } from './project.ts';
+import { recordedEarly, toRecordedRequest } from './recorded.ts';
 
 const requestId = mintRequestId();
 const moment = {
@@ -22,7 +22,7 @@ const seen = {
   visitors: { windowUsed: 6, inFlight: 7, tokens: 8, requests: [1, 9], concurrency: [1, 9] },
 };
 /** A request that a node answered, with what differs. */
-function recorded(more: object = {}): ReturnType<typeof recordedOf> {
+function recorded(more: object = {}): ReturnType<typeof toRecordedRequest> {
   const record = {
     ...{ method: 'POST', status: 200, ids: { requestId }, path: '/v1/secret', startMs: 20, decidedMs: 0 },
     keyHeader: 'x-api-key',
@@ -36,7 +36,7 @@ function recorded(more: object = {}): ReturnType<typeof recordedOf> {
     outcome: { kind: 'completed', node: 'acme-s1', usage: { promptTokens: 3, completionTokens: 5 } },
     ...more,
   } as unknown as RequestRecord;
-  return recordedOf(record, moment);
+  return toRecordedRequest(record, moment);
 }
 /** As it is read from a disk. */
 const kept = (more: object = {}): unknown[] => JSON.parse(JSON.stringify(recorded(more)));
@@ -60,14 +60,14 @@ test.each([
   ['ended early', { outcome: early }],
   ['was a listing', { facts: undefined, seen: undefined, outcome: undefined, model: undefined }],
 ])('the decision of a request that %s is of its schema, and has all that is known', (_what, more) => {
-  const decision = decisionOf(kept(more), 'gw-1');
+  const decision = toDecisionRecord(kept(more), 'gw-1');
   expect(decisionRecordSchema.strict().parse(decision)).toEqual(decision);
-  expect(decisionOf(recorded(more), 'gw-1')).toEqual(decision);
+  expect(toDecisionRecord(recorded(more), 'gw-1')).toEqual(decision);
   expect(JSON.stringify(decision)).not.toContain('secret');
 });
 
 test('what is billed is in the decision next to what the limits counted, with the first token and the end', () => {
-  const decision = decisionOf(kept(), 'g');
+  const decision = toDecisionRecord(kept(), 'g');
   const { usage, ms, served, outcome, at } = decision;
   // Control planes of version 0.2.0 read the former name.
   expect(decision).toMatchObject({
@@ -79,12 +79,12 @@ test('what is billed is in the decision next to what the limits counted, with th
   expect(usage).toEqual({ promptTokens: 3, completionTokens: 5 });
   expect(ms).toEqual({ accepted: 1, read: 2, shaped: 3, decided: 4, sent: 5, begun: 10, end: 100 });
   expect({ served, outcome, at }).toEqual({ served: true, outcome: 'completed', at: seen.atMs });
-  const asked = decisionOf(kept({ promptCounted: 33 }), 'g');
+  const asked = toDecisionRecord(kept({ promptCounted: 33 }), 'g');
   expect([asked.promptTokensMax, asked.counted, asked.promptTokensLeast]).toEqual([33, 'node', undefined]);
 });
 
 test('each limit is read back by name, and what was counted of nobody is zero', () => {
-  expect(decisionOf(kept(), 'g').counters).toEqual({
+  expect(toDecisionRecord(kept(), 'g').counters).toEqual({
     ...{ windowUsed: 1, inFlight: 2, poolTokens: 3, freeTurns: 4, networkTurns: 5 },
     requests: { here: 1, room: 9 },
     concurrency: { here: 1, room: 2, elsewhere: 3, held: 4 },
@@ -93,32 +93,32 @@ test('each limit is read back by name, and what was counted of nobody is zero', 
       ...{ requests: { here: 1, room: 9 }, concurrency: { here: 1, room: 9 } },
     },
   });
-  const nobody = decisionOf(kept({ seen: undefined, facts: undefined }), 'g');
+  const nobody = toDecisionRecord(kept({ seen: undefined, facts: undefined }), 'g');
   expect(nobody.counters).toEqual({ windowUsed: 0, inFlight: 0, poolTokens: 0, freeTurns: 0 });
   expect(nobody.promptTokensMax).toBe(0);
 });
 
 test('a line of the access log is the same facts', () => {
-  expect(JSON.parse(JSON.stringify(lineOf(recorded())))).toEqual({
+  expect(JSON.parse(JSON.stringify(toLogLine(recorded())))).toEqual({
     ...{ req_id: requestId, position: 6, host_kind: 'stack', stack: 'stk-amber-otter-9k2f' },
     ...{ method: 'POST', operation: 'chat', status: 200, outcome: 'ok', org_id: 'acme', key_id: 'key-1' },
     ...{ model: 'of-a-stack', stream: true, tokens_in: 3, tokens_out: 5, decision: 'stack' },
     ...{ node: 'acme-s1', finish: 'completed', duration_ms: 100 },
   });
-  expect(lineOf(recorded({ outcome: early }))).toMatchObject({
+  expect(toLogLine(recorded({ outcome: early }))).toMatchObject({
     outcome: 'aborted',
     finish: 'client: it left',
   });
-  const refused = lineOf(recorded({ refusal, outcome: undefined }));
+  const refused = toLogLine(recorded({ refusal, outcome: undefined }));
   expect(refused).toMatchObject({ outcome: 'ModelNotInPlanError', cause: 'no entitlement' });
 });
 
 test('a model has its name where a node was to serve it, or the state knows it, in every record', () => {
   const named = (more: object) => {
     const request = recorded(more);
-    const { 'gen_ai.request.model': span } = attributesOf('nodeSpan', request);
-    const { model: line } = lineOf(request) as { model?: string };
-    return [decisionOf(request, 'g').model, line, span];
+    const { 'gen_ai.request.model': span } = toAttributes('nodeSpan', request);
+    const { model: line } = toLogLine(request) as { model?: string };
+    return [toDecisionRecord(request, 'g').model, line, span];
   };
   const unplaced = { decision: undefined };
   expect(named({})).toEqual(['of-a-stack', 'of-a-stack', 'of-a-stack']);
@@ -131,7 +131,7 @@ test('a model has its name where a node was to serve it, or the state knows it, 
 test('of two keys none is the key, though the record says which was known', () => {
   const caller = undefined;
   const of = (cause: 'two different keys' | 'revoked') =>
-    decisionOf(recorded({ caller, refusal: unauthorized(cause, 'key-9') }), 'g');
+    toDecisionRecord(recorded({ caller, refusal: unauthorized(cause, 'key-9') }), 'g');
   expect(of('two different keys')).toMatchObject({ key: 'key-9', fault: 'two different keys' });
   expect(of('revoked')).toMatchObject({ key: 'key-9', header: 'x-api-key' });
   expect(of('revoked').fault).toBeUndefined();
@@ -139,10 +139,10 @@ test('of two keys none is the key, though the record says which was known', () =
 
 test('a refusal before there was a request has its answer, and is explained by no rule', () => {
   const bad = { requestId, refusal: new Refusal('large headers', 'Too large.') };
-  const decision = decisionOf(JSON.parse(JSON.stringify(recordedEarly(bad, moment))), 'gw-1');
+  const decision = toDecisionRecord(JSON.parse(JSON.stringify(recordedEarly(bad, moment))), 'gw-1');
   expect(decisionRecordSchema.strict().parse(decision)).toMatchObject({
     ...{ req: requestId, stage: 'http', status: 413, served: false, position: 7 },
     ...{ operation: 'unknown', host: 'unknown' },
   });
-  expect(recordedIn(recordedEarly(bad, moment), 'cause')).toBe('large headers');
+  expect(recordedFields(recordedEarly(bad, moment), 'cause')).toBe('large headers');
 });

@@ -4,15 +4,15 @@
  */
 import { keyFaults } from '../../schemas/records/decisions.ts';
 import {
-  type Recorded,
   type RecordedName,
   type RecordedRequest,
+  type RecordedValue,
   recordedNames,
 } from '../../schemas/records/request-record.ts';
 import { causes } from '../../shared/decision/causes.ts';
 import type { Refusal } from '../../shared/decision/refusal.ts';
 import { anonymousTier } from '../../shared/snapshot/effect.ts';
-import type { Overlaid } from '../../shared/snapshot/waves.ts';
+import type { OpenOverlay } from '../../shared/snapshot/waves.ts';
 import type { EarlyRefusal } from '../http/early-refusal.ts';
 import { keptModel } from '../request/model-names.ts';
 import { outcomeOf, type RequestRecord, recordedOutcome } from '../request/request-record.ts';
@@ -25,7 +25,7 @@ export interface RequestEnd {
   readonly endMs: number;
   readonly position: number;
   /** The change whose rows the gateway reads in place of others. */
-  readonly overlaid?: Overlaid | undefined;
+  readonly overlaid?: OpenOverlay | undefined;
   /** Is this the name of a model in the catalog, or of one that the pool serves? */
   isKnown(model: string): boolean;
 }
@@ -35,7 +35,7 @@ const messageCharactersMax = 300;
 const causeCharactersMax = 200;
 const faults: readonly unknown[] = keyFaults;
 
-type Reader<Name extends RecordedName> = (record: RequestRecord, moment: RequestEnd) => Recorded<Name>;
+type Reader<Name extends RecordedName> = (record: RequestRecord, moment: RequestEnd) => RecordedValue<Name>;
 
 const readers: { readonly [Name in RecordedName]: Reader<Name> } = {
   request: ({ ids }) => ids.requestId,
@@ -50,18 +50,18 @@ const readers: { readonly [Name in RecordedName]: Reader<Name> } = {
   result: (record) => record.refusal?.type ?? (outcomeOf(record) === 'ended' ? 'aborted' : 'ok'),
   type: ({ refusal }) => refusal?.type,
   stage: ({ refusal }) => refusal && causes[refusal.cause].stage,
-  cause: ({ refusal }) => refusal && causeOf(refusal),
-  message: ({ refusal }) => refusal && messageOf(refusal),
+  cause: ({ refusal }) => refusal && refusalCause(refusal),
+  message: ({ refusal }) => refusal && refusalMessage(refusal),
   retryAfterSeconds: ({ refusal }) => refusal?.retryAfterSeconds,
   organisation: ({ caller }) => (caller?.kind === 'key' ? caller.owner.organisation : undefined),
-  key: keyOf,
-  header: (record) => (keyOf(record) === undefined ? undefined : record.keyHeader),
-  fault: faultOf,
+  key: findKey,
+  header: (record) => (findKey(record) === undefined ? undefined : record.keyHeader),
+  fault: findFault,
   carried: ({ refusal }) => refusal?.cause === 'fenced' || undefined,
   fenced: ({ refusal }) => (refusal && causes[refusal.cause].step === 'fresh') || undefined,
   outboxFull: ({ refusal }) => refusal?.cause === 'outbox full' || undefined,
   visitor: ({ caller }) => (caller?.kind === 'anonymous' ? caller.visitor : undefined),
-  model: modelOf,
+  model: recordableModel,
   stream: ({ stream }) => stream,
   promptBound: ({ promptCounted, facts }) => promptCounted ?? facts?.promptTokensMax,
   promptLeast: ({ promptCounted, promptLeast }) => (promptCounted === undefined ? promptLeast : undefined),
@@ -95,12 +95,12 @@ const readers: { readonly [Name in RecordedName]: Reader<Name> } = {
   visitorTokens: ({ seen }) => seen?.visitors?.tokens,
   visitorRequests: ({ seen }) => seen?.visitors?.requests,
   visitorConcurrency: ({ seen }) => seen?.visitors?.concurrency,
-  change: changeOf,
+  change: findChange,
 };
 
 const inOrder = recordedNames.map((name) => readers[name]);
 
-export function recordedOf(record: RequestRecord, moment: RequestEnd): RecordedRequest {
+export function toRecordedRequest(record: RequestRecord, moment: RequestEnd): RecordedRequest {
   const recorded: RecordedRequest[number][] = [];
   // What `map` returns counts as having holes, which cost its way into JSON as much as half of the rest.
   for (const read of inOrder) recorded.push(read(record, moment));
@@ -114,7 +114,7 @@ export function recordedEarly(
   { requestId, refusal, target }: EarlyRefusal,
   { nowMs, position }: Pick<RequestEnd, 'nowMs' | 'position'>,
 ): RecordedRequest {
-  const known: { readonly [Name in RecordedName]?: Recorded<Name> } = {
+  const known: { readonly [Name in RecordedName]?: RecordedValue<Name> } = {
     request: requestId,
     atMs: nowMs,
     position,
@@ -125,8 +125,8 @@ export function recordedEarly(
     result: refusal.type,
     type: refusal.type,
     stage: 'http',
-    cause: causeOf(refusal),
-    message: messageOf(refusal),
+    cause: refusalCause(refusal),
+    message: refusalMessage(refusal),
     retryAfterSeconds: refusal.retryAfterSeconds,
     key: refusal.keyId,
     header: refusal.keyId === undefined ? undefined : 'authorization',
@@ -135,7 +135,7 @@ export function recordedEarly(
 }
 
 /** The change, where the decision read one of its rows. */
-function changeOf(record: RequestRecord, end: RequestEnd): string | undefined {
+function findChange(record: RequestRecord, end: RequestEnd): string | undefined {
   const overlaid = record.position === undefined ? end.overlaid : record.overlaid;
   if (overlaid === undefined) return undefined;
   const { caller, operation, target, refusal } = record;
@@ -146,27 +146,30 @@ function changeOf(record: RequestRecord, end: RequestEnd): string | undefined {
   return overlaid.decided({ tier, model, stack, namesTiers }) ? overlaid.change : undefined;
 }
 
-function keyOf({ caller, refusal }: RequestRecord): string | undefined {
+function findKey({ caller, refusal }: RequestRecord): string | undefined {
   return caller?.kind === 'key' ? caller.owner.keyId : refusal?.keyId;
 }
 
-function faultOf({ refusal, caller }: RequestRecord): string | undefined {
+function findFault({ refusal, caller }: RequestRecord): string | undefined {
   if (refusal?.type !== 'Unauthorized' || caller !== undefined) return undefined;
   // One of two keys is known, and neither is what the refusal is for.
   if (refusal.keyId !== undefined && refusal.cause !== 'two different keys') return undefined;
   return faults.includes(refusal.cause) ? refusal.cause : 'missing';
 }
 
-function modelOf({ operation, model: asked, decision }: RequestRecord, end: RequestEnd): string | undefined {
+function recordableModel(
+  { operation, model: asked, decision }: RequestRecord,
+  end: RequestEnd,
+): string | undefined {
   const model = operation?.kind === 'model' ? operation.model : asked;
   return model === undefined ? undefined : keptModel(model, decision, end);
 }
 
-function causeOf({ reason }: Refusal): string {
+function refusalCause({ reason }: Refusal): string {
   return reason.slice(0, causeCharactersMax);
 }
 
-function messageOf({ message }: Refusal): string {
+function refusalMessage({ message }: Refusal): string {
   return message.slice(0, messageCharactersMax);
 }
 

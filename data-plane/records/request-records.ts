@@ -10,8 +10,8 @@ import type { EarlyRefusal } from '../http/early-refusal.ts';
 import { isModelName } from '../request/model-names.ts';
 import type { RequestRecord } from '../request/request-record.ts';
 import type { DecisionJournal } from './decision-journal.ts';
-import { lineOf } from './project.ts';
-import { recordedEarly, recordedOf } from './recorded.ts';
+import { toLogLine } from './project.ts';
+import { recordedEarly, toRecordedRequest } from './recorded.ts';
 
 export interface RequestRecordsOptions {
   readonly lookup: Pick<Lookup, 'position' | 'overlaid' | 'isCatalogued' | 'isPooled'>;
@@ -40,8 +40,8 @@ export class RequestRecords {
       overlaid: lookup.overlaid(),
       isKnown: this.#isKnown,
     };
-    const recorded = recordedOf(record, moment);
-    if (accessLog.isEnabled()) accessLog.write(lineOf(recorded), 'request');
+    const recorded = toRecordedRequest(record, moment);
+    if (accessLog.isEnabled()) accessLog.write(toLogLine(recorded), 'request');
     journal?.add(record, recorded);
     traces?.end(record, recorded, endMs);
   }

@@ -3,10 +3,10 @@ import type { GatewayQuery, GatewayRow } from '../../schemas/admin/gateway-reque
 import { refusalKinds } from '../../schemas/api/refusals.ts';
 import { type RecordedName, recordedNames } from '../../schemas/records/request-record.ts';
 import {
-  outcomeFrom,
+  deriveOutcome,
+  deriveVerdict,
   type RequestOutcome,
   recordedEnds,
-  verdictFrom,
 } from '../../schemas/records/verdict.ts';
 
 /** As it was recorded or kept. */
@@ -17,63 +17,63 @@ const cellOf = Object.fromEntries(recordedNames.map((name, at) => [name, at])) a
   number
 >;
 
-function textIn(request: WrittenRequest, name: RecordedName): string | undefined {
+function readText(request: WrittenRequest, name: RecordedName): string | undefined {
   const value = request[cellOf[name]];
   return typeof value === 'string' && value !== '' ? value : undefined;
 }
 
-function numberIn(request: WrittenRequest, name: RecordedName): number | undefined {
+function readNumber(request: WrittenRequest, name: RecordedName): number | undefined {
   const value = request[cellOf[name]];
   return typeof value === 'number' ? value : undefined;
 }
 
-function msIn(request: WrittenRequest, name: RecordedName): number | undefined {
-  const tenths = numberIn(request, name);
+function readMs(request: WrittenRequest, name: RecordedName): number | undefined {
+  const tenths = readNumber(request, name);
   return tenths === undefined ? undefined : tenths / 10;
 }
 
-function outcomeIn(request: WrittenRequest): RequestOutcome {
-  return outcomeFrom({ served: request[cellOf.served] === true, outcome: textIn(request, 'outcome') });
+function readOutcome(request: WrittenRequest): RequestOutcome {
+  return deriveOutcome({ served: request[cellOf.served] === true, outcome: readText(request, 'outcome') });
 }
 
-export function hostOf(request: WrittenRequest): string {
-  const host = textIn(request, 'host') ?? 'unknown';
-  return host === 'stack' ? (textIn(request, 'stack') ?? 'unknown') : host;
+export function readHost(request: WrittenRequest): string {
+  const host = readText(request, 'host') ?? 'unknown';
+  return host === 'stack' ? (readText(request, 'stack') ?? 'unknown') : host;
 }
 
 /** Members that are undefined are no part of its JSON. */
 type Row = { readonly [Name in keyof GatewayRow]-?: GatewayRow[Name] | undefined };
 
-export function rowOf(request: WrittenRequest, n?: number): Row {
-  const atMs = numberIn(request, 'atMs') ?? 0;
-  const durationMs = msIn(request, 'end') ?? 0;
-  const decidedMs = msIn(request, 'decided') ?? durationMs;
-  const { outcome, status, endedBy } = verdictFrom({
+export function toRow(request: WrittenRequest, n?: number): Row {
+  const atMs = readNumber(request, 'atMs') ?? 0;
+  const durationMs = readMs(request, 'end') ?? 0;
+  const decidedMs = readMs(request, 'decided') ?? durationMs;
+  const { outcome, status, endedBy } = deriveVerdict({
     served: request[cellOf.served] === true,
-    outcome: textIn(request, 'outcome'),
-    status: numberIn(request, 'status'),
-    ms: { decided: msIn(request, 'decided'), begun: msIn(request, 'begun') },
+    outcome: readText(request, 'outcome'),
+    status: readNumber(request, 'status'),
+    ms: { decided: readMs(request, 'decided'), begun: readMs(request, 'begun') },
   });
   return {
-    request: textIn(request, 'request') ?? '',
+    request: readText(request, 'request') ?? '',
     at: new Date(atMs).toISOString(),
-    organisation: textIn(request, 'organisation'),
-    key: textIn(request, 'key'),
-    visitor: textIn(request, 'visitor') === undefined ? undefined : true,
-    host: hostOf(request),
-    operation: textIn(request, 'operation') ?? 'unknown',
-    model: textIn(request, 'model'),
+    organisation: readText(request, 'organisation'),
+    key: readText(request, 'key'),
+    visitor: readText(request, 'visitor') === undefined ? undefined : true,
+    host: readHost(request),
+    operation: readText(request, 'operation') ?? 'unknown',
+    model: readText(request, 'model'),
     verdict: outcome,
     status: status ?? 0,
-    type: textIn(request, 'type'),
-    cause: textIn(request, 'cause'),
+    type: readText(request, 'type'),
+    cause: readText(request, 'cause'),
     endedBy,
-    node: textIn(request, 'node'),
-    promptTokens: numberIn(request, 'promptTokens'),
-    completionTokens: numberIn(request, 'completionTokens'),
-    firstTokenMs: msIn(request, 'begun'),
+    node: readText(request, 'node'),
+    promptTokens: readNumber(request, 'promptTokens'),
+    completionTokens: readNumber(request, 'completionTokens'),
+    firstTokenMs: readMs(request, 'begun'),
     durationMs,
-    position: numberIn(request, 'position') ?? 0,
+    position: readNumber(request, 'position') ?? 0,
     endedMs: atMs + durationMs - decidedMs,
     n,
   };
@@ -86,20 +86,20 @@ export function isMeant(request: WrittenRequest, query: GatewayQuery): boolean {
   const { outcome, organisation, slowerThanMs = -1, sinceMs } = query;
   if (compared.some((name) => query[name] !== undefined && query[name] !== request[cellOf[name]]))
     return false;
-  const owner = ownerOf(request);
+  const owner = readOwner(request);
   if (organisation !== undefined && owner !== undefined && owner !== organisation) return false;
-  if (outcome !== undefined && outcomeIn(request) !== outcome) return false;
+  if (outcome !== undefined && readOutcome(request) !== outcome) return false;
   return (
-    (numberIn(request, 'atMs') ?? 0) >= sinceMs &&
-    (slowerThanMs === -1 || (msIn(request, 'end') ?? 0) > slowerThanMs)
+    (readNumber(request, 'atMs') ?? 0) >= sinceMs &&
+    (slowerThanMs === -1 || (readMs(request, 'end') ?? 0) > slowerThanMs)
   );
 }
 
 /** Of the key; undefined: of a key whose organisation is not recorded; null: of nobody. */
-function ownerOf(request: WrittenRequest): string | null | undefined {
-  const organisation = textIn(request, 'organisation');
+function readOwner(request: WrittenRequest): string | null | undefined {
+  const organisation = readText(request, 'organisation');
   if (organisation !== undefined) return organisation;
-  return textIn(request, 'key') === undefined ? null : undefined;
+  return readText(request, 'key') === undefined ? null : undefined;
 }
 
 const outcomeTexts: Readonly<Record<RequestOutcome, readonly string[]>> = {

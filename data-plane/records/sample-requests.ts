@@ -9,9 +9,9 @@ import { type RecordedName, recordedNames } from '../../schemas/records/request-
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { DecisionJournal } from './decision-journal.ts';
 import { EvenSample } from './even-sample.ts';
-import { decisionOf } from './project.ts';
-import { lineOf, meantGroups, type ReadBounds } from './read-requests.ts';
-import { hostOf, type WrittenRequest } from './request-row.ts';
+import { toDecisionRecord } from './project.ts';
+import { meantGroups, type ReadBounds, toJsonLine } from './read-requests.ts';
+import { readHost, type WrittenRequest } from './request-row.ts';
 
 /**
  * Covers about the newest 200,000 requests. If the queried period contains more, the answer says since when it covers them.
@@ -19,11 +19,15 @@ import { hostOf, type WrittenRequest } from './request-row.ts';
 const sampleBounds: ReadBounds = { charactersMax: 32 * 1024 * 1024 };
 const linesPerTurn = 100;
 
-const cellOf = (name: RecordedName): number => recordedNames.indexOf(name);
-const [organisationCell, modelCell, timeCell] = [cellOf('organisation'), cellOf('model'), cellOf('atMs')];
+const columnIndex = (name: RecordedName): number => recordedNames.indexOf(name);
+const [organisationCell, modelCell, timeCell] = [
+  columnIndex('organisation'),
+  columnIndex('model'),
+  columnIndex('atMs'),
+];
 
-function kindOf(request: WrittenRequest): string {
-  return JSON.stringify([request[organisationCell], hostOf(request), request[modelCell]]);
+function requestKind(request: WrittenRequest): string {
+  return JSON.stringify([request[organisationCell], readHost(request), request[modelCell]]);
 }
 
 /** A line for each decision, and a last one. Throws JournalSilent. */
@@ -37,7 +41,7 @@ export async function* requestSample(
   let oldestMs = wallClockMs();
   for await (const { meant, isLast } of meantGroups(journal, { ...query, outcome: 'served' }, bounds)) {
     for (const { request } of meant) {
-      sample.add(kindOf(request), request);
+      sample.add(requestKind(request), request);
       oldestMs = Math.min(oldestMs, Number(request[timeCell]));
     }
     if (isLast) sinceMs = Math.max(sinceMs, oldestMs);
@@ -46,11 +50,14 @@ export async function* requestSample(
   const taken = sample.taken();
   for (let at = 0; at < taken.length; at += linesPerTurn) {
     yield taken.slice(at, at + linesPerTurn).map(({ request, requests }) => {
-      const sampled: GatewaySampled = { requests: requests * oneIn, decision: decisionOf(request, gateway) };
-      return lineOf(sampled);
+      const sampled: GatewaySampled = {
+        requests: requests * oneIn,
+        decision: toDecisionRecord(request, gateway),
+      };
+      return toJsonLine(sampled);
     });
     // Lets waiting requests run between two batches.
     await setImmediate();
   }
-  yield [lineOf({ sinceMs: Math.floor(sinceMs) })];
+  yield [toJsonLine({ sinceMs: Math.floor(sinceMs) })];
 }

@@ -44,7 +44,7 @@ export function decisionRoute(
       refuse(response, 404, 'this gateway keeps no decisions (--decisions off)');
     else if (isOfRequests(path))
       await sendRequests(answers, path, new URLSearchParams(query), response, seal);
-    else if (path === '/decisions') await sendSince(journal, new URLSearchParams(query), response, seal);
+    else if (path === '/decisions') await streamSince(journal, new URLSearchParams(query), response, seal);
     else await sendOne(journal, path.slice('/decisions/'.length), response, seal);
     return true;
   };
@@ -63,7 +63,7 @@ async function sendOne(
   const isId = requestIdSchema.safeParse(id).success;
   const record = isId ? await journal.find(id).catch(silent) : undefined;
   if (record === 'silent') refuse(response, 503, 'the decision journal does not answer; try again');
-  else if (seal) await send(response, seal(linesOf([record === undefined ? [] : [record]])));
+  else if (seal) await send(response, seal(decisionLines([record === undefined ? [] : [record]])));
   else if (record === undefined)
     refuse(response, 404, isId ? 'no decision of this request is kept here' : 'this is no id of a request');
   else response.writeHead(200, json).end(`${JSON.stringify(record)}\n`);
@@ -74,7 +74,7 @@ function silent(error: unknown): 'silent' {
   throw error;
 }
 
-async function sendSince(
+async function streamSince(
   journal: DecisionJournal,
   query: URLSearchParams,
   response: ServerResponse,
@@ -83,7 +83,7 @@ async function sendSince(
   const asked = query.get('since');
   const sinceMs = asked === null ? wallClockMs() - sinceMsDefault : Number(asked);
   if (!Number.isFinite(sinceMs)) return refuse(response, 400, 'since must be in ms since 1970');
-  const pages = linesOf(journal.since(sinceMs));
+  const pages = decisionLines(journal.since(sinceMs));
   await send(response, seal ? seal(pages) : joined(pages));
 }
 
@@ -108,7 +108,7 @@ async function send(response: ServerResponse, pieces: AsyncIterable<string>): Pr
   await pipeline(Readable.from(pieces), response).catch(silent);
 }
 
-async function* linesOf(
+async function* decisionLines(
   pages: AsyncIterable<readonly DecisionRecord[]> | Iterable<readonly DecisionRecord[]>,
 ): AsyncIterable<readonly string[]> {
   for await (const page of pages) yield page.map((record) => `${JSON.stringify(record)}\n`);

@@ -3,7 +3,7 @@
  * A listener whose callers are not known by a key has an authenticator of its own, which makes another admission.
  */
 import {
-  type Admitted,
+  type Admission,
   type AdmittedInference,
   admit,
   type RequestHead,
@@ -24,7 +24,7 @@ export class RequestAdmission {
   protected readonly exchange: Exchange;
   protected readonly head: RequestHead;
   readonly #record: RequestRecord;
-  #admitted: Admitted | undefined;
+  #admitted: Admission | undefined;
   /** Wall clock, ms since 1970. */
   #admittedMs = 0;
   #monotonicMs = 0;
@@ -53,7 +53,7 @@ export class RequestAdmission {
   }
 
   /** Throws a Refusal. */
-  admit(nowMs: number): Admitted {
+  admit(nowMs: number): Admission {
     const admitted = this.decide(nowMs);
     this.#admitted = admitted;
     this.#admittedMs = nowMs;
@@ -80,11 +80,11 @@ export class RequestAdmission {
     return ageMs > admissionMsMax;
   }
 
-  protected decide(nowMs: number): Admitted {
+  protected decide(nowMs: number): Admission {
     return this.decideFor(this.head, nowMs);
   }
 
-  protected decideFor(head: RequestHead, nowMs: number): Admitted {
+  protected decideFor(head: RequestHead, nowMs: number): Admission {
     const { lookup, hosts } = this.gateway;
     return admit(lookup, hosts, head, { fenced: this.gateway.fenced(), nowMs }, this.#record);
   }

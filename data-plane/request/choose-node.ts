@@ -1,9 +1,9 @@
 /** Which of the candidates of a request is asked: by the prefixes of its prompt, or the less busy of two random ones. */
 
-import { sharerOf } from '../../shared/decision/authenticate.ts';
+import { memorySharer } from '../../shared/decision/authenticate.ts';
 import type { Placement } from '../../shared/decision/route.ts';
 import type { AffinityRequest, NodeChooser } from '../nodes/affinity.ts';
-import { type AskedChat, type AskedRequest, prefixesOfChat } from '../surfaces/common/asked.ts';
+import { type AskedChat, type AskedRequest, chatPrefixes } from '../surfaces/common/asked.ts';
 import type { Gateway } from './gateway.ts';
 import type { Reservation } from './reserve.ts';
 
@@ -33,12 +33,12 @@ class ChatAffinity implements AffinityRequest {
 
   constructor(tenant: string, group: string, chat: AskedChat) {
     this.tenant = tenant;
-    this.sharer = sharerOf(tenant);
+    this.sharer = memorySharer(tenant);
     this.group = group;
     this.#chat = chat;
   }
 
   get prefixes(): readonly number[] {
-    return prefixesOfChat(this.#chat);
+    return chatPrefixes(this.#chat);
   }
 }

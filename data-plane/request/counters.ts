@@ -88,7 +88,7 @@ export class LocalCounters implements Counters {
     return this.#fleet?.clockAheadMs ?? 0;
   }
 
-  #minuteOf(subject: string, nowMs: number): number {
+  #countMinute(subject: string, nowMs: number): number {
     return windowStartMs(subject, nowMs + this.#clockAheadMs);
   }
 
@@ -99,7 +99,7 @@ export class LocalCounters implements Counters {
   }
 
   users(kind: LimitKind, subject: string, nowMs: number, limit: number): LimitUsers {
-    const window = kind === 'requests' ? this.#minuteOf(subject, nowMs) : inFlightWindow;
+    const window = kind === 'requests' ? this.#countMinute(subject, nowMs) : inFlightWindow;
     const minute = this.#minutes.get(subject);
     const inMinute = minute?.startMs === window ? minute.used : 0;
     const here = kind === 'requests' ? inMinute : (this.#inFlight.get(subject) ?? 0);
@@ -117,7 +117,7 @@ export class LocalCounters implements Counters {
     signal: AbortSignal,
   ): Promise<boolean> | undefined {
     if (!isFleetWide(subject)) return undefined;
-    const window = kind === 'rate' ? this.#minuteOf(subject, nowMs) : inFlightWindow;
+    const window = kind === 'rate' ? this.#countMinute(subject, nowMs) : inFlightWindow;
     return this.#fleet?.waitForRoom({ subject, window, limit }, weight, untilMs, signal);
   }
 
@@ -139,7 +139,7 @@ export class LocalCounters implements Counters {
 
   /** Counts an admitted request against its minute and holds its weight until the lease is released. */
   reserve(subject: string, weight: number, nowMs: number, limits: Limits = unlimited): Lease {
-    const startMs = this.#minuteOf(subject, nowMs);
+    const startMs = this.#countMinute(subject, nowMs);
     const minute = this.#minutes.get(subject);
     if (minute?.startMs === startMs) minute.used++;
     else this.#minutes.set(subject, { startMs, used: 1, cancelled: 0 });

@@ -4,19 +4,19 @@
  * destroyed, and its lease is released once. A phase that ends at once must return a value and no promise, because awaiting one
  * costs each request a turn of the microtask queue.
  */
-import { operations, surfaceOfPath } from '../../schemas/api/operations.ts';
+import { operations, pathSurface } from '../../schemas/api/operations.ts';
 import type { Ender } from '../../schemas/records/verdict.ts';
 import { type AdmittedInference, requestFacts } from '../../shared/decision/admission.ts';
-import { sharerOf, subjectOf } from '../../shared/decision/authenticate.ts';
+import { limitSubject, memorySharer } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import { nodeFailed, nodeOfStackFailed, type Placement, type Target } from '../../shared/decision/route.ts';
 import { ClientGone } from '../../shared/runtime/body-pieces.ts';
-import { idFields, pathOf, refuseEncoded, sendJson, sendRefusal } from '../http/answers.ts';
+import { idFields, refuseEncoded, sendJson, sendRefusal, targetPath } from '../http/answers.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { NodeChooser } from '../nodes/affinity.ts';
 import { type ForwardOutcome, forward } from '../nodes/forward.ts';
-import { type AskedRequest, leastTokensOf } from '../surfaces/common/asked.ts';
+import { type AskedRequest, lowerTokenBound } from '../surfaces/common/asked.ts';
 import { mintRequestId, mintUnique } from '../surfaces/common/request-id.ts';
 import { countTokensBody } from '../surfaces/messages/shape-messages.ts';
 import { type Authenticator, authenticateByKey, type RequestAdmission } from './admission.ts';
@@ -37,8 +37,8 @@ export async function handle(
   authenticate: Authenticator = authenticateByKey,
 ): Promise<void> {
   const { head } = exchange;
-  const path = pathOf(head.url);
-  const ids = { requestId: mintRequestId(), surface: surfaceOfPath(path) };
+  const path = targetPath(head.url);
+  const ids = { requestId: mintRequestId(), surface: pathSurface(path) };
   const trace = gateway.trace(head.headers['traceparent']);
   const record = new RequestRecord(exchange, ids, path, trace);
   gateway.begin();
@@ -72,7 +72,7 @@ async function pass(
 
   // The body: what is asked.
   const { operation } = admitted;
-  const owner = sharerOf(subjectOf(admitted.caller));
+  const owner = memorySharer(limitSubject(admitted.caller));
   const body = await admission.readBody(gateway.bodies.of(owner), operations[operation.kind].bodyBytesMax);
   record.at.read = performance.now();
   const { bodyWorker, sealKeys } = gateway;
@@ -86,7 +86,7 @@ async function pass(
     const { facts, decision, lease } = reservation;
     try {
       // The node: which of them, and how long its answer may be.
-      const placement = placementOf(record, decision);
+      const placement = recordPlacement(record, decision);
       const choose = nodeChooser(gateway, reservation, placement, asked);
       const measuring = measure(gateway, reservation, asked, placement, choose, record);
       const measured = measuring instanceof Promise ? await measuring : measuring;
@@ -141,7 +141,7 @@ function noteFacts(record: RequestRecord, admitted: AdmittedInference, asked: As
     maxTokens: asked.maxTokens,
     // Few requests need it, and it reads all text.
     promptTokensLeast: () => {
-      record.promptLeast = leastTokensOf(asked);
+      record.promptLeast = lowerTokenBound(asked);
       return record.promptLeast;
     },
   });
@@ -157,7 +157,7 @@ function noteDecision(record: RequestRecord, decision: Decision): void {
 }
 
 /** Throws the router's refusal, where that is what was decided. */
-function placementOf(record: RequestRecord, decision: Decision): Placement {
+function recordPlacement(record: RequestRecord, decision: Decision): Placement {
   const { placement } = decision;
   if (!(placement instanceof Refusal)) return placement;
   noteDecision(record, decision);
@@ -192,7 +192,7 @@ function send(
     choose,
     cacheSalt: capacity === 'pool' ? gateway.cacheSalts?.of(decision.subject) : undefined,
     traceparent: record.trace?.traceparent,
-    owner: sharerOf(decision.subject),
+    owner: memorySharer(decision.subject),
     onNodeFailure: facts.target.kind === 'stack' ? nodeOfStackFailed : nodeFailed,
     onOddForm: (node, oddForm) => {
       record.oddForm = `${node} ${facts.model}: ${oddForm}`;

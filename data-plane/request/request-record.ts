@@ -1,11 +1,11 @@
 /** Notes of one request, kept until its end. */
-import { outcomeFrom, type RequestOutcome, recordedEnd } from '../../schemas/records/verdict.ts';
+import { deriveOutcome, type RequestOutcome, recordedEnd } from '../../schemas/records/verdict.ts';
 import type { Operation } from '../../shared/decision/admission.ts';
 import type { Caller } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
 import type { Refusal } from '../../shared/decision/refusal.ts';
 import type { Target } from '../../shared/decision/route.ts';
-import type { Overlaid } from '../../shared/snapshot/waves.ts';
+import type { OpenOverlay } from '../../shared/snapshot/waves.ts';
 import type { AnswerIds } from '../http/answers.ts';
 import type { ClientAnswer, Exchange } from '../http/exchange.ts';
 import type { ForwardOutcome } from '../nodes/forward.ts';
@@ -56,7 +56,7 @@ export class RequestRecord {
   /** `seq` of the commit the decision was made at. */
   position: number | undefined;
   /** The change whose rows it read in place of others. */
-  overlaid: Overlaid | undefined;
+  overlaid: OpenOverlay | undefined;
   /** What was decided on: kept as it is, copied only at the end of the request. */
   facts: RequestFacts | undefined;
   /** What the counters held when the limits were checked. */
@@ -94,5 +94,5 @@ export function recordedOutcome({ outcome }: Pick<RequestRecord, 'outcome'>): st
 }
 
 export function outcomeOf(record: Pick<RequestRecord, 'refusal' | 'outcome'>): RequestOutcome {
-  return outcomeFrom({ served: record.refusal === undefined, outcome: recordedOutcome(record) });
+  return deriveOutcome({ served: record.refusal === undefined, outcome: recordedOutcome(record) });
 }

@@ -16,7 +16,7 @@ import { shapeEmbeddings } from '../surfaces/embeddings/shape-embeddings.ts';
 import { type FleetLimits, LocalCounters } from './counters.ts';
 import type { Gateway } from './gateway.ts';
 import { reserve, reserveOrWait } from './reserve.ts';
-import { answerTokens, countAtOne, needsExactCount, smallerOf } from './token-budget.ts';
+import { answerTokens, countAtOne, minOrNull, needsExactCount } from './token-budget.ts';
 
 const { asked: chat } = shapeChat({
   model: 'echo-small',
@@ -157,7 +157,7 @@ test.each([
   [0, null, 0],
   [null, null, null],
 ])('of %s and %s the smaller limit is %s', (a, b, smaller) => {
-  expect(smallerOf(a, b)).toBe(smaller);
+  expect(minOrNull(a, b)).toBe(smaller);
 });
 
 const none = () => 0;

@@ -16,7 +16,7 @@ import { refuseOtherThanJson } from '../surfaces/common/json-body.ts';
 import { readJsonText } from '../surfaces/common/json-text.ts';
 import type { ShapeHeaders } from '../surfaces/common/surface.ts';
 import type { TenantSecrets } from '../surfaces/common/tenant-secrets.ts';
-import { type Shaped, shapeOperation } from '../surfaces/surfaces.ts';
+import { shapeOperation, type ValidRequest } from '../surfaces/surfaces.ts';
 
 /** Inline shaping blocks the event loop for some 20 ms at most. */
 const inlineBytesMax = 256 * 1024;
@@ -36,7 +36,7 @@ export interface BodyToShape {
 
 /** What the worker retains of it is discarded once a node's body is rendered; its memory is charged until it is released. */
 export interface ShapedBody extends ReadableBody {
-  readonly shaped: Shaped;
+  readonly shaped: ValidRequest;
 }
 
 /**
@@ -44,7 +44,7 @@ export interface ShapedBody extends ReadableBody {
  * ClientGone. Releases the body itself.
  */
 export function shapeBody(bodyWorker: BodyWorker, task: BodyToShape): ShapedBody | Promise<ShapedBody> {
-  let shaped: Shaped | undefined;
+  let shaped: ValidRequest | undefined;
   try {
     shaped = shapeInline(task);
   } catch (error) {
@@ -58,9 +58,9 @@ export function shapeBody(bodyWorker: BodyWorker, task: BodyToShape): ShapedBody
 
 /** The worker has no text of it. */
 class InlineBody implements ShapedBody {
-  readonly shaped: Shaped;
+  readonly shaped: ValidRequest;
 
-  constructor(shaped: Shaped) {
+  constructor(shaped: ValidRequest) {
     this.shaped = shaped;
   }
 
@@ -76,10 +76,10 @@ class InlineBody implements ShapedBody {
 }
 
 /** Undefined where it would block the event loop for too long. */
-function shapeInline(task: BodyToShape): Shaped | undefined {
+function shapeInline(task: BodyToShape): ValidRequest | undefined {
   const { operation, body } = task;
   if (body.bytes.length > inlineBytesMax) return undefined;
-  const headers = headersOf(task);
+  const headers = pickHeaders(task);
   refuseOtherThanJson(headers.contentType);
   const text = readJsonText(body.bytes.whole());
   const { names, values } = text.counts;
@@ -98,7 +98,7 @@ async function shapeOnWorker(bodyWorker: BodyWorker, task: BodyToShape): Promise
 
 async function retainOnWorker(bodyWorker: BodyWorker, task: BodyToShape): Promise<ShapedBody> {
   const { operation, body, owner, exchange } = task;
-  const headers = headersOf(task);
+  const headers = pickHeaders(task);
   const options: JobOptions = { owner, signal: exchange.gone };
   const blocks = body.bytes.detach();
   const { outline, textId, worker } = await bodyWorker.retain(
@@ -121,7 +121,7 @@ async function retainOnWorker(bodyWorker: BodyWorker, task: BodyToShape): Promis
   };
 }
 
-function headersOf({ exchange: { head }, operation, owner, sealKeys }: BodyToShape): ShapeHeaders {
+function pickHeaders({ exchange: { head }, operation, owner, sealKeys }: BodyToShape): ShapeHeaders {
   return {
     contentType: head.headers['content-type'],
     version: oneHeader(head, 'anthropic-version'),

@@ -3,7 +3,7 @@
  * (Limits 3; design: Context). Limits come first, so that the text of a request over its limits is not sent to a node. No
  * tokeniser runs on the event loop.
  */
-import { sharerOf } from '../../shared/decision/authenticate.ts';
+import { memorySharer } from '../../shared/decision/authenticate.ts';
 import { contextNeeded } from '../../shared/decision/decide.ts';
 import { checkContext } from '../../shared/decision/limits.ts';
 import { cannotTakeNow } from '../../shared/decision/refusal.ts';
@@ -39,16 +39,16 @@ export function measure(
 ): Measured | Promise<Measured> {
   const { decision, facts } = reservation;
   const { candidates } = placement;
-  const bounds = budgetWith(decision.tier, asked.maxTokens, asked.promptBytes, asked.likelyTokens);
+  const bounds = computeBudget(decision.tier, asked.maxTokens, asked.promptBytes, asked.likelyTokens);
   // Engines refuse a request whose prompt and maxTokens exceed the window, and an estimate may be too low.
   const mustCount =
     decision.uncounted || facts.onlyCounts || candidates.some((route) => needsExactCount(bounds(route)));
   if (!mustCount) return { tokens: asked.likelyTokens, candidates, budgetFor: bounds };
-  return countedBy(gateway, reservation, { asked, candidates, bounds }, choose, record);
+  return countOnNode(gateway, reservation, { asked, candidates, bounds }, choose, record);
 }
 
 /** What an answer from a node may have, where its prompt has so many tokens. */
-function budgetWith(
+function computeBudget(
   { contextTokens }: TierLimits,
   maxTokens: number | undefined,
   promptBound: number,
@@ -57,7 +57,7 @@ function budgetWith(
   return ({ windowTokens }) => ({
     asked: maxTokens,
     // A requested number was checked against the tier already; without one, the tier bounds the answer.
-    windowTokens: maxTokens === undefined ? smallerOf(contextTokens, windowTokens) : windowTokens,
+    windowTokens: maxTokens === undefined ? minOrNull(contextTokens, windowTokens) : windowTokens,
     promptBound,
     promptEstimate,
   });
@@ -69,7 +69,7 @@ interface Uncounted {
   readonly bounds: Measured['budgetFor'];
 }
 
-async function countedBy(
+async function countOnNode(
   gateway: Gateway,
   { decision: { tier, subject }, lease }: Reservation,
   { asked, candidates: all, bounds }: Uncounted,
@@ -77,7 +77,12 @@ async function countedBy(
   record: { promptCounted?: number | undefined },
 ): Promise<Measured> {
   const { maxTokens } = asked;
-  const { tokens, candidates } = await countAtOne(gateway, all, { asked, owner: sharerOf(subject) }, choose);
+  const { tokens, candidates } = await countAtOne(
+    gateway,
+    all,
+    { asked, owner: memorySharer(subject) },
+    choose,
+  );
   if (tokens !== undefined) record.promptCounted = tokens;
   if (gateway.fenced()) throw cannotTakeNow('fenced');
   if (tokens === undefined) return { tokens: asked.likelyTokens, candidates, budgetFor: bounds };
@@ -87,7 +92,7 @@ async function countedBy(
     lease.cancel(tier.requestsPerMinute);
     throw refusal;
   }
-  return { tokens, candidates, budgetFor: budgetWith(tier, maxTokens, tokens, tokens) };
+  return { tokens, candidates, budgetFor: computeBudget(tier, maxTokens, tokens, tokens) };
 }
 
 /** Sent where neither request, tier nor node limits the answer. */
@@ -166,7 +171,7 @@ export function needsExactCount({ asked, windowTokens, promptBound }: TokenBudge
 }
 
 /** The smaller of two limits, where null means none. */
-export function smallerOf(a: number | null, b: number | null): number | null {
+export function minOrNull(a: number | null, b: number | null): number | null {
   if (a === null || b === null) return a ?? b;
   return Math.min(a, b);
 }

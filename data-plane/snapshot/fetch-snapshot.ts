@@ -14,7 +14,7 @@ import type { IncomingMessage } from 'node:http';
 import { dirname } from 'node:path';
 import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { adminPrefix, routeOf } from '../../schemas/admin/admin-routes.ts';
+import { adminPrefix, operationRoute } from '../../schemas/admin/admin-routes.ts';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import { httpGet } from '../../shared/runtime/http-get.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
@@ -93,7 +93,7 @@ export async function fetchSnapshot(options: FetchOptions): Promise<boolean> {
   try {
     for (let attempt = 0; attempt < attemptsPerControlPlane; attempt++) {
       for (const base of controlPlanes.filter((each) => !unfit.has(each)).sort(() => Math.random() - 0.5)) {
-        const outcome = await fetchFrom(base, token, part, options);
+        const outcome = await tryControlPlane(base, token, part, options);
         if (outcome === 'fetched') return true;
         if (outcome === 'unfit') unfit.add(base);
         await clock.sleep(clock.random() * spreadMs);
@@ -124,7 +124,12 @@ class SourceUnfit extends Error {
 
 type Outcome = 'fetched' | 'failed' | 'unfit';
 
-async function fetchFrom(base: string, token: string, part: Part, options: FetchOptions): Promise<Outcome> {
+async function tryControlPlane(
+  base: string,
+  token: string,
+  part: Part,
+  options: FetchOptions,
+): Promise<Outcome> {
   const { path, logger } = options;
   try {
     await download(base, token, part, options);
@@ -152,7 +157,7 @@ async function askUntilFree(
   const { silentMsMax = waits.snapshotPiece.ms, wholeMsMax = waits.snapshotWhole.ms } = options;
   const until = clock.now() + busyMsMax;
   for (;;) {
-    const answer = await httpGet(`${base}${adminPrefix}${routeOf('snapshot.get').path}`, {
+    const answer = await httpGet(`${base}${adminPrefix}${operationRoute('snapshot.get').path}`, {
       ...{ headers, headMs: headMsMax, silentMs: silentMsMax },
       signal: AbortSignal.timeout(wholeMsMax),
     });
@@ -191,7 +196,7 @@ async function statedBytes({ headers }: IncomingMessage, folder: string): Promis
 }
 
 /** Counts and hashes the data passing through. Fails with SourceUnfit if the download is slow or larger than stated. */
-function measured(hash: Hash, stated: number, paceFromMs: number): Transform {
+function measureDownload(hash: Hash, stated: number, paceFromMs: number): Transform {
   const startMs = performance.now();
   let bytes = 0;
   return new Transform({
@@ -224,7 +229,7 @@ async function download(base: string, token: string, part: Part, options: FetchO
   const hash = createHash('sha256');
   if (isRest) for await (const chunk of createReadStream(part.path)) hash.update(chunk as Buffer);
   part.tag = String(answer.headers['etag'] ?? '') || undefined;
-  const measure = measured(hash, stated, paceFromMs);
+  const measure = measureDownload(hash, stated, paceFromMs);
   const file = createWriteStream(part.path, { mode: 0o600, flags: isRest ? 'a' : 'w' });
   try {
     await pipeline(answer, measure, file);

@@ -129,7 +129,7 @@ export async function followLog(
     checks: () => checks(supervisor, whenStale),
     announce: async (traffic) => {
       const start = countStart(settings.dataDir);
-      publisher.start({ report: () => reportOf(supervisor, settings, start), traffic });
+      publisher.start({ report: () => buildReport(supervisor, settings, start), traffic });
       closers.add(() => publisher.stop());
       // Revocations wait for confirmations, so every gateway must be known before it accepts keys.
       await publisher.acknowledged(announceTimeoutMs);
@@ -198,7 +198,7 @@ async function firstProof({ freshness }: Replicator): Promise<void> {
   while (!freshness.proven && performance.now() < until) await sleep(20);
 }
 
-function reportOf(
+function buildReport(
   supervisor: SnapshotSupervisor,
   { name, whenStale }: FollowSettings,
   folder: FolderStart,

@@ -6,13 +6,13 @@
 import { type Database, openDatabase, shortenWal } from '../../shared/runtime/sqlite.ts';
 import { hideOverlay, showOverlay } from '../../shared/snapshot/overlay.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import { type Overlaid, overlaidAt } from '../../shared/snapshot/waves.ts';
+import { type OpenOverlay, overlayForGateway } from '../../shared/snapshot/waves.ts';
 
 export class SnapshotReader {
   readonly db: Database;
   readonly #snapshot: Pick<Snapshot, 'db' | 'path'>;
   readonly #gateway: string;
-  #overlaid: Overlaid | undefined;
+  #overlaid: OpenOverlay | undefined;
 
   constructor(snapshot: Pick<Snapshot, 'db' | 'path'>, gateway: string) {
     this.#snapshot = snapshot;
@@ -22,7 +22,7 @@ export class SnapshotReader {
   }
 
   /** Open change that has reached this gateway. Its rows replace the others in reads. */
-  get overlaid(): Overlaid | undefined {
+  get overlaid(): OpenOverlay | undefined {
     return this.#overlaid;
   }
 
@@ -48,7 +48,7 @@ export class SnapshotReader {
   /** Shows or hides the change's rows with views that replace the tables. Existing statements read the views too. */
   #chooseView(): void {
     const was = this.#overlaid;
-    this.#overlaid = overlaidAt(this.db, this.#gateway);
+    this.#overlaid = overlayForGateway(this.db, this.#gateway);
     if ((was === undefined) !== (this.#overlaid === undefined)) this.db.exec(was ? hideOverlay : showOverlay);
   }
 }

@@ -11,7 +11,7 @@ import { askAdmin } from '../../test/support/ask-admin.ts';
 import { operatorToken, quiet, startFleet, type TestFleet } from '../../test/support/fleet.ts';
 import { folderOfFile } from '../../test/support/folders.ts';
 import { portOf } from '../../test/support/listen.ts';
-import { type RebuildOptions, rebuildNextTo } from './rebuild.ts';
+import { type RebuildOptions, rebuildBeside } from './rebuild.ts';
 
 let fleet: TestFleet;
 let log: ControlLog;
@@ -63,7 +63,7 @@ function away(): ControlLog {
 }
 
 async function rebuilt(more: Partial<RebuildOptions>): Promise<number> {
-  const { snapshot } = await rebuildNextTo({
+  const { snapshot } = await rebuildBeside({
     path: join(dir, 'state.db'),
     ...{ log, logId: (await status()).log ?? '', servedSeq: served },
     controlPlanes: [`http://127.0.0.1:${(olderCopy.address() as AddressInfo).port}`],

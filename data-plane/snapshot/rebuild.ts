@@ -38,7 +38,7 @@ export interface RebuiltSnapshot {
 const catchUpTimeoutMs = 600_000;
 
 /** Rejects if no trustworthy snapshot could be built. The caller retries later. */
-export async function rebuildNextTo(options: RebuildOptions): Promise<RebuiltSnapshot> {
+export async function rebuildBeside(options: RebuildOptions): Promise<RebuiltSnapshot> {
   const { path, log, trusted, logger, mayProve, servedSeq } = options;
   const next = `${path}.next`;
   for (const suffix of ['', '-wal', '-shm']) rmSync(next + suffix, { force: true });
@@ -91,7 +91,7 @@ function overrideCheckpoint(snapshot: Snapshot, isGiven: boolean, logger: Logger
  * Replaces the snapshot in use by the rebuilt one, and keeps the old file as `.aside`. Both must be closed. Synchronous, so
  * that nothing reads meanwhile.
  */
-export function swapIn(path: string, logId: string | undefined): Snapshot {
+export function swapSnapshot(path: string, logId: string | undefined): Snapshot {
   quarantineFile(path);
   renameSync(`${path}.next`, path);
   return openOrRebuild(path, logId).snapshot;

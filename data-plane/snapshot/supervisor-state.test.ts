@@ -2,10 +2,10 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import {
   type FaultEvent,
+  faultState,
   recoveryOf,
   type SupervisorEvent,
   type SupervisorState,
-  stateOf,
   transition,
 } from './supervisor-state.ts';
 
@@ -25,7 +25,7 @@ test('on every walk, quarantine ends by a rebuild alone, each fault is seen, and
         if (before === 'stopped') expect(next).toBeNull();
         else if (event === 'close') expect(state).toBe('stopped');
         else if (before === 'quarantined') expect(state).toBe(event === 'rebuilt' ? 'live' : 'quarantined');
-        else if (isFault(event)) expect(state).toBe(stateOf(event));
+        else if (isFault(event)) expect(state).toBe(faultState(event));
         else expect(state).toBe('live');
       }
     }),
@@ -36,7 +36,7 @@ test('each state that an event can end by itself has a recovery, and only a dama
   const states = Object.keys(recoveryOf);
   expect(states).toHaveLength(6);
   for (const event of faultEvents) {
-    const state = stateOf(event);
+    const state = faultState(event);
     expect(recoveryOf[state] === 'none', state).toBe(event === 'fold-halted');
     expect(recoveryOf[state] === 'rebuild', state).toBe(event === 'damaged');
   }

@@ -55,7 +55,7 @@ export function transition(state: SupervisorState, event: SupervisorEvent): Supe
 }
 
 /** State that a fault leads to. */
-export function stateOf(event: FaultEvent): FaultState {
+export function faultState(event: FaultEvent): FaultState {
   return faults[event];
 }
 

@@ -32,14 +32,14 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusPublisher } from '../../shared/status/status-publisher.ts';
 import { ActiveSnapshot, liveLookup } from './active-snapshot.ts';
 import { type SnapshotIntervals, snapshotIntervals } from './intervals.ts';
-import { rebuildNextTo, swapIn } from './rebuild.ts';
+import { rebuildBeside, swapSnapshot } from './rebuild.ts';
 import {
   type FaultEvent,
   type FaultState,
+  faultState,
   recoveryOf,
   type SupervisorEvent,
   type SupervisorState,
-  stateOf,
   transition,
 } from './supervisor-state.ts';
 
@@ -164,7 +164,7 @@ export class SnapshotSupervisor {
   }
 
   #onError(error: Error): void {
-    this.#onFault(eventOf(error), error.message, { isPositionWrong: error instanceof WrongPosition });
+    this.#onFault(toFaultEvent(error), error.message, { isPositionWrong: error instanceof WrongPosition });
   }
 
   #onFault(
@@ -173,7 +173,7 @@ export class SnapshotSupervisor {
     details: Pick<SnapshotFault, 'replayOnly' | 'isPositionWrong'> = {},
   ): void {
     if (!this.#move(event)) return;
-    const fault = { state: stateOf(event), reason, ...details };
+    const fault = { state: faultState(event), reason, ...details };
     this.#fault = fault;
     if (event === 'damaged') this.#options.metrics.quarantined();
     this.#options.logger.error(fault, sentences[fault.state]);
@@ -275,14 +275,14 @@ export class SnapshotSupervisor {
     const servedSeq = this.#fault?.isPositionWrong ? 0 : seq;
     const spreadMs = this.#intervals.downloadSpreadMs;
     const source = { log: this.#log, logId, servedSeq, controlPlanes, token, spreadMs };
-    const rebuilt = await rebuildNextTo({ ...source, path, trusted, mayProve: this.#mayProve, logger });
+    const rebuilt = await rebuildBeside({ ...source, path, trusted, mayProve: this.#mayProve, logger });
     await this.#active.stop();
     // From here on in a single turn of the event loop, so that no request finds the old snapshot closed.
     const builtFor = rebuilt.snapshot.log ?? undefined;
     rebuilt.snapshot.close();
     this.#active.close();
     this.#move('rebuilt');
-    this.#active = this.#activate(swapIn(path, builtFor), rebuilt.freshness);
+    this.#active = this.#activate(swapSnapshot(path, builtFor), rebuilt.freshness);
     this.#active.startVerification();
   }
 }
@@ -299,7 +299,7 @@ function isAway(error: unknown): boolean {
   return [LogUnavailable, LogReplaced, LogTruncated].some((kind) => error instanceof kind);
 }
 
-function eventOf(error: Error): FaultEvent {
+function toFaultEvent(error: Error): FaultEvent {
   if (error instanceof LogReplaced || error instanceof LogTruncated) return 'log-refused';
   if (error instanceof FoldHalted) return 'fold-halted';
   return error instanceof DatabaseUnwritable || error instanceof DatabaseBusy ? 'write-failed' : 'damaged';

@@ -9,7 +9,7 @@ import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
 import { ChatWriter } from './chat/chat-stream.ts';
 import { rebuildChat } from './chat/rebuild-chat.ts';
 import { type ChatContext, shapeChat } from './chat/shape-chat.ts';
-import type { AskedRequest, WholeAsked } from './common/asked.ts';
+import type { AskedRequest, WholeRequest } from './common/asked.ts';
 import type { AnswerFacts } from './common/chat-parts.ts';
 import { parseBody } from './common/json-body.ts';
 import type { JsonText } from './common/json-text.ts';
@@ -74,15 +74,18 @@ const surfaces = {
 };
 
 export type SurfaceName = keyof typeof surfaces;
-type ContextOf<One> = One extends ClientSurface<infer Context> ? Context : never;
+type SurfaceContext<One> = One extends ClientSurface<infer Context> ? Context : never;
 
 /** A surface with the context of one of its requests. Plain values, so that they can be sent to the body worker. */
 export type AnswerForm = {
-  [Name in SurfaceName]: { readonly surface: Name; readonly context: ContextOf<(typeof surfaces)[Name]> };
+  [Name in SurfaceName]: {
+    readonly surface: Name;
+    readonly context: SurfaceContext<(typeof surfaces)[Name]>;
+  };
 }[SurfaceName];
 
 /** A validated request. */
-export interface Shaped {
+export interface ValidRequest {
   /** Request to a node, which limits, routing and counting also read. */
   readonly asked: AskedRequest;
   /** Undefined if only tokens are counted. */
@@ -90,8 +93,8 @@ export interface Shaped {
 }
 
 /** Validated request that contains its text. */
-export interface WholeShaped extends Shaped {
-  readonly asked: WholeAsked;
+export interface WholeValidRequest extends ValidRequest {
+  readonly asked: WholeRequest;
 }
 
 /** Throws UnsupportedShapeError that names the JSON path. */
@@ -99,7 +102,7 @@ export function shapeOperation(
   { kind }: Operation,
   bytes: Buffer | JsonText,
   headers: ShapeHeaders,
-): WholeShaped {
+): WholeValidRequest {
   switch (kind) {
     case 'chat':
     case 'embeddings':

@@ -14,8 +14,8 @@ import { type Environment, environment } from '../../shared/runtime/settings.ts'
 import { version } from '../../shared/runtime/version.ts';
 import type { RequestRecord } from '../request/request-record.ts';
 import { beginTrace, type RequestTrace, type SpanIds } from '../surfaces/common/trace-context.ts';
-import { type PlannedSpan, spansOf } from './request-spans.ts';
-import { blankEndpointIn, traceSettingsFrom } from './trace-settings.ts';
+import { type PlannedSpan, planSpans } from './request-spans.ts';
+import { findBlankEndpoint, readTraceSettings } from './trace-settings.ts';
 
 const closeTimeoutMs = 2000;
 
@@ -38,8 +38,8 @@ export async function openTraceExport(
   options: Options,
   env: Environment = environment,
 ): Promise<TraceExport | undefined> {
-  const found = traceSettingsFrom(env);
-  const variable = blankEndpointIn(env);
+  const found = readTraceSettings(env);
+  const variable = findBlankEndpoint(env);
   if (found === undefined && variable !== undefined)
     options.logger.warn({ variable }, 'no traces are sent, because the address of the receiver is empty');
   if (found === undefined) return undefined;
@@ -71,7 +71,7 @@ export async function openTraceExport(
     begin: (header) => beginTrace(header, ratio, followsClient),
     end: (record, recorded, endMs) => {
       const spans = record.trace?.spans;
-      if (spans !== undefined) writer.write(spans, spansOf(record, recorded, endMs));
+      if (spans !== undefined) writer.write(spans, planSpans(record, recorded, endMs));
     },
   };
 }

@@ -58,9 +58,9 @@ export class PhaseMetrics {
     observeBetween(shape, at.read, at.shaped);
     observeBetween(limit_route, at.shaped, at.decided);
     observeBetween(connect, at.decided, at.sent);
-    const decision = decisionOf(record);
+    const decision = decisionLabel(record);
     if (decision === undefined) return;
-    const tier = tierOf(record);
+    const tier = tierLabel(record);
     const key = `${tier} ${decision}`;
     const known = this.#decisions.get(key);
     if (known) known.requests++;
@@ -73,12 +73,12 @@ function observeBetween(phase: Observations, from: number | undefined, to: numbe
 }
 
 /** Returns undefined if the request did not reach the limits. */
-function decisionOf({ decision, refusal }: RequestRecord): string | undefined {
+function decisionLabel({ decision, refusal }: RequestRecord): string | undefined {
   if (decision) return 'admitted';
   return refusal && limitRefusals.has(refusal.type) ? refusal.type : undefined;
 }
 
-function tierOf({ decision, caller }: RequestRecord): string {
+function tierLabel({ decision, caller }: RequestRecord): string {
   if (decision) return decision.tier.id;
   return caller?.kind === 'key' ? (caller.owner.tier?.id ?? 'none') : 'anonymous';
 }

@@ -1,9 +1,9 @@
 /** The spans of records that a request may leave: their names, their times, and nothing of the caller in an attribute. */
 import { expect, test } from 'vitest';
 import { Refusal } from '../../shared/decision/refusal.ts';
-import { recordedOf } from '../records/recorded.ts';
+import { toRecordedRequest } from '../records/recorded.ts';
 import type { RequestRecord } from '../request/request-record.ts';
-import { spansOf } from './request-spans.ts';
+import { planSpans } from './request-spans.ts';
 
 const isKnown = (model: string): boolean => model === 'echo-small';
 const trace = {
@@ -12,7 +12,7 @@ const trace = {
 };
 
 /** A request that a node answered, with what differs. */
-function spansWith(more: object): ReturnType<typeof spansOf> {
+function spansWith(more: object): ReturnType<typeof planSpans> {
   const record = {
     method: 'POST',
     status: 200,
@@ -32,7 +32,7 @@ function spansWith(more: object): ReturnType<typeof spansOf> {
     ...more,
   } as unknown as RequestRecord;
   const moment = { nowMs: 0, endMs: 20, position: 0, isKnown };
-  return spansOf(record, recordedOf(record, moment), 20);
+  return planSpans(record, toRecordedRequest(record, moment), 20);
 }
 
 const refusal = (): Refusal => new Refusal('unknown', 'no', { detail: 'secret reason' });

@@ -3,8 +3,8 @@
  * of the semantic conventions for HTTP and GenAI. No prompt, no key and no text of the caller is in an attribute.
  */
 import { operations } from '../../schemas/api/operations.ts';
-import { type RecordedRequest, recordedIn } from '../../schemas/records/request-record.ts';
-import { type Attributes, attributesOf } from '../records/project.ts';
+import { type RecordedRequest, recordedFields } from '../../schemas/records/request-record.ts';
+import { type Attributes, toAttributes } from '../records/project.ts';
 import { outcomeOf, type RequestRecord } from '../request/request-record.ts';
 
 export interface PlannedSpan {
@@ -19,7 +19,7 @@ export interface PlannedSpan {
 }
 
 /** The request first. */
-export function spansOf(record: RequestRecord, recorded: RecordedRequest, endMs: number): PlannedSpan[] {
+export function planSpans(record: RequestRecord, recorded: RecordedRequest, endMs: number): PlannedSpan[] {
   const { at, startMs, trace } = record;
   const spans: PlannedSpan[] = [requestSpan(record, recorded, endMs)];
   const phase = (name: string, from: number | undefined, to: number | undefined): void => {
@@ -42,12 +42,12 @@ export function spansOf(record: RequestRecord, recorded: RecordedRequest, endMs:
 function requestSpan(record: RequestRecord, recorded: RecordedRequest, endMs: number): PlannedSpan {
   const { operation, method, status, startMs, trace } = record;
   const route = operations[operation?.kind ?? 'unknown'].path || undefined;
-  const result = recordedIn(recorded, 'result');
-  const attributes = attributesOf('span', recorded);
+  const result = recordedFields(recorded, 'result');
+  const attributes = toAttributes('span', recorded);
   if (route !== undefined) attributes['http.route'] = route;
   if (result !== undefined && result !== 'ok') attributes['error.type'] = result;
   // The stack is there, and the key is of its organisation: else the name is the caller's text, also next to an accepted key.
-  if (recordedIn(recorded, 'capacity') === undefined) delete attributes['headgate.stack'];
+  if (recordedFields(recorded, 'capacity') === undefined) delete attributes['headgate.stack'];
   return {
     name: route === undefined ? method : `${method} ${route}`,
     kind: 'server',
@@ -68,14 +68,14 @@ function nodeSpan(
   const attributes = {
     'gen_ai.operation.name': name,
     'gen_ai.provider.name': 'headgate',
-    ...attributesOf('nodeSpan', recorded),
+    ...toAttributes('nodeSpan', recorded),
   } as Attributes;
   const errorType = refusal?.type ?? (outcome?.kind === 'ended-early' ? outcome.by : undefined);
   if (errorType !== undefined) attributes['error.type'] = errorType;
   if (at.begun !== undefined && at.decided !== undefined)
     attributes['headgate.time_to_first_byte_ms'] = Math.round(at.begun - at.decided);
   return {
-    name: `${name} ${recordedIn(recorded, 'model') || 'other'}`,
+    name: `${name} ${recordedFields(recorded, 'model') || 'other'}`,
     kind: 'client',
     failed: outcome?.kind !== 'completed',
     attributes,

@@ -138,9 +138,9 @@ export class Telemetry {
     const result = refusal?.type ?? (isEnded ? 'aborted' : 'ok');
     const endMs = performance.now();
     const seconds = (endMs - record.startMs) / 1000;
-    const series = this.#seriesOf(record.target?.kind ?? 'none', operation, model, result);
+    const series = this.#findSeries(record.target?.kind ?? 'none', operation, model, result);
     series.requests++;
-    if (refusal) this.#refusals.inc({ type: refusal.type, cause: causeOf(refusal) });
+    if (refusal) this.#refusals.inc({ type: refusal.type, cause: causeLabel(refusal) });
     if (outcome?.kind === 'ended-early' && record.at.begun !== undefined)
       this.#aborts.inc({ who: outcome.by });
     if (outcome?.node) series.durations.observe(seconds);
@@ -157,7 +157,7 @@ export class Telemetry {
     return endMs;
   }
 
-  #seriesOf(hostKind: string, operation: string, model: string, outcome: string): Series {
+  #findSeries(hostKind: string, operation: string, model: string, outcome: string): Series {
     const key = `${hostKind} ${operation} ${outcome} ${model}`;
     const known = this.#series.get(key);
     if (known !== undefined) return known;
@@ -179,6 +179,6 @@ export class Telemetry {
 }
 
 /** Reasons are short texts from this code; anything longer is not fit for a label. */
-function causeOf(refusal: Refusal): string {
+function causeLabel(refusal: Refusal): string {
   return refusal.reason.length <= 40 ? refusal.reason : 'other';
 }

@@ -2,7 +2,7 @@ import { Registry } from 'prom-client';
 import { expect, test } from 'vitest';
 import { Closers } from '../../shared/runtime/closers.ts';
 import { openTraceExport } from './export-traces.ts';
-import { traceSettingsFrom } from './trace-settings.ts';
+import { readTraceSettings } from './trace-settings.ts';
 
 const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' };
 
@@ -12,7 +12,7 @@ test.each([
   ['the SDK disabled', { ...endpoint, OTEL_SDK_DISABLED: 'TRUE' }],
   ['no exporter', { ...endpoint, OTEL_TRACES_EXPORTER: 'none' }],
 ])('with %s there are no traces', (_, env) => {
-  expect(traceSettingsFrom(env)).toBeUndefined();
+  expect(readTraceSettings(env)).toBeUndefined();
 });
 
 test.each([
@@ -42,7 +42,7 @@ test.each([
 });
 
 test('without further variables every request is recorded, but those whose client says no', () => {
-  expect(traceSettingsFrom(endpoint)).toEqual({
+  expect(readTraceSettings(endpoint)).toEqual({
     ratio: 1,
     followsClient: true,
     queue: {
@@ -53,7 +53,7 @@ test('without further variables every request is recorded, but those whose clien
     },
   });
   expect(
-    traceSettingsFrom({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'https://user:pw@collector/v1/traces' }),
+    readTraceSettings({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'https://user:pw@collector/v1/traces' }),
   ).toBeDefined();
 });
 
@@ -67,7 +67,7 @@ test.each<[string, string | undefined, number, boolean]>([
   ['parentbased_traceidratio', '0', 0, true],
 ])('the sampler %s with %s', (sampler, argument, ratio, followsClient) => {
   const env = { ...endpoint, OTEL_TRACES_SAMPLER: sampler, OTEL_TRACES_SAMPLER_ARG: argument };
-  expect(traceSettingsFrom(env)).toMatchObject({ ratio, followsClient });
+  expect(readTraceSettings(env)).toMatchObject({ ratio, followsClient });
 });
 
 test.each<[string, string]>([
@@ -89,12 +89,12 @@ test.each<[string, string]>([
   ['OTEL_BSP_EXPORT_TIMEOUT', '3000000000'],
 ])('%s=%s is refused by its name, without its value', (variable, value) => {
   const env = { ...endpoint, OTEL_TRACES_SAMPLER: 'traceidratio', [variable]: value };
-  const read = () => traceSettingsFrom(env);
+  const read = () => readTraceSettings(env);
   expect(read).toThrow(variable);
   expect(read).not.toThrow(/secret/);
 });
 
 test('a batch is no larger than the queue', () => {
-  const { queue } = traceSettingsFrom({ ...endpoint, OTEL_BSP_MAX_QUEUE_SIZE: '60' }) ?? {};
+  const { queue } = readTraceSettings({ ...endpoint, OTEL_BSP_MAX_QUEUE_SIZE: '60' }) ?? {};
   expect(queue).toMatchObject({ maxQueueSize: 60, maxExportBatchSize: 60 });
 });

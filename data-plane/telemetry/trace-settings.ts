@@ -4,7 +4,7 @@
  * value, which may have a password.
  */
 import { accessSync, constants } from 'node:fs';
-import { type Environment, settingOf } from '../../shared/runtime/settings.ts';
+import { type Environment, readSetting } from '../../shared/runtime/settings.ts';
 
 export interface TraceSettings {
   /** Of the requests without a trace. */
@@ -26,26 +26,26 @@ class TraceSettingInvalid extends Error {
 const endpointVariables = ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT'];
 
 /** The variable of an endpoint that is blank: OpenTelemetry takes that as unset, though somebody may expect traces. */
-export function blankEndpointIn(env: Environment): string | undefined {
+export function findBlankEndpoint(env: Environment): string | undefined {
   return isOff(env) ? undefined : endpointVariables.find((variable) => env[variable]?.trim() === '');
 }
 
 function isOff(env: Environment): boolean {
-  const isDisabled = settingOf('OTEL_SDK_DISABLED', env)?.toLowerCase() === 'true';
-  return isDisabled || settingOf('OTEL_TRACES_EXPORTER', env) === 'none';
+  const isDisabled = readSetting('OTEL_SDK_DISABLED', env)?.toLowerCase() === 'true';
+  return isDisabled || readSetting('OTEL_TRACES_EXPORTER', env) === 'none';
 }
 
 /** Undefined where no endpoint is set, or traces are off. Throws TraceSettingInvalid. */
-export function traceSettingsFrom(env: Environment): TraceSettings | undefined {
-  const endpoints = endpointVariables.filter((variable) => settingOf(variable, env) !== undefined);
+export function readTraceSettings(env: Environment): TraceSettings | undefined {
+  const endpoints = endpointVariables.filter((variable) => readSetting(variable, env) !== undefined);
   if (endpoints.length === 0 || isOff(env)) return undefined;
   for (const variable of endpoints) checkUrl(variable, env);
   for (const variable of ofExporter('PROTOCOL'))
-    if (settingOf(variable, env) === 'grpc')
+    if (readSetting(variable, env) === 'grpc')
       throw new TraceSettingInvalid(`${variable} is grpc; spans are sent over HTTP: unset it, or http/json`);
   for (const part of ['CERTIFICATE', 'CLIENT_CERTIFICATE', 'CLIENT_KEY'])
     for (const variable of ofExporter(part)) checkReadable(variable, env);
-  return { ...samplerFrom(env), queue: queueFrom(env) };
+  return { ...readSampler(env), queue: readQueue(env) };
 }
 
 function ofExporter(part: string): string[] {
@@ -53,14 +53,14 @@ function ofExporter(part: string): string[] {
 }
 
 function checkUrl(variable: string, env: Environment): void {
-  const text = settingOf(variable, env) ?? '';
+  const text = readSetting(variable, env) ?? '';
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol === 'http:' || url?.protocol === 'https:') return;
   throw new TraceSettingInvalid(`${variable} is no address; it begins with http:// or https://`);
 }
 
 function checkReadable(variable: string, env: Environment): void {
-  const path = settingOf(variable, env);
+  const path = readSetting(variable, env);
   if (path === undefined) return;
   try {
     accessSync(path, constants.R_OK);
@@ -71,8 +71,8 @@ function checkReadable(variable: string, env: Environment): void {
 
 const samplers = /^(parentbased_)?(always_on|always_off|traceidratio)$/;
 
-function samplerFrom(env: Environment): Pick<TraceSettings, 'ratio' | 'followsClient'> {
-  const text = settingOf('OTEL_TRACES_SAMPLER', env) ?? 'parentbased_always_on';
+function readSampler(env: Environment): Pick<TraceSettings, 'ratio' | 'followsClient'> {
+  const text = readSetting('OTEL_TRACES_SAMPLER', env) ?? 'parentbased_always_on';
   const [, parent, kind] = samplers.exec(text) ?? [];
   if (kind === undefined)
     throw new TraceSettingInvalid(
@@ -80,14 +80,14 @@ function samplerFrom(env: Environment): Pick<TraceSettings, 'ratio' | 'followsCl
     );
   const followsClient = parent !== undefined;
   if (kind !== 'traceidratio') return { ratio: kind === 'always_on' ? 1 : 0, followsClient };
-  const ratio = Number(settingOf('OTEL_TRACES_SAMPLER_ARG', env) ?? 1);
+  const ratio = Number(readSetting('OTEL_TRACES_SAMPLER_ARG', env) ?? 1);
   if (ratio >= 0 && ratio <= 1) return { ratio, followsClient };
   throw new TraceSettingInvalid('OTEL_TRACES_SAMPLER_ARG is no ratio; it is a number from 0 to 1');
 }
 
-function queueFrom(env: Environment): TraceSettings['queue'] {
+function readQueue(env: Environment): TraceSettings['queue'] {
   const number = (variable: string, fallback: number): number => {
-    const found = Number(settingOf(variable, env) ?? fallback);
+    const found = Number(readSetting(variable, env) ?? fallback);
     // A larger delay would be none: timers take 31 bits.
     if (Number.isSafeInteger(found) && found > 0 && found < 2 ** 31) return found;
     throw new TraceSettingInvalid(`${variable} is no whole number above 0`);

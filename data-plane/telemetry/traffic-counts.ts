@@ -1,6 +1,6 @@
 /** Counts requests as they end, for the next traffic report. Whatever callers send, its memory is bounded. */
 
-import { operations, surfaceOfPath } from '../../schemas/api/operations.ts';
+import { operations, pathSurface } from '../../schemas/api/operations.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import {
   addRefused,
@@ -92,7 +92,7 @@ export class TrafficCounts {
 
   #row(record: RequestRecord): TrafficRow {
     const { caller, target, model = '', decision } = record;
-    const organisation = organisationOf(caller);
+    const organisation = organisationLabel(caller);
     const stack = target?.kind === 'stack' ? target.stack : '';
     const known = this.#rowOf.get(organisation, stack, model);
     if (known !== undefined) return known;
@@ -133,7 +133,7 @@ export class TrafficCounts {
     if (countsAs === 'listing' || countsAs === 'nothing') return;
     const { keyId: key, organisation } = caller.owner;
     const { stack } = target;
-    const surface = surfaceOfPath(path);
+    const surface = pathSurface(path);
     const known = this.#callerOf.get(stack, surface, key);
     if (known !== undefined) known.requests++;
     else if (this.#names.isStack(stack)) {
@@ -183,7 +183,7 @@ function refuse(row: TrafficRow, { refusal, requestId }: RefusedRequest, lastAtM
   });
 }
 
-function organisationOf(caller: RequestRecord['caller']): string {
+function organisationLabel(caller: RequestRecord['caller']): string {
   if (caller?.kind === 'key') return caller.owner.organisation;
   return caller?.kind === 'anonymous' ? visitorsSubject : '';
 }

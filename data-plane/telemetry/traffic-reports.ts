@@ -76,23 +76,23 @@ export class TrafficReports {
   }
 }
 
-const keyOf = ({ organisation = '', stack = '', model = '' }: TrafficRow): string =>
+const rowKey = ({ organisation = '', stack = '', model = '' }: TrafficRow): string =>
   `${organisation} ${stack} ${model}`;
-const callerKeyOf = ({ stack, surface, key }: TrafficCaller): string => `${stack} ${surface} ${key}`;
+const callerKey = ({ stack, surface, key }: TrafficCaller): string => `${stack} ${surface} ${key}`;
 
-const nodeKeyOf = ({ node }: TrafficNode): string => node;
+const nodeKey = ({ node }: TrafficNode): string => node;
 
 /** Both lists; what has the same key in both is added up in that of `kept`. */
 function joined<Item>(
   kept: readonly Item[] | undefined,
   counted: readonly Item[],
-  keyOf: (item: Item) => string,
+  rowKey: (item: Item) => string,
   add: (into: Item, more: Item) => void,
 ): Item[] {
-  const all = new Map((kept ?? []).map((item) => [keyOf(item), item]));
+  const all = new Map((kept ?? []).map((item) => [rowKey(item), item]));
   for (const item of counted) {
-    const known = all.get(keyOf(item));
-    if (known === undefined) all.set(keyOf(item), item);
+    const known = all.get(rowKey(item));
+    if (known === undefined) all.set(rowKey(item), item);
     else add(known, item);
   }
   return [...all.values()];
@@ -103,13 +103,13 @@ function together(kept: TrafficReport | undefined, counted: CountedTraffic): Cou
   const rest = kept.rest ?? { requests: 0 };
   addTraffic(rest, counted.rest);
   return {
-    rows: joined(kept.rows, counted.rows, keyOf, addTraffic),
+    rows: joined(kept.rows, counted.rows, rowKey, addTraffic),
     rest,
-    callers: joined(kept.callers, counted.callers, callerKeyOf, (into, { requests }) => {
+    callers: joined(kept.callers, counted.callers, callerKey, (into, { requests }) => {
       into.requests += requests;
     }),
     otherCallers: (kept.otherCallers ?? 0) + counted.otherCallers,
-    nodes: joined(kept.nodes, counted.nodes, nodeKeyOf, addTraffic),
+    nodes: joined(kept.nodes, counted.nodes, nodeKey, addTraffic),
   };
 }
 

@@ -4,7 +4,7 @@
  * fetched, the topic is read from its beginning.
  */
 import { StringDecoder } from 'node:string_decoder';
-import { adminPrefix, routeOf } from '../../schemas/admin/admin-routes.ts';
+import { adminPrefix, operationRoute } from '../../schemas/admin/admin-routes.ts';
 import { type CounterRecord, limitRecordBytesMax, readCounterRecord } from '../../schemas/records/limits.ts';
 import type { CounterState } from '../../shared/limits/counters.ts';
 import { httpGet } from '../../shared/runtime/http-get.ts';
@@ -36,7 +36,7 @@ async function fetchFrom(
   base: string,
   { token, state, timeoutMs = fetchMsMax }: FetchCountersOptions,
 ): Promise<number | undefined> {
-  const answer = await httpGet(`${base}${adminPrefix}${routeOf('counters.get').path}`, {
+  const answer = await httpGet(`${base}${adminPrefix}${operationRoute('counters.get').path}`, {
     headers: { authorization: `Bearer ${token}` },
     ...{ headMs: silentMsMax, silentMs: silentMsMax },
     signal: AbortSignal.timeout(timeoutMs),

@@ -6,7 +6,7 @@
  */
 import { type Capacity, usageTokensMax } from '../../schemas/records/usage.ts';
 import { isNearEnd } from '../../shared/limits/counters.ts';
-import { periodOf } from '../../shared/usage/period.ts';
+import { billingPeriod } from '../../shared/usage/period.ts';
 import { Backlog } from './backlog.ts';
 import type { RecordedUsage } from './rows.ts';
 import type { UsageWriter } from './usage-writer.ts';
@@ -165,7 +165,7 @@ export class Meter {
 
   /** The same in the period of a moment, for an organisation with this anchor day. */
   poolTokensAt(organisation: string, anchor: string, atMs: number): number {
-    return this.poolTokens(organisation, periodOf(anchor, atMs).start);
+    return this.poolTokens(organisation, billingPeriod(anchor, atMs).start);
   }
 
   /** Limits 4: turns that an anonymous visitor has used. */
@@ -270,7 +270,7 @@ export class Meter {
 }
 
 function accountOf(owner: { organisation: string; anchor: string }, atMs: number): Account {
-  return accountOfOrganisation(owner.organisation, periodOf(owner.anchor, atMs).start);
+  return accountOfOrganisation(owner.organisation, billingPeriod(owner.anchor, atMs).start);
 }
 
 /** All that count where a visitor asks. */
@@ -288,7 +288,7 @@ function rowOf(request: MeteredRequest): RecordedUsage {
     at: new Date(atMs).toISOString(),
     organisation: 'visitor' in owner ? null : owner.organisation,
     visitor: visit?.visitor,
-    period: 'visitor' in owner ? null : periodOf(owner.anchor, atMs).start,
+    period: 'visitor' in owner ? null : billingPeriod(owner.anchor, atMs).start,
     draw: capacity,
     model,
     promptTokens: Math.min(promptTokens, usageTokensMax),

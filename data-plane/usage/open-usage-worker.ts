@@ -10,9 +10,9 @@ import { usageTopic } from '../../schemas/records/usage.ts';
 import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
 import { CounterState } from '../../shared/limits/counters.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
-import { limitTopicAt } from '../../shared/log/limit-topic.ts';
+import { openLimitTopic } from '../../shared/log/limit-topic.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
-import { usageLogAt } from '../../shared/usage/usage-log.ts';
+import { usageLogAddress } from '../../shared/usage/usage-log.ts';
 import { CounterExchange, type CounterExchangeOptions } from './counter-exchange.ts';
 import { fetchCounters } from './fetch-counters.ts';
 import { type Outbox, openOutbox } from './outbox.ts';
@@ -70,7 +70,7 @@ async function openUsageWorker(
   post: (event: UsageWorkerEvent) => void,
 ): Promise<OpenedUsageWorker> {
   const { logUrl, dataDir } = options;
-  const address = usageLogAt(logUrl);
+  const address = usageLogAddress(logUrl);
   const logger = loggerOver(post);
   const onError = (error: unknown) => logger.error({ err: error }, 'usage could not be written');
   const outbox = openOutbox({ path: join(dataDir, 'outbox.db'), onError });
@@ -127,7 +127,7 @@ async function openCounters(
     const position = await fetchCounters({ controlPlanes, token: gatewayToken, state });
     if (position !== undefined) copy.save(state, position);
   }
-  const topic = limitTopicAt(logUrl, {
+  const topic = openLimitTopic(logUrl, {
     topic: countersTopic,
     tokens: [gatewayToken],
     onReachabilityChange: (reachable, error) =>

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { usagePartitionOf, usageTopic } from '../../schemas/records/usage.ts';
+import { usagePartition, usageTopic } from '../../schemas/records/usage.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { openEmbeddedLog } from '../../shared/log/embedded/embedded-log.ts';
@@ -74,7 +74,7 @@ test('rows go out in order, five hundred to a record, to the partition of their 
       .flat()
       .map(({ n }) => n),
   ).toEqual(Array.from({ length: 1250 }, (_, index) => index + 1));
-  expect(opened).toEqual([usagePartitionOf(outbox.incarnation, 12)]);
+  expect(opened).toEqual([usagePartition(outbox.incarnation, 12)]);
   await record(1);
   await recordsIn(topic, 4);
   expect(rowsOf(topic)[3]).toEqual([expect.objectContaining({ n: 1251, incarnation: outbox.incarnation })]);

@@ -3,7 +3,7 @@
  * partition, one record at a time. It retries without end: an append that failed, or whose result is unknown, is repeated
  * with back-off, because the fold recognises a repeated row by its number and a lost row is unbilled usage.
  */
-import { usagePartitionOf } from '../../schemas/records/usage.ts';
+import { usagePartition } from '../../schemas/records/usage.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { Backoff, sleep, within } from '../../shared/runtime/retry.ts';
@@ -70,7 +70,7 @@ export class Publisher {
     let shippedMs = Number.NEGATIVE_INFINITY;
     const { outbox, partitions } = this.#options;
     // Open the partition before the first row, so that a log that is moved away meanwhile is not created again.
-    await this.#open(usagePartitionOf(outbox.incarnation, partitions)).catch(() => undefined);
+    await this.#open(usagePartition(outbox.incarnation, partitions)).catch(() => undefined);
     while (!this.#stop.signal.aborted) {
       try {
         const shipment = outbox.nextShipment();
@@ -101,7 +101,7 @@ export class Publisher {
 
   async #ship(shipment: Shipment): Promise<void> {
     const { outbox, partitions, mac } = this.#options;
-    const partition = usagePartitionOf(shipment.incarnation, partitions);
+    const partition = usagePartition(shipment.incarnation, partitions);
     try {
       const log = await this.#open(partition);
       const record = Buffer.from(`[${shipment.bodies.join(',')}]`);

@@ -17,7 +17,7 @@ import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { type RecordedRequest, recordedNames } from '../../schemas/records/request-record.ts';
 import { runs } from '../../test/support/budget.ts';
 import { folderOfTest } from '../../test/support/folders.ts';
-import { groupHeading, idOf, RecordGroupBuffer, requestsIn } from '../records/record-group.ts';
+import { groupHeading, parseId, parseRequests, RecordGroupBuffer } from '../records/record-group.ts';
 import type { RecordGroup } from './segment-frame.ts';
 import { type SegmentBounds, SegmentLog } from './segment-log.ts';
 
@@ -45,13 +45,13 @@ const group = (from: number, count: number, atMs = startMs, more = 0): RecordGro
   );
 async function requests(log: SegmentLog, sinceMs = 0): Promise<unknown[][]> {
   const found: unknown[][] = [];
-  for await (const read of log.since(sinceMs)) found.push(...requestsIn(read));
+  for await (const read of log.since(sinceMs)) found.push(...parseRequests(read));
   return found;
 }
 const idsIn = async (log: SegmentLog, sinceMs = 0) => (await requests(log, sinceMs)).map(([id]) => id);
 async function find(log: SegmentLog, req: string): Promise<unknown[] | undefined> {
-  const found = await log.find(idOf(req) ?? Buffer.alloc(0));
-  return found && requestsIn(found.group)[found.at];
+  const found = await log.find(parseId(req) ?? Buffer.alloc(0));
+  return found && parseRequests(found.group)[found.at];
 }
 const upTo = (count: number): string[] => Array.from({ length: count }, (_, n) => reqOf(n));
 const files = (): string[] => readdirSync(folder).sort();
@@ -128,7 +128,7 @@ test('older groups than were asked for are left out, and groups that come meanwh
   await reading.next();
   await log.append(group(6, 1, startMs + 6, 400), startMs + 6);
   const rest: unknown[] = [];
-  for await (const read of reading) rest.push(...requestsIn(read).map(([id]) => id));
+  for await (const read of reading) rest.push(...parseRequests(read).map(([id]) => id));
   expect(rest).toEqual([reqOf(5), reqOf(6)]);
 });
 
@@ -139,7 +139,7 @@ test('groups that come into the segment that is read are not left out before lat
   await reading.next();
   for (let n = 1; n < 20; n++) await log.append(group(n, 1), startMs);
   const rest: unknown[] = [];
-  for await (const read of reading) rest.push(...requestsIn(read).map(([id]) => id));
+  for await (const read of reading) rest.push(...parseRequests(read).map(([id]) => id));
   expect(files().length).toBeGreaterThan(1);
   expect(rest).toEqual(upTo(20).slice(1));
 });

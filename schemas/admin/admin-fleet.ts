@@ -14,9 +14,9 @@ import {
   fleetChangeSchema,
   gatewayStatusSchema,
   limitUseSchema,
-  listOf,
+  listSchema,
   logSignerSchema,
-  pageOf,
+  pageSchema,
   position,
   replicaStatusSchema,
 } from './admin-resources.ts';
@@ -51,11 +51,11 @@ export const fleetRows = {
     answer: replicaStatusSchema,
   }),
   'gateway.list': operation('operator', 'List gateways and their positions', {
-    answer: listOf(gatewayStatusSchema),
+    answer: listSchema(gatewayStatusSchema),
   }),
   'gateway.get': operation('operator', 'One gateway', { params: gatewayParams, answer: gatewayStatusSchema }),
   'change.list': operation('operator', 'List the staged change, and those that are over, the newest first', {
-    answer: listOf(changeSchema),
+    answer: listSchema(changeSchema),
   }),
   'change.get': operation('operator', 'One staged change', {
     params: pathSchemas.id,
@@ -100,7 +100,7 @@ export const fleetRows = {
   'signer.list': operation('operator', 'List the signers of the log', {
     query: readQuerySchema,
     past: true,
-    answer: listOf(logSignerSchema),
+    answer: listSchema(logSignerSchema),
   }),
   'fleet.diff': operation('operator', 'What applying this fleet would change', {
     body: bodySchemas.applyFleet,
@@ -109,7 +109,7 @@ export const fleetRows = {
   }),
   'limits.list': operation('operator', 'Use of all limits, who is nearest first', {
     query: readQuerySchema.extend({ after: cursorInQuery.optional() }),
-    answer: pageOf(limitUseSchema),
+    answer: pageSchema(limitUseSchema),
   }),
   'limits.visitors': operation('operator', 'Use of the limits of all visitors together', {
     answer: limitUseSchema,

@@ -257,13 +257,13 @@ export const commandOutcomeShape = {
   next: z.string().optional(),
 };
 
-export function listOf<Item extends z.ZodType>(items: Item) {
+export function listSchema<Item extends z.ZodType>(items: Item) {
   return z.object({ items: z.array(items), position });
 }
 
 /** Page of a list. */
-export function pageOf<Item extends z.ZodType>(items: Item) {
-  return listOf(items).extend({
+export function pageSchema<Item extends z.ZodType>(items: Item) {
+  return listSchema(items).extend({
     /** Cursor to pass as `after`. Absent on the last page. */
     next: z.string().optional(),
     /** Number of rows on all pages. Absent if a search has not read all of a long list. */

@@ -113,7 +113,7 @@ type AdminRoutes = typeof adminRoutes;
 export type OperationName = keyof AdminRoutes;
 export type AdminMethod = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
-export type MethodOf<Name extends OperationName> =
+export type OperationMethod<Name extends OperationName> =
   AdminRoutes[Name] extends `${infer Method extends AdminMethod} ${string}` ? Method : never;
 
 type NamesIn<Path extends string> = Path extends `${string}:${infer Name}/${infer Rest}`
@@ -130,15 +130,15 @@ export const operationNames = Object.keys(adminRoutes) as readonly OperationName
 export const questions = ['fleet.diff', 'effect.get', 'decision.explain'] as const satisfies OperationName[];
 
 /** Method and path of an operation. The path contains `:name` for each parameter. */
-export function routeOf<Name extends OperationName>(
+export function operationRoute<Name extends OperationName>(
   name: Name,
-): { readonly method: MethodOf<Name>; readonly path: string } {
+): { readonly method: OperationMethod<Name>; readonly path: string } {
   const [method, path = ''] = adminRoutes[name].split(' ');
-  return { method: method as MethodOf<Name>, path };
+  return { method: method as OperationMethod<Name>, path };
 }
 
 /** An operation's path with its parameters filled in, and the remaining input. */
-export function partsOf(
+export function resolvePath(
   name: OperationName,
   input: object,
 ): {
@@ -148,7 +148,7 @@ export function partsOf(
 } {
   const params: Record<string, string> = {};
   const rest: Record<string, unknown> = { ...input };
-  const path = routeOf(name).path.replace(/:(\w+)/g, (_all, param: string) => {
+  const path = operationRoute(name).path.replace(/:(\w+)/g, (_all, param: string) => {
     const part = String(rest[param] ?? '');
     delete rest[param];
     params[param] = part;

@@ -28,7 +28,7 @@ import type {
   stackSchema,
   tierSchema,
 } from './admin-resources.ts';
-import type { AdminMethod, adminRoutes, MethodOf, OperationName, PathNames } from './admin-routes.ts';
+import type { AdminMethod, adminRoutes, OperationMethod, OperationName, PathNames } from './admin-routes.ts';
 import type { Many, OperationRow } from './admin-row.ts';
 import { signInRows } from './admin-sign-in.ts';
 
@@ -47,40 +47,44 @@ export type CommandName = keyof typeof commandRows;
 /** Operations that only read the present or past state. */
 export type StateReadName = keyof typeof readRows;
 
-type Of<Name extends OperationName, Part extends string> =
+type OperationPart<Name extends OperationName, Part extends string> =
   Rows[Name] extends Record<Part, infer Schema extends z.ZodType> ? Schema : undefined;
 type Read<Schema> = Schema extends z.ZodType ? z.output<Schema> : undefined;
-type Given<Schema> = Schema extends z.ZodType ? z.input<Schema> : unknown;
+type SchemaInput<Schema> = Schema extends z.ZodType ? z.input<Schema> : unknown;
 
 /** Parts of a call as the server has parsed them. A part is undefined if the operation does not have it. */
-export type ParamsOf<Name extends OperationName> = Read<Of<Name, 'params'>>;
-export type QueryOf<Name extends OperationName> = Read<Of<Name, 'query'>>;
-export type BodyOf<Name extends OperationName> = Read<Of<Name, 'body'>>;
+export type OperationParams<Name extends OperationName> = Read<OperationPart<Name, 'params'>>;
+export type OperationQuery<Name extends OperationName> = Read<OperationPart<Name, 'query'>>;
+export type OperationBody<Name extends OperationName> = Read<OperationPart<Name, 'body'>>;
 /**
  * Answer of an operation, or one line of a stream. The answer to a repeated command contains only ids if its resource has
  * since been removed.
  */
-export type AnswerOf<Name extends OperationName> = Read<Of<Name, 'answer'>>;
+export type OperationAnswer<Name extends OperationName> = Read<OperationPart<Name, 'answer'>>;
 
 /**
  * Input that a client supplies: the path parameters, and the fields of the body or, without a body, of the query. The client
  * itself adds the options that all commands share (`why`, `force`).
  */
-export type InputOf<Name extends OperationName> = {
+export type OperationInput<Name extends OperationName> = {
   readonly [Param in PathNames<Name>]: string | number;
-} & Readonly<MethodOf<Name> extends 'GET' ? Given<Of<Name, 'query'>> : Given<Of<Name, 'body'>>>;
+} & Readonly<
+  OperationMethod<Name> extends 'GET'
+    ? SchemaInput<OperationPart<Name, 'query'>>
+    : SchemaInput<OperationPart<Name, 'body'>>
+>;
 
 /** Operations with a bulk form. */
 export type ManyName = {
   [Name in OperationName]: Rows[Name] extends { readonly many: Many } ? Name : never;
 }[OperationName];
 /** Body of an operation's bulk form. */
-export interface ManyOf<Name extends ManyName> {
-  readonly items: readonly BodyOf<Name>[];
+export interface BulkBody<Name extends ManyName> {
+  readonly items: readonly OperationBody<Name>[];
 }
 
 /** Answers by method and path. */
-type ByRoute = { readonly [Name in OperationName as (typeof adminRoutes)[Name]]: AnswerOf<Name> };
+type ByRoute = { readonly [Name in OperationName as (typeof adminRoutes)[Name]]: OperationAnswer<Name> };
 export type AdminRoute = keyof ByRoute & `${AdminMethod} ${string}`;
 export type AdminResponse<Route extends AdminRoute> = ByRoute[Route];
 
@@ -102,4 +106,4 @@ export type Confirmations = z.infer<typeof confirmationsSchema>;
 export type ReplicaStatus = z.infer<typeof replicaStatusSchema>;
 
 export type LimitUse = z.infer<typeof limitUseSchema>;
-export type UsageTotals = AnswerOf<'usage.get'>;
+export type UsageTotals = OperationAnswer<'usage.get'>;

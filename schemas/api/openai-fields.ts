@@ -81,7 +81,7 @@ export function list<T extends z.ZodType>(item: T, entriesMax: number) {
     for (let from = 0; from < value.length; from += stride) {
       const parsed = few.safeParse(value.slice(from, from + stride), { reportInput: true });
       if (!parsed.success) {
-        context.issues.push(shifted(parsed.error.issues[0], from));
+        context.issues.push(shiftIssue(parsed.error.issues[0], from));
         return z.NEVER;
       }
       for (const entry of parsed.data) entries.push(entry);
@@ -91,7 +91,7 @@ export function list<T extends z.ZodType>(item: T, entriesMax: number) {
 }
 
 /** Shifts an entry's issue to the entry's index in the whole list. */
-function shifted(issue: z.core.$ZodIssue | undefined, from: number): z.core.$ZodRawIssue {
+function shiftIssue(issue: z.core.$ZodIssue | undefined, from: number): z.core.$ZodRawIssue {
   const [index, ...rest] = issue?.path ?? [];
   return { ...issue, path: [Number(index ?? 0) + from, ...rest] } as z.core.$ZodRawIssue;
 }

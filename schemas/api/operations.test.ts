@@ -1,8 +1,8 @@
 /** Checks that each path and method in the table of operations leads back to its own kind. */
 import { expect, test } from 'vitest';
-import { factsOf } from '../../control-plane/explain/question.ts';
+import { buildFacts } from '../../control-plane/explain/question.ts';
 import { resolveOperation } from '../../shared/decision/admission.ts';
-import { explainedKinds, operationKinds, operations, pathsOf, surfaceOfPath } from './operations.ts';
+import { explainedKinds, listPaths, operationKinds, operations, pathSurface } from './operations.ts';
 
 test.each(operationKinds)('what is asked about %s is decided as a request for it', (operation) => {
   const asked = {
@@ -12,16 +12,16 @@ test.each(operationKinds)('what is asked about %s is decided as a request for it
     promptTokensMax: 1,
     maxTokens: undefined,
   } as const;
-  const { method, path } = factsOf({ ...asked, credential: { fault: 'missing', carried: false } });
+  const { method, path } = buildFacts({ ...asked, credential: { fault: 'missing', carried: false } });
   expect(resolveOperation(method, path)).toMatchObject({ kind: operation });
 });
 
 test('a path speaks the API of its row, and what no row names that of OpenAI unless it begins like one', () => {
   for (const kind of operationKinds) {
     const { path, surface } = operations[kind];
-    expect(surfaceOfPath(path)).toBe(surface === 'any' ? 'openai' : surface);
+    expect(pathSurface(path)).toBe(surface === 'any' ? 'openai' : surface);
   }
-  expect(surfaceOfPath('/v1/messages/batches')).toBe('anthropic');
+  expect(pathSurface('/v1/messages/batches')).toBe('anthropic');
   expect(explainedKinds).toEqual(['chat', 'responses', 'messages', 'embeddings', 'rerank', 'models']);
 });
 
@@ -30,6 +30,6 @@ test('what clients ask for at several paths is one operation, and no path is of 
     expect(resolveOperation('POST', path)).toEqual({ kind: 'rerank' });
     expect(resolveOperation('GET', path)).toEqual({ kind: 'unknown' });
   }
-  const all = operationKinds.flatMap(pathsOf);
+  const all = operationKinds.flatMap(listPaths);
   expect(new Set(all).size).toBe(all.length);
 });

@@ -57,7 +57,7 @@ export type InferenceKind = KindsWith<{ countsAs: 'generation' | 'embedding' | '
 export const operationKinds = Object.keys(operations) as OperationKind[];
 
 /** All paths of an operation, its principal path first. */
-export function pathsOf(kind: OperationKind): readonly string[] {
+export function listPaths(kind: OperationKind): readonly string[] {
   const { path, aliases = [] }: OperationRow = operations[kind];
   return [path, ...aliases];
 }
@@ -70,6 +70,6 @@ export const explainedKinds = operationKinds.filter(
  * API surface that a path belongs to, even if nothing exists at the path. Use it only for the format of an answer, never to
  * decide who may receive it.
  */
-export function surfaceOfPath(path: string): Surface {
+export function pathSurface(path: string): Surface {
   return path.startsWith(operations.messages.path) ? 'anthropic' : 'openai';
 }

@@ -25,13 +25,13 @@ const outputTextSchema = z.strictObject({
 });
 const refusalSchema = z.strictObject({ type: z.literal('refusal'), refusal: z.string() });
 
-function contentOf<T extends z.ZodType>(part: T) {
+function contentSchema<T extends z.ZodType>(part: T) {
   return z.union([z.string(), list(part, partsMax)]);
 }
 
-const instructionContent = contentOf(z.discriminatedUnion('type', [inputTextSchema]));
-const userContent = contentOf(z.discriminatedUnion('type', [inputTextSchema, inputImageSchema]));
-const assistantContent = contentOf(z.discriminatedUnion('type', [outputTextSchema, refusalSchema]));
+const instructionContent = contentSchema(z.discriminatedUnion('type', [inputTextSchema]));
+const userContent = contentSchema(z.discriminatedUnion('type', [inputTextSchema, inputImageSchema]));
+const assistantContent = contentSchema(z.discriminatedUnion('type', [outputTextSchema, refusalSchema]));
 
 /** Fields that answers contain on each item and clients send back. */
 const echoed = {

@@ -9,9 +9,7 @@ import type { EventFields } from './event-fields.ts';
 
 /** Unvalidated data of an event. */
 export type EventFieldTexts = Readonly<Record<string, unknown>>;
-/**
- * Parts of an event's sentence. The subject is the part that people search for. The other parts may be empty.
- */
+/** Parts of an event's sentence. The subject is the part that people search for. The other parts may be empty. */
 export type EventWords = readonly [verb: string, subject: string, rest?: string];
 
 type Shape = z.core.$ZodLooseShape;
@@ -53,10 +51,7 @@ export type SampleNames =
   | 'owner'
   | 'period';
 
-/**
- * Random source with few names, so that generated events collide: they create existing things again and
- * remove them.
- */
+/** Random source with few names, so that generated events collide: they create existing things again and remove them. */
 export interface SampleDraw {
   name(kind: SampleNames): string;
   /** Random selection of about half the names. */
@@ -69,17 +64,17 @@ export interface SampleDraw {
 }
 
 /** Field as text, or the empty string if it is neither text nor a number. */
-export function textOf(fields: EventFieldTexts, name: string): string {
+export function fieldText(fields: EventFieldTexts, name: string): string {
   const value = fields[name];
   return typeof value === 'string' || typeof value === 'number' ? String(value) : '';
 }
 
 /** Preposition followed by the field's text, or the empty string if the field is missing. */
 export function phrase(fields: EventFieldTexts, word: string, name: string): string {
-  const value = textOf(fields, name);
+  const value = fieldText(fields, name);
   return value === '' ? '' : `${word} ${value}`;
 }
 
-export function fieldsOf(data: unknown): EventFieldTexts {
+export function toFieldTexts(data: unknown): EventFieldTexts {
   return (typeof data === 'object' && data !== null ? data : {}) as EventFieldTexts;
 }

@@ -2,7 +2,7 @@
  * Describes an event in one sentence, built from its definition. The command line and the console describe
  * events only through this file. Never throws: types that this build does not know get a sentence too.
  */
-import { type EventWords, fieldsOf, textOf } from './event-definition.ts';
+import { type EventWords, fieldText, toFieldTexts } from './event-definition.ts';
 import { eventDefinitions, isEventType } from './event-definitions.ts';
 
 /** Kinds of subjects that an event can have. */
@@ -13,7 +13,7 @@ export type EventSubjectKind = (typeof kinds)[number];
  * Returns the kind of the thing that the event's `id` names, from the first word of the event type. Returns
  * undefined for node tokens.
  */
-export function kindOfId(type: string): EventSubjectKind | undefined {
+export function idKind(type: string): EventSubjectKind | undefined {
   return kinds.find((kind) => type.startsWith(`${kind}.`) && !type.startsWith('node.token_'));
 }
 
@@ -24,10 +24,10 @@ export interface EventSentence {
 }
 
 export function eventSentence(type: string, data: unknown): EventSentence {
-  const fields = fieldsOf(data);
+  const fields = toFieldTexts(data);
   const [verb, subject, rest = '']: EventWords = isEventType(type)
     ? eventDefinitions[type].sentence(fields)
-    : [type.replace(/[._]/g, ' '), textOf(fields, 'id')];
+    : [type.replace(/[._]/g, ' '), fieldText(fields, 'id')];
   return { verb, subject, rest };
 }
 

@@ -2,14 +2,14 @@
 import {
   type EventFieldTexts,
   event,
-  fieldsOf,
+  fieldText,
   phrase,
   type SampleDraw,
-  textOf,
+  toFieldTexts,
 } from './event-definition.ts';
 
-function placeOf({ place }: EventFieldTexts): string {
-  const { kind, id } = fieldsOf(place);
+function describePlace({ place }: EventFieldTexts): string {
+  const { kind, id } = toFieldTexts(place);
   if (kind === 'pool') return 'in the pool';
   if (typeof id !== 'string') return '';
   return kind === 'stack' ? `in ${id}` : `of ${id}`;
@@ -26,7 +26,7 @@ const surfaces = ['openai', 'anthropic'] as const;
 export const capacityEvents = {
   'stack.created': event({
     data: ({ stackId, id, surface }) => ({ id: stackId, organisation: id, surface }),
-    sentence: (of) => ['created the stack', textOf(of, 'id'), phrase(of, 'of', 'organisation')],
+    sentence: (of) => ['created the stack', fieldText(of, 'id'), phrase(of, 'of', 'organisation')],
     sample: (draw) => ({
       id: draw.name('stack'),
       organisation: draw.name('organisation'),
@@ -35,32 +35,32 @@ export const capacityEvents = {
   }),
   'stack.surface_set': event({
     data: ({ stackId, surface }) => ({ id: stackId, surface }),
-    sentence: (of) => ['switched the stack', textOf(of, 'id'), phrase(of, 'to', 'surface')],
+    sentence: (of) => ['switched the stack', fieldText(of, 'id'), phrase(of, 'to', 'surface')],
     sample: (draw) => ({ id: draw.name('stack'), surface: draw.oneOf(surfaces) }),
   }),
   'stack.removed': event({
     data: ({ stackId }) => ({ id: stackId }),
-    sentence: (of) => ['removed the stack', textOf(of, 'id')],
+    sentence: (of) => ['removed the stack', fieldText(of, 'id')],
     sample: (draw) => ({ id: draw.name('stack') }),
   }),
   'stack.model_installed': event({
     data: ({ stackId, modelId }) => ({ stack: stackId, model: modelId }),
-    sentence: (of) => ['installed', textOf(of, 'model'), phrase(of, 'on', 'stack')],
+    sentence: (of) => ['installed', fieldText(of, 'model'), phrase(of, 'on', 'stack')],
     sample: (draw) => ({ stack: draw.name('stack'), model: draw.name('model') }),
   }),
   'stack.model_uninstalled': event({
     data: ({ stackId, modelId }) => ({ stack: stackId, model: modelId }),
-    sentence: (of) => ['uninstalled', textOf(of, 'model'), phrase(of, 'from', 'stack')],
+    sentence: (of) => ['uninstalled', fieldText(of, 'model'), phrase(of, 'from', 'stack')],
     sample: (draw) => ({ stack: draw.name('stack'), model: draw.name('model') }),
   }),
   'pool.model_installed': event({
     data: ({ modelId }) => ({ model: modelId }),
-    sentence: (of) => ['installed', textOf(of, 'model'), 'on the pool'],
+    sentence: (of) => ['installed', fieldText(of, 'model'), 'on the pool'],
     sample: (draw) => ({ model: draw.name('model') }),
   }),
   'pool.model_uninstalled': event({
     data: ({ modelId }) => ({ model: modelId }),
-    sentence: (of) => ['uninstalled', textOf(of, 'model'), 'from the pool'],
+    sentence: (of) => ['uninstalled', fieldText(of, 'model'), 'from the pool'],
     sample: (draw) => ({ model: draw.name('model') }),
   }),
   'node.registered': event({
@@ -76,7 +76,7 @@ export const capacityEvents = {
       /** If true, an agent reports the node's health. If false, the node's owner probes it. */
       agent: z.boolean(),
     }),
-    sentence: (of) => ['registered the node', textOf(of, 'id'), placeOf(of)],
+    sentence: (of) => ['registered the node', fieldText(of, 'id'), describePlace(of)],
     sample: (draw) => {
       const id = draw.name('node');
       const names = draw.chance(0.3) ? { models: { 'echo-large': 'engine-name' } } : {};
@@ -87,22 +87,22 @@ export const capacityEvents = {
   }),
   'node.drained': event({
     data: ({ id }) => ({ id }),
-    sentence: (of) => ['drained the node', textOf(of, 'id')],
+    sentence: (of) => ['drained the node', fieldText(of, 'id')],
     sample: (draw) => ({ id: draw.name('node') }),
   }),
   'node.undrained': event({
     data: ({ id }) => ({ id }),
-    sentence: (of) => ['undrained the node', textOf(of, 'id')],
+    sentence: (of) => ['undrained the node', fieldText(of, 'id')],
     sample: (draw) => ({ id: draw.name('node') }),
   }),
   'node.removed': event({
     data: ({ id }) => ({ id }),
-    sentence: (of) => ['removed the node', textOf(of, 'id')],
+    sentence: (of) => ['removed the node', fieldText(of, 'id')],
     sample: (draw) => ({ id: draw.name('node') }),
   }),
   'node.token_created': event({
     data: ({ id, sha256 }) => ({ id, node: id, hash: sha256 }),
-    sentence: (of) => ['created a token of the node', textOf(of, 'node')],
+    sentence: (of) => ['created a token of the node', fieldText(of, 'node')],
     sample: (draw) => {
       const id = `token-${draw.upTo(10)}`;
       return { id, node: draw.name('node'), hash: draw.sha256(id) };
@@ -110,12 +110,12 @@ export const capacityEvents = {
   }),
   'node.token_revoked': event({
     data: ({ id }) => ({ id }),
-    sentence: (of) => ['revoked the node token', textOf(of, 'id')],
+    sentence: (of) => ['revoked the node token', fieldText(of, 'id')],
     sample: (draw) => ({ id: `token-${draw.upTo(10)}` }),
   }),
   'node.joined': event({
     data: ({ z, id, name }) => ({ id, owner: name, generation: z.int().min(1) }),
-    sentence: (of) => ['took over the node', textOf(of, 'id')],
+    sentence: (of) => ['took over the node', fieldText(of, 'id')],
     sample: (draw) => ({ id: draw.name('node'), owner: draw.name('owner'), generation: draw.upTo(4) }),
   }),
   'node.health_changed': event({
@@ -126,10 +126,7 @@ export const capacityEvents = {
       up: z.boolean(),
       /** Model names as the engine reports them. */
       models: z.array(served).max(1000),
-      /**
-       * Context windows in tokens, by the engine's model name. Contains only models whose window the engine
-       * reports.
-       */
+      /** Context windows in tokens, by the engine's model name. Contains only models whose window the engine reports. */
       windows: z.record(served, z.int().min(1)).optional(),
       /** Subset of `models` known to take images. Empty if left out. */
       imageModels: z.array(served).max(1000).optional(),
@@ -140,7 +137,7 @@ export const capacityEvents = {
     sentence: (of) => {
       const { up, reason } = of;
       const why = typeof reason === 'string' ? `: ${reason}` : '';
-      return ['took', textOf(of, 'id'), up === true ? 'into service' : `out of service${why}`];
+      return ['took', fieldText(of, 'id'), up === true ? 'into service' : `out of service${why}`];
     },
     sample: (draw) => ({
       id: draw.name('node'),

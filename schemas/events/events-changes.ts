@@ -2,7 +2,7 @@
  * Events of changes that are released in waves. A reader that does not know these events still arrives at the
  * same state for everything else.
  */
-import { event, textOf } from './event-definition.ts';
+import { event, fieldText } from './event-definition.ts';
 import { tenantEvents } from './events-tenants.ts';
 
 /** Not critical, because a gateway that does not know these events simply takes part in no wave. */
@@ -23,7 +23,7 @@ export const changeEvents = {
       /** Whether the next wave begins even after a wave that saw too few requests. */
       advanceUnseen: z.boolean().optional(),
     }),
-    sentence: (of) => ['staged the change', textOf(of, 'change')],
+    sentence: (of) => ['staged the change', fieldText(of, 'change')],
     sample: (draw) => {
       const tier = {
         ...{ type: 'tier.set', v: 1, critical: true },
@@ -49,20 +49,20 @@ export const changeEvents = {
   'change.advanced': event({
     ...firstKnown,
     data: ({ z, id, wavesMax }) => ({ change: id, wave: z.int().min(1).max(wavesMax) }),
-    sentence: (of) => ['advanced the change', textOf(of, 'change'), `to wave ${textOf(of, 'wave')}`],
+    sentence: (of) => ['advanced the change', fieldText(of, 'change'), `to wave ${fieldText(of, 'wave')}`],
     sample: (draw) => ({ change: `c${draw.upTo(3)}`, wave: draw.upTo(2) }),
   }),
   'change.withdrawn': event({
     ...firstKnown,
     data: ({ id, name }) => ({ change: id, reason: name }),
-    sentence: (of) => ['withdrew the change', textOf(of, 'change'), textOf(of, 'reason')],
+    sentence: (of) => ['withdrew the change', fieldText(of, 'change'), fieldText(of, 'reason')],
     sample: (draw) => ({ change: `c${draw.upTo(3)}`, reason: 'by hand' }),
   }),
   /** Marks the completion of a change. The change's own events follow in the same commit. */
   'change.completed': event({
     ...firstKnown,
     data: ({ id }) => ({ change: id }),
-    sentence: (of) => ['completed the change', textOf(of, 'change')],
+    sentence: (of) => ['completed the change', fieldText(of, 'change')],
     sample: (draw) => ({ change: `c${draw.upTo(3)}` }),
   }),
 };

@@ -1,13 +1,13 @@
 /** Events about the log itself, and notes that operators and control planes add. */
 
-import { grouped } from '../grouped.ts';
-import { type EventFieldTexts, event, textOf } from './event-definition.ts';
+import { groupDigits } from '../grouped.ts';
+import { type EventFieldTexts, event, fieldText } from './event-definition.ts';
 
-function tokensOf({ tokens }: EventFieldTexts): string {
-  return typeof tokens === 'number' ? `by ${tokens > 0 ? '+' : ''}${grouped(tokens)} tokens` : '';
+function describeTokens({ tokens }: EventFieldTexts): string {
+  return typeof tokens === 'number' ? `by ${tokens > 0 ? '+' : ''}${groupDigits(tokens)} tokens` : '';
 }
 
-function endedOf({ kind, subject }: EventFieldTexts): string {
+function describeEnded({ kind, subject }: EventFieldTexts): string {
   if (kind === 'link') return 'a sign-in link';
   return kind === 'person' ? `all sessions of ${String(subject)}` : 'a session';
 }
@@ -19,19 +19,17 @@ export const logEvents = {
       /** If present, one of these keys must sign every record. */
       signers: signers.optional(),
       /**
-       * Origin of a log that `snapshot restore` of builds up to 0.2.0 began from another log's state: the id
-       * of that log, the position of its state, and the number of commits that restore it. Nothing reads this
-       * field.
+       * Origin of a log that `snapshot restore` of builds up to 0.2.0 began from another log's state: the id of that log, the
+       * position of its state, and the number of commits that restore it. Nothing reads this field.
        */
       continues: z.object({ log: id, seq: z.int().min(1), hash: sha256, commits: z.int().min(1) }).optional(),
     }),
-    sentence: (of) => ['created the log', textOf(of, 'log')],
+    sentence: (of) => ['created the log', fieldText(of, 'log')],
     sample: () => ({ log: 'another-log' }),
   }),
   /**
-   * Replaces the signers from the next record on. The event must be alone in its commit. One of the previous
-   * signers must sign it, or one of the new ones if the log had none. The accept rule in
-   * shared/log/core/chain.ts enforces this.
+   * Replaces the signers from the next record on. The event must be alone in its commit. One of the previous signers must
+   * sign it, or one of the new ones if the log had none. The accept rule in shared/log/core/chain.ts enforces this.
    */
   'log.signers_set': event({
     foldVersion: 2,
@@ -53,7 +51,7 @@ export const notedEvents = {
       /** Tokens added to the period's use. A negative number gives allowance back. */
       tokens: z.int().min(-Number.MAX_SAFE_INTEGER).max(Number.MAX_SAFE_INTEGER),
     }),
-    sentence: (of) => ['adjusted the usage of', textOf(of, 'organisation'), tokensOf(of)],
+    sentence: (of) => ['adjusted the usage of', fieldText(of, 'organisation'), describeTokens(of)],
     sample: (draw) => ({
       organisation: draw.name('organisation'),
       period: draw.name('period'),
@@ -78,7 +76,7 @@ export const notedEvents = {
       /** Moment at which the session or link would have expired anyway. */
       until: moment,
     }),
-    sentence: (of) => ['ended', endedOf(of)],
+    sentence: (of) => ['ended', describeEnded(of)],
     sample: (draw) => ({
       kind: 'session' as const,
       subject: `s-${draw.upTo(1_000_000)}`,

@@ -1,7 +1,7 @@
 /** Events of tiers, visitors, members' bounds, models, organisations, members and keys. */
-import { type EventFieldTexts, event, phrase, type SampleDraw, textOf } from './event-definition.ts';
+import { type EventFieldTexts, event, fieldText, phrase, type SampleDraw } from './event-definition.ts';
 
-function planOf(fields: EventFieldTexts): string {
+function describePlan(fields: EventFieldTexts): string {
   if (fields['tier'] === null) return 'without a plan';
   return phrase(fields, 'on the plan', 'tier');
 }
@@ -24,7 +24,7 @@ export const tenantEvents = {
       monthlyTokens: limit.optional(),
       models: modelSelection,
     }),
-    sentence: (of) => ['set the tier', textOf(of, 'id')],
+    sentence: (of) => ['set the tier', fieldText(of, 'id')],
     sample: (draw) => ({
       id: draw.name('tier'),
       rank: draw.upTo(4),
@@ -34,7 +34,7 @@ export const tenantEvents = {
   }),
   'tier.removed': event({
     data: ({ tierId }) => ({ id: tierId }),
-    sentence: (of) => ['removed the tier', textOf(of, 'id')],
+    sentence: (of) => ['removed the tier', fieldText(of, 'id')],
     sample: (draw) => ({ id: draw.name('tier') }),
   }),
   'anonymous.set': event({
@@ -96,7 +96,7 @@ export const tenantEvents = {
       /** Whether prompts that begin alike go to one node. Defaults to `prefix`. */
       affinity: affinity.optional(),
     }),
-    sentence: (of) => ['put', textOf(of, 'id'), 'into the catalog'],
+    sentence: (of) => ['put', fieldText(of, 'id'), 'into the catalog'],
     sample: (draw) => ({
       id: draw.name('model'),
       family: draw.oneOf(['echo', 'embed']),
@@ -106,7 +106,7 @@ export const tenantEvents = {
   }),
   'model.removed': event({
     data: ({ modelId }) => ({ id: modelId }),
-    sentence: (of) => ['removed', textOf(of, 'id'), 'from the catalog'],
+    sentence: (of) => ['removed', fieldText(of, 'id'), 'from the catalog'],
     sample: (draw) => ({ id: draw.name('model') }),
   }),
   'organisation.set': event({
@@ -118,7 +118,7 @@ export const tenantEvents = {
       /** First day of a billing period. Later periods begin on the same day of the month. */
       anchor: day,
     }),
-    sentence: (of) => ['set the organisation', textOf(of, 'id'), planOf(of)],
+    sentence: (of) => ['set the organisation', fieldText(of, 'id'), describePlan(of)],
     sample: (draw) => ({
       id: draw.name('organisation'),
       name: draw.oneOf(['Acme', 'Bergen & Söhne', '株式会社']),
@@ -130,21 +130,21 @@ export const tenantEvents = {
     data: ({ z, id }) => ({ id, suspended: z.boolean() }),
     sentence: (of) => [
       of['suspended'] === false ? 'resumed the organisation' : 'suspended the organisation',
-      textOf(of, 'id'),
+      fieldText(of, 'id'),
     ],
     sample: (draw) => ({ id: draw.name('organisation'), suspended: draw.chance(0.5) }),
   }),
   'organisation.removed': event({
     data: ({ id }) => ({ id }),
-    sentence: (of) => ['removed the organisation', textOf(of, 'id')],
+    sentence: (of) => ['removed the organisation', fieldText(of, 'id')],
     sample: (draw) => ({ id: draw.name('organisation') }),
   }),
   'member.set': event({
     data: ({ id, role }) => ({ organisation: id, person: id, role }),
     sentence: (of) => [
       'made',
-      textOf(of, 'person'),
-      [textOf(of, 'role'), phrase(of, 'of', 'organisation')].filter((part) => part !== '').join(' '),
+      fieldText(of, 'person'),
+      [fieldText(of, 'role'), phrase(of, 'of', 'organisation')].filter((part) => part !== '').join(' '),
     ],
     sample: (draw) => ({
       organisation: draw.name('organisation'),
@@ -154,7 +154,7 @@ export const tenantEvents = {
   }),
   'member.removed': event({
     data: ({ id }) => ({ organisation: id, person: id }),
-    sentence: (of) => ['removed', textOf(of, 'person'), phrase(of, 'from', 'organisation')],
+    sentence: (of) => ['removed', fieldText(of, 'person'), phrase(of, 'from', 'organisation')],
     sample: (draw) => ({ organisation: draw.name('organisation'), person: draw.name('person') }),
   }),
   'key.created': event({
@@ -169,7 +169,7 @@ export const tenantEvents = {
     }),
     sentence: (of) => [
       'created the key',
-      textOf(of, 'name') || textOf(of, 'id'),
+      fieldText(of, 'name') || fieldText(of, 'id'),
       phrase(of, 'of', 'organisation'),
     ],
     sample: (draw) => {
@@ -182,7 +182,7 @@ export const tenantEvents = {
   }),
   'key.revoked': event({
     data: ({ id }) => ({ id }),
-    sentence: (of) => ['revoked the key', textOf(of, 'id')],
+    sentence: (of) => ['revoked the key', fieldText(of, 'id')],
     sample: (draw) => ({ id: `key-${draw.upTo(30)}` }),
   }),
   /**
@@ -195,7 +195,7 @@ export const tenantEvents = {
     data: ({ id, name }) => ({ id, organisation: id, name }),
     sentence: (of) => [
       'forgot the ended key',
-      textOf(of, 'name') || textOf(of, 'id'),
+      fieldText(of, 'name') || fieldText(of, 'id'),
       phrase(of, 'of', 'organisation'),
     ],
     sample: (draw) => ({

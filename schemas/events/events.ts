@@ -33,9 +33,7 @@ export function writerSchema(type: EventTypeName): z.ZodType {
   return writers.get(type) as z.ZodType;
 }
 
-/**
- * Prepares an event for the log. Throws a ZodError if the data break the schema, which is an internal fault.
- */
+/** Prepares an event for the log. Throws a ZodError if the data break the schema, which is an internal fault. */
 export function toStored(known: KnownEvent): StoredEvent {
   const { version, critical } = eventDefinitions[known.type];
   return { type: known.type, v: version, critical, data: writerSchema(known.type).parse(known.data) };

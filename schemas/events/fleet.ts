@@ -1,8 +1,7 @@
 /**
- * Schema of the fleet file, in which an operator declares models, tiers, visitors, the pool and
- * organisations. A missing section or list counts as empty, but then models and tiers that the state already
- * contains may be named. All faults are reported at once with their paths, even if a part has the wrong type.
- * The file never contains keys.
+ * Schema of the fleet file, in which an operator declares models, tiers, visitors, the pool and organisations. A missing
+ * section or list counts as empty, but then models and tiers that the state already contains may be named. All faults are
+ * reported at once with their paths, even if a part has the wrong type. The file never contains keys.
  */
 import { z } from 'zod';
 import {
@@ -181,21 +180,21 @@ function crossFaults(document: unknown): FleetFault[] {
   return [...duplicates(fleet), ...unknownModels(fleet), ...unknownTiers(fleet)];
 }
 
-function named(items: readonly Identified[], path: Path): Named[] {
+function withIdPaths(items: readonly Identified[], path: Path): Named[] {
   return items.map(({ id }, index) => ({ path: [...path, index, 'id'], id }));
 }
-function listed(items: readonly (string | undefined)[], path: Path): Named[] {
+function withPaths(items: readonly (string | undefined)[], path: Path): Named[] {
   return items.map((id, index) => ({ path: [...path, index], id }));
 }
 
 /** All lists whose ids must be unique. Nodes and stacks each have one name space over all places. */
 function uniqueLists(fleet: Skeleton): [kind: string, ids: Named[]][] {
   const stacks: Named[] = [];
-  const placed = named(fleet.pool.nodes, ['pool', 'nodes']);
+  const placed = withIdPaths(fleet.pool.nodes, ['pool', 'nodes']);
   const lists: [string, Named[]][] = [
-    ['model', named(fleet.models ?? [], ['models'])],
-    ['tier', named(fleet.tiers ?? [], ['tiers'])],
-    ['organisation', named(fleet.organisations, ['organisations'])],
+    ['model', withIdPaths(fleet.models ?? [], ['models'])],
+    ['tier', withIdPaths(fleet.tiers ?? [], ['tiers'])],
+    ['organisation', withIdPaths(fleet.organisations, ['organisations'])],
     ['stack', stacks],
     ['node', placed],
   ];
@@ -203,13 +202,13 @@ function uniqueLists(fleet: Skeleton): [kind: string, ids: Named[]][] {
     const path = ['organisations', index];
     const members = people.map(({ person: id }, at) => ({ path: [...path, 'members', at, 'person'], id }));
     lists.push(['member', members]);
-    placed.push(...named(own, [...path, 'nodes']));
-    stacks.push(...named(theirs, [...path, 'stacks']));
+    placed.push(...withIdPaths(own, [...path, 'nodes']));
+    stacks.push(...withIdPaths(theirs, [...path, 'stacks']));
     for (const [at, { nodes: inside }] of theirs.entries()) {
-      placed.push(...named(inside, [...path, 'stacks', at, 'nodes']));
+      placed.push(...withIdPaths(inside, [...path, 'stacks', at, 'nodes']));
     }
   }
-  for (const { path, ids } of modelLists(fleet)) lists.push(['model', listed(ids, path)]);
+  for (const { path, ids } of modelLists(fleet)) lists.push(['model', withPaths(ids, path)]);
   return lists;
 }
 
@@ -245,7 +244,7 @@ function unknownModels(fleet: Skeleton): FleetFault[] {
   if (!fleet.models) return [];
   const catalog = new Set(fleet.models.map(({ id }) => id));
   return modelLists(fleet).flatMap(({ path, ids }) =>
-    listed(ids, path)
+    withPaths(ids, path)
       .filter(({ id }) => id !== undefined && !catalog.has(id))
       .map(({ id, path: at }) => ({ path: at, message: `the model ${id} is not in models` })),
   );

@@ -3,13 +3,13 @@ import { expect, test } from 'vitest';
 import { parseMoment } from '../admin/moments.ts';
 import { momentSchema } from '../names.ts';
 import { type ChangeWatch, changeWatchSchema } from './changes.ts';
-import { watchFrom } from './release.ts';
+import { parseWatch } from './release.ts';
 
 test.each(['refusals', 'errors', 'least'] satisfies (keyof ChangeWatch)[])('watch: %s', (name) => {
   const schema = changeWatchSchema.shape[name];
   for (const number of [-1, -0.5, 0, 0.5, 1, 99.5, 100, 100.5, 2 ** 53, 1e21]) {
     const isTaken = schema.safeParse(number).success;
-    const parse = () => watchFrom(`${name}=${number}`);
+    const parse = () => parseWatch(`${name}=${number}`);
     if (isTaken) expect(parse()).toEqual({ [name]: number });
     else expect(parse, String(number)).toThrow('must be like');
   }
@@ -17,7 +17,7 @@ test.each(['refusals', 'errors', 'least'] satisfies (keyof ChangeWatch)[])('watc
 
 test.each(['', 'refusals', 'refusals=', 'refusals=x', 'others=1', 'refusals=1=2', '__proto__=1', 'least=1,'])(
   'the watch %j is none',
-  (text) => expect(() => watchFrom(text)).toThrow('must be like'),
+  (text) => expect(() => parseWatch(text)).toThrow('must be like'),
 );
 
 const times = ['00:00', '23:59:59', '24:00', '12:60', '12:00:60', '12:00:00.5', '12:00:00.', '1:00'];

@@ -39,7 +39,7 @@ export function releasePlan(texts: ReleaseTexts, gateways: readonly string[]): R
   let share = 0;
   for (const text of waves) {
     if (share === 1) throw new ReleaseFault(`the wave ${text} comes after all gateways`);
-    const wave = waveFrom(text, gateways);
+    const wave = parseWave(text, gateways);
     if ('share' in wave) {
       if (wave.share <= share) throw new ReleaseFault(`the wave ${text} is no larger than one before it`);
       share = wave.share;
@@ -56,7 +56,7 @@ export function releasePlan(texts: ReleaseTexts, gateways: readonly string[]): R
   };
 }
 
-function waveFrom(text: string, gateways: readonly string[]): Wave {
+function parseWave(text: string, gateways: readonly string[]): Wave {
   if (text === 'all') return { share: 1 };
   const percent = /^(\d{1,3}(?:\.\d{1,3})?)%$/.exec(text)?.[1];
   if (percent !== undefined) {
@@ -79,10 +79,9 @@ const watchRules: { readonly [Name in keyof ChangeWatch]: (number: number) => bo
 };
 
 /**
- * Parses thresholds such as `refusals=1,errors=1,least=50`. Each may occur once, and all are optional. Throws
- * ReleaseFault.
+ * Parses thresholds such as `refusals=1,errors=1,least=50`. Each may occur once, and all are optional. Throws ReleaseFault.
  */
-export function watchFrom(text: string): Partial<ChangeWatch> {
+export function parseWatch(text: string): Partial<ChangeWatch> {
   const rules: ReadonlyMap<string, (number: number) => boolean> = new Map(Object.entries(watchRules));
   const parts = text.split(',').map((part) => part.split('='));
   const numbers = parts.map(([name = '', value = '']) => [name, Number(value || 'none')] as const);

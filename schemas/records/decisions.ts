@@ -112,7 +112,7 @@ export const decisionRecordSchema = z.object({
 export type DecisionRecord = z.infer<typeof decisionRecordSchema>;
 
 /** Returns `promptTokensMax` of a record of any version. */
-export function promptTokensMaxOf({
+export function readPromptTokensMax({
   promptTokensMax,
   promptTokens = 0,
 }: Pick<DecisionRecord, 'promptTokensMax' | 'promptTokens'>): number {

@@ -5,7 +5,7 @@
  */
 
 /** Display of a member. null means that the member is for programs such as `doctor` and stays in the report. */
-interface Shown<Value> {
+interface MemberDisplay<Value> {
   /** Column heading on the command line, which shows the raw value. */
   readonly heading: string;
   /** Label in the console. Absent if the value is part of another cell. */
@@ -16,22 +16,26 @@ interface Shown<Value> {
   tone?(value: Value): 'good' | 'warn' | 'bad' | undefined;
 }
 
-type HowShown<Value> = Shown<Value> | null;
+type OptionalDisplay<Value> = MemberDisplay<Value> | null;
 
-function text<S extends HowShown<string>>(charactersMax: number, shown: S) {
+function text<S extends OptionalDisplay<string>>(charactersMax: number, shown: S) {
   return { kind: 'text', charactersMax, shown } as const;
 }
-function texts<S extends HowShown<readonly string[]>>(countMax: number, charactersMax: number, shown: S) {
+function texts<S extends OptionalDisplay<readonly string[]>>(
+  countMax: number,
+  charactersMax: number,
+  shown: S,
+) {
   return { kind: 'texts', countMax, charactersMax, shown } as const;
 }
 /** Member that is present only if true. */
-function yes<S extends HowShown<true>>(shown: S) {
+function yes<S extends OptionalDisplay<true>>(shown: S) {
   return { kind: 'yes', shown } as const;
 }
-function choice<const Values extends readonly [string, ...string[]], S extends HowShown<Values[number]>>(
-  values: Values,
-  shown: S,
-) {
+function choice<
+  const Values extends readonly [string, ...string[]],
+  S extends OptionalDisplay<Values[number]>,
+>(values: Values, shown: S) {
   return { kind: 'choice', values, shown } as const;
 }
 
@@ -105,17 +109,17 @@ export function reportedMembers<Name extends GatewayMember>(
 }
 
 /** Displayed member, independent of its value type. */
-export interface ShownColumn extends Omit<Shown<unknown>, 'text' | 'tone'> {
+export interface ShownColumn extends Omit<MemberDisplay<unknown>, 'text' | 'tone'> {
   readonly member: ShownMember;
   readonly isLong: boolean;
   text(value: unknown): string;
-  tone(value: unknown): ReturnType<NonNullable<Shown<unknown>['tone']>>;
+  tone(value: unknown): ReturnType<NonNullable<MemberDisplay<unknown>['tone']>>;
 }
 
 /** Displayed members in the order of their rows. */
 export const shownColumns: readonly ShownColumn[] = shownMembers.map((member) => {
   const { kind, shown } = gatewayMembers[member];
-  const { heading, term, text: textOf = String, tone } = shown as Shown<unknown>;
+  const { heading, term, text: textOf = String, tone } = shown as MemberDisplay<unknown>;
   return {
     ...{ member, heading, isLong: kind === 'text' },
     ...(term !== undefined && { term }),

@@ -160,7 +160,7 @@ function readEntries(bytes: Buffer, from: number, count: number): GaugeEntry[] |
   let at = from;
   for (let n = 0; n < count; n++) {
     const end = at + 1 + (bytes[at] ?? 0);
-    const subject = end + numberBytes > bytes.length ? undefined : subjectAt(bytes, at + 1, end);
+    const subject = end + numberBytes > bytes.length ? undefined : readSubject(bytes, at + 1, end);
     if (subject === undefined) return undefined;
     const high = uint16At(bytes, end);
     entries.push({
@@ -192,7 +192,7 @@ function uint32At(bytes: Buffer, at: number): number {
 const subjects: (string | undefined)[] = new Array(0x4000).fill(undefined);
 
 /** Subject at the given bytes. Returns undefined unless it is printable ASCII. */
-function subjectAt(bytes: Buffer, from: number, to: number): string | undefined {
+function readSubject(bytes: Buffer, from: number, to: number): string | undefined {
   if (from === to || to > from + textMax) return undefined;
   let hash = 0;
   for (let at = from; at < to; at++) {

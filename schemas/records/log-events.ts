@@ -174,6 +174,6 @@ export type LogText<Level extends LogLevel = LogLevel> = Extract<Row, readonly [
 const codes = new Map<string, string>(Object.entries(logEvents).map(([code, [, text]]) => [text, code]));
 
 /** Returns the code of a log text, or undefined if a library wrote the text. */
-export function eventOfText(text: string): string | undefined {
+export function logTextCode(text: string): string | undefined {
   return codes.get(text);
 }

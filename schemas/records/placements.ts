@@ -49,7 +49,7 @@ export function encodePlacements({ process, loads, placements }: PlacementReport
 /** Returns undefined for another kind of record, and for a record that is invalid in any part. */
 export function decodePlacements(value: Uint8Array): PlacementReport | undefined {
   if (value[0] !== brace) return undefined;
-  const { process, loads, placed } = parsed(value);
+  const { process, loads, placed } = tryParseReport(value);
   const busy = readLoads(loads);
   const placements = readPlacements(placed);
   if (!isText(process) || busy === undefined || placements === undefined) return undefined;
@@ -82,7 +82,7 @@ function readLoads(value: unknown): [string, number][] | undefined {
   return loads;
 }
 
-function parsed(value: Uint8Array): Record<string, unknown> {
+function tryParseReport(value: Uint8Array): Record<string, unknown> {
   try {
     return asObject(JSON.parse(Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString()));
   } catch {

@@ -188,7 +188,7 @@ export const requestFields: [Forgotten] extends [never] ? Fields : Forgotten = f
 export type RecordedName = {
   [Name in keyof Fields]: Exclude<Kind, 'usage'> & keyof Fields[Name] extends never ? never : Name;
 }[keyof Fields];
-export type Recorded<Name extends RecordedName> = FieldTypes[Fields[Name]['type']] | undefined;
+export type RecordedValue<Name extends RecordedName> = FieldTypes[Fields[Name]['type']] | undefined;
 
 /** Recorded facts of a request, in the table's order. */
 export type RecordedRequest = readonly (FieldTypes[keyof FieldTypes] | undefined)[];
@@ -205,12 +205,15 @@ const recorded = Object.entries<Field>(fields).filter(
 );
 export const recordedNames = recorded.map(([name]) => name as RecordedName);
 
-export function columnsOf(kind: Exclude<Kind, 'usage'>): readonly RecordColumn[] {
+export function recordColumns(kind: Exclude<Kind, 'usage'>): readonly RecordColumn[] {
   return recorded.flatMap(([, { [kind]: name, type, otherwise }], at) =>
     name === undefined ? [] : [{ at, name, type, otherwise }],
   );
 }
 
-export function recordedIn<Name extends RecordedName>(request: RecordedRequest, name: Name): Recorded<Name> {
-  return request[recordedNames.indexOf(name)] as Recorded<Name>;
+export function recordedFields<Name extends RecordedName>(
+  request: RecordedRequest,
+  name: Name,
+): RecordedValue<Name> {
+  return request[recordedNames.indexOf(name)] as RecordedValue<Name>;
 }

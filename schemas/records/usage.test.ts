@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { usageRow } from '../../test/support/usage-rows.ts';
-import { readUsageRecord, readUsageRow, usagePartitionOf, usageRowSchema } from './usage.ts';
+import { readUsageRecord, readUsageRow, usagePartition, usageRowSchema } from './usage.ts';
 
 const row = { v: 1, incarnation: '0f8fad5b-d9cb-469f-a165-70867728950e', n: 1, ...usageRow() };
 const { organisation: _, period: __, ...ownerless } = row;
@@ -67,6 +67,6 @@ test('no bytes make the reader throw', () => {
 test('an incarnation has one partition, and incarnations spread over all', () => {
   const seen = new Set<number>();
   for (let first = 0; first < 100; first++)
-    seen.add(usagePartitionOf(`${first.toString(16).padStart(8, '0')}-d9cb-469f-a165-70867728950e`, 12));
+    seen.add(usagePartition(`${first.toString(16).padStart(8, '0')}-d9cb-469f-a165-70867728950e`, 12));
   expect([...seen].sort((a, b) => a - b)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
 });

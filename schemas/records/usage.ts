@@ -102,7 +102,7 @@ export function readUsageRow(value: unknown): ReadUsageRow | undefined {
   const { data: head } = row === undefined ? envelopeSchema.safeParse(value) : { data: row };
   if (head === undefined || (row === undefined && head.v === 1)) return undefined;
   const { incarnation, n } = head;
-  const text = textOf(value);
+  const text = trySerialise(value);
   if (text === undefined) return undefined;
   return row === undefined ? { incarnation, n, text } : { incarnation, n, text, row };
 }
@@ -138,7 +138,7 @@ function isKept({
 }
 
 /** Returns undefined if the value is nested too deeply to be serialised. */
-function textOf(value: unknown): string | undefined {
+function trySerialise(value: unknown): string | undefined {
   try {
     return JSON.stringify(value);
   } catch {
@@ -166,6 +166,6 @@ export function readUsageRecord(raw: Uint8Array): ReadUsageRecord {
 }
 
 /** Partition of an incarnation's rows. Always the same one, so that the rows keep their order. */
-export function usagePartitionOf(incarnation: string, partitions: number): number {
+export function usagePartition(incarnation: string, partitions: number): number {
   return Number.parseInt(incarnation.slice(0, 8), 16) % partitions;
 }

@@ -44,7 +44,7 @@ export function recordedEnd(ender: Ender): string {
   return endedPrefix + ender;
 }
 
-export function outcomeFrom({
+export function deriveOutcome({
   served,
   outcome = '',
 }: Pick<VerdictFacts, 'served' | 'outcome'>): RequestOutcome {
@@ -52,8 +52,8 @@ export function outcomeFrom({
   return served ? 'served' : 'refused';
 }
 
-export function verdictFrom(facts: VerdictFacts): RecordedVerdict {
-  const outcome = outcomeFrom(facts);
+export function deriveVerdict(facts: VerdictFacts): RecordedVerdict {
+  const outcome = deriveOutcome(facts);
   const { status, ms } = facts;
   if (outcome !== 'ended') return { outcome, status };
   const endedBy = facts.outcome?.slice(endedPrefix.length) as Ender;

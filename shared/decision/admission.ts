@@ -8,7 +8,7 @@
  * once, for explain and replay. Host and operation are resolved without a look-up, so they do not reveal which stacks exist.
  */
 
-import { type InferenceKind, operationKinds, operations, pathsOf } from '../../schemas/api/operations.ts';
+import { type InferenceKind, listPaths, operationKinds, operations } from '../../schemas/api/operations.ts';
 import { stackIdSchema } from '../../schemas/names.ts';
 import type { Lookup } from '../snapshot/lookup.ts';
 import {
@@ -71,19 +71,19 @@ export type Operation = { readonly kind: InferenceKind | 'unknown' } | ListingOp
 const unknownOperation: Operation = { kind: 'unknown' };
 const known = new Map<string, Operation>(
   operationKinds.flatMap((kind) =>
-    kind === 'model' ? [] : pathsOf(kind).map((path): [string, Operation] => [path, { kind }]),
+    kind === 'model' ? [] : listPaths(kind).map((path): [string, Operation] => [path, { kind }]),
   ),
 );
 const modelPath = operations.model.path.slice(0, -'{model}'.length);
 
 /** Resolves the operation. `path` excludes the query. */
 export function resolveOperation(method: string, path: string): Operation {
-  const operation = known.get(path) ?? modelAt(path);
+  const operation = known.get(path) ?? parseModelPath(path);
   const isTaken = operations[operation.kind].method === (method === 'HEAD' ? 'GET' : method);
   return isTaken ? operation : unknownOperation;
 }
 
-function modelAt(path: string): Operation {
+function parseModelPath(path: string): Operation {
   if (!path.startsWith(modelPath) || path.length === modelPath.length) return unknownOperation;
   try {
     return { kind: 'model', model: decodeURIComponent(path.slice(modelPath.length)) };
@@ -113,7 +113,7 @@ export interface AdmissionProgress {
   caller?: Caller | undefined;
 }
 
-export type Admitted =
+export type Admission =
   /** The body of a model listing. */
   { readonly kind: 'listing'; readonly body: string } | AdmittedInference;
 
@@ -135,7 +135,7 @@ export function admit(
   conditions: Pick<Conditions, 'fenced' | 'nowMs'>,
   progress: AdmissionProgress,
   trace?: Trace,
-): Admitted {
+): Admission {
   const isVisitor = head.visitor !== undefined;
   const target = head.fixed ?? (isVisitor ? sharedTarget : resolveHost(head.host, hosts));
   progress.target = target;

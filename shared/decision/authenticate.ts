@@ -7,14 +7,14 @@ import type { keyFaults } from '../../schemas/records/decisions.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import { hashKey, parseKey } from '../ids/api-key.ts';
 import type { KeyOwner, Lookup, TierLimits } from '../snapshot/lookup.ts';
-import type { CauseOf } from './causes.ts';
+import type { CauseWithType } from './causes.ts';
 import { Refusal } from './refusal.ts';
 import type { Target } from './route.ts';
 import type { StepFacts } from './step.ts';
 import type { Trace } from './trace.ts';
 
 /** Plan of an organisation. null if it has none or is suspended. */
-export function planOf({ suspended, tier }: KeyOwner): TierLimits | null {
+export function organisationPlan({ suspended, tier }: KeyOwner): TierLimits | null {
   return suspended ? null : tier;
 }
 
@@ -40,7 +40,7 @@ export type Client = Exclude<Caller, { readonly kind: 'nobody' }>;
 export const visitorPrefix = 'visitor:';
 
 /** Subject of the limits: the organisation or visitor. */
-export function subjectOf(client: Client): string {
+export function limitSubject(client: Client): string {
   return client.kind === 'key' ? client.owner.organisation : `${visitorPrefix}${client.visitor}`;
 }
 
@@ -48,7 +48,7 @@ export function subjectOf(client: Client): string {
  * Subject whose requests share memory, worker turns and evidence about nodes. All visitors are one sharer, because one person
  * can appear as many visitors.
  */
-export function sharerOf(subject: string): string {
+export function memorySharer(subject: string): string {
   return subject.startsWith(visitorPrefix) ? visitorsSubject : subject;
 }
 
@@ -77,13 +77,13 @@ export const fieldSeparator = '\n';
 
 /** Reason why a key is not accepted. `owner` is set if the key belongs to someone. */
 interface KeyFault {
-  readonly fault: CauseOf<'Unauthorized'>;
+  readonly fault: CauseWithType<'Unauthorized'>;
   readonly owner?: KeyOwner;
 }
 
 const unauthorizedMessage = 'The API key is missing or not valid.';
 
-export function unauthorized(cause: CauseOf<'Unauthorized'>, keyId?: string): Refusal {
+export function unauthorized(cause: CauseWithType<'Unauthorized'>, keyId?: string): Refusal {
   return new Refusal(cause, unauthorizedMessage, { keyId });
 }
 
@@ -151,7 +151,7 @@ function nonEmpty(header: string | undefined): string | undefined {
 }
 
 /** Keys in the headers, as sent or as recorded. */
-function presented(
+function presentedKeys(
   { authorization, xApiKey }: Credentials,
   recorded: RecordedKey | undefined,
 ): readonly [PresentedKey, PresentedKey] {
@@ -170,7 +170,7 @@ export function carriesKey(lookup: Lookup, authorization: string, nowMs: number)
  * Cause to record. If `Authorization` is present but contains no key, the cause is the header: it was sent twice or is
  * malformed.
  */
-function faultIn({ fault }: KeyFault, authorization: string | undefined): KeyFault['fault'] {
+function recordedFault({ fault }: KeyFault, authorization: string | undefined): KeyFault['fault'] {
   if (fault !== 'missing' || authorization === undefined || isEmptyBearer(authorization)) return fault;
   return authorization.includes(fieldSeparator) ? 'two Authorization headers' : 'malformed';
 }
@@ -193,7 +193,7 @@ export function authenticate(
   const { recorded } = credentials;
   if (recorded !== undefined && 'fault' in recorded) throw unauthorized(recorded.fault);
   const authorization = nonEmpty(credentials.authorization);
-  const [bearer, xApiKey] = presented(credentials, recorded);
+  const [bearer, xApiKey] = presentedKeys(credentials, recorded);
   const byHeader = acceptXApiKey(lookup, target, xApiKey, nowMs);
   if (byHeader && !('fault' in byHeader)) {
     if (recorded !== undefined || authorization === undefined || bearer === credentials.xApiKey?.trim())
@@ -205,7 +205,7 @@ export function authenticate(
     throw unauthorized('two different keys', found.keyId);
   if (!('fault' in found)) return accepted(found, 'authorization', trace);
   const known = found.owner ?? byHeader?.owner;
-  const refusal = unauthorized(faultIn(found, authorization), known?.keyId);
+  const refusal = unauthorized(recordedFault(found, authorization), known?.keyId);
   if (trace === undefined || known === undefined) throw refusal;
   trace.refuse(refusal, keyFacts(known, found.owner ? found.fault : (byHeader?.fault ?? '')), [
     { table: 'api_key', id: known.keyId },

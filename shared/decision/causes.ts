@@ -33,7 +33,7 @@ export interface CauseRow {
 /** Text for logs. `its type` is for causes that were never distinguished from others with the same type. */
 type Text = 'its type' | Pick<CauseRow, 'label' | 'opening'>;
 
-function ruled<Step extends string, Type extends RefusalType, Says extends string | null>(
+function ruleCause<Step extends string, Type extends RefusalType, Says extends string | null>(
   step: Step,
   type: Type,
   says: Says,
@@ -48,7 +48,7 @@ function found<In extends keyof typeof stepOfStage, Type extends RefusalType>(
   says: string,
   text: Text = {},
 ) {
-  return { ...ruled(stepOfStage[stage], type, says, text), stage } as const;
+  return { ...ruleCause(stepOfStage[stage], type, says, text), stage } as const;
 }
 
 const notListed: Text = { label: 'not listed' };
@@ -82,23 +82,23 @@ const rows = {
   'playground is busy': found('http', rateLimited, unread),
   'no such call': found('http', notThere, 'the playground has no such call', 'its type'),
 
-  'unknown host': ruled('host', notThere, 'no host of this service'),
-  fenced: ruled('fresh', unavailable, stale),
-  'fenced without a key': ruled('fresh', 'Unauthorized', stale, { label: 'fenced' }),
-  missing: ruled('key', 'Unauthorized', 'no key was sent'),
-  'two Authorization headers': ruled('key', 'Unauthorized', 'two Authorization headers were sent'),
-  malformed: ruled('key', 'Unauthorized', 'what was sent has not the form of a key'),
-  unknown: ruled('key', 'Unauthorized', 'no key that is known'),
-  'two different keys': ruled('key', 'Unauthorized', 'two different keys were sent'),
-  revoked: ruled('key', 'Unauthorized', null),
-  expired: ruled('key', 'Unauthorized', null),
-  'no such path': ruled('path', notThere, 'there is nothing at this path', 'its type'),
+  'unknown host': ruleCause('host', notThere, 'no host of this service'),
+  fenced: ruleCause('fresh', unavailable, stale),
+  'fenced without a key': ruleCause('fresh', 'Unauthorized', stale, { label: 'fenced' }),
+  missing: ruleCause('key', 'Unauthorized', 'no key was sent'),
+  'two Authorization headers': ruleCause('key', 'Unauthorized', 'two Authorization headers were sent'),
+  malformed: ruleCause('key', 'Unauthorized', 'what was sent has not the form of a key'),
+  unknown: ruleCause('key', 'Unauthorized', 'no key that is known'),
+  'two different keys': ruleCause('key', 'Unauthorized', 'two different keys were sent'),
+  revoked: ruleCause('key', 'Unauthorized', null),
+  expired: ruleCause('key', 'Unauthorized', null),
+  'no such path': ruleCause('path', notThere, 'there is nothing at this path', 'its type'),
 
-  'foreign or missing stack': ruled('listing', notServing, 'this stack is not yours, or not there'),
-  'not listed without a plan': ruled('listing', 'ModelNotInPlanError', null, notListed),
-  'not listed by the stack': ruled('listing', notServing, unlisted, notListed),
-  'not listed by the pool': ruled('listing', 'DedicatedOnlyModelError', unlisted, notListed),
-  'not listed now': ruled('listing', unavailable, unlisted, notListed),
+  'foreign or missing stack': ruleCause('listing', notServing, 'this stack is not yours, or not there'),
+  'not listed without a plan': ruleCause('listing', 'ModelNotInPlanError', null, notListed),
+  'not listed by the stack': ruleCause('listing', notServing, unlisted, notListed),
+  'not listed by the pool': ruleCause('listing', 'DedicatedOnlyModelError', unlisted, notListed),
+  'not listed now': ruleCause('listing', unavailable, unlisted, notListed),
 
   'encoded body': found('body', wrongShape, 'the body is encoded'),
   'large body': found('body', 'PayloadTooLargeError', 'the body is too large', 'its type'),
@@ -110,27 +110,27 @@ const rows = {
   unshaped: found('shape', unavailable, 'the gateway could not finish reading the body', ofWorker),
 
   'usage unknown': found('usage', unavailable, 'what the caller has used was not known'),
-  'outbox full': ruled('usage', unavailable, 'usage could not be recorded'),
-  'no entitlement': ruled('plan', 'ModelNotInPlanError', null),
-  'no visitors': ruled('plan', notThere, 'no visitors are served here'),
-  context: ruled('context', 'ContextWindowExceededError', null, 'its type'),
-  allowance: ruled('allowance', 'InferenceUpsellError', null, 'its type'),
-  'network turns': ruled('network allowance', 'InferenceUpsellError', null),
-  'visitor tokens': ruled('visitor tokens', 'InferenceUpsellError', null),
-  requests: ruled('requests', rateLimited, null, 'its type'),
-  concurrency: ruled('concurrency', 'InferenceConcurrencyLimitedError', null, 'its type'),
-  'visitor requests': ruled('visitor requests', rateLimited, null),
-  'visitor concurrency': ruled('visitor concurrency', 'InferenceConcurrencyLimitedError', null),
+  'outbox full': ruleCause('usage', unavailable, 'usage could not be recorded'),
+  'no entitlement': ruleCause('plan', 'ModelNotInPlanError', null),
+  'no visitors': ruleCause('plan', notThere, 'no visitors are served here'),
+  context: ruleCause('context', 'ContextWindowExceededError', null, 'its type'),
+  allowance: ruleCause('allowance', 'InferenceUpsellError', null, 'its type'),
+  'network turns': ruleCause('network allowance', 'InferenceUpsellError', null),
+  'visitor tokens': ruleCause('visitor tokens', 'InferenceUpsellError', null),
+  requests: ruleCause('requests', rateLimited, null, 'its type'),
+  concurrency: ruleCause('concurrency', 'InferenceConcurrencyLimitedError', null, 'its type'),
+  'visitor requests': ruleCause('visitor requests', rateLimited, null),
+  'visitor concurrency': ruleCause('visitor concurrency', 'InferenceConcurrencyLimitedError', null),
 
-  'foreign stack': ruled('stack', notServing, null),
-  'no such stack': ruled('stack', notServing, null),
-  'wrong surface': ruled('surface', wrongShape, null),
-  'own node away': ruled('pool', unavailable, null),
-  'no pool': ruled('pool', 'DedicatedOnlyModelError', null, 'its type'),
-  'model not in plan': ruled('tier', 'ModelNotInPlanError', null),
-  'not serving': ruled('nodes', notServing, null),
-  'no node answers': ruled('nodes', unavailable, null),
-  'wrong kind': ruled('nodes', wrongShape, otherKind),
+  'foreign stack': ruleCause('stack', notServing, null),
+  'no such stack': ruleCause('stack', notServing, null),
+  'wrong surface': ruleCause('surface', wrongShape, null),
+  'own node away': ruleCause('pool', unavailable, null),
+  'no pool': ruleCause('pool', 'DedicatedOnlyModelError', null, 'its type'),
+  'model not in plan': ruleCause('tier', 'ModelNotInPlanError', null),
+  'not serving': ruleCause('nodes', notServing, null),
+  'no node answers': ruleCause('nodes', unavailable, null),
+  'wrong kind': ruleCause('nodes', wrongShape, otherKind),
 
   'drain ended': found('answer', unavailable, 'its gateway ended before it answered'),
   fault: found('answer', 'InternalError', 'the gateway failed to handle it', 'its type'),
@@ -151,7 +151,7 @@ const rows = {
 type Rows = typeof rows;
 export type Cause = keyof Rows;
 /** Causes that are answered with this type of refusal. */
-export type CauseOf<Type extends RefusalType> = {
+export type CauseWithType<Type extends RefusalType> = {
   [Name in Cause]: Rows[Name]['type'] extends Type ? Name : never;
 }[Cause];
 export type StepOfCause = Rows[Cause]['step'];
@@ -164,13 +164,13 @@ export const causes: Readonly<Record<Cause, CauseRow>> = rows;
 export const causeNames = Object.keys(rows) as readonly Cause[];
 
 /** Text of a cause for logs, metrics and records. `detail` is appended if the cause has an opening. */
-export function textOf(cause: Cause, detail = ''): string {
+export function causeText(cause: Cause, detail = ''): string {
   const { label = cause, opening } = causes[cause];
   return opening === undefined ? label : opening + detail;
 }
 
 /** Returns the cause of a recorded refusal, or undefined if no cause matches. */
-export function causeOf({
+export function findCause({
   stage,
   type,
   reason = '',

@@ -51,7 +51,7 @@ function lookupOf(content: Content): Lookup {
     organisationOwner: () => undefined,
     anonymousTier: () => content.anonymous,
     visitorTotals: () => undefined,
-    stacksOf: () => [],
+    listStacks: () => [],
     stack: (id) => (Object.hasOwn(content.stacks, id) ? content.stacks[id] : undefined),
     routes: (place, model) => (content.routes[`${place} ${model}`] ?? []).map(routeTo),
     loadedLast: (place, model) => content.away.includes(`${place} ${model}`),

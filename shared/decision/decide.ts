@@ -5,7 +5,7 @@
  * allowance → requests per minute → concurrency → route. Every message about a limit names the tier.
  */
 import type { KeyOwner, Lookup, TierLimits, VisitorTotals } from '../snapshot/lookup.ts';
-import { type Client, planOf, subjectOf } from './authenticate.ts';
+import { type Client, limitSubject, organisationPlan } from './authenticate.ts';
 import { checkLimits, type LimitFacts, type RateCounters, visitorFacts, weightWithin } from './limits.ts';
 import { cannotTakeNow, Refusal } from './refusal.ts';
 import { type Placement, type RoutingFacts, refuseWithoutPlan, route, type Target } from './route.ts';
@@ -97,13 +97,13 @@ function answerNeeded(maxTokens: number | undefined): number {
  * Weight of the request. A refused model outside the pool weighs 1, so that the weight does not reveal other organisations'
  * models.
  */
-function weightOf(lookup: Lookup, model: string, placement: Placement | Refusal): number {
+function requestWeight(lookup: Lookup, model: string, placement: Placement | Refusal): number {
   return placement instanceof Refusal && !lookup.isPooled(model) ? 1 : lookup.weight(model);
 }
 
-function tierOf(lookup: Lookup, caller: RequestFacts['caller']): TierLimits | null {
+function callerTier(lookup: Lookup, caller: RequestFacts['caller']): TierLimits | null {
   if (caller.kind === 'anonymous') return lookup.anonymousTier() ?? null;
-  return planOf(caller.owner);
+  return organisationPlan(caller.owner);
 }
 
 /**
@@ -124,7 +124,7 @@ function usesPool(
   );
 }
 
-function allowanceOf(facts: RequestFacts, counters: Counters, nowMs: number): LimitFacts['allowance'] {
+function readAllowance(facts: RequestFacts, counters: Counters, nowMs: number): LimitFacts['allowance'] {
   if (facts.caller.kind === 'anonymous') {
     const { visitor, admittedMs = nowMs } = facts.caller;
     return { kind: 'turns', used: counters.freeTurns(visitor, admittedMs) };
@@ -161,7 +161,7 @@ export function decide(
   trace?: Trace,
 ): Decision {
   const { caller, promptTokensMax, maxTokens } = facts;
-  const tier = tierOf(lookup, caller);
+  const tier = callerTier(lookup, caller);
   const organisation = caller.kind === 'key' ? caller.owner.organisation : null;
   const { target, model, surface, reranks } = facts;
   const routing: RoutingFacts = { target, organisation, tier: tier?.id ?? null, model, surface, reranks };
@@ -170,11 +170,11 @@ export function decide(
   const placement = route(lookup, routing, routeTrace);
   if (tier === null) throw noPlan(caller, trace, routeTrace);
   trace?.add('plan', 'ok', { tier: tier.id }, planReads(caller, tier));
-  const subject = subjectOf(caller);
+  const subject = limitSubject(caller);
   // Clients count tokens before each turn. Counting has separate limits of the same size, so it takes nothing from the actual
   // requests.
   const counted = facts.onlyCounts ? `${countingPrefix}${subject}` : subject;
-  const modelWeight = weightOf(lookup, facts.model, placement);
+  const modelWeight = requestWeight(lookup, facts.model, placement);
   const weight = weightWithin(modelWeight, tier.concurrency);
   const pooled = usesPool(lookup, facts, tier, placement);
   const uncounted = contextNeeded(facts) > (tier.contextTokens ?? Number.POSITIVE_INFINITY);
@@ -188,7 +188,7 @@ export function decide(
     contextTokens: contextNeeded({ promptTokensMax: promptTokensLeast ?? promptTokensMax, maxTokens }),
     answerTokens: answerNeeded(maxTokens),
     atLeast: promptTokensLeast !== undefined,
-    allowance: pooled ? allowanceOf(facts, counters, nowMs) : { kind: 'none' },
+    allowance: pooled ? readAllowance(facts, counters, nowMs) : { kind: 'none' },
     nextTier: () =>
       tier.rank === null || tier.monthlyTokens === null
         ? undefined

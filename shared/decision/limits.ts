@@ -5,7 +5,7 @@
  * like decide.ts.
  */
 
-import { counted } from '../../schemas/grouped.ts';
+import { countNoun } from '../../schemas/grouped.ts';
 import type { SeenLimit } from '../../schemas/records/decisions.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Lookup, TierLimits, VisitorTotals } from '../snapshot/lookup.ts';
@@ -114,7 +114,7 @@ export function checkContext({
   atLeast = false,
 }: Pick<LimitFacts, 'tier' | 'contextTokens' | 'atLeast'>): void {
   if (tier.contextTokens === null || contextTokens <= tier.contextTokens) return;
-  const needed = `${atLeast ? 'at least ' : ''}${counted(contextTokens, 'token')}`;
+  const needed = `${atLeast ? 'at least ' : ''}${countNoun(contextTokens, 'token')}`;
   throw new Refusal(
     'context',
     `This request needs a context of ${needed}; the ${tier.id} tier allows ${tier.contextTokens}.`,
@@ -181,7 +181,7 @@ interface Limit {
 const totalOf = ({ visitors }: LimitFacts): VisitorTotals => visitors?.total ?? unlimited;
 
 /** Subject whose rate and concurrency are checked: the caller, or all visitors together. */
-interface Whose {
+interface LimitScope {
   subject(facts: LimitFacts): string;
   limits(facts: LimitFacts): Pick<TierLimits, 'requestsPerMinute' | 'concurrency'>;
   /** Weight that counts here. The caller's own weight is already capped by its limit. */
@@ -189,20 +189,20 @@ interface Whose {
   /** Words that name the subject in messages. */
   readonly words: string;
 }
-const own: Whose = {
+const own: LimitScope = {
   subject: ({ subject }) => subject,
   limits: ({ tier }) => tier,
   weight: ({ weight }) => weight,
   words: '',
 };
-const all: Whose = {
+const all: LimitScope = {
   subject: () => visitorsSubject,
   limits: totalOf,
   weight: ({ weight }, limit) => weightWithin(weight, limit),
   words: ' of all visitors together',
 };
 
-function rate(step: 'requests' | 'visitor requests', whose: Whose): Limit {
+function rate(step: 'requests' | 'visitor requests', whose: LimitScope): Limit {
   return {
     step,
     holds: (facts) => whose === own || whose.limits(facts).requestsPerMinute !== null,
@@ -215,7 +215,7 @@ function rate(step: 'requests' | 'visitor requests', whose: Whose): Limit {
       const retryAfterSeconds = Math.min(60, Math.max(1, Math.ceil((window.endsAtMs - nowMs) / 1000)));
       throw new Refusal(
         step,
-        `The ${facts.tier.id} tier carries ${counted(limit, 'request')} a minute${whose.words}. Try again in ${counted(retryAfterSeconds, 'second')}.`,
+        `The ${facts.tier.id} tier carries ${countNoun(limit, 'request')} a minute${whose.words}. Try again in ${countNoun(retryAfterSeconds, 'second')}.`,
         { retryAfterSeconds, exhausted: { kind: 'rate', subject, limit, weight: 1 } },
       );
     },
@@ -231,7 +231,7 @@ function rate(step: 'requests' | 'visitor requests', whose: Whose): Limit {
   };
 }
 
-function concurrency(step: 'concurrency' | 'visitor concurrency', whose: Whose): Limit {
+function concurrency(step: 'concurrency' | 'visitor concurrency', whose: LimitScope): Limit {
   return {
     step,
     holds: (facts) => whose === own || whose.limits(facts).concurrency !== null,
@@ -243,7 +243,7 @@ function concurrency(step: 'concurrency' | 'visitor concurrency', whose: Whose):
       if (counters.inFlight(subject, limit, weight) + weight <= limit) return;
       throw new Refusal(
         step,
-        `The ${facts.tier.id} tier carries ${counted(limit, 'request')} in flight${whose.words}.${countsText(facts, weight)}`,
+        `The ${facts.tier.id} tier carries ${countNoun(limit, 'request')} in flight${whose.words}.${countsText(facts, weight)}`,
         { retryAfterSeconds: 1, exhausted: { kind: 'concurrency', subject, limit, weight } },
       );
     },

@@ -12,7 +12,7 @@
 import { type OperationKind, operations } from '../../schemas/api/operations.ts';
 import type { PlaceKey } from '../../schemas/names.ts';
 import type { Lookup, ServedModel } from '../snapshot/lookup.ts';
-import { type Caller, planOf } from './authenticate.ts';
+import { type Caller, organisationPlan } from './authenticate.ts';
 import { dedicatedOnly, type Target, targetNotServing, unavailable, withoutPlan } from './route.ts';
 
 export type ListingOperation =
@@ -29,7 +29,7 @@ interface ListedPlace {
   readonly reranks: boolean;
 }
 
-function placeOf(lookup: Lookup, target: Target, caller: Caller): ListedPlace {
+function resolveListedPlace(lookup: Lookup, target: Target, caller: Caller): ListedPlace {
   if (target.kind === 'shared') return { place: 'pool', reranks: true };
   const stack = lookup.stack(target.stack);
   if (!stack || caller.kind !== 'key' || stack.organisation !== caller.owner.organisation)
@@ -54,7 +54,7 @@ export function listModels(
 ): string {
   // As in an inference request, the plan is checked before the stack, so own, foreign and missing stacks get the same answer.
   if (operation.kind === 'model' && !isEntitled(caller)) throw withoutPlan('not listed without a plan');
-  const { place, reranks } = placeOf(lookup, target, caller);
+  const { place, reranks } = resolveListedPlace(lookup, target, caller);
   const listed = reranks ? lookup.listing(place) : textModels(lookup, place);
   const served = isEntitled(caller) ? listed : [];
   const entries = served.map(({ id, family, addedMs }) => ({
@@ -73,7 +73,7 @@ export function listModels(
 
 /** Whether the caller has a plan. Callers without a key need none. */
 function isEntitled(caller: Caller): boolean {
-  return caller.kind !== 'key' || planOf(caller.owner) !== null;
+  return caller.kind !== 'key' || organisationPlan(caller.owner) !== null;
 }
 
 export interface ListedModel {

@@ -3,7 +3,7 @@
  * else, that is a fault of this program and becomes InternalError.
  */
 import { type ErrorEnvelope, type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
-import { type Cause, type CauseOf, causes, textOf } from './causes.ts';
+import { type Cause, type CauseWithType, causes, causeText } from './causes.ts';
 
 /** Limit that had no room for a request. */
 export interface Exhausted {
@@ -25,7 +25,7 @@ export interface RefusalOptions {
 }
 
 /** Refuses because the service itself cannot take the request, whatever the state of its nodes. */
-export function cannotTakeNow(cause: CauseOf<'InferenceUnavailableError'>): Refusal {
+export function cannotTakeNow(cause: CauseWithType<'InferenceUnavailableError'>): Refusal {
   return new Refusal(
     cause,
     'The service cannot take this request now. Try again with exponential backoff, starting around one second.',
@@ -50,7 +50,7 @@ export class Refusal extends Error {
     Error.stackTraceLimit = stackTraceLimit;
     this.cause = cause;
     this.type = causes[cause].type;
-    this.reason = textOf(cause, options.detail);
+    this.reason = causeText(cause, options.detail);
     this.retryAfterSeconds = options.retryAfterSeconds;
     this.keyId = options.keyId;
     this.exhausted = options.exhausted;

@@ -8,7 +8,7 @@ import { operations } from '../../schemas/api/operations.ts';
 import type { PlaceKey } from '../../schemas/names.ts';
 import type { Capacity } from '../../schemas/records/usage.ts';
 import type { Lookup, Route } from '../snapshot/lookup.ts';
-import type { CauseOf } from './causes.ts';
+import type { CauseWithType } from './causes.ts';
 import { Refusal } from './refusal.ts';
 import type { Read } from './step.ts';
 import type { Trace } from './trace.ts';
@@ -36,11 +36,11 @@ export interface RoutingFacts {
 }
 
 /** Uses one answer for all causes, so that a stack of another organisation looks like one that does not serve the model. */
-export function targetNotServing(cause: CauseOf<'TargetNotServingError'>, detail?: string): Refusal {
+export function targetNotServing(cause: CauseWithType<'TargetNotServingError'>, detail?: string): Refusal {
   return new Refusal(cause, 'This stack does not serve the requested model.', { detail });
 }
 
-export function unavailable(cause: CauseOf<'InferenceUnavailableError'>, detail?: string): Refusal {
+export function unavailable(cause: CauseWithType<'InferenceUnavailableError'>, detail?: string): Refusal {
   return new Refusal(
     cause,
     'No node is answering for this model now. Try again with exponential backoff, starting around one second.',
@@ -68,7 +68,9 @@ function notInPlan(organisation: string | null): Refusal {
 }
 
 /** Refuses an organisation that is suspended or has no tier. It cannot use any model, not even on its own nodes and stacks. */
-export function withoutPlan(cause: Exclude<CauseOf<'ModelNotInPlanError'>, 'model not in plan'>): Refusal {
+export function withoutPlan(
+  cause: Exclude<CauseWithType<'ModelNotInPlanError'>, 'model not in plan'>,
+): Refusal {
   return new Refusal(
     cause,
     'This organisation has no active plan, so it cannot use any model. Contact the service operator.',
@@ -86,7 +88,7 @@ export function refuseWithoutPlan(organisation: string | null): Refusal {
 }
 
 /** Refuses a model that is not available here. The text does not show whether another organisation has it. */
-export function dedicatedOnly(cause: CauseOf<'DedicatedOnlyModelError'>): Refusal {
+export function dedicatedOnly(cause: CauseWithType<'DedicatedOnlyModelError'>): Refusal {
   return new Refusal(
     cause,
     'No model of this name is available on this host. GET /v1/models lists the models that are. A model of a dedicated stack is called at the hostname of that stack.',
@@ -172,7 +174,7 @@ function routeShared(lookup: Lookup, facts: RoutingFacts, trace: Trace | undefin
     const own = lookup.routes(`organisation:${facts.organisation}`, facts.model);
     if (own.length > 0) {
       const place: PlaceKey = `organisation:${facts.organisation}`;
-      trace?.add('own nodes', 'ok', { place, nodes: nodesOf(own) });
+      trace?.add('own nodes', 'ok', { place, nodes: routeNodes(own) });
       const placed = ofKind('own', own, facts);
       if (placed instanceof Refusal) noteNodes(trace, placed, place, facts);
       return wrong ?? placed;
@@ -224,10 +226,10 @@ function noteNodes(
 ): void {
   if (answer instanceof Refusal)
     trace?.refuse(answer, { place, ...(answer.cause === 'wrong kind' && { asksToRerank: reranks }) });
-  else trace?.add('nodes', 'ok', { place, nodes: nodesOf(answer.candidates) });
+  else trace?.add('nodes', 'ok', { place, nodes: routeNodes(answer.candidates) });
 }
 
-function nodesOf(candidates: readonly Route[]): readonly string[] {
+function routeNodes(candidates: readonly Route[]): readonly string[] {
   return candidates.map(({ node }) => node).sort();
 }
 

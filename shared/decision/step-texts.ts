@@ -1,5 +1,5 @@
 /** A step in words, with the rows that determined its result. */
-import { grouped } from '../../schemas/grouped.ts';
+import { groupDigits } from '../../schemas/grouped.ts';
 import type { PlaceKey } from '../../schemas/names.ts';
 import { causes } from './causes.ts';
 import type { Read, Step, StepFacts } from './step.ts';
@@ -40,7 +40,7 @@ export interface StepTexts {
 }
 
 const plain = (text: string, ...marks: Read[]): StepText => ({ text, marks });
-const number = (value: unknown): string => (typeof value === 'number' ? grouped(value) : String(value));
+const number = (value: unknown): string => (typeof value === 'number' ? groupDigits(value) : String(value));
 const tokensText = (value: unknown): string => `${number(value)} token${value === 1 ? '' : 's'}`;
 const turnsText = (value: unknown): string => `${number(value)} turn${value === 1 ? '' : 's'}`;
 const limitText = (value: unknown): string => (value === null ? 'no limit' : `of ${number(value)}`);
@@ -201,7 +201,7 @@ export const serving: Describe = (step, of) => {
   return plain(
     `${names.join(', ')}${more} serve${found.length === 1 ? 's' : ''} it`,
     ...installedMarks(place, of.model),
-    ...found.map(markOf),
+    ...found.map(nodeMark),
   );
 };
 
@@ -215,7 +215,7 @@ export const away: Describe = (step, of) => {
   // Prefer nodes that would serve the model if they were up. Nodes that never had it explain less.
   const absent = reports.filter(({ fault }) => fault !== 'not loaded');
   const deciding = absent.length > 0 || step.step === 'own nodes' ? absent : reports;
-  return plain(texts.join(', '), ...deciding.map(markOf));
+  return plain(texts.join(', '), ...deciding.map(nodeMark));
 };
 
 const otherKind: Describe = (step, of) => {
@@ -235,7 +235,7 @@ export const notServing: Describe = (step, of) => {
   return plain('not installed', ...installedMarks(place, of.model));
 };
 
-function markOf({ id, mark }: NodeReport): Read {
+function nodeMark({ id, mark }: NodeReport): Read {
   return { table: 'node', id, mark };
 }
 

@@ -1,7 +1,7 @@
 /** Checks which causes and steps records, metrics and explanations can describe. */
 import { expect, test } from 'vitest';
 import { type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
-import { causeNames, causeOf, causes, textOf } from './causes.ts';
+import { causeNames, causes, causeText, findCause } from './causes.ts';
 import { Refusal } from './refusal.ts';
 import type { Step } from './step.ts';
 import { type Described, describeStep } from './step-texts.ts';
@@ -19,8 +19,8 @@ const state: Described = {
 test('a record of each cause is read as that cause, and its text is short enough for a label', () => {
   for (const cause of causeNames) {
     const { stage, type } = causes[cause];
-    const reason = textOf(cause, detail);
-    expect(causeOf({ stage, type, reason }), cause).toBe(cause);
+    const reason = causeText(cause, detail);
+    expect(findCause({ stage, type, reason }), cause).toBe(cause);
     expect(reason.length, cause).toBeLessThanOrEqual(40);
   }
   const types = new Set<RefusalType>(causeNames.map((cause) => causes[cause].type));
@@ -33,8 +33,8 @@ test('what the playground refuses by the rules before there is a request is read
     ['InferenceUnavailableError', 'fenced', 'fenced'],
     ['Unauthorized', 'fenced', 'fenced without a key'],
   ] as const)
-    expect(causeOf({ stage: 'http', type, reason })).toBe(cause);
-  expect(causeOf({ stage: 'answer', type: 'LaterError', reason: 'later' })).toBeUndefined();
+    expect(findCause({ stage: 'http', type, reason })).toBe(cause);
+  expect(findCause({ stage: 'answer', type: 'LaterError', reason: 'later' })).toBeUndefined();
 });
 
 test('each step has words for each cause: those of the cause, or its own', () => {

@@ -41,7 +41,7 @@ export interface StepRow {
 }
 
 /** A step must supply a text if a cause of the step has none. */
-type RowOf<Name extends StepName> = Name extends SayingStep | 'own nodes'
+type StepRowFor<Name extends StepName> = Name extends SayingStep | 'own nodes'
   ? StepRow & { readonly texts: { readonly refused: Describe | string } }
   : StepRow;
 
@@ -117,7 +117,7 @@ const rows = {
   },
   nodes: { ...route, names: 'place', gives: true, texts: { ok: say.serving, refused: say.notServing } },
   answer: { ...unasked, group: 'answer', texts: { refused: say.unfinished } },
-} as const satisfies { readonly [Name in StepName]: RowOf<Name> };
+} as const satisfies { readonly [Name in StepName]: StepRowFor<Name> };
 
 /** Possible results of each step, derived from its texts. */
 type Rows = typeof rows;

@@ -1,6 +1,6 @@
 import { afterAll, expect, test } from 'vitest';
-import { decideOn, factsOf, type Question } from '../../control-plane/explain/question.ts';
-import { countersOf } from '../../control-plane/explain/recorded-counters.ts';
+import { buildFacts, decideInState, type Question } from '../../control-plane/explain/question.ts';
+import { fixedCounters } from '../../control-plane/explain/recorded-counters.ts';
 import { known, recordsOf } from '../../test/support/commits.ts';
 import { createLookup } from '../snapshot/lookup.ts';
 import { memorySnapshot } from '../snapshot/open-snapshot.ts';
@@ -28,7 +28,7 @@ snapshot.apply(
 type Counted = Partial<Question['counters']>;
 
 function asked(counters: Counted, network: string | null = 'n-1') {
-  const facts = factsOf({
+  const facts = buildFacts({
     ...{ operation: 'chat', host: 'shared', model: 'echo', visitor: 'v-1', network: network ?? undefined },
     ...{ promptTokensMax: 1, promptTokensLeast: undefined, maxTokens: 1 },
     credential: { fault: 'missing', carried: false },
@@ -39,7 +39,7 @@ function asked(counters: Counted, network: string | null = 'n-1') {
     ...{ facts, fenced: false, outboxFull: false, nowMs: Date.UTC(2026, 10, 22) },
     counters: { ...none, visitors, ...counters },
   };
-  const { verdict, trace } = decideOn(snapshot.db, question);
+  const { verdict, trace } = decideInState(snapshot.db, question);
   if (verdict.kind !== 'refused') throw new Error('no node serves it');
   const step = trace.steps.find(({ refusal }) => refusal !== undefined)?.step;
   const { type, message, retryAfterSeconds, exhausted } = verdict.refusal;
@@ -124,7 +124,7 @@ test('all that a visitor used is counted at the moment of its admission', () => 
 
 test('recorded counters give each subject its own numbers', () => {
   const visitors = { windowUsed: 3, inFlight: 2, tokens: 1 };
-  const counters = countersOf({
+  const counters = fixedCounters({
     windowUsed: 9,
     inFlight: 8,
     poolTokens: 7,

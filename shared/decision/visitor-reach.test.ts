@@ -3,7 +3,7 @@
  * pool.
  */
 import { expect, test } from 'vitest';
-import { decideWith, factsOf } from '../../control-plane/explain/question.ts';
+import { buildFacts, decideWithLookup } from '../../control-plane/explain/question.ts';
 import { runs } from '../../test/support/budget.ts';
 import { fleetHistory, known, recordsOf } from '../../test/support/commits.ts';
 import { createLookup } from '../snapshot/lookup.ts';
@@ -51,11 +51,11 @@ test('Routing rule 5: in random fleets a visitor reaches no stack and no node of
         for (const operation of ['chat', 'embeddings', 'messages'] as const) {
           const asked = { operation, host: stack === undefined ? 'shared' : 'stack', stack, model } as const;
           const size = { promptTokensMax: 1, promptTokensLeast: undefined, maxTokens: 1 };
-          const facts = factsOf({
+          const facts = buildFacts({
             ...{ ...asked, ...size, visitor: 'v-1', network: 'n-1' },
             credential: { fault: 'missing', carried: false },
           });
-          const { verdict } = decideWith(lookup, { ...conditions, facts });
+          const { verdict } = decideWithLookup(lookup, { ...conditions, facts });
           if (verdict.kind !== 'placed' || verdict.decision.placement instanceof Error) continue;
           placed++;
           expect([seed, model, stack]).toEqual([seed, model, undefined]);

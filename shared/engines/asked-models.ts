@@ -13,7 +13,7 @@ export interface ProbeTarget extends NodeAddress {
   readonly dialect: Dialect;
 }
 
-interface Known {
+interface CachedAnswer {
   readonly modified: number | undefined;
   readonly is: boolean;
   /** Time of the next request, in ms of `performance.now()`. */
@@ -36,18 +36,18 @@ const askAgainMs = 10_000;
 
 /** Cached capabilities of one node's models, kept for as long as the node is probed. */
 export class AskedModels {
-  readonly images = new Question({
+  readonly images = new ModelQuestion({
     ask: askImages,
     keyOf: (_, name) => shortName(name),
     keptMs: Number.POSITIVE_INFINITY,
   });
   /** Expires, because a restarted engine may use the same model for something else. */
-  readonly rerankers = new Question({ ask: askReranks, keyOf: rerankKeyOf, keptMs: 60_000 });
+  readonly rerankers = new ModelQuestion({ ask: askReranks, keyOf: rerankCacheKey, keptMs: 60_000 });
 }
 
-class Question {
+class ModelQuestion {
   readonly #options: QuestionOptions;
-  readonly #known = new Map<string, Known>();
+  readonly #known = new Map<string, CachedAnswer>();
   #asking: Promise<void> | undefined;
   #notBeforeMs = 0;
 
@@ -123,7 +123,7 @@ async function askImages(
 }
 
 /** Some engines answer without regard to the model's name. Their response holds for all of their models. */
-function rerankKeyOf({ dialect }: ProbeTarget, name: string): string {
+function rerankCacheKey({ dialect }: ProbeTarget, name: string): string {
   return dialects[dialect].rerankSigns.some(({ posts }) => posts) ? name : '';
 }
 

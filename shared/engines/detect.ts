@@ -34,9 +34,9 @@ const marks: readonly {
 
 /** Returns the engine and its models. Throws an Error that names the failed requests. */
 export async function detectEngine(url: string): Promise<DetectedEngine> {
-  const base = baseOf(url);
+  const base = baseUrl(url);
   const dialect = await detectDialect(base);
-  if (dialect !== undefined) return { dialect, models: await modelsOf(base, dialect) };
+  if (dialect !== undefined) return { dialect, models: await listModels(base, dialect) };
   throw new Error(
     `no inference server that is known here answers at ${base}; start it, or check the address`,
   );
@@ -52,11 +52,11 @@ export async function detectDialect(base: string, credential?: string): Promise<
 }
 
 /** Base URL to which paths are appended. Accepts URLs with or without `/v1`. */
-export function baseOf(url: string): string {
+export function baseUrl(url: string): string {
   return url.replace(/\/(v1\/?)?$/, '');
 }
 
-async function modelsOf(base: string, dialect: Dialect): Promise<readonly string[]> {
+async function listModels(base: string, dialect: Dialect): Promise<readonly string[]> {
   const answer = await ask(base, modelsPath);
   if (answer === undefined) throw new Error(`${base}${modelsPath} does not answer`);
   const models = servedModels(dialect, answer).map(({ name }) => name);

@@ -4,10 +4,10 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Dialect } from '../../schemas/names.ts';
 import {
-  contextErrorOf,
-  inabilityOf,
+  findContextError,
+  findInability,
+  readTokenCount,
   servedModels,
-  tokenCountOf,
   tokenCountRequest,
 } from './node-answers.ts';
 
@@ -27,7 +27,7 @@ test.each([
 ] as [Dialect, string, number | undefined][])(
   'Errors 8: %s reports in %s that the context is too long, window %s',
   (dialect, name, windowTokens) => {
-    expect(contextErrorOf(dialect, captured(name))).toEqual(
+    expect(findContextError(dialect, captured(name))).toEqual(
       windowTokens === undefined ? {} : { windowTokens },
     );
   },
@@ -45,7 +45,7 @@ test.each([
   ['ollama', { error: { message: 'invalid JSON schema in format', type: 'api_error', code: null } }],
   ['vllm', { detail: 'Not Found' }],
 ] as [Dialect, unknown][])('another error of %s is not one of context: %j', (dialect, error) => {
-  expect(contextErrorOf(dialect, error)).toBeUndefined();
+  expect(findContextError(dialect, error)).toBeUndefined();
 });
 
 test.each([
@@ -62,17 +62,17 @@ test.each([
 ] as [Dialect, string, object][])(
   'Errors 2: %s reports that a model cannot do %s',
   (dialect, inability, error) => {
-    expect(inabilityOf(dialect, error)).toBe(inability);
-    expect(inabilityOf(dialect, { error: { message: 'The engine is overloaded' } })).toBeUndefined();
+    expect(findInability(dialect, error)).toBe(inability);
+    expect(findInability(dialect, { error: { message: 'The engine is overloaded' } })).toBeUndefined();
   },
 );
 
 test('nothing that a node may answer makes a reader throw', () => {
   fc.assert(
     fc.property(fc.constantFrom(...all), fc.jsonValue(), (dialect, answer) => {
-      contextErrorOf(dialect, answer);
-      inabilityOf(dialect, answer);
-      tokenCountOf(dialect, answer);
+      findContextError(dialect, answer);
+      findInability(dialect, answer);
+      readTokenCount(dialect, answer);
       servedModels(dialect, answer);
       servedModels(dialect, { data: answer });
       servedModels(dialect, { data: [answer] });
@@ -105,18 +105,18 @@ test.each([
   ],
 ] as [Dialect, string, object, string][])('%s counts tokens at %s', (dialect, path, asked, answer) => {
   expect(tokenCountRequest(dialect, body)).toEqual({ path, body: asked });
-  expect(tokenCountOf(dialect, captured(answer))).toBe(23);
+  expect(readTokenCount(dialect, captured(answer))).toBe(23);
 });
 
 test('Ollama cannot count tokens', () => {
   expect(tokenCountRequest('ollama', body)).toBeUndefined();
-  expect(tokenCountOf('ollama', { count: 5 })).toBeUndefined();
+  expect(readTokenCount('ollama', { count: 5 })).toBeUndefined();
 });
 
 test.each([{ count: -1 }, { count: '5' }, { count: 1.5 }, {}, null, []])(
   '%j is no number of tokens',
   (answer) => {
-    expect(tokenCountOf('vllm', answer)).toBeUndefined();
+    expect(readTokenCount('vllm', answer)).toBeUndefined();
   },
 );
 

@@ -29,7 +29,7 @@ export interface EngineModel {
 export const modelsPath = '/v1/models';
 
 /** Returns the context error if an error from the node's body or frame means that the request has too many tokens. */
-export function contextErrorOf(dialect: Dialect, error: unknown): ContextError | undefined {
+export function findContextError(dialect: Dialect, error: unknown): ContextError | undefined {
   const text = errorText(error);
   for (const pattern of dialects[dialect].contextErrors) {
     const found = pattern.exec(text);
@@ -41,7 +41,7 @@ export function contextErrorOf(dialect: Dialect, error: unknown): ContextError |
 }
 
 /** Returns the capability that the model lacks if an error from the node's body or frame says so. */
-export function inabilityOf(dialect: Dialect, error: unknown): Inability | undefined {
+export function findInability(dialect: Dialect, error: unknown): Inability | undefined {
   const text = errorText(error);
   const known = Object.entries(dialects[dialect].inabilities) as [Inability, RegExp][];
   return known.find(([, pattern]) => pattern.test(text))?.[0];
@@ -66,7 +66,7 @@ const rejectingTypes = /^(bad ?request|invalid_request)/i;
  * Returns a rejection if the error means that the engine will never accept this request. `status` is the status of the node's
  * answer. An error within a stream contains its own status.
  */
-export function rejectionOf(status: number | undefined, error: unknown): Rejection | undefined {
+export function findRejection(status: number | undefined, error: unknown): Rejection | undefined {
   const its = status ?? member(member(error, 'error') ?? error, 'code');
   const text = errorText(error);
   const isSure = rejecting.includes(its) || (typeof its !== 'number' && rejectingTypes.test(text));
@@ -89,7 +89,7 @@ export function tokenCountRequest(dialect: Dialect, body: NodeBody): TokenCountR
 }
 
 /** Number of tokens in the node's response. undefined if the response does not contain one. */
-export function tokenCountOf(dialect: Dialect, answer: unknown): number | undefined {
+export function readTokenCount(dialect: Dialect, answer: unknown): number | undefined {
   const counter = dialects[dialect].tokenCounter;
   return counter === undefined ? undefined : positive(member(answer, counter.answer));
 }

@@ -47,9 +47,9 @@ export async function probe(
       await answer.body.dump();
       return answeredBadly(`models answered ${answer.statusCode}`);
     }
-    return await modelsOf(target, asked, await boundedJson(answer.body));
+    return await probeModels(target, asked, await boundedJson(answer.body));
   } catch (error) {
-    return failed(error);
+    return failedProbe(error);
   }
 }
 
@@ -57,7 +57,7 @@ function answeredBadly(reason: string): Probed {
   return { up: false, reason, silent: false };
 }
 
-async function modelsOf(target: ProbeTarget, asked: AskedModels, answer: unknown): Promise<Probed> {
+async function probeModels(target: ProbeTarget, asked: AskedModels, answer: unknown): Promise<Probed> {
   const served = servedModels(target.dialect, answer).slice(0, modelsMax);
   const named = served.filter(({ name }) => name.length <= 200);
   const models = named.map(({ name }) => name);
@@ -70,7 +70,7 @@ async function modelsOf(target: ProbeTarget, asked: AskedModels, answer: unknown
   return { up: true, models, windows, imageModels, rerankModels };
 }
 
-function failed(error: unknown): Probed {
+function failedProbe(error: unknown): Probed {
   if (error instanceof SyntaxError) return answeredBadly('models answered no JSON');
   if (isOutOfFiles(error)) return { up: false, reason: 'not probed', silent: true, isOwnFault: true };
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';

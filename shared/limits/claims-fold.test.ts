@@ -31,7 +31,7 @@ class Log {
   }
 
   claimOf(process: string): number {
-    return this.fold.claimOf(process, { subject: 'acme', window: this.#window });
+    return this.fold.findClaim(process, { subject: 'acme', window: this.#window });
   }
 
   get offset(): number {
@@ -242,7 +242,7 @@ test.each([
         from: loggedMs,
       };
       fold.apply(record, ++offset, loggedMs, loggedMs);
-      return fold.claimOf(process, limit);
+      return fold.findClaim(process, limit);
     };
     const before = Array.from({ length: joins - 1 }, (_, index) => `gateway-${index}`);
     for (const process of before) append(process, 1000);

@@ -105,7 +105,7 @@ export class ClaimsFold implements Members {
   count(window: number): number {
     if (window === inFlightWindow) return this.#live - this.#joining.size;
     let count = 0;
-    for (const state of this.#processes.values()) count += Number(isOfMinute(state, window));
+    for (const state of this.#processes.values()) count += Number(isMemberInMinute(state, window));
     return count;
   }
 
@@ -116,7 +116,7 @@ export class ClaimsFold implements Members {
   has(process: string, window: number): boolean {
     const state = this.#processes.get(process);
     if (state === undefined) return false;
-    return window === inFlightWindow ? state.isKnown && !state.ended : isOfMinute(state, window);
+    return window === inFlightWindow ? state.isKnown && !state.ended : isMemberInMinute(state, window);
   }
 
   /** Start of the first minute in which the process is a member, as far as the log has been read. */
@@ -129,7 +129,7 @@ export class ClaimsFold implements Members {
     return this.#rows.size;
   }
 
-  claimOf(process: string, limit: LimitName): number {
+  findClaim(process: string, limit: LimitName): number {
     return this.row(limit)?.cells.get(process)?.claim ?? 0;
   }
 
@@ -137,7 +137,7 @@ export class ClaimsFold implements Members {
     return this.#processes.get(process)?.ended === true;
   }
 
-  nameOf(process: string): string | undefined {
+  findName(process: string): string | undefined {
     return this.#processes.get(process)?.name;
   }
 
@@ -163,7 +163,7 @@ export class ClaimsFold implements Members {
       return this.#rows.left(row, process) + Math.min(more, limit.limit - row.limit);
     }
     const others = this.count(limit.window) - Number(this.has(process, limit.window));
-    return limit.limit - others * this.#rows.reservedOf(limit.window, limit.limit);
+    return limit.limit - others * this.#rows.reservedShare(limit.window, limit.limit);
   }
 
   /**
@@ -197,14 +197,14 @@ export class ClaimsFold implements Members {
         kept += this.hasEnded(other) ? this.#keptBy(other, limit, cell) : cell.used;
     if (!isMinute) return kept;
     for (const [other, state] of this.#processes)
-      if (state.ended && isOfMinute(state, limit.window) && !this.row(limit)?.cells.has(other))
+      if (state.ended && isMemberInMinute(state, limit.window) && !this.row(limit)?.cells.has(other))
         kept += this.#keptBy(other, limit);
     return kept;
   }
 
   #keptBy(ended: string, limit: Limit, { claim, yields }: Pick<Cell, 'claim' | 'yields'> = noCell): number {
     const isMember = !yields && this.has(ended, limit.window);
-    return Math.max(claim, isMember ? this.#rows.reservedOf(limit.window, limit.limit) : 0);
+    return Math.max(claim, isMember ? this.#rows.reservedShare(limit.window, limit.limit) : 0);
   }
 
   /** Folds a record. Returns false for a repetition or an ended process. `loggedMs` is the log's time. */
@@ -301,6 +301,6 @@ export class ClaimsFold implements Members {
   }
 }
 
-function isOfMinute({ from, until }: ProcessState, window: number): boolean {
+function isMemberInMinute({ from, until }: ProcessState, window: number): boolean {
   return from <= window && window <= until;
 }

@@ -68,7 +68,7 @@ export interface Limit {
   readonly limit: number;
 }
 
-export interface EntriesOfProcess {
+export interface ProcessEntries {
   readonly process: string;
   readonly entries: readonly GaugeEntry[];
   /** Whether another process holds all room. */
@@ -80,7 +80,7 @@ export interface EntriesOfProcess {
 }
 
 /** Divisor: all standing shares together are half of the limit. The rest can be claimed by whoever needs it. */
-const sharesOfLimit = 2;
+const shareDivisor = 2;
 
 export class ClaimsRows {
   readonly #members: Members;
@@ -105,23 +105,23 @@ export class ClaimsRows {
   }
 
   /** Share left to each member of a limit that does not have any cells; 0 if it is below one. */
-  reservedOf(window: number, limit: number): number {
-    return shareOf(limit, this.#members.count(window));
+  reservedShare(window: number, limit: number): number {
+    return standingShare(limit, this.#members.count(window));
   }
 
   /**
    * Standing share that a member may use; 0 if it is below one. If the row's limit is lower than `limit`, the row's counts.
    */
-  shareOf(window: number, limit: number, row: LimitRow | undefined): number {
+  standingShare(window: number, limit: number, row: LimitRow | undefined): number {
     const members = row === undefined ? this.#members.count(window) : row.members;
-    return shareOf(Math.min(limit, row?.limit ?? limit), this.#members.sharers(window, members));
+    return standingShare(Math.min(limit, row?.limit ?? limit), this.#members.sharers(window, members));
   }
 
   /** Room that the others leave in the limit: neither claimed nor covered by their standing shares. May be negative. */
   left(row: LimitRow, process: string): number {
     const cell = row.cells.get(process);
     const reserves = this.#reservesShare(row, process, cell);
-    return leftOf(row, row.above - (reserves ? 0 : (cell?.claim ?? 0)), row.below - Number(reserves));
+    return roomLeft(row, row.above - (reserves ? 0 : (cell?.claim ?? 0)), row.below - Number(reserves));
   }
 
   /** Whether another process got less than it asked for. */
@@ -132,19 +132,19 @@ export class ClaimsRows {
 
   /** Whether all claims and standing shares together fit into the limit. */
   fits(row: LimitRow): boolean {
-    return leftOf(row, row.above, row.below) >= 0;
+    return roomLeft(row, row.above, row.below) >= 0;
   }
 
-  fold({ process, entries, isBlocked, atMs, loggedMs }: EntriesOfProcess): void {
+  fold({ process, entries, isBlocked, atMs, loggedMs }: ProcessEntries): void {
     for (const { subject, window, limit, used, claim: asked, yields = false } of entries) {
-      if (isFar(window, loggedMs)) continue;
+      if (isFarFromRecord(window, loggedMs)) continue;
       const row = this.#rowOf(subject, window, limit);
       if (row === undefined) continue;
       if (row.limit !== limit || row.epoch !== this.#members.epoch) {
         row.limit = limit;
         this.#reserve(row);
       }
-      const cell = cellOf(row, process);
+      const cell = getCell(row, process);
       const room = isBlocked ? 0 : this.left(row, process);
       const claim = Math.max(used, Math.min(asked, Math.max(cell.claim, room)));
       this.#set(row, process, cell, { used, asked, claim, yields, atMs });
@@ -188,9 +188,9 @@ export class ClaimsRows {
   #reservesShare(row: LimitRow, process: string, cell: Cell | undefined): boolean {
     const claim = cell?.claim ?? 0;
     return (
-      shareOf(row.limit, row.members) > 0 &&
+      standingShare(row.limit, row.members) > 0 &&
       cell?.yields !== true &&
-      sharesOfLimit * row.members * claim < row.limit &&
+      shareDivisor * row.members * claim < row.limit &&
       this.#members.has(process, row.window)
     );
   }
@@ -200,7 +200,7 @@ export class ClaimsRows {
    */
   #isShort(row: LimitRow, process: string, { asked, claim, yields }: Cell): boolean {
     if (asked <= claim) return false;
-    const isCovered = asked <= shareOf(row.limit, row.members) && !yields;
+    const isCovered = asked <= standingShare(row.limit, row.members) && !yields;
     return !(isCovered && this.#members.has(process, row.window));
   }
 
@@ -220,7 +220,7 @@ export class ClaimsRows {
       below += part.below;
       row.short += Number(this.#isShort(row, process, cell));
     }
-    row.below = shareOf(row.limit, row.members) > 0 ? below + row.members - withCell : 0;
+    row.below = standingShare(row.limit, row.members) > 0 ? below + row.members - withCell : 0;
   }
 
   /**
@@ -274,7 +274,7 @@ export class ClaimsRows {
 }
 
 /** Returns the process's cell, creating it if necessary. Idle cells stay until a sweep. */
-function cellOf(row: LimitRow, process: string): Cell {
+function getCell(row: LimitRow, process: string): Cell {
   let cell = row.cells.get(process);
   if (cell === undefined) {
     cell = { used: 0, asked: 0, claim: 0, yields: false, atMs: 0 };
@@ -288,20 +288,20 @@ function isIdle({ asked, claim, yields }: Cell): boolean {
   return asked + claim === 0 && !yields;
 }
 
-function isFar(window: number, loggedMs: number | undefined): boolean {
+function isFarFromRecord(window: number, loggedMs: number | undefined): boolean {
   return (
     window !== inFlightWindow && loggedMs !== undefined && Math.abs(window - loggedMs) > windowDistanceMs
   );
 }
 
 /** Whole requests in a standing share; 0 if it is below one. */
-function shareOf(limit: number, members: number): number {
-  return members === 0 ? 0 : Math.floor(limit / (sharesOfLimit * members));
+function standingShare(limit: number, members: number): number {
+  return members === 0 ? 0 : Math.floor(limit / (shareDivisor * members));
 }
 
 /** Computes the room left in integers: shares are fractions, and only the result is rounded. */
-function leftOf({ limit, members }: LimitRow, above: number, below: number): number {
+function roomLeft({ limit, members }: LimitRow, above: number, below: number): number {
   if (below === 0) return limit - above;
-  const parts = sharesOfLimit * members;
+  const parts = shareDivisor * members;
   return Math.floor((parts * (limit - above) - below * limit) / parts);
 }

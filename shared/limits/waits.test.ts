@@ -48,7 +48,7 @@ test('what another gateway had in flight a while ago may have ended, and a reque
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   for (let n = 0; n < 10; n++) one.add(inFlight, 1, log.nowMs);
-  while (other.fold.claimOf(one.process, inFlight) < 10) log.pass(200);
+  while (other.fold.findClaim(one.process, inFlight) < 10) log.pass(200);
   const wait = () => other.wait(inFlight, 1, log.nowMs + 500, log.nowMs, () => undefined);
   expect(wait()).toBeUndefined();
   log.pass(1200);

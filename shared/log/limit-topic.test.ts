@@ -10,7 +10,7 @@ import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { until } from '../../test/support/until.ts';
 import { LogUnavailable } from './core/control-log.ts';
 import { openEmbeddedLog } from './embedded/embedded-log.ts';
-import { LimitTopic, limitTopicAt } from './limit-topic.ts';
+import { LimitTopic, openLimitTopic } from './limit-topic.ts';
 
 const onFault = (): void => undefined;
 
@@ -88,7 +88,7 @@ test('a topic that cannot be opened is reported once with the reason, and tried 
 
 test('a folder of the log that was moved away is not made again', async () => {
   const folder = folderOfTest('limit-topic');
-  const topic = limitTopicAt(`sqlite:${folder}/log`, {
+  const topic = openLimitTopic(`sqlite:${folder}/log`, {
     topic: gaugesTopic,
     tokens: ['token-of-sixteen-bytes'],
   });

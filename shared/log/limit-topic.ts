@@ -18,7 +18,7 @@ import {
   LogUnavailable,
 } from './core/control-log.ts';
 import { Follower } from './core/follower.ts';
-import { addRefused, macRefusalOf, RecordMac, type RefusedRecords } from './core/record-mac.ts';
+import { addRefused, checkMac, RecordMac, type RefusedRecords } from './core/record-mac.ts';
 import { openLog } from './open-log.ts';
 import { type OpenTopic, ReopenedLog } from './reopened-log.ts';
 
@@ -128,8 +128,7 @@ export class LimitTopic {
 
   #accepted(read: readonly LogRecord[]): LimitBatch {
     const records = read.filter((record) => {
-      const counts =
-        record.value.length <= limitRecordBytesMax && macRefusalOf(record, this.#mac) === undefined;
+      const counts = record.value.length <= limitRecordBytesMax && checkMac(record, this.#mac) === undefined;
       if (!counts) this.refused = addRefused(this.refused, record.offset);
       return counts;
     });
@@ -162,7 +161,7 @@ function isLogFault(error: unknown): error is Error {
 }
 
 /** Returns the topic at the control log's address. It opens on first use. */
-export function limitTopicAt(logUrl: string, options: Omit<LimitTopicOptions, 'open'>): LimitTopic {
+export function openLimitTopic(logUrl: string, options: Omit<LimitTopicOptions, 'open'>): LimitTopic {
   const { topic } = options;
   const keep = { keepSeconds: limitTopicKeepSeconds[topic], allowTrimmed: true };
   // If the machine loses a record, a later record includes its counts. So no gateway waits for a flush.

@@ -9,14 +9,14 @@ import type { ControlLog, TopicReading } from './core/control-log.ts';
 
 const intervalMs = 1000;
 
-interface Observed {
+interface ObservedLog {
   readonly log: Pick<ControlLog, 'readings' | 'settingsFault'>;
   readonly registry: Registry;
   readonly logger: Pick<LineLogger, 'warn' | 'error'>;
 }
 
 /** Observes all topics at the address of `log`, until the returned function is called. */
-export function observeTopics({ log, registry, logger }: Observed): () => void {
+export function observeTopics({ log, registry, logger }: ObservedLog): () => void {
   const readings = (): readonly TopicReading[] => log.readings?.() ?? [];
   const metrics = new ObservedMetrics(registry);
   const gauge = (name: string, help: string, value: (reading: TopicReading) => number): void =>

@@ -84,27 +84,27 @@ export class BodyBudget implements MemoryBudget {
 
   /** Of an owner's share: `spent` where only the share does not allow it. */
   reserveFor(owner: string, bytes: number): 'reserved' | 'refused' | 'spent' {
-    const share = this.#shareOf(owner);
+    const share = this.#findShare(owner);
     if (share.usedBytes + bytes > this.#shareBytesMax || share.waiting.length > 0) return 'spent';
     return this.#take(share, bytes) ? 'reserved' : 'refused';
   }
 
   reserveBeyond(owner: string, bytes: number): 'reserved' | 'refused' | 'spent' {
-    const share = this.#shareOf(owner);
+    const share = this.#findShare(owner);
     if (share.usedBytes + bytes > 2 * this.#shareBytesMax) return 'spent';
     return this.#take(share, bytes) ? 'reserved' : 'refused';
   }
 
   releaseFor(owner: string, bytes: number): void {
     this.release(bytes);
-    const share = this.#shareOf(owner);
+    const share = this.#findShare(owner);
     share.usedBytes -= bytes;
     if (share.waiting.length > 0) this.#admit(share);
     else if (share.usedBytes <= 0 && this.#shares.size > this.#ownersMax) this.#forgetIdle();
   }
 
   waitFor(owner: string, body: HeldBody): boolean {
-    const share = this.#shareOf(owner);
+    const share = this.#findShare(owner);
     if (share.waiting.length >= waitingMax) return false;
     share.waiting.push(body);
     this.#admit(share);
@@ -112,7 +112,7 @@ export class BodyBudget implements MemoryBudget {
   }
 
   leaveFor(owner: string, body: HeldBody): void {
-    const share = this.#shareOf(owner);
+    const share = this.#findShare(owner);
     const index = share.waiting.indexOf(body);
     if (index >= 0) share.waiting.splice(index, 1);
     if (share.beyond === body) share.beyond = undefined;
@@ -120,7 +120,7 @@ export class BodyBudget implements MemoryBudget {
   }
 
   admitOf(owner: string): void {
-    this.#admit(this.#shareOf(owner));
+    this.#admit(this.#findShare(owner));
   }
 
   reserve(bytes: number): boolean {
@@ -154,7 +154,7 @@ export class BodyBudget implements MemoryBudget {
     }
   }
 
-  #shareOf(owner: string): Share {
+  #findShare(owner: string): Share {
     let share = this.#shares.get(owner);
     if (share === undefined) {
       share = new Share();

@@ -3,7 +3,7 @@ import { Registry } from 'prom-client';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { portOf } from '../../test/support/listen.ts';
 import { RawPeer } from '../../test/support/raw-peer.ts';
-import { type ConnectionLimits, Connections, connectionLimits, peerOf } from './connections.ts';
+import { type ConnectionLimits, Connections, connectionLimits, peerPrefix } from './connections.ts';
 import { startHealthServer } from './health-server.ts';
 import { createHttpServer, refuseAsText } from './http-server.ts';
 import { Certificate } from './tls.ts';
@@ -122,7 +122,7 @@ test.each([
   ['fe80::1%eth0', 'fe80:0:0:0'],
   ['::1', '0:0:0:0'],
 ])('%s counts as %s', (address, peer) => {
-  expect(peerOf(address)).toBe(peer);
+  expect(peerPrefix(address)).toBe(peer);
 });
 
 test('health has a small bound of its own, and a check that throws is answered with 500', async () => {

@@ -7,7 +7,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Server, Socket } from 'node:net';
 import { Server as TlsServer } from 'node:tls';
 import { Counter, Gauge, type Registry } from 'prom-client';
-import { endWith } from './end-with.ts';
+import { writeAndClose } from './end-with.ts';
 import type { LineLogger } from './logger.ts';
 import { type Pace, paceConnections } from './paced-connections.ts';
 import { RateLimitedLine } from './rate-limited-line.ts';
@@ -101,7 +101,7 @@ export class Connections {
     server.on('connection', (socket: Socket) => {
       destroyOnError(socket);
       socket.setKeepAlive(true, probeAfterMs);
-      const peer = peerOf(socket.remoteAddress);
+      const peer = peerPrefix(socket.remoteAddress);
       const count = (peers.get(peer) ?? 0) + 1;
       peers.set(peer, count);
       open.inc();
@@ -138,9 +138,14 @@ export class Connections {
       }
       reading++;
       socket.once('close', () => reading--);
-      endWith(socket, answer());
+      writeAndClose(socket, answer());
     };
-    paceConnections(server, { peerOf: (address) => peerOf(address, 3), isExempt, monotonicMs, refuse });
+    paceConnections(server, {
+      peerPrefix: (address) => peerPrefix(address, 3),
+      isExempt,
+      monotonicMs,
+      refuse,
+    });
   }
 
   #refuse(listener: ListenerName, reason: RefusalReason, address: string | undefined): void {
@@ -158,7 +163,7 @@ class IdleSockets {
 
   constructor(server: Server) {
     server.prependListener('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
-      const key = keyOf(socket);
+      const key = socketKey(socket);
       const idle = this.#idle.get(key);
       if (idle === undefined) return;
       this.#idle.delete(key);
@@ -169,7 +174,7 @@ class IdleSockets {
   }
 
   add(socket: Socket): void {
-    const key = keyOf(socket);
+    const key = socketKey(socket);
     this.#idle.set(key, socket);
     socket.once('close', () => this.#idle.delete(key));
   }
@@ -177,12 +182,13 @@ class IdleSockets {
   /** Of one peer, or of all. The newest among them is the one that asks for room. */
   oldest(peer: string | undefined): Socket | undefined {
     for (const socket of this.#idle.values())
-      if (!socket.destroyed && (peer === undefined || peerOf(socket.remoteAddress) === peer)) return socket;
+      if (!socket.destroyed && (peer === undefined || peerPrefix(socket.remoteAddress) === peer))
+        return socket;
     return undefined;
   }
 }
 
-function keyOf({ remoteAddress, remotePort }: Socket): string {
+function socketKey({ remoteAddress, remotePort }: Socket): string {
   return `${remoteAddress} ${remotePort}`;
 }
 
@@ -191,7 +197,7 @@ function destroyOnError(socket: Socket): void {
 }
 
 /** The key that connections are counted by: an IPv4 address, or the /64 of an IPv6 address (16 bits a group), because one host owns that. */
-export function peerOf(address = '', ipv6Groups = 4): string {
+export function peerPrefix(address = '', ipv6Groups = 4): string {
   if (!address.includes(':')) return address;
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
   if (mapped !== undefined) return mapped;

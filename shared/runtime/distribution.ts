@@ -72,11 +72,11 @@ export class Distribution {
 
   /** What the registry exports of series with observations: cumulative buckets, sum, count (Prometheus text format 0.0.4). */
   get(): Promise<object> {
-    const values = [...this.#series.values()].flatMap((series) => this.#valuesOf(series));
+    const values = [...this.#series.values()].flatMap((series) => this.#toValues(series));
     return Promise.resolve({ name: this.name, help: this.help, type: this.type, aggregator: 'sum', values });
   }
 
-  #valuesOf({ labels, counts, sum }: Observations): object[] {
+  #toValues({ labels, counts, sum }: Observations): object[] {
     let count = 0;
     if (counts.every((own) => own === 0)) return [];
     const buckets = counts.map((own, index) => {

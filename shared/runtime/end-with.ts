@@ -5,7 +5,7 @@ import type { Socket } from 'node:net';
 const lingerMs = 5000;
 
 /** Sends the last bytes of a connection. Nobody reads the socket after a CONNECT, so its end has to be brought about. */
-export function endWith(socket: Socket, bytes: string): void {
+export function writeAndClose(socket: Socket, bytes: string): void {
   socket.end(bytes);
   linger(socket);
 }

@@ -32,7 +32,7 @@ export function faultFields(thrown: unknown): FaultFields {
     ...(hasSafeMessage(thrown, code) && {
       message: withoutSettings(thrown.message).slice(0, messageLengthMax),
     }),
-    at: framesOf(thrown),
+    at: parseFrames(thrown),
   };
 }
 
@@ -43,7 +43,7 @@ function hasSafeMessage(error: Error, code: string | undefined): boolean {
   return !(error.name in globalThis);
 }
 
-function framesOf({ stack = '' }: Error): string[] {
+function parseFrames({ stack = '' }: Error): string[] {
   const frames = stack.split('\n').filter((line) => /^ {4}at /.test(line));
   return frames.slice(0, framesMax).map((line) => line.trim().replace(/^at /, ''));
 }

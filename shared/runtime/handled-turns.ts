@@ -3,7 +3,7 @@
  * gateway reads in a turn by time. Node.js reads a thousand ready connections in one turn, and a connection that is answered at
  * once sends its next request in the same turn. So without bounds neither timers nor new connections would get their turn.
  */
-import { peerOf } from './connections.ts';
+import { peerPrefix } from './connections.ts';
 import { TurnQueue } from './turn-queue.ts';
 
 /** A turn that has lasted so long begins no further request. */
@@ -54,7 +54,7 @@ export function boundTurns<Request>(
   };
   return (request) => {
     if (isOver() || handled >= handledMax || waiting.size > 0)
-      waiting.add(peerOf(addressOf(request)), request);
+      waiting.add(peerPrefix(addressOf(request)), request);
     else {
       handled++;
       handle(request);

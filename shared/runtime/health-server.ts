@@ -8,7 +8,7 @@ import type { Registry } from 'prom-client';
 import { printable } from '../../schemas/printable.ts';
 import type { Connections } from './connections.ts';
 import { createHttpServer, refuseAsText } from './http-server.ts';
-import { type ListenAddress, listen, urlOf } from './listener.ts';
+import { type ListenAddress, listen, listenerUrl } from './listener.ts';
 import type { Certificate } from './tls.ts';
 
 export interface Check {
@@ -54,7 +54,7 @@ export async function startHealthServer(options: HealthOptions): Promise<HealthS
   );
   const address = await listen(server, options, { bind: '--metrics-bind', port: '--metrics-port' });
   return {
-    url: urlOf(address, certificate !== undefined),
+    url: listenerUrl(address, certificate !== undefined),
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());

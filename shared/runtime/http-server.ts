@@ -14,7 +14,7 @@ import { createServer as createTlsServer, type Server as TlsServer } from 'node:
 import type { Socket } from 'node:net';
 import { dropBody } from './body-pieces.ts';
 import type { Connections, ListenerName } from './connections.ts';
-import { endWith, lingerAtEnd } from './end-with.ts';
+import { lingerAtEnd, writeAndClose } from './end-with.ts';
 import { boundTurns } from './handled-turns.ts';
 import { httpFault } from './http-fault.ts';
 import { boundPipelining, mayRefuse } from './pipelining.ts';
@@ -100,13 +100,13 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
     lingerAtEnd(socket);
     endUnread(socket, stallTimeoutMs);
   });
-  certificate?.renewOn(server);
+  certificate?.renewServer(server);
   connections.guard(server, name);
   return server;
 }
 
 function refuseInOneLine(_error: ParserError, socket: Socket): void {
-  endWith(socket, 'HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n');
+  writeAndClose(socket, 'HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n');
 }
 
 /**

@@ -72,7 +72,7 @@ export function arrayText(json: string, name: string): string | undefined {
       case 0x22: {
         const isMember = depth === 1 && json.startsWith(quoted, at);
         at = endOfString(json, at);
-        if (isMember) from = arrayAfter(json, at);
+        if (isMember) from = findArrayEnd(json, at);
         break;
       }
       case 0x5b: // [
@@ -90,7 +90,7 @@ export function arrayText(json: string, name: string): string | undefined {
 }
 
 /** Where the array begins whose name ends at `at`; -1 where that is no name, or not of an array. */
-function arrayAfter(json: string, at: number): number {
+function findArrayEnd(json: string, at: number): number {
   const colon = skipSpace(json, at + 1);
   if (json.charCodeAt(colon) !== 0x3a) return -1;
   const value = skipSpace(json, colon + 1);

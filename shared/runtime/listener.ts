@@ -56,7 +56,10 @@ export function listenError(error: unknown, address: ListenAddress, flags: Addre
 }
 
 /** `http://host:port` as a client on this machine reaches it. */
-export function urlOf(address: { readonly address: string; readonly port: number }, tls = false): string {
+export function listenerUrl(
+  address: { readonly address: string; readonly port: number },
+  tls = false,
+): string {
   const host = address.address.includes(':') ? `[${address.address}]` : address.address;
   return `${tls ? 'https' : 'http'}://${host}:${address.port}`;
 }

@@ -3,7 +3,7 @@
  * Keys, prompts and completions are never passed to it; the redaction list is a second line of defence.
  */
 import { type LogFn, type Logger as PinoLogger, pino } from 'pino';
-import { eventOfText, type LogLevel, type LogText } from '../../schemas/records/log-events.ts';
+import { type LogLevel, type LogText, logTextCode } from '../../schemas/records/log-events.ts';
 import { wallClockMs } from './clock.ts';
 import { RepeatedLines } from './repeated-lines.ts';
 
@@ -58,7 +58,7 @@ export function lineHook(
   return function (args, method, level) {
     const [first, second] = args as readonly unknown[];
     const text = typeof first === 'string' ? first : second;
-    const event = typeof text === 'string' ? eventOfText(text) : undefined;
+    const event = typeof text === 'string' ? logTextCode(text) : undefined;
     if (event === undefined || first instanceof Error) return method.apply(this, args);
     const fields = typeof first === 'object' && first !== null ? first : {};
     const write = (leftOut: number): void =>
@@ -164,7 +164,7 @@ export function createAccessLog(logger: Logger, name: string): AccessLog {
     isEnabled: () => logger.isLevelEnabled('info'),
     write: (fields, text) =>
       append(
-        `${head}${wallClockMs()}${source},"event":"${eventOfText(text)}",${JSON.stringify(fields).slice(1, -1)},"msg":${JSON.stringify(text)}}\n`,
+        `${head}${wallClockMs()}${source},"event":"${logTextCode(text)}",${JSON.stringify(fields).slice(1, -1)},"msg":${JSON.stringify(text)}}\n`,
       ),
   };
 }

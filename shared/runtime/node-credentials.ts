@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path';
 import { textOfNamed } from './named-file.ts';
-import { protectedSettingOf } from './secrets.ts';
+import { readProtectedSetting } from './secrets.ts';
 import { type Environment, environment } from './settings.ts';
 
 const prefix = 'HEADGATE_NODE_CREDENTIAL_';
@@ -17,17 +17,17 @@ export function nodeCredentials(
   from: Environment = environment,
 ): CredentialSource {
   for (const variable of Object.keys(from))
-    if (variable.startsWith(prefix)) protectedSettingOf(variable, from);
+    if (variable.startsWith(prefix)) readProtectedSetting(variable, from);
   return (name) => {
     if (!/^[A-Za-z0-9_]{1,64}$/.test(name)) return undefined;
-    const fromEnvironment = protectedSettingOf(prefix + name.toUpperCase(), from);
-    const value = fromEnvironment ?? (folder === undefined ? undefined : textOf(join(folder, name)));
+    const fromEnvironment = readProtectedSetting(prefix + name.toUpperCase(), from);
+    const value = fromEnvironment ?? (folder === undefined ? undefined : readIfPresent(join(folder, name)));
     // Only what one header line can contain; the engine limits its length.
     return value !== undefined && /^[\x20-\x7e]+$/.test(value) ? value : undefined;
   };
 }
 
-function textOf(path: string): string | undefined {
+function readIfPresent(path: string): string | undefined {
   try {
     return textOfNamed(path).trim();
   } catch {

@@ -23,7 +23,7 @@ const shareOfRoom = 1 / 4;
 const lookMs = 10;
 
 interface Paced extends Omit<Pace, 'answer'> {
-  readonly peerOf: (address: string | undefined) => string;
+  readonly peerPrefix: (address: string | undefined) => string;
   /** Ends a connection for which there is no room, or no longer. */
   readonly refuse: (socket: Socket) => void;
 }
@@ -59,7 +59,7 @@ export function paceConnections(server: Server, paced: Paced): void {
   server.on('connection', (socket: Socket) => {
     if (paced.isExempt(socket.remoteAddress)) return start(socket);
     if (waiting.size === 0 && limit.tryAcquire(monotonicMs())) return start(socket);
-    const peer = paced.peerOf(socket.remoteAddress);
+    const peer = paced.peerPrefix(socket.remoteAddress);
     if (!makeRoom(waiting, peer, paced.refuse)) return paced.refuse(socket);
     waiting.add(peer, socket);
     lookSoon();

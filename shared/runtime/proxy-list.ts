@@ -11,7 +11,7 @@ interface Range {
 export function proxyList(ranges: readonly string[]): BlockList {
   const list = new BlockList();
   for (const text of ranges) {
-    const range = rangeIn(text);
+    const range = parseRange(text);
     if (range === undefined) throw new Error(`--trusted-proxies: ${text} is no address and no CIDR range`);
     list.addSubnet(range.address, range.prefix, range.family);
   }
@@ -20,10 +20,10 @@ export function proxyList(ranges: readonly string[]): BlockList {
 
 /** Is it an address or a CIDR range? */
 export function isProxyRange(text: string): boolean {
-  return rangeIn(text) !== undefined;
+  return parseRange(text) !== undefined;
 }
 
-function rangeIn(text: string): Range | undefined {
+function parseRange(text: string): Range | undefined {
   const [address = '', bits] = text.split('/');
   const family = isIPv4(address) ? 'ipv4' : 'ipv6';
   const most = family === 'ipv4' ? 32 : 128;

@@ -31,7 +31,7 @@ export class RepeatedLines {
 
   /** Writes a line now, or at the end of the minute in which it was written before. */
   pass(text: string, fields: object, write: Write): void {
-    const key = keyOf(text, fields);
+    const key = lineKey(text, fields);
     if (key === undefined) {
       write(0);
       return;
@@ -70,7 +70,7 @@ export class RepeatedLines {
 }
 
 /** Undefined where the fields cannot be written as text. */
-function keyOf(text: string, fields: object): string | undefined {
+function lineKey(text: string, fields: object): string | undefined {
   try {
     return `${text} ${JSON.stringify(fields, withoutStack)}`.slice(0, keyMax);
   } catch {

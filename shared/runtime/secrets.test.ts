@@ -2,19 +2,19 @@ import { readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { folderOfFile } from '../../test/support/folders.ts';
-import { kafkaSettingsFrom } from '../log/kafka/settings.ts';
+import { readKafkaSettings } from '../log/kafka/settings.ts';
 import { nodeCredentials } from './node-credentials.ts';
 import { writeFileAtomically, writeJsonAtomically } from './ready-file.ts';
 import {
-  foreignSecretOf,
   isSameSecret,
   persistentToken,
-  protectedSettingOf,
+  readForeignSecret,
+  readProtectedSetting,
+  readSecret,
   requiredSecret,
-  secretOf,
   tokenLengthMin,
 } from './secrets.ts';
-import { settingOf } from './settings.ts';
+import { readSetting } from './settings.ts';
 
 const dir = folderOfFile('secrets');
 
@@ -41,16 +41,16 @@ const kafkaNames = [
 describe.each(blanks)('a variable that is %s', (_name, value) => {
   const environment = { SECRET: value };
   const isRefused = value !== undefined;
-  test.each([protectedSettingOf, secretOf, foreignSecretOf])('is no secret and no key (%#)', (read) => {
-    expect(settingOf('SECRET', environment)).toBeUndefined();
+  test.each([readProtectedSetting, readSecret, readForeignSecret])('is no secret and no key (%#)', (read) => {
+    expect(readSetting('SECRET', environment)).toBeUndefined();
     if (isRefused) {
       expect(() => read('SECRET', environment)).toThrow('SECRET is empty; set SECRET');
     } else expect(read('SECRET', environment)).toBeUndefined();
     expect(() => requiredSecret('SECRET', undefined, environment)).toThrow(/set SECRET/);
   });
   test.each(kafkaNames)('opens no connection to Kafka (%s)', (name) => {
-    if (isRefused) expect(() => kafkaSettingsFrom({ [name]: value })).toThrow(`${name} is empty`);
-    else expect(kafkaSettingsFrom({ [name]: value })).toEqual({});
+    if (isRefused) expect(() => readKafkaSettings({ [name]: value })).toThrow(`${name} is empty`);
+    else expect(readKafkaSettings({ [name]: value })).toEqual({});
   });
   test('gives nodes no credentials', () => {
     const variable = 'HEADGATE_NODE_CREDENTIAL_GPU';
@@ -64,7 +64,7 @@ describe.each(blanks)('a variable that is %s', (_name, value) => {
 
 test.each(tooWeak)('a token like %j is refused by the name of its variable, without its value', (value) => {
   const required = (name: string, from: Record<string, string>) => requiredSecret(name, undefined, from);
-  for (const read of [secretOf, required]) {
+  for (const read of [readSecret, required]) {
     let message = '';
     try {
       read('SECRET', { SECRET: value });
@@ -77,7 +77,7 @@ test.each(tooWeak)('a token like %j is refused by the name of its variable, with
 });
 
 test('a token is taken without the line end of its file', () => {
-  expect(secretOf('SECRET', { SECRET: 'a-token-of-some-length\n' })).toBe('a-token-of-some-length');
+  expect(readSecret('SECRET', { SECRET: 'a-token-of-some-length\n' })).toBe('a-token-of-some-length');
 });
 
 test('a missing or empty secret equals nothing, not even another missing one', () => {
@@ -135,17 +135,20 @@ describe('a secret in a file', () => {
 
   test('is its text without the line end', () => {
     writeFileSync(file, `${token}\n`);
-    expect([secretOf('SECRET', environment), foreignSecretOf('SECRET', environment)]).toEqual([token, token]);
+    expect([readSecret('SECRET', environment), readForeignSecret('SECRET', environment)]).toEqual([
+      token,
+      token,
+    ]);
     writeFileSync(file, ' p w\r\n');
-    expect(foreignSecretOf('SECRET', environment)).toBe(' p w');
+    expect(readForeignSecret('SECRET', environment)).toBe(' p w');
   });
 
   test('is never cut: one of another system is whole or refused', () => {
     for (const end of ['', '\n', '\r\n']) {
       writeFileSync(file, 'p'.repeat(4096) + end);
-      expect(foreignSecretOf('SECRET', environment)).toBe('p'.repeat(4096));
+      expect(readForeignSecret('SECRET', environment)).toBe('p'.repeat(4096));
       writeFileSync(file, 'p'.repeat(4097) + end);
-      expect(() => foreignSecretOf('SECRET', environment)).toThrow(/more than 4096 bytes/);
+      expect(() => readForeignSecret('SECRET', environment)).toThrow(/more than 4096 bytes/);
     }
   });
 
@@ -160,7 +163,7 @@ describe('a secret in a file', () => {
     ['is a folder', token, { SECRET_FILE: dir }, /cannot read the file/],
   ])('is refused where it %s, without its text', (_, text, more, message) => {
     writeFileSync(file, text);
-    const read = () => secretOf('SECRET', { ...environment, ...more });
+    const read = () => readSecret('SECRET', { ...environment, ...more });
     expect(read).toThrow(message);
     expect(read).not.toThrow(/secret-text/);
   });

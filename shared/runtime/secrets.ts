@@ -6,7 +6,7 @@ import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { closeSync, existsSync, openSync, readSync } from 'node:fs';
 import { textOfNamed } from './named-file.ts';
 import { writeFileAtomically } from './ready-file.ts';
-import { type Environment, environment, settingOf } from './settings.ts';
+import { type Environment, environment, readSetting } from './settings.ts';
 
 /** A shorter token could be guessed over the network. */
 export const tokenLengthMin = 16;
@@ -21,8 +21,8 @@ export class SecretUnusable extends Error {
  * A setting that is a secret, or says where a key is or who is trusted; undefined where the variable is unset. Throws
  * SecretUnusable where it is blank: who sets it expects that it protects, and without it a process would go unprotected.
  */
-export function protectedSettingOf(variable: string, from: Environment = environment): string | undefined {
-  if (from[variable]?.trim() !== '') return settingOf(variable, from);
+export function readProtectedSetting(variable: string, from: Environment = environment): string | undefined {
+  if (from[variable]?.trim() !== '') return readSetting(variable, from);
   throw new SecretUnusable(`${variable} is empty; set ${variable} to its value, or unset it`);
 }
 
@@ -30,12 +30,12 @@ export function protectedSettingOf(variable: string, from: Environment = environ
  * The text of the file that NAME_FILE names, as systemd and orchestrators hand secrets over; undefined where that is unset.
  * Throws SecretUnusable where NAME is set too, because one of them would be ignored.
  */
-function fileOf(variable: string, from: Environment): string | undefined {
-  const path = protectedSettingOf(`${variable}_FILE`, from);
+function secretFile(variable: string, from: Environment): string | undefined {
+  const path = readProtectedSetting(`${variable}_FILE`, from);
   if (path === undefined) return undefined;
-  if (protectedSettingOf(variable, from) !== undefined)
+  if (readProtectedSetting(variable, from) !== undefined)
     throw new SecretUnusable(`${variable} and ${variable}_FILE are both set; unset one of them`);
-  const text = beginningOf(path, variable).replace(/\r?\n$/, '');
+  const text = readBeginning(path, variable).replace(/\r?\n$/, '');
   if (text.trim() === '')
     throw new SecretUnusable(`the file ${path} of ${variable}_FILE is empty; write the secret to it`);
   if (Buffer.byteLength(text) > tokenLengthMax)
@@ -46,7 +46,7 @@ function fileOf(variable: string, from: Environment): string | undefined {
 }
 
 /** A file of any size or kind may be named: no more is read than shows that it is too large with its line end. */
-function beginningOf(path: string, variable: string): string {
+function readBeginning(path: string, variable: string): string {
   try {
     const file = openSync(path, 'r');
     try {
@@ -65,8 +65,8 @@ function beginningOf(path: string, variable: string): string {
 }
 
 /** A token of Headgate; undefined where the variable is unset. Throws SecretUnusable. */
-export function secretOf(variable: string, from: Environment = environment): string | undefined {
-  const value = fileOf(variable, from)?.trim() ?? protectedSettingOf(variable, from);
+export function readSecret(variable: string, from: Environment = environment): string | undefined {
+  const value = secretFile(variable, from)?.trim() ?? readProtectedSetting(variable, from);
   if (value === undefined || isToken(value)) return value;
   throw new SecretUnusable(
     `${variable} must have at least ${tokenLengthMin} printable characters without spaces; set it to a longer random text`,
@@ -79,14 +79,14 @@ export function requiredSecret(
   how = `a random text of at least ${tokenLengthMin} printable characters`,
   from: Environment = environment,
 ): string {
-  const value = secretOf(variable, from);
+  const value = readSecret(variable, from);
   if (value !== undefined) return value;
   throw new SecretUnusable(`set ${variable} to ${how}`);
 }
 
 /** A secret that another system issues: verbatim, of any length, on one line. Throws SecretUnusable. */
-export function foreignSecretOf(variable: string, from: Environment = environment): string | undefined {
-  const value = fileOf(variable, from) ?? (protectedSettingOf(variable, from) && from[variable]);
+export function readForeignSecret(variable: string, from: Environment = environment): string | undefined {
+  const value = secretFile(variable, from) ?? (readProtectedSetting(variable, from) && from[variable]);
   if (value === undefined) return undefined;
   if (/^\P{Cc}+$/u.test(value)) return value;
   throw new SecretUnusable(`${variable} must be one line without control characters`);
@@ -97,9 +97,7 @@ export function isToken(text: string): boolean {
   return text.length >= tokenLengthMin && text.length <= tokenLengthMax && /^[\x21-\x7e]+$/.test(text);
 }
 
-/**
- * Compares in constant time. False where either side is missing or empty, so that an unset secret grants no access.
- */
+/** Compares in constant time. False where either side is missing or empty, so that an unset secret grants no access. */
 export function isSameSecret(given: string | undefined, wanted: string | undefined): boolean {
   if (!given || !wanted) return false;
   const digest = (text: string): Buffer => createHash('sha256').update(text).digest();

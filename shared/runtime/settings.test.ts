@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { settingOf } from './settings.ts';
+import { readSetting } from './settings.ts';
 
 test.each([
   [{}, undefined],
@@ -10,7 +10,7 @@ test.each([
   [{ X: ' ' }, undefined],
   [{ X: ' a b ' }, 'a b'],
 ])('%j sets X to %j', (environment, expected) => {
-  expect(settingOf('X', environment)).toBe(expected);
+  expect(readSetting('X', environment)).toBe(expected);
 });
 
 test('no other file of the product reads process.env', () => {

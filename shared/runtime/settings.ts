@@ -5,7 +5,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 export const environment: Environment = process.env;
 
 /** A setting that is not secret, such as the path of a key file; undefined where the variable is unset, empty or blank. */
-export function settingOf(variable: string, from: Environment = environment): string | undefined {
+export function readSetting(variable: string, from: Environment = environment): string | undefined {
   return from[variable]?.trim() || undefined;
 }
 
@@ -18,7 +18,7 @@ const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']
 
 /** The level of the process log. Throws SettingInvalid. */
 export function logLevel(fallback = 'info'): string {
-  const level = settingOf('HEADGATE_LOG_LEVEL') ?? fallback;
+  const level = readSetting('HEADGATE_LOG_LEVEL') ?? fallback;
   if (logLevels.includes(level)) return level;
   throw new SettingInvalid(`HEADGATE_LOG_LEVEL must be one of ${logLevels.join(', ')}`);
 }

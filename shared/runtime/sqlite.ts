@@ -116,20 +116,20 @@ function refuseCode(db: Database, path: string): void {
  * otherwise leave in it what changes rows later on.
  */
 export function refuseForeignSchema(db: Database, path: string, sql: string): void {
-  const own = ownSchemas.get(sql) ?? schemaMadeBy(sql);
+  const own = ownSchemas.get(sql) ?? expectedSchema(sql);
   ownSchemas.set(sql, own);
-  const found = schemaOf(db);
+  const found = readSchema(db);
   for (const name of new Set([...own.keys(), ...found.keys()]))
     if (own.get(name) !== found.get(name)) throw foreignSchema(path, name);
 }
 
 const ownSchemas = new Map<string, ReadonlyMap<string, string>>();
 
-function schemaMadeBy(sql: string): ReadonlyMap<string, string> {
+function expectedSchema(sql: string): ReadonlyMap<string, string> {
   const db = openDatabase(':memory:', { durability: 'process' });
   try {
     db.exec(sql);
-    return schemaOf(db);
+    return readSchema(db);
   } finally {
     db.close();
   }
@@ -146,7 +146,7 @@ interface SchemaRow {
  * What each table and index is: its columns, and the words of its definition. Earlier builds wrote other comments, and the
  * same key in another place.
  */
-function schemaOf(db: Database): ReadonlyMap<string, string> {
+function readSchema(db: Database): ReadonlyMap<string, string> {
   const rows = db.prepare<[], SchemaRow>(schemaQuery).all();
   return new Map(
     rows.map(({ name, what, sql, columns }) => {

@@ -25,7 +25,7 @@ export function first<Row>(db: Database, sql: string, ...values: SqlValue[]): Ro
 }
 
 /** The one column of all rows of a select. */
-export function columnOf<Value extends SqlValue = string>(
+export function readColumn<Value extends SqlValue = string>(
   db: Database,
   sql: string,
   ...values: SqlValue[]
@@ -39,7 +39,7 @@ export function count(db: Database, sql: string, ...values: SqlValue[]): number 
 }
 
 /** -1 is "all" in SQLite. */
-export function limitOf(limit: number | undefined): number {
+export function sqlLimit(limit: number | undefined): number {
   return limit ?? -1;
 }
 

@@ -48,7 +48,7 @@ export class StaticFiles {
       const path = join(entry.parentPath, entry.name);
       const url = path.slice(join(folder, '/').length).replaceAll('\\', '/');
       const type = types[/\.(\w+)$/.exec(entry.name)?.[1] ?? ''];
-      if (type !== undefined) this.#files.set(`/${url}`, fileOf(path, type));
+      if (type !== undefined) this.#files.set(`/${url}`, loadFile(path, type));
     }
   }
 
@@ -83,7 +83,7 @@ export class StaticFiles {
   }
 }
 
-function fileOf(path: string, type: string): StaticFile {
+function loadFile(path: string, type: string): StaticFile {
   const identity = readFileSync(path);
   const optional = (name: string): Buffer | undefined => (existsSync(name) ? readFileSync(name) : undefined);
   const digest = createHash('sha256').update(identity).digest('base64url').slice(0, 22);

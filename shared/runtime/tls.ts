@@ -40,7 +40,7 @@ export class Certificate implements Renewable {
   }
 
   /** Passes every later certificate to a server. Without TLS it does nothing. */
-  renewOn(server: object): void {
+  renewServer(server: object): void {
     if (server instanceof Server) this.#servers.push(server);
   }
 

@@ -13,15 +13,15 @@ export function version(): string {
 }
 
 function readVersion(): string {
-  const release = memberOf(['../../package.json', '../../../package.json'], 'version');
+  const release = findMember(['../../package.json', '../../../package.json'], 'version');
   if (release === undefined) return 'unknown';
   // Only `dist` has it: sources are of no build.
-  const commit = memberOf(['../../build.json'], 'commit');
+  const commit = findMember(['../../build.json'], 'commit');
   return commit === undefined ? release : `${release}+${commit}`;
 }
 
 /** Of the first of these JSON files that is there. */
-function memberOf(places: readonly string[], name: string): string | undefined {
+function findMember(places: readonly string[], name: string): string | undefined {
   const found = places.map((path) => new URL(path, import.meta.url)).find((place) => existsSync(place));
   if (found === undefined) return undefined;
   const value = (JSON.parse(readFileSync(found, 'utf8')) as Readonly<Record<string, unknown>>)[name];

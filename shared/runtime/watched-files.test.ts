@@ -15,7 +15,7 @@ import { connect, createServer, type TLSSocket } from 'node:tls';
 import { Registry } from 'prom-client';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { folderOfTest } from '../../test/support/folders.ts';
-import { dialWith } from '../log/kafka/client.ts';
+import { createDial } from '../log/kafka/client.ts';
 import { KafkaFiles } from '../log/kafka/files.ts';
 import { Connections } from './connections.ts';
 import { createHttpServer, refuseAsText } from './http-server.ts';
@@ -178,7 +178,7 @@ test('a connection to a broker is opened with the client certificate that there 
     HEADGATE_KAFKA_TLS_CERT: files.cert,
     HEADGATE_KAFKA_TLS_KEY: files.key,
   });
-  const dial = dialWith({}, () => kafka.current());
+  const dial = createDial({}, () => kafka.current());
   const dialled = async () => {
     const count = seen.length;
     await dial({ host: 'localhost', port }).catch(() => undefined);

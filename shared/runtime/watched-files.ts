@@ -16,7 +16,7 @@ export class WatchedFiles<Value> {
   constructor(paths: readonly string[], read: () => Value) {
     this.#paths = paths;
     this.#read = read;
-    this.#seen = identityOf(paths);
+    this.#seen = fileIdentity(paths);
     this.#value = read();
   }
 
@@ -30,7 +30,7 @@ export class WatchedFiles<Value> {
    */
   look(always = false): boolean {
     // Before they are read, so that what is written meanwhile is found by the next look.
-    const seen = identityOf(this.#paths);
+    const seen = fileIdentity(this.#paths);
     if (seen === this.#seen && !always) return false;
     this.#seen = seen;
     this.#value = this.#read();
@@ -39,7 +39,7 @@ export class WatchedFiles<Value> {
 }
 
 /** Kubernetes swaps a link above the files, so this is about what a path leads to. A pipe is read once. */
-function identityOf(paths: readonly string[]): string {
+function fileIdentity(paths: readonly string[]): string {
   return paths.map(identityOfFile).join(' ');
 }
 

@@ -41,7 +41,7 @@ export class WorkerThread<Request, Event> {
     this.#port.on('message', onEvent);
     this.#port.on('messageerror', () => void this.terminate());
     if (!isRef) this.#port.unref();
-    this.ended = endOf(this.#port);
+    this.ended = awaitEnd(this.#port);
   }
 
   /** `moved`: buffers that nobody here uses again, so that they are not copied. */
@@ -82,7 +82,7 @@ function servedHere(load: ThreadOptions<never>['load'], isRef: boolean): Message
 }
 
 /** Handles the `error` event of a thread, which would throw here. */
-function endOf(port: MessagePort | Worker): Promise<ThreadEnd> {
+function awaitEnd(port: MessagePort | Worker): Promise<ThreadEnd> {
   return new Promise((resolve) => {
     if (!(port instanceof Worker)) {
       port.on('close', () => resolve({}));

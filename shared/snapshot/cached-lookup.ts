@@ -19,31 +19,31 @@ const join = (first: string, second: string): string => `${first}\0${second}`;
 
 const latin1 = (hash: Buffer): string => hash.toString('latin1');
 
-const answersOf = <Value>(): BoundedMap<string, Value> => new BoundedMap(answersMax, 'all');
+const createAnswers = <Value>(): BoundedMap<string, Value> => new BoundedMap(answersMax, 'all');
 
-function remembered() {
+function createCaches() {
   return {
-    owners: answersOf<KeyOwner>(),
-    stacks: answersOf<ReturnType<Lookup['stack']> | null>(),
-    routes: answersOf<ReturnType<Lookup['routes']>>(),
-    pooled: answersOf<boolean>(),
-    included: answersOf<boolean>(),
-    catalogued: answersOf<boolean>(),
-    weights: answersOf<number>(),
-    affinities: answersOf<boolean>(),
-    adjustments: answersOf<number>(),
+    owners: createAnswers<KeyOwner>(),
+    stacks: createAnswers<ReturnType<Lookup['stack']> | null>(),
+    routes: createAnswers<ReturnType<Lookup['routes']>>(),
+    pooled: createAnswers<boolean>(),
+    included: createAnswers<boolean>(),
+    catalogued: createAnswers<boolean>(),
+    weights: createAnswers<number>(),
+    affinities: createAnswers<boolean>(),
+    adjustments: createAnswers<number>(),
   };
 }
 
-type Remembered = ReturnType<typeof remembered>;
+type Caches = ReturnType<typeof createCaches>;
 
-function forgetAll(answers: Remembered): void {
+function forgetAll(answers: Caches): void {
   for (const known of Object.values(answers)) known.clear();
 }
 
 /** Drops the answers that depend on a row of each table; null if no answer does. */
 const forgetters: {
-  readonly [Name in TableName]: ((answers: Remembered, row: RowOf<Name>) => void) | null;
+  readonly [Name in TableName]: ((answers: Caches, row: RowOf<Name>) => void) | null;
 } = {
   // Clears the owners of all keys. Finding the keys of one tier or organisation would itself be costly in a commit of many
   // rows.
@@ -77,7 +77,7 @@ const forgetters: {
 };
 
 export function cachedLookup(lookup: Lookup): CachedLookup {
-  const answers = remembered();
+  const answers = createCaches();
   const { owners, stacks, routes, pooled, included, catalogued, weights, affinities, adjustments } = answers;
   return {
     ...lookup,
@@ -110,7 +110,7 @@ export function cachedLookup(lookup: Lookup): CachedLookup {
       return adjustments.get(key) ?? adjustments.keep(key, lookup.usageAdjustment(organisation, period));
     },
     forget: (table, before, after) => {
-      const forgetRow = forgetters[table] as ((answers: Remembered, row: TableRow) => void) | null;
+      const forgetRow = forgetters[table] as ((answers: Caches, row: TableRow) => void) | null;
       if (forgetRow === null) return;
       if (before !== undefined) forgetRow(answers, before);
       if (after !== undefined) forgetRow(answers, after);

@@ -13,12 +13,12 @@ import { type Random, seededRandom } from '../../test/support/random.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import { stagedEventTypes } from './effects-changes.ts';
 import { memorySnapshot, openOrRebuild } from './open-snapshot.ts';
-import { eventsOf, overlaidTables } from './overlay.ts';
+import { overlaidTables, parseEvents } from './overlay.ts';
 import type { Snapshot } from './snapshot.ts';
 import { type RowOf, type TableName, tableNames, tableSpecs } from './tables.ts';
 import { verify } from './verify.ts';
 import type { State } from './views.ts';
-import { waveOf } from './waves.ts';
+import { firstWave } from './waves.ts';
 
 const folder = folderOfFile('changes');
 
@@ -156,7 +156,7 @@ test(
           continue;
         }
         seen.revoked += isRevocation(records, at) ? 1 : 0;
-        const [base, folded] = [definitionsIn(older), foldedRows(older, eventsOf(change))];
+        const [base, folded] = [definitionsIn(older), foldedRows(older, parseEvents(change))];
         for (const [each, gateway] of [byOne, fromFile, copied].entries()) {
           const [isInside, rows] = effectiveRows(gateway, `gw-${each + 1}`);
           seen[isInside ? 'inside' : 'outside']++;
@@ -202,15 +202,15 @@ test('no event that can be staged writes a row that has no overlay', () => {
 test('a gateway is in a wave by its name or by its share, and stays in those that follow', () => {
   const waves = [{ gateways: ['gw-1'] }, { share: 0.1 }, { share: 0.5 }, { share: 1 }];
   const gateways = Array.from({ length: 1000 }, (_, index) => `gw-${index + 1}`);
-  const first = gateways.map((name) => waveOf('17', waves, name));
+  const first = gateways.map((name) => firstWave('17', waves, name));
   expect(first[0]).toBe(1);
-  expect(first).toEqual(gateways.map((name) => waveOf('17', waves, name)));
-  expect(first).not.toEqual(gateways.map((name) => waveOf('18', waves, name)));
+  expect(first).toEqual(gateways.map((name) => firstWave('17', waves, name)));
+  expect(first).not.toEqual(gateways.map((name) => firstWave('18', waves, name)));
   const upTo = (wave: number) => first.filter((each) => each !== undefined && each <= wave).length;
   expect(upTo(2)).toBeGreaterThan(60);
   expect(upTo(2)).toBeLessThan(140);
   expect(upTo(3)).toBeGreaterThan(440);
   expect(upTo(3)).toBeLessThan(560);
   expect(upTo(4)).toBe(1000);
-  expect(waveOf('17', [{ gateways: ['gw-1'] }], 'gw-2')).toBeUndefined();
+  expect(firstWave('17', [{ gateways: ['gw-1'] }], 'gw-2')).toBeUndefined();
 });

@@ -2,7 +2,7 @@
  * Types for the effects of events: how an event changes the rows, how it can be undone, and which rows it explains. An
  * event's data format is defined in `schemas/events/`.
  */
-import type { CommandName, InputOf } from '../../schemas/admin/admin.ts';
+import type { CommandName, OperationInput } from '../../schemas/admin/admin.ts';
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
 import type { EventData } from '../../schemas/events/events.ts';
 import type { Database } from '../runtime/sqlite.ts';
@@ -25,7 +25,7 @@ export interface EventContext {
 export type EventSkipReason = string | undefined;
 
 /** A table, followed by the marks of its rows that the event moves. */
-type Explains = {
+type ExplainedRows = {
   [Table in TableName]: readonly [Table, ...MarkOf<Table>[]];
 }[TableName];
 
@@ -35,7 +35,7 @@ export interface EventEffect<Name extends EventTypeName> {
   /** Undoes the event. A text says why that is not possible; null means that there is nothing to say. */
   readonly inverse: Inverse<EventData<Name>> | string | null;
   /** Table and marks that this event sets. An explanation step that depends on such a row names the event. */
-  readonly explains: Explains | readonly [];
+  readonly explains: ExplainedRows | readonly [];
 }
 export type EventEffects = { readonly [Name in EventTypeName]: EventEffect<Name> };
 
@@ -59,7 +59,7 @@ export function inverse<Data, Subject>(
   return { subject, command: (before, data) => command(subject(before, data), data) };
 }
 
-export function undo<Name extends CommandName>(name: Name, input: InputOf<Name>): UndoCommand {
+export function undo<Name extends CommandName>(name: Name, input: OperationInput<Name>): UndoCommand {
   return { name, input };
 }
 
@@ -85,7 +85,7 @@ export function rowSource<Table extends TableName, Data>(
   };
 }
 
-export function momentOf(ms: number): string {
+export function formatMoment(ms: number): string {
   return new Date(ms).toISOString();
 }
 

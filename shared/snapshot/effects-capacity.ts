@@ -1,7 +1,7 @@
 /** Effects of events on stacks, the pool and nodes, and on the routes derived from nodes. */
 import { type Place, type PlaceKey, placeKey } from '../../schemas/names.ts';
 import type { Database } from '../runtime/sqlite.ts';
-import { columnOf, present } from '../runtime/statements.ts';
+import { present, readColumn } from '../runtime/statements.ts';
 import { parseColumn } from '../runtime/table-columns.ts';
 import {
   type EventEffects,
@@ -29,7 +29,7 @@ export function removeStack(tables: TableViews, stack: RowOf<'stack'>): undefine
 }
 
 /** Formats names for a column: sorted JSON without duplicates. */
-export function textOfNames(names: readonly string[]): string {
+export function formatNames(names: readonly string[]): string {
   return JSON.stringify([...new Set(names)].sort());
 }
 
@@ -42,31 +42,31 @@ function changeNode(tables: TableViews, id: string, change: Partial<RowOf<'node'
 }
 
 /** Parses a place from its column text. */
-function placeOf(key: PlaceKey): Place {
+function parsePlace(key: PlaceKey): Place {
   const [kind, id = ''] = key.split(':', 2);
   return kind === 'stack' || kind === 'organisation' ? { kind, id } : { kind: 'pool' };
 }
 
-export function modelsOfStack(db: Database, stack: string): string[] {
-  return columnOf(db, 'SELECT model FROM stack_model WHERE stack = ? ORDER BY model', stack);
+export function listStackModels(db: Database, stack: string): string[] {
+  return readColumn(db, 'SELECT model FROM stack_model WHERE stack = ? ORDER BY model', stack);
 }
 
-export function nodeIdsAt(db: Database, place: PlaceKey): string[] {
-  return columnOf(db, 'SELECT id FROM node WHERE place = ? ORDER BY id', place);
+export function listNodeIds(db: Database, place: PlaceKey): string[] {
+  return readColumn(db, 'SELECT id FROM node WHERE place = ? ORDER BY id', place);
 }
 
 const stacks = rowSource('stack', ({ id, organisation, surface }) => ({ id, organisation, surface }));
 const stackModels = rowSource('stack_model', ({ stack, model }) => ({ stack, model }));
 const poolModels = rowSource('pool_model', ({ model }) => ({ model }));
 /** Converts a row back to the data with which the node was registered. */
-export function nodeOf({ id, place, url, dialect, credential, models, agent }: RowOf<'node'>) {
+export function toRegistration({ id, place, url, dialect, credential, models, agent }: RowOf<'node'>) {
   return {
-    ...{ id, place: placeOf(place), url, dialect },
+    ...{ id, place: parsePlace(place), url, dialect },
     ...present({ credential, models: models === null ? null : parseColumn(models) }),
     agent: agent === 1,
   };
 }
-const nodes = rowSource('node', nodeOf);
+const nodes = rowSource('node', toRegistration);
 const drains = rowSource('node', ({ id, drained }) => (drained === 1 ? { id } : undefined));
 const createdTokens = rowSource('node_token', ({ id, node, hash }) => ({
   id,
@@ -79,14 +79,14 @@ const revokedTokens = rowSource('node_token', ({ id, revoked_at: revokedAt }) =>
 
 const noReport = 'it is a report, which the next report replaces';
 
-function installed(name: 'pool.install' | 'pool.uninstall'): Inverse<{ readonly model: string }> {
+function inverseInPool(name: 'pool.install' | 'pool.uninstall'): Inverse<{ readonly model: string }> {
   return inverse(
     (db, { model }) => poolModels.at(db, model),
     (_was, { model }) => undo(name, { model }),
   );
 }
 
-function installedOn(
+function inverseOnStack(
   name: 'stack.install' | 'stack.uninstall',
 ): Inverse<{ readonly stack: string; readonly model: string }> {
   return inverse(
@@ -95,7 +95,7 @@ function installedOn(
   );
 }
 
-function draining(name: 'node.drain' | 'node.undrain'): Inverse<{ readonly id: string }> {
+function inverseOfDrain(name: 'node.drain' | 'node.undrain'): Inverse<{ readonly id: string }> {
   return inverse(
     (db, { id }) => nodes.at(db, id) && [drains.at(db, id)],
     (_was, { id }) => undo(name, { id }),
@@ -111,7 +111,9 @@ export const capacityEffects = {
     inverse: inverse(
       (db, { id }) => {
         const stack = stacks.at(db, id);
-        return stack && { ...stack, models: modelsOfStack(db, id), nodeIds: nodeIdsAt(db, `stack:${id}`) };
+        return (
+          stack && { ...stack, models: listStackModels(db, id), nodeIds: listNodeIds(db, `stack:${id}`) }
+        );
       },
       (_was, { id }) => undo('stack.delete', { id }),
     ),
@@ -140,22 +142,22 @@ export const capacityEffects = {
   },
   'stack.model_installed': {
     fold: (tables, { stack, model }) => tables.stack_model.put({ stack, model }),
-    inverse: installedOn('stack.uninstall'),
+    inverse: inverseOnStack('stack.uninstall'),
     explains: ['stack_model'],
   },
   'stack.model_uninstalled': {
     fold: (tables, { stack, model }) => tables.stack_model.remove({ stack, model }),
-    inverse: installedOn('stack.install'),
+    inverse: inverseOnStack('stack.install'),
     explains: ['stack_model'],
   },
   'pool.model_installed': {
     fold: (tables, { model }) => tables.pool_model.put({ model }),
-    inverse: installed('pool.uninstall'),
+    inverse: inverseInPool('pool.uninstall'),
     explains: ['pool_model'],
   },
   'pool.model_uninstalled': {
     fold: (tables, { model }) => tables.pool_model.remove({ model }),
-    inverse: installed('pool.install'),
+    inverse: inverseInPool('pool.install'),
     explains: ['pool_model'],
   },
   'node.registered': {
@@ -192,12 +194,12 @@ export const capacityEffects = {
   },
   'node.drained': {
     fold: (tables, { id }) => changeNode(tables, id, { drained: 1 }),
-    inverse: draining('node.undrain'),
+    inverse: inverseOfDrain('node.undrain'),
     explains: ['node', 'drained_set_at'],
   },
   'node.undrained': {
     fold: (tables, { id }) => changeNode(tables, id, { drained: 0 }),
-    inverse: draining('node.drain'),
+    inverse: inverseOfDrain('node.drain'),
     explains: ['node', 'drained_set_at'],
   },
   'node.removed': {
@@ -259,10 +261,10 @@ export const capacityEffects = {
       if (node.owner !== data.owner || node.generation !== data.generation) return 'not the owner';
       return changeNode(tables, data.id, {
         up: data.up ? 1 : 0,
-        loaded: textOfNames(data.models),
+        loaded: formatNames(data.models),
         windows: JSON.stringify(data.windows ?? {}),
-        image_models: textOfNames(data.imageModels ?? []),
-        rerank_models: textOfNames(data.rerankModels ?? []),
+        image_models: formatNames(data.imageModels ?? []),
+        rerank_models: formatNames(data.rerankModels ?? []),
         reason: data.reason ?? null,
         changed_at: atMs,
       });

@@ -1,12 +1,12 @@
 /** Effects of events on tiers, visitors, fleet bounds, models, organisations, members, keys and usage adjustments. */
 import type { Database } from '../runtime/sqlite.ts';
-import { columnOf, moment, present } from '../runtime/statements.ts';
+import { moment, present, readColumn } from '../runtime/statements.ts';
 import {
   anonymousTier,
   type EventEffects,
+  formatMoment,
   type Inverse,
   inverse,
-  momentOf,
   removeAll,
   rowSource,
   undo,
@@ -31,12 +31,12 @@ function removeOrganisation(tables: TableViews, organisation: RowOf<'organisatio
   tables.organisation.remove(organisation);
 }
 
-function modelsOf(db: Database, tier: string): '*' | string[] {
-  const models = columnOf(db, 'SELECT model FROM tier_model WHERE tier = ? ORDER BY model', tier);
+function listTierModels(db: Database, tier: string): '*' | string[] {
+  const models = readColumn(db, 'SELECT model FROM tier_model WHERE tier = ? ORDER BY model', tier);
   return models.includes('*') ? '*' : models;
 }
 
-function limitsOf(row: RowOf<'tier'>) {
+function toTierLimits(row: RowOf<'tier'>) {
   return present({
     requestsPerMinute: row.requests_per_minute,
     concurrency: row.concurrency,
@@ -49,14 +49,14 @@ export interface TierRow extends RowOf<'tier'> {
   readonly rank: number;
 }
 
-export function tierOf(db: Database, row: TierRow) {
+export function toTier(db: Database, row: TierRow) {
   const { id, rank, monthly_tokens: monthlyTokens } = row;
-  return { id, rank, ...limitsOf(row), ...present({ monthlyTokens }), models: modelsOf(db, id) };
+  return { id, rank, ...toTierLimits(row), ...present({ monthlyTokens }), models: listTierModels(db, id) };
 }
 
 export const tiers = rowSource('tier', (row, db) => {
   const { id, rank } = row;
-  return id === anonymousTier || rank === null ? undefined : tierOf(db, { ...row, rank });
+  return id === anonymousTier || rank === null ? undefined : toTier(db, { ...row, rank });
 });
 
 export const visitors = rowSource('tier', (row, db) => {
@@ -70,8 +70,8 @@ export const visitors = rowSource('tier', (row, db) => {
   return {
     freeTurns,
     ...present({ networkFactor }),
-    ...limitsOf(row),
-    models: modelsOf(db, id),
+    ...toTierLimits(row),
+    models: listTierModels(db, id),
     ...(Object.keys(total).length > 0 && { total }),
   };
 });
@@ -85,10 +85,10 @@ export const bounds = rowSource('bounds', (row) =>
   }),
 );
 
-export function modelOf({ id, family, added, weight, affinity }: RowOf<'model'>) {
+export function toModel({ id, family, added, weight, affinity }: RowOf<'model'>) {
   return { id, family, added: moment(added) ?? '', weight, affinity };
 }
-export const models = rowSource('model', modelOf);
+export const models = rowSource('model', toModel);
 
 const organisations = rowSource('organisation', ({ id, name, tier, anchor }) => ({ id, name, tier, anchor }));
 const suspensions = rowSource('organisation', ({ id, suspended }) =>
@@ -101,7 +101,7 @@ const createdKeys = rowSource(
   ({ id, hash, organisation, name, expires, expires_at: expiresAtMs }) => {
     // A key that was revoked before it was created does not have these columns.
     if (hash === null || organisation === null || name === null || expires === null) return undefined;
-    const expiresAt = expiresAtMs === null ? null : momentOf(expiresAtMs);
+    const expiresAt = expiresAtMs === null ? null : formatMoment(expiresAtMs);
     return { id, organisation, name, hash: hash.toString('hex'), expires, expiresAt };
   },
 );

@@ -32,7 +32,7 @@ export function nextChunk(records: readonly LogRecord[], start: number, budgetMs
 }
 
 /** Returns the context in which a commit's events are folded. */
-export function contextOf(commit: Pick<Commit, 'seq' | 'at' | 'by'>): EventContext {
+export function eventContext(commit: Pick<Commit, 'seq' | 'at' | 'by'>): EventContext {
   return {
     seq: commit.seq,
     // Date.parse would read other time formats in this process's time zone.

@@ -10,7 +10,7 @@ import { readEvent, type StoredEvent, toStored } from '../../schemas/events/even
 import { runs } from '../../test/support/budget.ts';
 import { ChainWriter, fleetHistory, known, randomEvent, sha256 } from '../../test/support/commits.ts';
 import { seededRandom } from '../../test/support/random.ts';
-import { contextOf } from './fold-input.ts';
+import { eventContext } from './fold-input.ts';
 import { memorySnapshot } from './open-snapshot.ts';
 import type { Snapshot } from './snapshot.ts';
 import { tableNames } from './tables.ts';
@@ -142,7 +142,7 @@ function rowsOf(snapshot: Snapshot): unknown[] {
 function foldBare(stored: StoredEvent, snapshot: Snapshot, by: string, at: string): void {
   const read = readEvent(stored);
   if (read.outcome !== 'known') return;
-  const context = contextOf({ seq: 1, at, by });
+  const context = eventContext({ seq: 1, at, by });
   snapshot.stateAt({ kind: 'previewed', events: [read.event], context }, () => undefined);
 }
 
@@ -247,7 +247,7 @@ test('a name cut in the middle of a character keeps rows and digests one', () =>
 test.each(['2026-03-04T05:06:07', 'Wed Mar 04 2026 05:06:07', '2026-03-04', '', 'x'])(
   'a time written as "%s" means the same in every time zone: none',
   (at) => {
-    expect(contextOf({ seq: 1, at, by: 'x' }).atMs).toBe(0);
+    expect(eventContext({ seq: 1, at, by: 'x' }).atMs).toBe(0);
   },
 );
 

@@ -21,12 +21,12 @@ export const foldVersion = Math.max(
 );
 
 /** A fold for any event type; `data` must be that type's data. */
-interface Folding {
+interface AnyFold {
   fold(tables: TableViews, data: unknown, context: EventContext): EventSkipReason;
 }
 
 /** Applies one event. Returns undefined, or the reason for skipping it. */
 export function applyEvent(tables: TableViews, event: KnownEvent, context: EventContext): EventSkipReason {
-  const effect: Folding = eventEffects[event.type];
+  const effect: AnyFold = eventEffects[event.type];
   return effect.fold(tables, event.data, context);
 }

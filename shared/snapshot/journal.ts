@@ -3,7 +3,7 @@
  * and events that the fold skipped. They are bounded, trimmed, and not part of the digests.
  */
 import type { Commit } from '../../schemas/events/commit.ts';
-import { fieldsOf } from '../../schemas/events/event-definition.ts';
+import { toFieldTexts } from '../../schemas/events/event-definition.ts';
 import type { StoredEvent } from '../../schemas/events/events.ts';
 import type { Database, Statement } from '../runtime/sqlite.ts';
 
@@ -84,7 +84,10 @@ export class Journal {
   }
 
   command(commit: Commit, recordHash: string): void {
-    const first = fieldsOf(commit.events[0]?.data) as { readonly id?: unknown; readonly change?: unknown };
+    const first = toFieldTexts(commit.events[0]?.data) as {
+      readonly id?: unknown;
+      readonly change?: unknown;
+    };
     const subject = first.id ?? first.change;
     this.#insertCommand.run(
       commit.seq,
@@ -110,7 +113,14 @@ export class Journal {
   /** Stores an unreadable event as received, so that a later build can read it. */
   keepUnread(seq: number, index: number, stored: StoredEvent, outcome: 'unknown' | 'malformed'): void {
     const type = stored.type.slice(0, 200).toWellFormed();
-    this.#insertUnread.run(seq, index, type, Math.min(stored.v, 2 ** 31), outcome, textOf(stored.data));
+    this.#insertUnread.run(
+      seq,
+      index,
+      type,
+      Math.min(stored.v, 2 ** 31),
+      outcome,
+      serialiseData(stored.data),
+    );
     this.#trimUnread.run(seq - unreadKept);
   }
 
@@ -126,7 +136,7 @@ export class Journal {
 }
 
 /** Serialises event data. Returns null if it is too long, or nested too deeply to serialise although it could be parsed. */
-function textOf(data: unknown): string | null {
+function serialiseData(data: unknown): string | null {
   try {
     const text = JSON.stringify(data ?? null);
     return text.length > unreadCharactersMax ? null : text;

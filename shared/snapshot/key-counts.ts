@@ -16,7 +16,7 @@ interface CountChange {
   keys: number;
 }
 
-export function dayOfMs(ms: number): number {
+export function dayNumber(ms: number): number {
   return Math.floor(ms / dayMs);
 }
 
@@ -41,7 +41,7 @@ export class KeyCounts {
   /** Counts keys only. A revocation whose key is unknown does not belong to any organisation. */
   #count(row: KeyRow, by: number): void {
     if (row.organisation === null) return;
-    const day = dayOfMs(keyEndMs(row));
+    const day = dayNumber(keyEndMs(row));
     for (const organisation of ['', row.organisation]) {
       const id = `${day} ${organisation}`;
       const change = this.#changes.get(id);

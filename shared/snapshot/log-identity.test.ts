@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { ChainWriter, fleetHistory } from '../../test/support/commits.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
-import { recordAt } from '../log/core/batches-to-end.ts';
+import { readRecord } from '../log/core/batches-to-end.ts';
 import { type LogRecord, LogReplaced, LogTruncated } from '../log/core/control-log.ts';
 import { checkIdentity, readLogId, WrongPosition } from './log-identity.ts';
 import { memorySnapshot } from './open-snapshot.ts';
@@ -82,6 +82,6 @@ test('junk before the first record is skipped up to a bound', async () => {
 
 test('the record at an offset, or the next one, or none', async () => {
   const log = logOf(ours);
-  expect((await recordAt(log, 4))?.value).toEqual(ours[4]?.value);
-  expect(await recordAt(log, ours.length)).toBeUndefined();
+  expect((await readRecord(log, 4))?.value).toEqual(ours[4]?.value);
+  expect(await readRecord(log, ours.length)).toBeUndefined();
 });

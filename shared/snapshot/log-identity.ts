@@ -3,14 +3,14 @@
  * because a topic that was re-created, truncated or restored answers reads without an error.
  */
 import { type Commit, parseCommit } from '../../schemas/events/commit.ts';
-import { batchesToEnd, recordAt } from '../log/core/batches-to-end.ts';
+import { batchesToEnd, readRecord } from '../log/core/batches-to-end.ts';
 import { emptyHead, judge, recordHash } from '../log/core/chain.ts';
 import {
   type ControlLog,
-  cutLogNext,
   type LogRecord,
   LogReplaced,
   LogTruncated,
+  nextStepForCutLog,
 } from '../log/core/control-log.ts';
 import type { TrustedSigners } from '../log/core/trust.ts';
 
@@ -37,7 +37,7 @@ export async function readGenesis(log: ControlLog): Promise<Genesis | null> {
     return await findGenesis(log);
   } catch (error) {
     if (!(error instanceof LogTruncated)) throw error;
-    throw new LogTruncated(`${error.message}: its first commits are missing; ${cutLogNext}`, {
+    throw new LogTruncated(`${error.message}: its first commits are missing; ${nextStepForCutLog}`, {
       cause: error,
     });
   }
@@ -56,7 +56,7 @@ async function findGenesis(log: ControlLog): Promise<Genesis | null> {
   return null;
 }
 
-export interface Folded {
+export interface FoldedPosition {
   readonly log: string | null;
   readonly seq: number;
   readonly headOffset: number;
@@ -75,9 +75,9 @@ export class WrongPosition extends Error {
  * Checks that the log still has the last folded commit. Throws LogTruncated or LogReplaced if it does not, and WrongPosition
  * if the record exists but is not the commit that the position names.
  */
-export async function checkIdentity(log: ControlLog, folded: Folded): Promise<void> {
+export async function checkIdentity(log: ControlLog, folded: FoldedPosition): Promise<void> {
   if (folded.seq === 0 && folded.headOffset < 0) return;
-  const record = await recordAt(log, folded.headOffset);
+  const record = await readRecord(log, folded.headOffset);
   if (record?.offset === folded.headOffset && recordHash(record.value) === folded.head.hash)
     return checkCommit(parseCommit(record.value), folded);
   const id = await readLogId(log);
@@ -92,7 +92,7 @@ export async function checkIdentity(log: ControlLog, folded: Folded): Promise<vo
  * Checks the commit's number and log. The hash covers only the record: with a wrong number or log, every later commit would
  * be skipped.
  */
-function checkCommit(commit: Commit | undefined, { log, seq }: Folded): void {
+function checkCommit(commit: Commit | undefined, { log, seq }: FoldedPosition): void {
   if (commit?.log === log && commit.seq === seq) return;
   throw new WrongPosition(
     `the snapshot is at commit ${seq} of log ${log}, but the record at its position is commit ${commit?.seq} of log ${commit?.log}`,
@@ -103,7 +103,11 @@ function checkCommit(commit: Commit | undefined, { log, seq }: Folded): void {
  * Checks that a trusted signer signed the first record and that the log is the one that was folded. Throws LogReplaced
  * otherwise. An empty log passes, because the code that folds its first record also calls TrustedSigners.checkBeginning.
  */
-export async function checkTrust(log: ControlLog, folded: Folded, trusted: TrustedSigners): Promise<void> {
+export async function checkTrust(
+  log: ControlLog,
+  folded: FoldedPosition,
+  trusted: TrustedSigners,
+): Promise<void> {
   const genesis = await readGenesis(log);
   if (genesis) trusted.checkBeginning([genesis.record]);
   if (folded.seq > 0 && genesis?.log !== folded.log)

@@ -15,7 +15,7 @@ import { type Database, prepare } from '../runtime/sqlite.ts';
 import { anonymousTier } from './effect.ts';
 import { installsIn, servedModels } from './routes.ts';
 import type { RowOf } from './tables.ts';
-import type { Overlaid } from './waves.ts';
+import type { OpenOverlay } from './waves.ts';
 
 /** Limits of a tier; null means unlimited. */
 export interface TierLimits {
@@ -86,7 +86,7 @@ export interface Lookup {
   visitorTotals(): VisitorTotals | undefined;
   stack(id: StackId): { readonly organisation: OrganisationId; readonly surface: Surface } | undefined;
   /** Stacks of one organisation, sorted by ID. */
-  stacksOf(organisation: OrganisationId): readonly { readonly id: StackId; readonly surface: Surface }[];
+  listStacks(organisation: OrganisationId): readonly { readonly id: StackId; readonly surface: Surface }[];
   /** Nodes that serve the model at the place now. */
   routes(place: PlaceKey, model: string): readonly Route[];
   isPooled(model: string): boolean;
@@ -107,7 +107,7 @@ export interface Lookup {
   /** `seq` of the last commit that the look-up reflects. */
   position(): number;
   /** The open change whose rows this look-up reads instead of the base rows; undefined if there is none. */
-  overlaid(): Overlaid | undefined;
+  overlaid(): OpenOverlay | undefined;
 }
 
 /** Maps each property of a row to a column, or to an SQL expression that is the same for all rows. */
@@ -165,7 +165,7 @@ const totalsColumns: Columns<TotalsRow> = {
  * Prepares a SELECT of the columns, and returns its rows as objects. The driver returns arrays here, because its own objects
  * cost twice as much and each request runs several of these queries.
  */
-function askRows<Row, Parameters extends unknown[]>(db: Database, columns: Columns<Row>, rest: string) {
+function prepareRows<Row, Parameters extends unknown[]>(db: Database, columns: Columns<Row>, rest: string) {
   const names = Object.keys(columns);
   const list = Object.values<string>(columns).join(', ');
   const statement = prepare<readonly unknown[], Parameters>(db, `SELECT ${list} ${rest}`).raw();
@@ -183,13 +183,13 @@ function askRows<Row, Parameters extends unknown[]>(db: Database, columns: Colum
   };
 }
 
-function tierOf(row: TierRow): TierLimits | null {
+function toTierLimits(row: TierRow): TierLimits | null {
   const { id, rank, requestsPerMinute, concurrency, contextTokens, monthlyTokens, freeTurns } = row;
   if (id === null) return null;
   return { id, rank, requestsPerMinute, concurrency, contextTokens, monthlyTokens, freeTurns };
 }
 
-function ownerOf(row: OwnerRow): KeyOwner {
+function toKeyOwner(row: OwnerRow): KeyOwner {
   const { keyId, organisation, revokedAt, expiresAtMs, suspended, anchor } = row;
   return {
     keyId,
@@ -198,25 +198,29 @@ function ownerOf(row: OwnerRow): KeyOwner {
     expiresAtMs,
     suspended: suspended === 1,
     anchor,
-    tier: tierOf(row),
+    tier: toTierLimits(row),
   };
 }
 
-function routeOf(row: RouteRow): Route {
+function toRoute(row: RouteRow): Route {
   return { ...row, takesImages: row.takesImages === 1, reranks: row.reranks === 1 };
 }
 
-function ownersOf(db: Database): Pick<Lookup, 'keyOwner' | 'keyOwnerById' | 'organisationOwner'> {
+function prepareOwners(db: Database): Pick<Lookup, 'keyOwner' | 'keyOwnerById' | 'organisationOwner'> {
   const keys =
     'FROM api_key k JOIN organisation o ON o.id = k.organisation LEFT JOIN tier t ON t.id = o.tier';
-  const byHash = askRows<OwnerRow, [Buffer]>(db, ownerColumns, `${keys} WHERE k.hash = ?`);
-  const byId = askRows<OwnerRow, [string]>(db, ownerColumns, `${keys} WHERE k.id = ? AND k.hash IS NOT NULL`);
-  const withoutKey = askRows<OwnerRow, [string]>(
+  const byHash = prepareRows<OwnerRow, [Buffer]>(db, ownerColumns, `${keys} WHERE k.hash = ?`);
+  const byId = prepareRows<OwnerRow, [string]>(
+    db,
+    ownerColumns,
+    `${keys} WHERE k.id = ? AND k.hash IS NOT NULL`,
+  );
+  const withoutKey = prepareRows<OwnerRow, [string]>(
     db,
     { ...ownerColumns, keyId: "''", revokedAt: 'NULL', expiresAtMs: 'NULL' },
     'FROM organisation o LEFT JOIN tier t ON t.id = o.tier WHERE o.id = ?',
   );
-  const owner = (row: OwnerRow | undefined): KeyOwner | undefined => row && ownerOf(row);
+  const owner = (row: OwnerRow | undefined): KeyOwner | undefined => row && toKeyOwner(row);
   return {
     keyOwner: (hash) => owner(byHash.get(hash)),
     keyOwnerById: (id) => owner(byId.get(id)),
@@ -224,15 +228,15 @@ function ownersOf(db: Database): Pick<Lookup, 'keyOwner' | 'keyOwnerById' | 'org
   };
 }
 
-function visitorTotalsOf(db: Database): Lookup['visitorTotals'] {
-  const totals = askRows<TotalsRow, []>(db, totalsColumns, `FROM tier WHERE id = '${anonymousTier}'`);
+function prepareVisitorTotals(db: Database): Lookup['visitorTotals'] {
+  const totals = prepareRows<TotalsRow, []>(db, totalsColumns, `FROM tier WHERE id = '${anonymousTier}'`);
   return () => {
     const row = totals.get();
     return row && { ...row, networkFactor: row.networkFactor ?? networkFactorDefault };
   };
 }
 
-function stacksOf(db: Database): Lookup['stacksOf'] {
+function prepareStacks(db: Database): Lookup['listStacks'] {
   const stacks = prepare<Pick<RowOf<'stack'>, 'id' | 'surface'>, [string]>(
     db,
     'SELECT id, surface FROM stack WHERE organisation = ? ORDER BY id',
@@ -244,11 +248,11 @@ function stacksOf(db: Database): Lookup['stacksOf'] {
 export function createLookup(db: Database): Lookup {
   const ask = <Row, Parameters extends unknown[]>(sql: string) => prepare<Row, Parameters>(db, sql);
   const askOne = <Value, Parameters extends unknown[]>(sql: string) => ask<Value, Parameters>(sql).pluck();
-  const anonymous = askRows<TierRow, []>(db, tierColumns, `FROM tier t WHERE t.id = '${anonymousTier}'`);
+  const anonymous = prepareRows<TierRow, []>(db, tierColumns, `FROM tier t WHERE t.id = '${anonymousTier}'`);
   const stack = ask<Pick<RowOf<'stack'>, 'organisation' | 'surface'>, [string]>(
     'SELECT organisation, surface FROM stack WHERE id = ?',
   );
-  const routes = askRows<RouteRow, [string, string]>(
+  const routes = prepareRows<RouteRow, [string, string]>(
     db,
     routeColumns,
     'FROM routes WHERE place = ? AND model = ?',
@@ -277,15 +281,15 @@ export function createLookup(db: Database): Lookup {
   );
   const position = askOne<number, []>('SELECT seq FROM position');
   return {
-    ...ownersOf(db),
+    ...prepareOwners(db),
     anonymousTier: () => {
       const row = anonymous.get();
-      return row ? (tierOf(row) ?? undefined) : undefined;
+      return row ? (toTierLimits(row) ?? undefined) : undefined;
     },
-    visitorTotals: visitorTotalsOf(db),
+    visitorTotals: prepareVisitorTotals(db),
     stack: (id) => stack.get(id),
-    stacksOf: stacksOf(db),
-    routes: (place, model) => (isInstalled(place, model) ? routes.all(place, model).map(routeOf) : []),
+    listStacks: prepareStacks(db),
+    routes: (place, model) => (isInstalled(place, model) ? routes.all(place, model).map(toRoute) : []),
     isPooled: (model) => isInstalled('pool', model),
     loadedLast: (place, model) => away.all(place).some((node) => servedModels(node).has(model)),
     tierIncludes: (tier, model) => includes.get(tier, model, tier) === 1,

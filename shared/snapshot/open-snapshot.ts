@@ -74,14 +74,14 @@ export function openExisting(path: string, options: { readonly readOnly: boolean
       );
     // Digests do not cover tables that this build does not know.
     refuseForeignSchema(db, path, stateSql() + keyOrdersSql);
-    return tuned(db, path);
+    return openTuned(db, path);
   } catch (error) {
     db?.close();
     throw asCorruption(error, path);
   }
 }
 
-function tuned(db: Database, path: string): Snapshot {
+function openTuned(db: Database, path: string): Snapshot {
   db.pragma(`wal_autocheckpoint = ${walPages}`);
   return new Snapshot(db, path);
 }
@@ -104,7 +104,7 @@ const boot = bootId();
 const durability = boot === null ? 'normal' : 'process';
 
 /** Returns why a file that was not closed cleanly cannot be trusted; undefined if it can. */
-function faultAfterFall(snapshot: Snapshot, position: PositionRow): string | undefined {
+function faultAfterCrash(snapshot: Snapshot, position: PositionRow): string | undefined {
   if (position.clean || position.boot === null || position.boot === boot) return undefined;
   const { differing } = verify(snapshot.db);
   return differing.length === 0
@@ -142,7 +142,7 @@ export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
     try {
       const snapshot = openExisting(path, { readOnly: false });
       const positions = new PositionStore(snapshot.db);
-      rebuiltBecause = reasonAgainst(snapshot, positions.read(), log);
+      rebuiltBecause = whyUntrusted(snapshot, positions.read(), log);
       if (rebuiltBecause === undefined) {
         positions.markOpen(boot);
         return { snapshot };
@@ -159,11 +159,11 @@ export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
   const db = openDatabase(path, { durability });
   createSchema(db, keyOrdersSql);
   new PositionStore(db).markOpen(boot);
-  const snapshot = tuned(db, path);
+  const snapshot = openTuned(db, path);
   return rebuiltBecause === undefined ? { snapshot } : { snapshot, rebuiltBecause };
 }
 
-function reasonAgainst(
+function whyUntrusted(
   snapshot: Snapshot,
   position: PositionRow,
   log: string | undefined,
@@ -171,7 +171,7 @@ function reasonAgainst(
   if (snapshot.divergedAt !== null) return `it differed from the checkpoint at ${snapshot.divergedAt}`;
   if (log !== undefined && snapshot.log !== null && snapshot.log !== log)
     return `it belongs to log ${snapshot.log}, not ${log}`;
-  return faultAfterFall(snapshot, position);
+  return faultAfterCrash(snapshot, position);
 }
 
 /**

@@ -11,9 +11,9 @@ import { openSlot } from './effects-changes.ts';
 import { applyEvent } from './fold.ts';
 import { Table, type Tables, type TableView, type TableViews, wellFormed } from './table.ts';
 import {
-  keyParts,
-  keyText,
+  formatKey,
   type RowOf,
+  splitKey,
   type TableName,
   type TableRow,
   type TableSpec,
@@ -82,14 +82,14 @@ class OverlayTable<Name extends TableName> implements TableView<Name> {
   /** Yields the written rows that differ from the base. */
   *differing(): Iterable<readonly [key: string, row: string | null]> {
     for (const [key, row] of this.written) {
-      const before = this.#base.get(...keyParts(this.#name, key));
+      const before = this.#base.get(...splitKey(this.#name, key));
       const [was, is] = [before, row].map((each) => each && asJson(this.#name, each as TableRow));
       if (was !== is) yield [key, is ?? null];
     }
   }
 
   #keyOf(row: Partial<RowOf<Name>>): string {
-    return keyText(this.#name, row);
+    return formatKey(this.#name, row);
   }
 }
 
@@ -108,7 +108,7 @@ export function foldOver(base: TableViews, events: readonly KnownEvent[]): Folde
   ) as unknown as Overlays;
   const passedOver: string[] = [];
   for (const event of events) {
-    const reason = missing(tables, event) ?? applyEvent(tables, event, { seq: 0, atMs: 0, by: '' });
+    const reason = whyObsolete(tables, event) ?? applyEvent(tables, event, { seq: 0, atMs: 0, by: '' });
     if (reason !== undefined) passedOver.push(`${event.type}: ${reason}`);
   }
   return { tables, passedOver };
@@ -118,7 +118,7 @@ export function foldOver(base: TableViews, events: readonly KnownEvent[]): Folde
  * Returns why a staged event no longer applies. The fold itself accepts dangling references, but a staged event whose subject
  * has since been removed must be skipped.
  */
-function missing(tables: TableViews, { type, data }: KnownEvent): EventSkipReason {
+function whyObsolete(tables: TableViews, { type, data }: KnownEvent): EventSkipReason {
   if (type === 'stack.model_installed' && !tables.stack.get(data.stack)) return `no stack ${data.stack}`;
   const models =
     type === 'stack.model_installed' || type === 'pool.model_installed'
@@ -138,13 +138,13 @@ export function rowsWritten(tables: Overlays): ReadonlySet<string> {
 }
 
 /** Opens the tables of a state to fold over them. The tables themselves are not written. */
-export function tablesOf(db: Database): TableViews {
+export function openTables(db: Database): TableViews {
   return Object.fromEntries(
     tableNames.map((name) => [name, new Table(db, name, 0n, { seq: 0 })]),
   ) as unknown as TableViews;
 }
 
-export function eventsOf(change: Pick<RowOf<'change'>, 'events'>): KnownEvent[] {
+export function parseEvents(change: Pick<RowOf<'change'>, 'events'>): KnownEvent[] {
   return parseColumn(change.events).flatMap((stored) => {
     const read = readEvent(stored);
     return read.outcome === 'known' ? [read.event] : [];
@@ -154,7 +154,7 @@ export function eventsOf(change: Pick<RowOf<'change'>, 'events'>): KnownEvent[] 
 /** Recomputes the overlay and writes only the rows that differ. */
 function settleOverlay(tables: TableViews): void {
   const change = tables.change.get(openSlot);
-  const folded = change && foldOver(tables, eventsOf(change));
+  const folded = change && foldOver(tables, parseEvents(change));
   for (const table of overlaidTables) writeOverlay(tables, table, new Map(folded?.tables[table].differing()));
   if (!change || !folded) return;
   const { length, 0: first = null } = folded.passedOver;

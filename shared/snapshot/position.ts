@@ -9,7 +9,7 @@ import { columnsSql, integer, orNull, type RowWith, text } from '../runtime/tabl
 import { foldVersion } from './fold.ts';
 
 /** Columns that describe what has been folded. */
-const folded = {
+const foldedColumns = {
   log: orNull(text()), // log ID; NULL before log.created
   seq: integer(), // last folded commit; 0 before the first
   hash: text(), // SHA-256 of that commit's record, hex
@@ -20,19 +20,19 @@ const folded = {
   diverged_at: orNull(integer()), // seq of the checkpoint that differed; NULL if none
   fold_version: integer(),
 } as const;
-export type FoldedColumns = RowWith<typeof folded>;
-const foldedNames = Object.keys(folded) as (keyof FoldedColumns)[];
+export type FoldedColumns = RowWith<typeof foldedColumns>;
+const foldedNames = Object.keys(foldedColumns) as (keyof FoldedColumns)[];
 
 /**
  * SHA-256 of the position's columns, hex. The table digests do not cover this row, and a damaged one would make the fold
  * continue from a wrong place or refuse its own log. The checksum is unkeyed, so it does not prove who wrote the row.
  */
 export function positionChecksum(row: FoldedColumns): string {
-  return checksumOf(foldedNames.map((name) => row[name]));
+  return computeChecksum(foldedNames.map((name) => row[name]));
 }
 
 /** Values must be in the table's column order. */
-function checksumOf(values: readonly unknown[]): string {
+function computeChecksum(values: readonly unknown[]): string {
   return digestOf('sha256', JSON.stringify(values), 'hex');
 }
 
@@ -51,7 +51,7 @@ const empty: FoldedColumns = {
 export const positionSql = `
 CREATE TABLE position (
   lock INTEGER PRIMARY KEY CHECK (lock = 1),
-  ${columnsSql(folded)},
+  ${columnsSql(foldedColumns)},
   checksum TEXT NOT NULL,        -- SHA-256 of the columns above, hex
   clean INTEGER NOT NULL,        -- 1: closed in good order
   boot TEXT                      -- the run of the machine in which it was last opened
@@ -75,7 +75,7 @@ export interface PositionRow {
   readonly boot: string | null;
 }
 
-interface Stored extends FoldedColumns {
+interface StoredPosition extends FoldedColumns {
   readonly checksum: string;
   readonly clean: number;
   readonly boot: string | null;
@@ -96,7 +96,7 @@ export class PositionStore {
 
   /** Throws DatabaseCorrupt if the row does not match its checksum. */
   read(): PositionRow {
-    const stored = this.#db.prepare('SELECT * FROM position').get() as Stored;
+    const stored = this.#db.prepare('SELECT * FROM position').get() as StoredPosition;
     if (stored.checksum !== positionChecksum(stored))
       throw new DatabaseCorrupt(`${this.#db.name} is damaged (its position does not match its checksum)`);
     const { log, seq, hash, skipped } = stored;
@@ -119,7 +119,7 @@ export class PositionStore {
     const { log, seq, hash, headOffset, nextOffset, skipped, divergedAt } = row;
     const signers = JSON.stringify(row.signers);
     const values = [log, seq, hash, headOffset, nextOffset, signers, skipped, divergedAt, row.foldVersion];
-    this.#write.run(...values, checksumOf(values));
+    this.#write.run(...values, computeChecksum(values));
   }
 
   /** Stored digests by table. Tables without a stored digest are missing. */

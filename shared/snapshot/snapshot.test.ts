@@ -11,7 +11,7 @@ import { runs } from '../../test/support/budget.ts';
 import { ChainWriter, fleetHistory, known, recordsOf, sha256 } from '../../test/support/commits.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import { foldVersion } from './fold.ts';
-import { contextOf } from './fold-input.ts';
+import { eventContext } from './fold-input.ts';
 import { memorySnapshot } from './open-snapshot.ts';
 import type { Snapshot } from './snapshot.ts';
 import { tableNames } from './tables.ts';
@@ -166,7 +166,7 @@ test('a preview lists what would be passed over, and changes nothing', () => {
       const snapshot = folded(records);
       const before = stateOf(snapshot);
       const next = fleetHistory(seed + 1, 10).flat();
-      const context = contextOf({ seq: snapshot.seq + 1, at: '2026-01-01T01:00:00Z', by: 'operator' });
+      const context = eventContext({ seq: snapshot.seq + 1, at: '2026-01-01T01:00:00Z', by: 'operator' });
       const reasons = snapshot.stateAt(
         { kind: 'previewed', events: next, context },
         (_state, passedOver) => passedOver,
@@ -188,7 +188,7 @@ test('a preview shows the state after its events, and leaves the one before', ()
   const records = [writer.open(), ...fleetHistory(4, 30).map((events) => writer.add(events))];
   const snapshot = folded(records);
   const before = stateOf(snapshot);
-  const context = contextOf({ seq: snapshot.seq + 1, at: '2026-01-01T00:00:32.000Z', by: 'operator' });
+  const context = eventContext({ seq: snapshot.seq + 1, at: '2026-01-01T00:00:32.000Z', by: 'operator' });
   const kind = 'previewed';
   const shown = snapshot.stateAt({ kind, events: [key], context }, ({ db }) => {
     const events = [known('key.revoked', { id: 'key-x' })];
@@ -204,7 +204,7 @@ test('a preview shows the state after its events, and leaves the one before', ()
 test('a preview whose reader throws leaves the state before', () => {
   const snapshot = folded(recordsOf(fleetHistory(4, 30)));
   const before = stateOf(snapshot);
-  const context = contextOf({ seq: 99, at: '', by: 'operator' });
+  const context = eventContext({ seq: 99, at: '', by: 'operator' });
   expect(() =>
     snapshot.stateAt({ kind: 'previewed', events: [key], context }, () => {
       throw new Error('of the reader');

@@ -12,18 +12,18 @@ import type { LogRecord } from '../log/core/control-log.ts';
 import { type Database, mapSqliteError } from '../runtime/sqlite.ts';
 import type { EventContext } from './effect.ts';
 import { applyEvent, foldVersion } from './fold.ts';
-import { contextOf, nextChunk, printable, withIncreasingOffsets } from './fold-input.ts';
+import { eventContext, nextChunk, printable, withIncreasingOffsets } from './fold-input.ts';
 import type { FoldObserver } from './fold-observer.ts';
 import { Journal } from './journal.ts';
 import { KeyCounts } from './key-counts.ts';
 import { hideOverlay, OverlayKeeper, showOverlay } from './overlay.ts';
 import { type PositionRow, PositionStore } from './position.ts';
 import { type FoldStamp, type RowObserver, Table, type Tables } from './table.ts';
-import { digestOfTables, hex128, type RowOf, type TableName, tableNames } from './tables.ts';
-import { ShownStates, type State, type StateKind } from './views.ts';
-import { overlaidAt, overlaidIn, type StateView } from './waves.ts';
+import { combineDigests, hex128, type RowOf, type TableName, tableNames } from './tables.ts';
+import { PastStateCache, type State, type StateKind } from './views.ts';
+import { overlayForGateway, overlayForView, type StateView } from './waves.ts';
 
-export interface Applied {
+export interface FoldedSlice {
   /** Records consumed, whether accepted or skipped. Fewer than passed in if time ran out or the fold halted. */
   readonly consumed: number;
   /** Commits that extended the chain, in order. */
@@ -54,7 +54,7 @@ export class Snapshot implements State {
   readonly #observer: FoldObserver | undefined;
   #onRow: FoldObserver['changed'] | undefined;
   readonly #stamp: FoldStamp = { seq: 0 };
-  readonly #shown: ShownStates;
+  readonly #shown: PastStateCache;
   #head: Head;
   #row: PositionRow;
   #nextOffset: number;
@@ -65,11 +65,11 @@ export class Snapshot implements State {
     this.db = db;
     this.path = path;
     this.#observer = observer;
-    this.#shown = new ShownStates(path);
+    this.#shown = new PastStateCache(path);
     this.#positions = new PositionStore(db);
     this.#journal = new Journal(db);
     this.#row = this.#positions.read();
-    this.#head = headOf(this.#row);
+    this.#head = toHead(this.#row);
     this.#nextOffset = this.#row.nextOffset;
     this.#keyCounts = new KeyCounts(db);
     this.#tables = openTables(db, this.#positions.sums(), this.#stamp, (table, before, after) => {
@@ -143,7 +143,7 @@ export class Snapshot implements State {
    * about `budgetMs` so that a serving process can yield. Throws DatabaseUnwritable or DatabaseCorrupt; nothing has been
    * applied then.
    */
-  apply(records: readonly LogRecord[], budgetMs = Number.POSITIVE_INFINITY): Applied {
+  apply(records: readonly LogRecord[], budgetMs = Number.POSITIVE_INFINITY): FoldedSlice {
     if (this.#halt || records.length === 0) return { consumed: 0, accepted: [] };
     const accepted: Commit[] = [];
     const before = this.#row;
@@ -175,7 +175,7 @@ export class Snapshot implements State {
     if (of.kind === 'present') return this.#inView(of.view, read);
     if (of.kind === 'past') {
       const db = this.#shown.at(this.log, of);
-      return read({ db, seq: of.seq, overlaid: of.isOfWave ? overlaidAt(db) : undefined }, []);
+      return read({ db, seq: of.seq, overlaid: of.isOfWave ? overlayForGateway(db) : undefined }, []);
     }
     const { events, context } = of;
     return this.preview((fold) => read({ db: this.db, seq: context.seq }, fold(events, context)));
@@ -205,7 +205,7 @@ export class Snapshot implements State {
    */
   #inView<Result>(view: StateView, read: (state: State, passedOver: readonly string[]) => Result): Result {
     const { db, seq } = this;
-    const overlaid = overlaidIn(db, view);
+    const overlaid = overlayForView(db, view);
     if (overlaid === undefined) return read({ db, seq }, []);
     db.exec(showOverlay);
     try {
@@ -234,7 +234,7 @@ export class Snapshot implements State {
 
   /** Combined digest of all tables, 16 hex digits. Processes report and compare it. */
   digest(): string {
-    return digestOfTables(this.digests());
+    return combineDigests(this.digests());
   }
 
   /** Marks the file as cleanly closed, then closes it. */
@@ -304,7 +304,7 @@ export class Snapshot implements State {
       };
       return false;
     }
-    const context = contextOf(commit);
+    const context = eventContext(commit);
     this.#stamp.seq = commit.seq;
     for (const [index, { stored, read }] of events.entries()) {
       if (read.outcome !== 'known') {
@@ -376,7 +376,7 @@ export class Snapshot implements State {
 
 type KeyRow = RowOf<'api_key'> | undefined;
 
-function headOf(row: PositionRow): Head {
+function toHead(row: PositionRow): Head {
   const { log, seq, hash, signers } = row;
   return seq === 0 ? emptyHead() : { log, seq, hash, signers };
 }

@@ -261,12 +261,12 @@ export type MarkOf<Name extends TableName> = (typeof tableSpecs)[Name] extends {
   : never;
 
 /** Formats a row's key as its columns joined by /. */
-export function keyText(table: TableName, row: Readonly<Record<string, unknown>>): string {
+export function formatKey(table: TableName, row: Readonly<Record<string, unknown>>): string {
   return tableSpecs[table].key.map((column) => String(row[column])).join('/');
 }
 
 /** Splits a key text into its columns. Only the last column, a model name, may itself contain a slash. */
-export function keyParts(table: TableName, text: string): string[] {
+export function splitKey(table: TableName, text: string): string[] {
   if (tableSpecs[table].key.length === 1) return [text];
   const [first = '', ...rest] = text.split('/');
   return [first, rest.join('/')];
@@ -358,6 +358,6 @@ export function hex128(sum: bigint): string {
 }
 
 /** Combines all table digests into one digest of 16 hex digits, which processes report and compare. */
-export function digestOfTables(digests: Readonly<Record<TableName, string>>): string {
+export function combineDigests(digests: Readonly<Record<TableName, string>>): string {
   return sha256Hex(JSON.stringify(digests)).slice(0, 16);
 }

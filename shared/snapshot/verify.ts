@@ -26,7 +26,7 @@ export interface Verification {
 }
 
 /** Extra column: number of indexes that contain the row. */
-const indexed = '_indexed';
+const indexCountColumn = '_indexed';
 
 function selectWithIndexes(table: TableName, indexes: readonly (readonly string[])[]): string {
   const key = tableSpecs[table].key;
@@ -34,11 +34,11 @@ function selectWithIndexes(table: TableName, indexes: readonly (readonly string[
     const same = [...new Set([...index, ...key])].map((column) => `i.${column} IS t.${column}`);
     return `(SELECT count(*) FROM ${table} i INDEXED BY ${indexName(table, index)} WHERE ${same.join(' AND ')})`;
   });
-  return `SELECT t.*, ${found.join(' + ') || '0'} AS ${indexed} FROM ${table} t`;
+  return `SELECT t.*, ${found.join(' + ') || '0'} AS ${indexCountColumn} FROM ${table} t`;
 }
 
 /** Recomputes one table, yielding after each slice. `isIndexed` is false if a row is missing from an index. */
-function* sumOf(
+function* recomputeTable(
   db: Database,
   table: TableName,
   rowsPerSlice: number,
@@ -61,7 +61,7 @@ function* sumOf(
     if (last === undefined) break;
     for (const row of page) {
       sum = addDigest(sum, rowDigest(table, row));
-      isIndexed &&= row[indexed] === indexes.length;
+      isIndexed &&= row[indexCountColumn] === indexes.length;
     }
     rows += page.length;
     yield;
@@ -83,7 +83,7 @@ export function* verifyTable(
   // Reads the position only to check its checksum.
   positions.read();
   const stored = positions.sums()[table] ?? 0n;
-  const { sum, rows, isIndexed } = yield* sumOf(db, table, rowsPerSlice);
+  const { sum, rows, isIndexed } = yield* recomputeTable(db, table, rowsPerSlice);
   return { rows, isWhole: isIndexed && sum === stored };
 }
 
@@ -99,7 +99,7 @@ export function* verifySteps(db: Database, rowsPerSlice = 1000): Generator<void,
     let readings = 0;
     for (;;) {
       const before = state(table);
-      const computed = yield* sumOf(db, table, rowsPerSlice);
+      const computed = yield* recomputeTable(db, table, rowsPerSlice);
       const after = state(table);
       const isWhole = computed.isIndexed && computed.sum === after.sum;
       // A fold may have changed rows and changed them back, but hardly during three readings in a row.

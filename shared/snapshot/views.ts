@@ -6,14 +6,14 @@ import type { KnownEvent } from '../../schemas/events/events.ts';
 import { type Database, openDatabase } from '../runtime/sqlite.ts';
 import type { EventContext } from './effect.ts';
 import { type TableName, tableNames } from './tables.ts';
-import type { Overlaid, StateView } from './waves.ts';
+import type { OpenOverlay, StateView } from './waves.ts';
 
 export interface State {
   readonly db: Database;
   /** Last commit of the state. */
   readonly seq: number;
   /** The open change whose rows this state includes. */
-  readonly overlaid?: Overlaid | undefined;
+  readonly overlaid?: OpenOverlay | undefined;
 }
 
 /** A past state, whose rows come from one SELECT per table. */
@@ -47,7 +47,7 @@ function showState(db: Database, log: string | null, { seq, select }: PastKind):
 const keptMax = 8;
 
 /** Connections to one file, each showing one past state. Keeps the eight most recently used ones. */
-export class ShownStates {
+export class PastStateCache {
   readonly #path: string;
   readonly #kept = new Map<string, Database>();
 

@@ -9,14 +9,14 @@ import { parseColumn } from '../runtime/table-columns.ts';
 import type { RowOf, TableName } from './tables.ts';
 
 /** Maps a gateway to a number from 0 up to (but excluding) 1, by a hash of the change and the name. */
-function placeOf(change: string, gateway: string): number {
+function gatewayShare(change: string, gateway: string): number {
   const hash = createHash('sha256').update(`${change}\0${gateway}`).digest();
   return hash.readUIntBE(0, 6) / 2 ** 48;
 }
 
 /** Returns the first wave that includes the gateway, counted from 1; undefined if none does. */
-export function waveOf(change: string, waves: readonly Wave[], gateway: string): number | undefined {
-  const place = placeOf(change, gateway);
+export function firstWave(change: string, waves: readonly Wave[], gateway: string): number | undefined {
+  const place = gatewayShare(change, gateway);
   const at = waves.findIndex((wave) =>
     'gateways' in wave ? wave.gateways.includes(gateway) : place < wave.share,
   );
@@ -38,20 +38,20 @@ export interface Release {
 }
 
 /** Returns the open change if it has reached the gateway. Without a gateway, returns it if it has reached any. */
-function releaseAt(db: Database, gateway: string | undefined): Release | undefined {
+function findRelease(db: Database, gateway: string | undefined): Release | undefined {
   const row = prepare<Pick<RowOf<'change'>, 'id' | 'wave' | 'waves'>, []>(
     db,
     'SELECT id, wave, waves FROM change',
   ).get();
   if (row === undefined) return undefined;
   const waves = parseColumn(row.waves);
-  const first = gateway === undefined ? 1 : waveOf(row.id, waves, gateway);
+  const first = gateway === undefined ? 1 : firstWave(row.id, waves, gateway);
   if (first === undefined || first > row.wave) return undefined;
   return { change: row.id, wave: row.wave, waves: waves.length };
 }
 
 /** Subjects of a decision, as far as they are known. */
-export interface DecidedOn {
+export interface DecisionSubject {
   readonly tier: string | undefined;
   readonly model: string | undefined;
   readonly stack: string | undefined;
@@ -60,25 +60,25 @@ export interface DecidedOn {
 }
 
 /** An open change whose rows are read instead of the base rows. */
-export interface Overlaid extends Release {
+export interface OpenOverlay extends Release {
   /** Whether the row belongs to the overlay. `key` is the row's key columns joined by /. */
   has(table: TableName, key: string): boolean;
   /** Whether a decision read a row of the overlay. */
-  decided(on: DecidedOn): boolean;
+  decided(on: DecisionSubject): boolean;
 }
 
 /** Returns the change whose rows a reader with this view sees. */
-export function overlaidIn(db: Database, view: StateView): Overlaid | undefined {
+export function overlayForView(db: Database, view: StateView): OpenOverlay | undefined {
   if (view === 'base') return undefined;
-  return overlaidAt(db, view === 'wave' ? undefined : view.gateway);
+  return overlayForGateway(db, view === 'wave' ? undefined : view.gateway);
 }
 
 /**
  * Reads the overlay's keys once; valid until the state changes. Without a gateway, it is the overlay for any gateway that the
  * change has reached.
  */
-export function overlaidAt(db: Database, gateway?: string): Overlaid | undefined {
-  const release = releaseAt(db, gateway);
+export function overlayForGateway(db: Database, gateway?: string): OpenOverlay | undefined {
+  const release = findRelease(db, gateway);
   if (release === undefined) return undefined;
   const rows = prepare<Pick<RowOf<'overlay'>, 'tbl' | 'key'>, []>(db, 'SELECT tbl, key FROM overlay').all();
   const keys = new Set(rows.map(({ tbl, key }) => `${tbl} ${key}`));

@@ -23,7 +23,7 @@ const pieceMark = 'mac ';
 const lineCharactersMax = 16 * 1024;
 const pieceLinesMax = 100;
 
-interface Asked {
+interface Question {
   /** Incarnation of the queried process, so that the question is not valid for any other. */
   readonly incarnation: string;
   /** Path including the query. */
@@ -37,10 +37,10 @@ interface Asked {
 class Exchange {
   readonly #questions: RecordMac;
   readonly #answers: RecordMac;
-  readonly #asked: Asked;
+  readonly #asked: Question;
   #pieces = 0;
 
-  constructor(token: string, asked: Asked) {
+  constructor(token: string, asked: Question) {
     this.#questions = new RecordMac('headgate question', token);
     this.#answers = new RecordMac('headgate answer', token);
     this.#asked = asked;
@@ -78,10 +78,10 @@ class Exchange {
  * Prepares a question to the process of this incarnation: its `Authorization` header, and a reader that accepts only
  * authenticated answers.
  */
-export function askSigned(token: string, asked: Omit<Asked, 'nonce'>): SignedQuestion {
+export function signQuestion(token: string, asked: Omit<Question, 'nonce'>): SignedQuestion {
   if (!partSchema.safeParse(asked.challenge).success) throw new Error('this is no challenge');
   const exchange = new Exchange(token, { ...asked, nonce: randomBytes(18).toString('base64url') });
-  return { authorization: exchange.header, answer: (body) => verified(exchange, body) };
+  return { authorization: exchange.header, answer: (body) => verifyAnswer(exchange, body) };
 }
 
 export interface SignedQuestion {
@@ -90,9 +90,12 @@ export interface SignedQuestion {
   answer(body: AsyncIterable<Uint8Array>): AsyncGenerator<string, void>;
 }
 
-async function* verified(exchange: Exchange, body: AsyncIterable<Uint8Array>): AsyncGenerator<string, void> {
+async function* verifyAnswer(
+  exchange: Exchange,
+  body: AsyncIterable<Uint8Array>,
+): AsyncGenerator<string, void> {
   let lines: string[] = [];
-  for await (const line of linesWithin(body)) {
+  for await (const line of splitLines(body)) {
     const mark = [pieceMark, endMark].find((each) => line.startsWith(each));
     if (mark === undefined) {
       if (lines.push(`${line}\n`) > pieceLinesMax) throw new Error('there are too many lines without a MAC');
@@ -107,7 +110,7 @@ async function* verified(exchange: Exchange, body: AsyncIterable<Uint8Array>): A
   throw new Error('the answer has no end');
 }
 
-async function* linesWithin(body: AsyncIterable<Uint8Array>): AsyncGenerator<string, void> {
+async function* splitLines(body: AsyncIterable<Uint8Array>): AsyncGenerator<string, void> {
   const decoder = new TextDecoder();
   let rest = '';
   for await (const chunk of body) {
@@ -149,7 +152,7 @@ export class SignedQuestions {
     const { id, untilMs = 0 } = this.#sealer.open(challenge, challengeSchema) ?? {};
     const exchange = new Exchange(this.#token, { incarnation: this.#incarnation, path, challenge, nonce });
     if (id === undefined || untilMs < performance.now() || !exchange.accepts(mac)) return undefined;
-    return this.#use(id, untilMs) ? (pages) => sealed(exchange, pages) : undefined;
+    return this.#use(id, untilMs) ? (pages) => sealPages(exchange, pages) : undefined;
   }
 
   #use(id: string, untilMs: number): boolean {
@@ -163,7 +166,10 @@ export class SignedQuestions {
   }
 }
 
-async function* sealed(exchange: Exchange, pages: AsyncIterable<readonly string[]>): AsyncIterable<string> {
+async function* sealPages(
+  exchange: Exchange,
+  pages: AsyncIterable<readonly string[]>,
+): AsyncIterable<string> {
   for await (const lines of pages)
     for (let at = 0; at < lines.length; at += pieceLinesMax)
       yield exchange.seal(pieceMark, lines.slice(at, at + pieceLinesMax).join(''));

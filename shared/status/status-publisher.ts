@@ -130,7 +130,7 @@ export class StatusPublisher {
     } catch (error) {
       if (traffic) source?.settle(false);
       this.#lastError = error instanceof Error ? error.message : String(error);
-      this.refused.add(causeOf(error));
+      this.refused.add(failureCause(error));
     }
   }
 }
@@ -143,7 +143,7 @@ export function encode(report: StatusReport): Buffer {
   return Buffer.from(JSON.stringify({ ...rest, nodesOmitted: nodesOmitted + Object.keys(nodes).length }));
 }
 
-function causeOf(error: unknown): string {
+function failureCause(error: unknown): string {
   if (error instanceof LogUnavailable) return 'unavailable';
   if (error instanceof AppendUnknown) return 'unknown';
   return error instanceof LogReplaced ? 'replaced' : 'fault';

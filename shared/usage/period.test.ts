@@ -1,7 +1,7 @@
 /** Billing periods cover all time without gaps, and begin on the anchor day or the last day of a shorter month. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { periodOf } from './period.ts';
+import { billingPeriod } from './period.ts';
 
 const dayMs = 24 * 3600 * 1000;
 
@@ -18,7 +18,7 @@ test.each<[anchor: string, at: string, start: string, end: string]>([
   ['2026-01-31', '2026-04-30T00:00:00Z', '2026-04-30', '2026-05-31'],
   ['2030-06-10', '2026-01-05T00:00:00Z', '2025-12-10', '2026-01-10'],
 ])('Limits 4: with anchor %s the moment %s is in the period %s to %s', (anchor, at, start, end) => {
-  expect(periodOf(anchor, Date.parse(at))).toEqual({
+  expect(billingPeriod(anchor, Date.parse(at))).toEqual({
     start,
     startMs: Date.parse(start),
     endMs: Date.parse(end),
@@ -33,14 +33,14 @@ const moment = fc.integer({ min: Date.UTC(1971, 0, 1), max: Date.UTC(2200, 0, 1)
 test('Limits 4: every moment is in exactly one period, and periods follow one another without a gap', () => {
   fc.assert(
     fc.property(day, moment, (anchor, atMs) => {
-      const period = periodOf(anchor, atMs);
+      const period = billingPeriod(anchor, atMs);
       expect(period.startMs).toBeLessThanOrEqual(atMs);
       expect(period.endMs).toBeGreaterThan(atMs);
       expect(Date.parse(period.start)).toBe(period.startMs);
-      expect(periodOf(anchor, period.startMs)).toEqual(period);
-      expect(periodOf(anchor, period.endMs - 1)).toEqual(period);
-      expect(periodOf(anchor, period.endMs).startMs).toBe(period.endMs);
-      expect(periodOf(anchor, period.startMs - 1).endMs).toBe(period.startMs);
+      expect(billingPeriod(anchor, period.startMs)).toEqual(period);
+      expect(billingPeriod(anchor, period.endMs - 1)).toEqual(period);
+      expect(billingPeriod(anchor, period.endMs).startMs).toBe(period.endMs);
+      expect(billingPeriod(anchor, period.startMs - 1).endMs).toBe(period.startMs);
     }),
   );
 });
@@ -48,7 +48,7 @@ test('Limits 4: every moment is in exactly one period, and periods follow one an
 test('Limits 4: a period begins on the anchor day, or on the last day of a month that has no such day', () => {
   fc.assert(
     fc.property(day, moment, (anchor, atMs) => {
-      const { startMs, endMs } = periodOf(anchor, atMs);
+      const { startMs, endMs } = billingPeriod(anchor, atMs);
       for (const ms of [startMs, endMs]) {
         const date = new Date(ms).getUTCDate();
         const isMonthsLast = new Date(ms + dayMs).getUTCDate() === 1;
@@ -60,5 +60,5 @@ test('Limits 4: a period begins on the anchor day, or on the last day of a month
 });
 
 test('Limits 4: the anchor day begins a period of its own', () => {
-  fc.assert(fc.property(day, (anchor) => periodOf(anchor, Date.parse(anchor)).start === anchor));
+  fc.assert(fc.property(day, (anchor) => billingPeriod(anchor, Date.parse(anchor)).start === anchor));
 });

@@ -16,7 +16,7 @@ export interface Period {
 const latest: (Period | undefined)[] = [];
 
 /** Returns the period that contains a moment (ms since 1970). `anchorDay` must be a valid `YYYY-MM-DD`. */
-export function periodOf(anchorDay: string, atMs: number): Period {
+export function billingPeriod(anchorDay: string, atMs: number): Period {
   const anchorDate = Number(anchorDay.slice(8, 10));
   const known = latest[anchorDate];
   if (known !== undefined && atMs >= known.startMs && atMs < known.endMs) return known;
@@ -28,14 +28,14 @@ export function periodOf(anchorDay: string, atMs: number): Period {
 function findPeriod(anchorDate: number, atMs: number): Period {
   const at = new Date(atMs);
   const month = at.getUTCFullYear() * 12 + at.getUTCMonth();
-  const thisMonth = startOf(month, anchorDate);
+  const thisMonth = periodStart(month, anchorDate);
   return atMs >= thisMonth
-    ? period(thisMonth, startOf(month + 1, anchorDate))
-    : period(startOf(month - 1, anchorDate), thisMonth);
+    ? period(thisMonth, periodStart(month + 1, anchorDate))
+    : period(periodStart(month - 1, anchorDate), thisMonth);
 }
 
 /** Returns the start of the period that begins in this month; months are counted from year 0. */
-function startOf(month: number, anchorDate: number): number {
+function periodStart(month: number, anchorDate: number): number {
   const year = Math.floor(month / 12);
   const lastDate = new Date(Date.UTC(year, (month % 12) + 1, 0)).getUTCDate();
   return Date.UTC(year, month % 12, Math.min(anchorDate, lastDate));

@@ -13,7 +13,7 @@ export interface UsageLogAddress {
 }
 
 /** Returns the usage log at the control log's address. Throws LogUrlInvalid. */
-export function usageLogAt(logUrl: string): UsageLogAddress {
+export function usageLogAddress(logUrl: string): UsageLogAddress {
   const partitions = parseLogUrl(logUrl).kind === 'kafka' ? usagePartitions : 1;
   const options = { keepSeconds: usageKeepSeconds, allowTrimmed: true };
   return {

@@ -6,7 +6,7 @@ import Database from 'better-sqlite3';
 import WebSocket from 'ws';
 import { openStatusLog } from '../../shared/status/status-log.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
-import { usageLogAt } from '../../shared/usage/usage-log.ts';
+import { usageLogAddress } from '../../shared/usage/usage-log.ts';
 import { statusWith } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 import type { Attack, Stage } from './attack.ts';
@@ -91,7 +91,7 @@ const forgedUsage: Attack = {
       ...{ v: 1, incarnation, n, at, organisation: bystander, period: `${at.slice(0, 8)}01`, draw: 'pool' },
       ...{ model: small, promptTokens: 1_000_000_000, completionTokens: 0, requestId: `forged-${n}` },
     });
-    const log = await usageLogAt(fleet.logUrl).open(0);
+    const log = await usageLogAddress(fleet.logUrl).open(0);
     await log.append(Buffer.from(JSON.stringify([row(1), row(2)])));
     await log.close();
     await aborted(signal);

@@ -5,7 +5,7 @@
  */
 
 import { setTimeout as pause } from 'node:timers/promises';
-import { dialWith } from '../../shared/log/kafka/client.ts';
+import { createDial } from '../../shared/log/kafka/client.ts';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
 import { seededRandom } from '../support/random.ts';
 import { until } from '../support/until.ts';
@@ -115,7 +115,7 @@ async function run(
 
 /** The node that leads the control log, asked of any that answers. */
 async function leaderOf(kafka: Kafka): Promise<number> {
-  const dial = dialWith({});
+  const dial = createDial({});
   for (;;) {
     for (const broker of kafka.brokers) {
       try {

@@ -1,7 +1,7 @@
 /** Answers of the API as pages get them: no text has a character that is not seen, whichever way an answer writes it. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { documentOf } from '../../console/lib/documents.ts';
+import { parseDocument } from '../../console/lib/documents.ts';
 import { printable } from '../../schemas/printable.ts';
 import { runs } from '../support/budget.ts';
 
@@ -29,9 +29,9 @@ test('every text of an answer is printable, written as it is or escaped', () => 
         /[^ -~]/g,
         (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
       );
-      expect(documentOf(isEscaped ? ascii : written)).toEqual({ items: [printable(text, '\n\t'), 1] });
+      expect(parseDocument(isEscaped ? ascii : written)).toEqual({ items: [printable(text, '\n\t'), 1] });
     }),
     { numRuns: runs({ fast: 200, full: 2000 }) },
   );
-  expect(documentOf('{"items": [')).toBe(undefined);
+  expect(parseDocument('{"items": [')).toBe(undefined);
 });

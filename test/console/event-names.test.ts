@@ -1,6 +1,6 @@
 /** Each kind of event says what was done to which thing, and every id of its data that has a page is a link of its sentence. */
 import { expect, test } from 'vitest';
-import { cutAt, type NamedThing, thingsIn } from '../../console/lib/event-names.ts';
+import { findNamedThings, type NamedThing, splitAtThings } from '../../console/lib/event-names.ts';
 import { type EventTypeName, eventTypeNames } from '../../schemas/events/event-definitions.ts';
 import { eventSentence, eventText } from '../../schemas/events/event-sentences.ts';
 import { writerSchema } from '../../schemas/events/events.ts';
@@ -12,9 +12,9 @@ const linkOf = ({ kind, id, within }: NamedThing): string =>
 
 function linksOf(type: string, data: object): string[] {
   const { subject, rest } = eventSentence(type, data);
-  const things = thingsIn(type, data);
+  const things = findNamedThings(type, data);
   const ofSubject = things.filter(({ id, name = id }) => subject === name).slice(0, 1);
-  const others = cutAt(rest, things).filter((part): part is NamedThing => typeof part !== 'string');
+  const others = splitAtThings(rest, things).filter((part): part is NamedThing => typeof part !== 'string');
   return [...ofSubject, ...others].map(linkOf);
 }
 
@@ -27,7 +27,7 @@ const samples = eventTypeNames.map((type) => {
 test.each(samples)('%s leads to all that it names', (type, drawn) => {
   for (const data of drawn) {
     expect(writerSchema(type).parse(data)).toEqual(data);
-    const things = thingsIn(type, data);
+    const things = findNamedThings(type, data);
     expect(linksOf(type, data).sort()).toEqual(things.map(linkOf).sort());
     // Every id is in the sentence, but for what has a name there.
     for (const { id, name = id } of things) expect(eventText(type, data)).toContain(name);
@@ -35,7 +35,9 @@ test.each(samples)('%s leads to all that it names', (type, drawn) => {
 });
 
 test('few events name nothing that has a page', () => {
-  const silent = samples.filter(([type, drawn]) => drawn.every((data) => thingsIn(type, data).length === 0));
+  const silent = samples.filter(([type, drawn]) =>
+    drawn.every((data) => findNamedThings(type, data).length === 0),
+  );
   expect(silent.map(([type]) => type)).toEqual([
     ...(['log.created', 'log.signers_set', 'anonymous.set', 'anonymous.removed', 'bounds.set'] as const),
     ...(['node.token_revoked'] as const),
@@ -64,7 +66,7 @@ test('data of any form is no error, and the text is kept', () => {
   for (const data of [undefined, null, 7, 'x', [], {}, { id: 7, place: 'pool' }])
     for (const type of [...eventTypeNames, 'later.thing']) {
       const { rest } = eventSentence(type, data);
-      const parts = cutAt(rest, thingsIn(type, data));
+      const parts = splitAtThings(rest, findNamedThings(type, data));
       expect(parts.map((part) => (typeof part === 'string' ? part : part.id)).join('')).toBe(rest);
     }
 });

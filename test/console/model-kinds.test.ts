@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { chatModelOf, reranks } from '../../console/lib/model-kinds.ts';
+import { pickChatModel, reranks } from '../../console/lib/model-kinds.ts';
 
 test.each([
   [['bge-reranker-v2-m3', 'text-embed', 'echo-small'], 'echo-small'],
@@ -7,7 +7,7 @@ test.each([
   [['mxbai-rerank'], undefined],
   [[], undefined],
 ])('of %j one chats with %s', (models, chosen) => {
-  expect(chatModelOf(models)).toBe(chosen);
+  expect(pickChatModel(models)).toBe(chosen);
 });
 
 test('a model that reranks says so in its name', () => {

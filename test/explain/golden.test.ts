@@ -7,13 +7,13 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { decisionOf } from '../../data-plane/records/project.ts';
-import { recordedOf } from '../../data-plane/records/recorded.ts';
+import { toDecisionRecord } from '../../data-plane/records/project.ts';
+import { toRecordedRequest } from '../../data-plane/records/recorded.ts';
 import type { RequestRecord } from '../../data-plane/request/request-record.ts';
 import { controlTopic } from '../../schemas/events/commit.ts';
 import { type DecisionRecord, decisionRecordSchema } from '../../schemas/records/decisions.ts';
 import { type Explanation, explanationSchema } from '../../schemas/records/explanations.ts';
-import { type Cause, causeOf, causes } from '../../shared/decision/causes.ts';
+import { type Cause, causes, findCause } from '../../shared/decision/causes.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import {
@@ -76,8 +76,8 @@ async function recordOf(golden: GoldenCase, index: number): Promise<DecisionReco
     isKnown: () => true,
   };
   const ended = { ...record, status: record.refusal?.status ?? 200, ...served, ids: { requestId: req } };
-  const recorded = recordedOf(ended as RequestRecord, moment);
-  return decisionRecordSchema.parse(JSON.parse(JSON.stringify(decisionOf(recorded, 'gw-1'))));
+  const recorded = toRecordedRequest(ended as RequestRecord, moment);
+  return decisionRecordSchema.parse(JSON.parse(JSON.stringify(toDecisionRecord(recorded, 'gw-1'))));
 }
 
 const operationAt: Readonly<Record<string, DecisionRecord['operation']>> = {
@@ -124,7 +124,7 @@ beforeAll(async () => {
 });
 
 const causeOfRecord = (record: DecisionRecord): Cause | undefined =>
-  record.served ? undefined : causeOf({ stage: record.stage, type: record.type, reason: record.reason });
+  record.served ? undefined : findCause({ stage: record.stage, type: record.type, reason: record.reason });
 
 /** What a page says of some steps; ⨉ marks a refusal. */
 const texts: Readonly<Record<string, Readonly<Record<string, string>>>> = {

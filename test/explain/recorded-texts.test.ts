@@ -5,7 +5,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 import { explanationSchema } from '../../schemas/records/explanations.ts';
-import { causeNames, causes, textOf } from '../../shared/decision/causes.ts';
+import { causeNames, causes, causeText } from '../../shared/decision/causes.ts';
 import type { StepName } from '../../shared/decision/step.ts';
 import { chat } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
@@ -152,7 +152,7 @@ const refusals: readonly (readonly [cause: string, step: StepName, change: Chang
     .filter((name) => causes[name].stage !== 'admission')
     .map((name) => {
       const { step, stage, type, says } = causes[name];
-      return [name, step, refusedBy(stage, type, textOf(name, 'status 500')), says] as const;
+      return [name, step, refusedBy(stage, type, causeText(name, 'status 500')), says] as const;
     }),
   ...([
     ['unknown key', 'http', refusedBy('http', 'Unauthorized', 'unknown'), 'its key is not accepted'],

@@ -12,7 +12,7 @@ import { Duplex } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { FaultName } from '../../data-plane/http/faults.ts';
 import { AnswerHeadReader, type HeadReader, RequestHeadReader } from '../../data-plane/http/head-readers.ts';
-import { headersOf } from '../../data-plane/http/header-object.ts';
+import { toHeaderObject } from '../../data-plane/http/header-object.ts';
 import type { MessageHead } from '../../data-plane/http/message-head.ts';
 import { MessageReader } from '../../data-plane/http/message-reader.ts';
 
@@ -52,7 +52,14 @@ function readOwn<Head extends OwnHead>(
   const sink = {
     onHead: (head: Head) => {
       const { httpVersion: version, rawHeaders: fields } = head;
-      current = { line: lineOf(head), version, fields, headers: headersOf(fields), body: '', isWhole: false };
+      current = {
+        line: lineOf(head),
+        version,
+        fields,
+        headers: toHeaderObject(fields),
+        body: '',
+        isWhole: false,
+      };
       read.messages.push(current);
       isOver = isFinal(head);
     },

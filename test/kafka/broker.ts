@@ -23,7 +23,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { dialWith } from '../../shared/log/kafka/client.ts';
+import { createDial } from '../../shared/log/kafka/client.ts';
 import type { KafkaSettings } from '../../shared/log/kafka/settings.ts';
 import { Door } from './door.ts';
 import { freeze } from './freeze.ts';
@@ -232,7 +232,7 @@ async function untilReady(
   settings: KafkaSettings,
   lastWords: () => string | null,
 ): Promise<void> {
-  const dial = dialWith(settings);
+  const dial = createDial(settings);
   const untilMs = performance.now() + 60_000;
   for (;;) {
     try {

@@ -15,7 +15,7 @@ import {
   type LogRecord,
   LogUnavailable,
 } from '../../shared/log/core/control-log.ts';
-import { dialWith } from '../../shared/log/kafka/client.ts';
+import { createDial } from '../../shared/log/kafka/client.ts';
 import { KafkaCluster } from '../../shared/log/kafka/cluster.ts';
 import { KafkaLog, type KafkaLogOptions, openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
 import { promptly, readRecords } from '../contract/control-log.ts';
@@ -52,7 +52,7 @@ async function open(options: Partial<KafkaLogOptions> = {}): Promise<ControlLog>
 async function openThroughProxy(): Promise<{ log: ControlLog; proxy: TestProxy }> {
   const made = await startProxy(kafka.port(1));
   proxy = made;
-  const dial = dialWith({});
+  const dial = createDial({});
   const address = { host: '127.0.0.1', port: made.port };
   const cluster = new KafkaCluster(
     [address],
@@ -304,7 +304,7 @@ test('a process that starts without its brokers waits for them once, not for eac
 });
 
 async function reachable(): Promise<boolean> {
-  const dialled = dialWith({})({ host: '127.0.0.1', port: kafka.port(1) });
+  const dialled = createDial({})({ host: '127.0.0.1', port: kafka.port(1) });
   return await dialled.then(
     (connection) => {
       connection.destroy();

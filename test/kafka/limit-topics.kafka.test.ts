@@ -3,7 +3,7 @@ import { type Admin, Kafka as KafkajsClient, logLevel } from 'kafkajs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { countersTopic, gaugesTopic } from '../../schemas/records/limits.ts';
 import { openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
-import { type LimitBatch, limitTopicAt } from '../../shared/log/limit-topic.ts';
+import { type LimitBatch, openLimitTopic } from '../../shared/log/limit-topic.ts';
 import { limitTopicContract } from '../contract/limit-topic.ts';
 import { until } from '../support/until.ts';
 import { type Kafka, startKafka } from './broker.ts';
@@ -59,7 +59,7 @@ test.each([
   [gaugesTopic, 3600],
   [countersTopic, 24 * 3600],
 ] as const)('%s is created with short segments and deletes what is old', async (topic, keepSeconds) => {
-  const client = limitTopicAt(kafka.url, { topic, tokens });
+  const client = openLimitTopic(kafka.url, { topic, tokens });
   await client.append(Buffer.from('first'));
   const settings = await settingsOf(topic);
   expect(settings.get('cleanup.policy')).toBe('delete');
@@ -70,7 +70,7 @@ test.each([
 });
 
 test('a topic that processes publish again is created again if it is deleted while they use it', async () => {
-  const client = limitTopicAt(kafka.url, { topic: gaugesTopic, tokens });
+  const client = openLimitTopic(kafka.url, { topic: gaugesTopic, tokens });
   const read: string[] = [];
   const onBatch = ({ records }: LimitBatch) => void read.push(...records.map(({ value }) => String(value)));
   client.follower({ from: 0, onBatch, onFault: (error) => expect.unreachable(error.message) }).start();
@@ -93,7 +93,7 @@ test('a topic with other settings is refused by name with the next step', async 
   const entries = { 'cleanup.policy': 'compact', 'segment.ms': '86400000', 'retention.ms': '86400000' };
   const configEntries = Object.entries(entries).map(([name, value]) => ({ name, value }));
   await admin.createTopics({ topics: [{ topic: countersTopic, configEntries }], waitForLeaders: true });
-  const client = limitTopicAt(kafka.url, { topic: countersTopic, tokens });
+  const client = openLimitTopic(kafka.url, { topic: countersTopic, tokens });
   await expect(client.append(Buffer.from('x'))).rejects.toThrow(
     /topic headgate\.counters is set to cleanup\.policy=compact, .*segment\.ms=86400000.*; fix it: kafka-configs\.sh .*segment\.ms=600000/,
   );

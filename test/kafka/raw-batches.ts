@@ -1,6 +1,6 @@
 /** Writes record batches to a partition byte by byte, and reads them so, without a client that would refuse or decode them. */
 import { connect } from 'node:net';
-import { dialWith } from '../../shared/log/kafka/client.ts';
+import { createDial } from '../../shared/log/kafka/client.ts';
 import { unstored } from '../support/record-batches.ts';
 
 const nothing = -1;
@@ -62,7 +62,7 @@ function exchange(broker: string, request: Buffer): Promise<Buffer> {
 /** All batches of a partition as they are stored, to be written again. */
 export async function storedBatches(broker: string, topic: string, partition = 0): Promise<Buffer[]> {
   const [host = '', port = ''] = broker.split(':');
-  const connection = await dialWith({})({ host, port: Number(port) });
+  const connection = await createDial({})({ host, port: Number(port) });
   try {
     const target = { topic, partition };
     const end = await connection.offset(target, 'end');

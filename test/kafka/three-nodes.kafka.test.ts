@@ -7,7 +7,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test 
 import { type ControlPlane, startControlPlane } from '../../control-plane/main.ts';
 import { type RunningGateway, startGateway } from '../../data-plane/main.ts';
 import { AppendUnknown, LogUnavailable } from '../../shared/log/core/control-log.ts';
-import { dialWith } from '../../shared/log/kafka/client.ts';
+import { createDial } from '../../shared/log/kafka/client.ts';
 import type { KafkaConnection } from '../../shared/log/kafka/connection.ts';
 import { openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
 import { demoFleet } from '../../tools/dev/demo-fleet.ts';
@@ -29,7 +29,7 @@ beforeAll(async () => {
 afterAll(() => split?.stop());
 
 async function ask<Answer>(node: number, question: (connection: KafkaConnection) => Promise<Answer>) {
-  const connection = await dialWith({})({ host: '127.0.0.1', port: kafka.port(node) });
+  const connection = await createDial({})({ host: '127.0.0.1', port: kafka.port(node) });
   try {
     return await question(connection);
   } finally {

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'v
 import { askDecision, decisionLines } from '../../control-plane/gateways/ask-decisions.ts';
 import type { StatusBoard } from '../../control-plane/gateways/status-board.ts';
 import { DecisionJournal } from '../../data-plane/records/decision-journal.ts';
-import { recordedOf } from '../../data-plane/records/recorded.ts';
+import { toRecordedRequest } from '../../data-plane/records/recorded.ts';
 import { decisionRoute } from '../../data-plane/records/serve-decisions.ts';
 import type { RequestRecord } from '../../data-plane/request/request-record.ts';
 import { mintRequestId } from '../../data-plane/surfaces/common/request-id.ts';
@@ -40,7 +40,7 @@ beforeAll(async () => {
       ids: { requestId: n === 0 ? request : mintRequestId() },
     } as unknown as RequestRecord;
     const moment = { nowMs: Date.now(), endMs: performance.now(), position: 7, isKnown: () => true };
-    journal.add(record, recordedOf(record, moment));
+    journal.add(record, toRecordedRequest(record, moment));
   }
   await until(() => journal.state.written === kept);
 });

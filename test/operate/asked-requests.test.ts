@@ -13,7 +13,7 @@ import { LiveRequests } from '../../control-plane/gateways/live-requests.ts';
 import type { StatusBoard } from '../../control-plane/gateways/status-board.ts';
 import { DecisionJournal } from '../../data-plane/records/decision-journal.ts';
 import { requestPages } from '../../data-plane/records/read-requests.ts';
-import { recordedOf } from '../../data-plane/records/recorded.ts';
+import { toRecordedRequest } from '../../data-plane/records/recorded.ts';
 import { decisionRoute } from '../../data-plane/records/serve-decisions.ts';
 import type { RequestRecord } from '../../data-plane/request/request-record.ts';
 import { mintRequestId } from '../../data-plane/surfaces/common/request-id.ts';
@@ -72,7 +72,7 @@ function add(gateway: string, n: number, atMs: number): void {
   const record = recordOf(n, atMs);
   const endMs = 1 + n + 5;
   const moment = { nowMs: atMs, endMs, position: 7, isKnown: () => true };
-  journals.get(gateway)?.add(record, recordedOf(record, moment));
+  journals.get(gateway)?.add(record, toRecordedRequest(record, moment));
 }
 
 beforeAll(async () => {

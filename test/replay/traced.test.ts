@@ -4,9 +4,9 @@
  */
 import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
-import { countersOf } from '../../control-plane/explain/recorded-counters.ts';
+import { fixedCounters } from '../../control-plane/explain/recorded-counters.ts';
 import { type AdmissionFacts, admission } from '../../shared/decision/admission.ts';
-import { type Cause, causeNames, causeOf, causes } from '../../shared/decision/causes.ts';
+import { type Cause, causeNames, causes, findCause } from '../../shared/decision/causes.ts';
 import { cannotTakeNow } from '../../shared/decision/refusal.ts';
 import { Trace } from '../../shared/decision/trace.ts';
 import { runs, scaledMs } from '../support/budget.ts';
@@ -19,7 +19,7 @@ afterAll(() => corpus.close());
 function decided(at: Parameters<typeof corpus.at>[0], facts: ReplayFacts, trace?: Trace) {
   const { fenced = false, outboxFull = false, nowMs } = facts;
   const of = { lookup: corpus.at(at), hosts: corpusHosts };
-  return replayed(admission(of, facts, countersOf(facts.counters), { fenced, outboxFull, nowMs }, trace));
+  return replayed(admission(of, facts, fixedCounters(facts.counters), { fenced, outboxFull, nowMs }, trace));
 }
 
 const whole = goldenCases.map(factsOf);
@@ -98,7 +98,7 @@ test('a recorded refusal is read as the cause that it was refused for, and the g
     decided(golden, factsOf(golden), trace);
     if (golden.decision.kind !== 'refused') continue;
     const { type, reason } = golden.decision;
-    const cause = causeOf({ stage: 'admission', type, reason });
+    const cause = findCause({ stage: 'admission', type, reason });
     expect(trace.refusal?.cause, golden.name).toBe(cause);
     if (cause !== undefined) seen.add(cause);
   }

@@ -8,7 +8,7 @@ import { UsageReplicator } from '../../control-plane/usage/usage-replicator.ts';
 import { openUsageStore } from '../../control-plane/usage/usage-store.ts';
 import { type UsageRow, usageTopic } from '../../schemas/records/usage.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
-import { usageLogAt } from '../../shared/usage/usage-log.ts';
+import { usageLogAddress } from '../../shared/usage/usage-log.ts';
 import type { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import type { Behaviour } from '../simulator/behaviour.ts';
 import type { EndedExchange, SimStats } from '../simulator/ledger.ts';
@@ -106,7 +106,7 @@ export class SoakFleet extends ProcessFleet {
   async usageRows(): Promise<UsageRow[]> {
     const mac = new RecordMac(usageTopic, gatewayToken);
     const store = openUsageStore(join(this.dir, `rows-${this.#files++}.db`), { keepRows: true, mac });
-    const replicator = new UsageReplicator({ store, ...usageLogAt(this.logUrl) });
+    const replicator = new UsageReplicator({ store, ...usageLogAddress(this.logUrl) });
     replicator.start();
     try {
       if (!(await replicator.caughtUp(60_000))) throw new Error('the usage log could not be read to its end');

@@ -3,7 +3,7 @@ import { expect } from 'vitest';
 import type { z } from 'zod';
 import { adminOperations } from '../../schemas/admin/admin.ts';
 import { adminErrorSchema } from '../../schemas/admin/admin-resources.ts';
-import { type OperationName, operationNames, routeOf } from '../../schemas/admin/admin-routes.ts';
+import { type OperationName, operationNames, operationRoute } from '../../schemas/admin/admin-routes.ts';
 import type { OperationRow } from '../../schemas/admin/admin-row.ts';
 
 /** The operation of a call; undefined where there is none. `path` is below the API's prefix. */
@@ -11,11 +11,11 @@ function operationOf(method: string, path: string): OperationName | undefined {
   const parts = (path.split('?', 1)[0] ?? '').split('/');
   // A literal part is tried before a parameter.
   const candidates = operationNames.filter((name) => fits(name, method, parts));
-  return candidates.find((name) => !routeOf(name).path.includes(':')) ?? candidates[0];
+  return candidates.find((name) => !operationRoute(name).path.includes(':')) ?? candidates[0];
 }
 
 function fits(name: OperationName, method: string, parts: readonly string[]): boolean {
-  const route = routeOf(name);
+  const route = operationRoute(name);
   const pattern = route.path.split('/');
   return (
     route.method === method &&

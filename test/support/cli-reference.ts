@@ -1,7 +1,7 @@
 /** docs/cli.md, made from the tables of commands: what no other page has to repeat. */
 import type { Command, Option } from 'commander';
 import { exitCodes } from '../../cli/terminal/errors.ts';
-import { wordsOf } from '../../cli/terminal/usage-errors.ts';
+import { commandWords } from '../../cli/terminal/usage-errors.ts';
 
 /** Those that are no option of any process. `…_FILE`: its value may be the name of a file instead. */
 export const variables: readonly (readonly [name: string, meaning: string])[] = [
@@ -113,7 +113,7 @@ function sections(command: Command, level: number): string[] {
   );
   const choices = command.registeredArguments.flatMap(({ argChoices }) => argChoices ?? []);
   return [
-    `${'#'.repeat(level)} headgate ${wordsOf(command).join(' ')}${operands.join('')}\n`,
+    `${'#'.repeat(level)} headgate ${commandWords(command).join(' ')}${operands.join('')}\n`,
     `${sentence(command.description())}${choices.length > 0 ? ` Choices: ${choices.join(', ')}.` : ''}\n`,
     ...(command.options.length > 0 ? [optionTable(command.options, isProcess)] : []),
     ...inner,

@@ -16,7 +16,7 @@ import {
 } from '../../data-plane/nodes/forward.ts';
 import { NodeLoad } from '../../data-plane/nodes/load.ts';
 import { NodePools } from '../../data-plane/nodes/node-pools.ts';
-import { type Shaped, shapeOperation } from '../../data-plane/surfaces/surfaces.ts';
+import { shapeOperation, type ValidRequest } from '../../data-plane/surfaces/surfaces.ts';
 import type { Dialect } from '../../schemas/names.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { nodeFailed } from '../../shared/decision/route.ts';
@@ -31,7 +31,7 @@ export type Ended =
   | { readonly kind: 'fault'; readonly error: unknown };
 
 export interface ForwardServerOptions {
-  readonly candidates: readonly Route[] | ((asked: Shaped['asked']) => readonly Route[]);
+  readonly candidates: readonly Route[] | ((asked: ValidRequest['asked']) => readonly Route[]);
   readonly settings?: Partial<ForwardSettings>;
   readonly connectMs?: number;
   readonly stallMs?: number;
@@ -82,7 +82,7 @@ const kinds = {
   '/v1/responses': 'responses',
 } as const;
 
-function shape(path: string, bytes: Buffer, contentType: string | undefined): Shaped {
+function shape(path: string, bytes: Buffer, contentType: string | undefined): ValidRequest {
   const kind = kinds[path as keyof typeof kinds] ?? 'chat';
   return shapeOperation({ kind }, bytes, { contentType, version: undefined });
 }

@@ -11,7 +11,7 @@ import { hashKey, mintKey } from '../../shared/ids/api-key.ts';
 import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import { composeCommit, emptyHead } from '../../shared/log/core/chain.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
-import { fingerprintOf, loadSigner, type Signer } from '../../shared/log/core/signing.ts';
+import { computeFingerprint, loadSigner, type Signer } from '../../shared/log/core/signing.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -37,7 +37,7 @@ export class SignedFleet extends ProcessFleet {
     execFileSync('openssl', ['genpkey', '-algorithm', 'ed25519', '-out', file]);
     execFileSync('openssl', ['pkey', '-in', file, '-pubout', '-out', publicFile]);
     const signer = loadSigner(file);
-    return { file, publicFile, signer, fingerprint: fingerprintOf(signer.publicKey) };
+    return { file, publicFile, signer, fingerprint: computeFingerprint(signer.publicKey) };
   }
 
   controlPlane(name: string, key: KeyFile | undefined, flags: readonly string[] = []): Promise<Plane> {

@@ -7,8 +7,8 @@ import { actorName, operator } from '../../control-plane/commands/authorise.ts';
 import {
   authoriseCommand,
   type CommandContext,
+  chooseForm,
   commandAnswer,
-  formOf,
   parseInput,
   planCommand,
 } from '../../control-plane/commands/definition.ts';
@@ -77,7 +77,7 @@ export class TestState {
   decide(name: string, text: CommandText = {}, context: Partial<CommandContext> = {}): Planned {
     const found = commands.find((each) => each.name === name);
     if (!found) throw new Error(`there is no command ${name}`);
-    const definition = formOf(found, text.body);
+    const definition = chooseForm(found, text.body);
     const full = { ...testContext, ...context };
     const input = parseInput(definition, text);
     authoriseCommand(definition, this.db, input, full.actor);

@@ -17,7 +17,7 @@ import {
 import { usageTopic } from '../../schemas/records/usage.ts';
 import { CounterState } from '../../shared/limits/counters.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
-import { limitTopicAt } from '../../shared/log/limit-topic.ts';
+import { openLimitTopic } from '../../shared/log/limit-topic.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import {
   type GatewayProcess,
@@ -52,7 +52,7 @@ function cpuMicros(since?: NodeJS.CpuUsage): number {
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
 const rounded = (value: number): number => Number(value.toFixed(2));
-const bytesOf = (records: readonly Published[]): number =>
+const sumBytes = (records: readonly Published[]): number =>
   records.reduce((sum, { value }) => sum + value.length + 32, 0);
 
 /** The least processor time of some runs, µs: the others had the machine less to themselves. */
@@ -112,8 +112,8 @@ function folding({ counters, gauges }: Traffics, { organisations }: Traffic) {
     organisations,
     countersMicrosPerRequest: rounded(micros.counters / (requestsPerSecond * counterSeconds)),
     gaugesMicrosPerRequest: rounded(micros.gauges / gauges.admitted),
-    countersBytesPerSecond: Math.round(bytesOf(counters.measured) / counterSeconds),
-    gaugesBytesPerSecond: Math.round(bytesOf(gauges.measured) / gaugeSeconds),
+    countersBytesPerSecond: Math.round(sumBytes(counters.measured) / counterSeconds),
+    gaugesBytesPerSecond: Math.round(sumBytes(gauges.measured) / gaugeSeconds),
     recordsPerSecond: Math.round(
       counters.measured.length / counterSeconds + gauges.measured.length / gaugeSeconds,
     ),
@@ -122,7 +122,7 @@ function folding({ counters, gauges }: Traffics, { organisations }: Traffic) {
 
 /** Bytes of memory for each subject and replica, of a gateway that has read of all of them. */
 async function memory({ organisations }: Traffic) {
-  const bytesOf = async (make: () => unknown): Promise<number> => {
+  const sumBytes = async (make: () => unknown): Promise<number> => {
     // In a turn of its own, so that nothing of what was measured before is still referred to.
     await sleep(1);
     collectGarbage();
@@ -136,7 +136,7 @@ async function memory({ organisations }: Traffic) {
   };
   const nowMs = Date.now();
   const subjects = Array.from({ length: organisations }, (_, n) => `organisation-${n}`);
-  const counters = await bytesOf(() => {
+  const counters = await sumBytes(() => {
     const state = new CounterState();
     for (let replica = 0; replica < peers; replica++)
       for (let from = 0; from < organisations; from += 500) {
@@ -152,7 +152,7 @@ async function memory({ organisations }: Traffic) {
     Array.from(state.takeUnsaved());
     return state;
   });
-  const gauges = await bytesOf(() => {
+  const gauges = await sumBytes(() => {
     const claimant = new Claimant({ name: 'idle', mint: randomUUID, live: peers });
     for (let peer = 0; peer < peers; peer++)
       for (let from = 0, n = 1; from < organisations; from += 500, n++) {
@@ -179,8 +179,8 @@ async function publish(
   logUrl: string,
   { counters, gauges }: Record<'counters' | 'gauges', readonly Published[]>,
 ): Promise<void> {
-  const topicOf = (topic: LimitTopicName) => limitTopicAt(logUrl, { topic, tokens: [gatewayToken] });
-  const topics = [topicOf(countersTopic), topicOf(gaugesTopic)] as const;
+  const openTopic = (topic: LimitTopicName) => openLimitTopic(logUrl, { topic, tokens: [gatewayToken] });
+  const topics = [openTopic(countersTopic), openTopic(gaugesTopic)] as const;
   const all = [
     ...counters.map((each) => [each, topics[0]] as const),
     ...gauges.map((each) => [each, topics[1]] as const),

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { startProcess } from '../../test/support/processes.ts';
 import { cpuMicroseconds, rssMegabytes } from './support/cpu.ts';
 import { atRate, percentile, saturate, streams, type Target } from './support/load.ts';
-import { body, serve, startScript, targetAt } from './support/served.ts';
+import { body, createTarget, serve, startScript } from './support/served.ts';
 
 const seconds = Number(process.env['BENCH_SECONDS'] ?? 5);
 const rounds = Number(process.env['BENCH_ROUNDS'] ?? 3);
@@ -83,7 +83,7 @@ function median(values: readonly number[]): number {
 }
 
 /** How many times the cost of another target, round by round; undefined where that was not there. */
-function timesCostOf(name: string, other: string): number | undefined {
+function costRatio(name: string, other: string): number | undefined {
   const others = costs[other];
   if (others === undefined) return undefined;
   const ratios = (costs[name] ?? []).map((cost, round) => cost / (others[round] ?? Number.NaN));
@@ -144,7 +144,7 @@ async function lineUp(
   nginxPort: number,
   text: string,
 ): Promise<Measurable[]> {
-  const target = (port: number, key?: string): Target => targetAt(port, text, key);
+  const target = (port: number, key?: string): Target => createTarget(port, text, key);
   const ours = await serve(upstream.url);
   const bare = await startScript('bare-proxy', [upstream.url]);
   ended.push(ours.end, bare.stop);
@@ -174,13 +174,13 @@ try {
     const of = (name: string): string => `${name} × ${count} streams`;
     return {
       streams: count,
-      cpuRatioToNginx: timesCostOf(of('headgate'), of('nginx')),
-      cpuRatioToBareNode: timesCostOf(of('headgate'), of('bare node proxy')),
+      cpuRatioToNginx: costRatio(of('headgate'), of('nginx')),
+      cpuRatioToBareNode: costRatio(of('headgate'), of('bare node proxy')),
     };
   });
   const ratios = {
-    cpuRatioToNginx: timesCostOf('headgate', 'nginx'),
-    cpuRatioToBareNode: timesCostOf('headgate', 'bare node proxy'),
+    cpuRatioToNginx: costRatio('headgate', 'nginx'),
+    cpuRatioToBareNode: costRatio('headgate', 'bare node proxy'),
     addedP50Microseconds: added('p50AtRateMicroseconds'),
     addedP99Microseconds: added('p99AtRateMicroseconds'),
   };

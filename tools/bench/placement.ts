@@ -8,7 +8,7 @@
 import { parseArgs } from 'node:util';
 import { Affinity } from '../../data-plane/nodes/affinity.ts';
 import { NodeLoad } from '../../data-plane/nodes/load.ts';
-import { prefixesOf } from '../../data-plane/surfaces/common/prompt-prefix.ts';
+import { hashPrefixes } from '../../data-plane/surfaces/common/prompt-prefix.ts';
 import { RollingHash } from '../../data-plane/surfaces/common/rolling-hash.ts';
 import { decodePlacements, encodePlacements } from '../../schemas/records/placements.ts';
 import { seededRandom } from '../../test/support/random.ts';
@@ -223,7 +223,7 @@ async function measure(workload: Workload, target: string, count: number) {
       const waits = nodes.map((node) => node.wait(blocks, nowMs));
       return nodes[waits.indexOf(Math.min(...waits))] as SimulatedNode;
     }
-    const prefixes = prefixesOf({ messages: [...messages] }, undefined);
+    const prefixes = hashPrefixes({ messages: [...messages] }, undefined);
     const began = performance.now();
     const node = gateways[turn % gateways.length]?.affinity.choose(nodes, {
       tenant,

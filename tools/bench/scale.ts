@@ -133,7 +133,7 @@ function wholeList(page: (query: Partial<PageQuery>) => ReturnType<typeof listPa
   return { 'all pages of 1,000 keys': round(total), 'the longest of them': round(longest) };
 }
 
-const definitionOf = (name: string) => {
+const defineNode = (name: string) => {
   const found = commands.find((each) => each.name === name);
   if (!found) throw new Error(`there is no command ${name}`);
   return found;
@@ -143,7 +143,7 @@ const definitionOf = (name: string) => {
 function decideCost({ db }: Snapshot): Figures {
   const body = { organisation: 'org-0', name: 'one more', expires: 'never' };
   const context = { nowMs: firstMomentMs, actor: operator, mint: randomBytes };
-  const definition = definitionOf('key.create');
+  const definition = defineNode('key.create');
   return {
     'decide a key, with its bounds': costMs(() => planCommand(definition, db, { params: {}, body }, context)),
   };
@@ -157,7 +157,7 @@ async function createCosts(snapshot: Snapshot, topic: MemoryTopic): Promise<Figu
   const body = { organisation: 'org-0', name: 'one more', expires: 'never' };
   const run = async (name: string, body?: object, params: object = {}): Promise<void> => {
     const id = randomBytes(12).toString('hex');
-    await writer.run(definitionOf(name), { params, body }, { id, actor: operator });
+    await writer.run(defineNode(name), { params, body }, { id, actor: operator });
   };
   const create = () => run('key.create', body);
   try {
@@ -214,7 +214,7 @@ async function made(count: number, work: () => Promise<void>) {
   return { costMs: round((loopMs() - beganMs) / count), perSecond };
 }
 
-async function figuresOf(size: number): Promise<Figures> {
+async function measureSize(size: number): Promise<Figures> {
   const keys = Math.min(size, cardinalityLimits.keys - room);
   const folder = mkdtempSync(join(tmpdir(), 'headgate-bench-'));
   try {
@@ -235,7 +235,7 @@ async function figuresOf(size: number): Promise<Figures> {
 }
 
 const bySize: Record<string, Figures> = {};
-for (const keys of sizes) bySize[keys.toLocaleString('en')] = await figuresOf(keys);
+for (const keys of sizes) bySize[keys.toLocaleString('en')] = await measureSize(keys);
 const rows = Object.keys(Object.values(bySize)[0] ?? {});
 console.log('ms of the event loop, by number of keys');
 console.table(

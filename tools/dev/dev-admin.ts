@@ -1,7 +1,7 @@
 /** The calls that `headgate dev` makes to its own control plane, on top of the typed admin client. */
 import { AdminClient } from '../../cli/admin-client/admin-client.ts';
 import type { AnswerAt } from '../../cli/admin-client/answers.ts';
-import type { AnswerOf, LiveNodeResource, Organisation, Stack } from '../../schemas/admin/admin.ts';
+import type { LiveNodeResource, OperationAnswer, Organisation, Stack } from '../../schemas/admin/admin.ts';
 import type { AdminMethod } from '../../schemas/admin/admin-routes.ts';
 import type { Fleet } from '../../schemas/events/fleet.ts';
 import type { ExpiryChoice } from '../../schemas/names.ts';
@@ -35,12 +35,12 @@ export class DevAdmin extends AdminClient {
     return this.run('fleet.get');
   }
 
-  apply(fleet: Fleet): Promise<AnswerOf<'fleet.apply'>> {
+  apply(fleet: Fleet): Promise<OperationAnswer<'fleet.apply'>> {
     return this.run('fleet.apply', { fleet });
   }
 
   /** Applies a fleet file without the guard on effect, because no gateway runs yet that the guard could ask for served requests. */
-  applyOwn(fleet: Fleet): Promise<AnswerOf<'fleet.apply'>> {
+  applyOwn(fleet: Fleet): Promise<OperationAnswer<'fleet.apply'>> {
     return this.call('POST', '/fleet/apply?force=true', { fleet });
   }
 
@@ -72,7 +72,7 @@ export class DevAdmin extends AdminClient {
     return withValue(await this.run('key.create', { organisation, name, expires }));
   }
 
-  consoleLink(): Promise<AnswerOf<'console.link'>> {
+  consoleLink(): Promise<OperationAnswer<'console.link'>> {
     return this.run('console.link');
   }
 
@@ -81,7 +81,7 @@ export class DevAdmin extends AdminClient {
   }
 
   /** Resolves once every gateway has the position in force, or after the time-out. */
-  confirmed(position: number, timeoutSeconds: number): Promise<AnswerOf<'confirmations.get'>> {
+  confirmed(position: number, timeoutSeconds: number): Promise<OperationAnswer<'confirmations.get'>> {
     return this.run('confirmations.get', { position, timeoutSeconds });
   }
 }

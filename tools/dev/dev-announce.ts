@@ -1,7 +1,4 @@
-/**
- * Output of `headgate dev` when it is ready: a context file for the CLI, a ready file for scripts, and commands to
- * try.
- */
+/** Output of `headgate dev` when it is ready: a context file for the CLI, a ready file for scripts, and commands to try. */
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { usingOption } from '../../cli/processes/options.ts';
@@ -9,7 +6,7 @@ import type { LiveNodeResource, Organisation, Stack } from '../../schemas/admin/
 import { adminPrefix } from '../../schemas/admin/admin-routes.ts';
 import { errorCode } from '../../shared/runtime/error-code.ts';
 import { writeJsonAtomically } from '../../shared/runtime/ready-file.ts';
-import { settingOf } from '../../shared/runtime/settings.ts';
+import { readSetting } from '../../shared/runtime/settings.ts';
 import type { RunningChild } from './dev-gateways.ts';
 
 export interface DevFacts {
@@ -49,7 +46,7 @@ export function announce(facts: DevFacts): void {
 
 /** Writes the file by which the CLI finds this fleet: HEADGATE_CONTEXT, or one in the working folder. A failure is only a warning. */
 function writeContext(context: object): void {
-  const named = settingOf('HEADGATE_CONTEXT')?.replace(/^~(?=\/)/, homedir());
+  const named = readSetting('HEADGATE_CONTEXT')?.replace(/^~(?=\/)/, homedir());
   const path = named ?? join('.headgate', 'context.json');
   try {
     writeJsonAtomically(resolve(path), context);

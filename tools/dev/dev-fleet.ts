@@ -8,7 +8,7 @@ import { EngineWatch } from '../../agent/engine.ts';
 import { usingOption } from '../../cli/processes/options.ts';
 import { fleetFileBytesMax, parseFleet } from '../../cli/terminal/fleet-file.ts';
 import { type Fleet, fleetSchema } from '../../schemas/events/fleet.ts';
-import { baseOf, detectEngine } from '../../shared/engines/detect.ts';
+import { baseUrl, detectEngine } from '../../shared/engines/detect.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { type SimNode, startSimNode } from '../simulator/sim-node.ts';
@@ -68,7 +68,7 @@ const nothingToClose: DevFleet = { models: [], close: async () => undefined };
 /** Also removes nodes of an earlier start that no longer run. */
 async function bringUpEngines(admin: DevAdmin, addresses: readonly string[]): Promise<DevFleet> {
   const engines = await Promise.all(
-    addresses.map(async (url) => ({ url: baseOf(url), engine: await detectEngine(url) })),
+    addresses.map(async (url) => ({ url: baseUrl(url), engine: await detectEngine(url) })),
   );
   const fleet = engineFleet(engines);
   await admin.applyOwn(fleet);

@@ -7,26 +7,26 @@ import { type Command, InvalidArgumentError } from 'commander';
 import {
   addOptions,
   allowUnsigned,
-  connectionLimitsOf,
-  distinctGatewayToken,
+  connectionLimits,
   flag,
   isOn,
-  type OptionsOf,
+  type OptionValues,
   option,
   parseCount,
   parsePort,
   parseUrl,
+  pickShared,
   portOption,
-  previousGatewayToken,
-  shared,
+  readPreviousToken,
+  requireDistinctToken,
   usingOption,
 } from '../../cli/processes/options.ts';
 import type { Closers } from '../../shared/runtime/closers.ts';
 import { listen } from '../../shared/runtime/listener.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { nodeCredentials } from '../../shared/runtime/node-credentials.ts';
-import { persistentToken, protectedSettingOf, secretOf } from '../../shared/runtime/secrets.ts';
-import { logLevel, settingOf } from '../../shared/runtime/settings.ts';
+import { persistentToken, readProtectedSetting, readSecret } from '../../shared/runtime/secrets.ts';
+import { logLevel, readSetting } from '../../shared/runtime/settings.ts';
 import type { RunningChild } from './dev-gateways.ts';
 
 const firstSimulatedPort = 9001;
@@ -50,7 +50,7 @@ const devOptions = {
     default: [],
   }),
   demo: flag(noDemo, 'start with an empty fleet'),
-  ...shared('bind'),
+  ...pickShared('bind'),
   port: portOption('--port <port>', 'port of the first gateway', portDefault),
   adminPort: option(
     '--admin-port <port>',
@@ -62,19 +62,19 @@ const devOptions = {
     'port of the web console; by default --port plus 2, or a free port with --port 0',
     { parse: parsePort },
   ),
-  ...shared('consoleHost', 'consoleUrl'),
+  ...pickShared('consoleHost', 'consoleUrl'),
   playPort: option(
     '--play-port <port>',
     "port of the first gateway's playground, if the fleet serves visitors; by default --port plus 3, or a free port with --port 0",
     { parse: parsePort },
   ),
-  ...shared('playHost', 'trustedProxies', 'metricsBind'),
+  ...pickShared('playHost', 'trustedProxies', 'metricsBind'),
   metricsPort: option(
     '--metrics-port <port>',
     'first port for health and metrics; by default --port plus 1384, or free ports with --port 0',
     { parse: parsePort },
   ),
-  ...shared(
+  ...pickShared(
     'maxConnections',
     'maxConnectionsPerAddress',
     'keepAlive',
@@ -84,7 +84,7 @@ const devOptions = {
     'readyFile',
   ),
 };
-type Options = OptionsOf<typeof devOptions>;
+type Options = OptionValues<typeof devOptions>;
 
 export function devCommand(program: Command): void {
   const command = program
@@ -123,10 +123,10 @@ async function run(options: Options): Promise<void> {
     const fleet: { close?: () => Promise<void> } = {};
     closers.add(async () => fleet.close?.());
     const operatorToken =
-      secretOf('HEADGATE_OPERATOR_TOKEN') ?? persistentToken(join(dataDir, 'operator-token'), 'hgop');
-    const gatewayToken = distinctGatewayToken(
+      readSecret('HEADGATE_OPERATOR_TOKEN') ?? persistentToken(join(dataDir, 'operator-token'), 'hgop');
+    const gatewayToken = requireDistinctToken(
       operatorToken,
-      secretOf('HEADGATE_GATEWAY_TOKEN') ?? persistentToken(join(dataDir, 'gateway-token'), 'hggw'),
+      readSecret('HEADGATE_GATEWAY_TOKEN') ?? persistentToken(join(dataDir, 'gateway-token'), 'hggw'),
     );
     let addresses = {};
     const logUrl = options.log ?? `sqlite:${join(dataDir, 'log')}`;
@@ -138,16 +138,16 @@ async function run(options: Options): Promise<void> {
       port: options.adminPort ?? following(options.port, 'admin'),
       portFlag: '--admin-port',
       metricsBind: options.metricsBind,
-      metricsPort: metricsPortOf(options),
-      connections: connectionLimitsOf(options, logger),
+      metricsPort: chooseMetricsPort(options),
+      connections: connectionLimits(options, logger),
       operatorToken,
       gatewayToken,
-      previousGatewayToken: previousGatewayToken(operatorToken),
-      signingKeyFile: protectedSettingOf('HEADGATE_SIGNING_KEY'),
+      previousGatewayToken: readPreviousToken(operatorToken),
+      signingKeyFile: readProtectedSetting('HEADGATE_SIGNING_KEY'),
       allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
       trustedSigners: options.trustSigner,
       nodeCredentials: nodeCredentials(options.nodeCredentials),
-      console: { ...consoleOf(options), addresses: () => addresses },
+      console: { ...consoleOptions(options), addresses: () => addresses },
       logger,
     });
     closers.add(() => controlPlane.close());
@@ -160,7 +160,8 @@ async function run(options: Options): Promise<void> {
   });
 }
 
-const metricsPortOf = ({ metricsPort, port }: Options): number => metricsPort ?? following(port, 'metrics');
+const chooseMetricsPort = ({ metricsPort, port }: Options): number =>
+  metricsPort ?? following(port, 'metrics');
 
 function hasDemo({ demo }: Options): boolean {
   return !isOn(noDemo, demo ? undefined : true);
@@ -177,7 +178,7 @@ function browserNames(bind: string, names: readonly string[]): readonly string[]
 }
 
 /** Members sign in by a button only where nobody but this machine can reach the page. */
-function consoleOf(options: Options) {
+function consoleOptions(options: Options) {
   const { bind, port, consolePort, consoleHost, consoleUrl, fleet } = options;
   const isLocal = isLoopback(bind) && consoleHost.length === 0 && consoleUrl === undefined;
   return {
@@ -255,7 +256,7 @@ async function startGateways(
   const { startChild } = await import('./dev-gateways.ts');
   const numbered = (first: number, step: number, index: number): number =>
     first === 0 ? 0 : first + step * index;
-  const { max, perAddress } = connectionLimitsOf(options, base.logger);
+  const { max, perAddress } = connectionLimits(options, base.logger);
   const ofAll = {
     log: base.logUrl,
     controlPlane: [base.admin],
@@ -270,7 +271,7 @@ async function startGateways(
     playHost: browserNames(options.bind, options.playHost),
     // Clients on other machines or outside a container use names that this machine does not know.
     sharedHost:
-      settingOf('HEADGATE_SHARED_HOST') ??
+      readSetting('HEADGATE_SHARED_HOST') ??
       (isLoopback(options.bind) ? `127.0.0.1,localhost,${options.bind}` : '*'),
     trustedProxies: options.trustedProxies,
     ...{ drainDelay: 0, drainTimeout: 5 },
@@ -283,7 +284,7 @@ async function startGateways(
     name: `gateway-${index + 1}`,
     data: join(base.dataDir, `gateway-${index + 1}`),
     port: numbered(options.port, portsBetweenGateways, index),
-    metricsPort: numbered(metricsPortOf(options), 1, index + 1),
+    metricsPort: numbered(chooseMetricsPort(options), 1, index + 1),
     playPort: firstPlayPort === undefined ? undefined : numbered(firstPlayPort, portsBetweenGateways, index),
     stackPort: [] as string[],
   }));

@@ -1,6 +1,5 @@
-// Tries the gateway with real client libraries: installs them apart from the project, builds the service, then runs
-// the clients suite.
-// Needs Python 3 with venv, and the npm and PyPI registries the first time. Arguments are handed to vitest.
+// Tries the gateway with real client libraries: installs them apart from the project, builds the service, then runs the
+// clients suite. Needs Python 3 with venv, and the npm and PyPI registries the first time. Arguments are handed to vitest.
 import { spawnSync } from 'node:child_process';
 
 const steps = [

@@ -3,7 +3,7 @@
  * A pure function of the request: no clock, no randomness. chat-frames.ts encodes it.
  */
 import type { Dialect } from '../../schemas/names.ts';
-import { type AskedCall, callsAsked } from './asked-calls.ts';
+import { parseRequestedCalls, type RequestedCall } from './asked-calls.ts';
 import type { SimChatRequest, Tool } from './chat-request.ts';
 import { sampleValue } from './json-sample.ts';
 import { cutAtStop, echo, pieces, promptTokens, wordsAsked } from './text.ts';
@@ -47,15 +47,15 @@ export interface AnswerSettings {
 }
 
 /** The answer to a request that validate.ts lets pass. */
-export function answerTo(request: SimChatRequest, settings: AnswerSettings): Answer {
+export function createAnswer(request: SimChatRequest, settings: AnswerSettings): Answer {
   const { contextTokens, dialect } = settings;
   const prompt = Math.min(promptTokens(request.messages), contextTokens);
   const room = Math.max(contextTokens - prompt, 1);
   const budget = Math.min(request.tokensMax === undefined ? room : Math.max(request.tokensMax, 0), room);
   const wanted = dialect === 'ollama' ? 1 : request.choices;
-  const calls = callsOf(request);
+  const calls = planCalls(request);
   const choices = Array.from({ length: wanted }, (_, index) =>
-    choiceOf(request, calls, budget, index, settings),
+    createChoice(request, calls, budget, index, settings),
   );
   // llama.cpp reports the tokens of one choice only.
   const counted = dialect === 'llamacpp' ? choices.slice(0, 1) : choices;
@@ -71,12 +71,12 @@ export function answerTo(request: SimChatRequest, settings: AnswerSettings): Ans
 }
 
 /** The calls of the answer: forced, or requested by the user's text. */
-function callsOf(request: SimChatRequest): readonly AskedCall[] {
+function planCalls(request: SimChatRequest): readonly RequestedCall[] {
   const { tools, toolChoice, userText, turnsSinceUser, parallelToolCalls } = request;
   const [first] = tools;
   if (first === undefined || toolChoice === 'none') return [];
   // A turn asked for once is not taken again, or an agent would never end.
-  const asked = callsAsked(userText, tools)[turnsSinceUser] ?? [];
+  const asked = parseRequestedCalls(userText, tools)[turnsSinceUser] ?? [];
   if (typeof toolChoice === 'object') {
     const named = tools.find(({ name }) => name === toolChoice.named);
     return named === undefined ? [] : [asked.find(({ tool }) => tool === named) ?? leastCall(named)];
@@ -85,13 +85,13 @@ function callsOf(request: SimChatRequest): readonly AskedCall[] {
   return parallelToolCalls ? calls : calls.slice(0, 1);
 }
 
-function leastCall(tool: Tool): AskedCall {
+function leastCall(tool: Tool): RequestedCall {
   return { tool, input: undefined };
 }
 
-function choiceOf(
+function createChoice(
   request: SimChatRequest,
-  asked: readonly AskedCall[],
+  asked: readonly RequestedCall[],
   budget: number,
   index: number,
   settings: AnswerSettings,

@@ -6,7 +6,7 @@
 import type { Tool } from './chat-request.ts';
 import { isRecord } from './loose.ts';
 
-export interface AskedCall {
+export interface RequestedCall {
   readonly tool: Tool;
   /** Undefined stands for the smallest input that the tool allows. */
   readonly input: unknown;
@@ -16,13 +16,13 @@ export interface AskedCall {
 const readMax = 4096;
 
 /** Returns the turns that contain calls, in order. Ignores names of tools that were not offered. */
-export function callsAsked(text: string, tools: readonly Tool[]): readonly AskedCall[][] {
+export function parseRequestedCalls(text: string, tools: readonly Tool[]): readonly RequestedCall[][] {
   const lines = text.slice(-readMax).split('\n');
-  return lines.map((line) => callsIn(line, tools)).filter((calls) => calls.length > 0);
+  return lines.map((line) => parseCalls(line, tools)).filter((calls) => calls.length > 0);
 }
 
-function callsIn(line: string, tools: readonly Tool[]): AskedCall[] {
-  const calls: AskedCall[] = [];
+function parseCalls(line: string, tools: readonly Tool[]): RequestedCall[] {
+  const calls: RequestedCall[] = [];
   for (const match of line.matchAll(/\bcall[^A-Za-z0-9_-]+([A-Za-z0-9_-]+)( with (?=\{))?/gi)) {
     const tool = tools.find(({ name }) => name === match[1]);
     if (tool === undefined) continue;

@@ -1,6 +1,4 @@
-/**
- * An answer on the wire: one JSON body, or the frames of an event stream, in the format of its engine.
- */
+/** An answer on the wire: one JSON body, or the frames of an event stream, in the format of its engine. */
 import type { Dialect } from '../../schemas/names.ts';
 import type { Answer, Choice, Token } from './answer.ts';
 import type { SimChatRequest } from './chat-request.ts';
@@ -43,12 +41,12 @@ export function chatBody(request: SimChatRequest, answer: Answer, facts: FrameFa
     model,
     choices: answer.choices.map((choice, index) => ({
       index,
-      message: messageOf(choice, facts),
+      message: buildMessage(choice, facts),
       logprobs: logprobs(textTokens(choice), request.topLogprobs),
       finish_reason: choice.finishReason,
       ...stopMark(dialect, choice),
     })),
-    usage: usageOf(answer),
+    usage: buildUsage(answer),
     ...answerMarks[dialect],
   };
 }
@@ -64,7 +62,7 @@ export function* chatFrames(request: SimChatRequest, answer: Answer, facts: Fram
     const usage = request.continuousUsage ? `,"usage":${JSON.stringify(runningUsage(answer, tokens))}` : '';
     yield `${head}${JSON.stringify(choice.frame)}]${usage}}\n\n`;
   }
-  if (request.includeUsage) yield `${head}],"usage":${JSON.stringify(usageOf(answer))}}\n\n`;
+  if (request.includeUsage) yield `${head}],"usage":${JSON.stringify(buildUsage(answer))}}\n\n`;
   yield doneFrame;
 }
 
@@ -102,7 +100,12 @@ function tokenFrame(
   if (token === undefined) return null;
   const opens = token.kind === 'tool' && choice.tokens[at - 1]?.tool !== token.tool;
   const probabilities = token.kind === 'content' ? logprobs([token], request.topLogprobs) : null;
-  return { index, delta: deltaOf(token, opens, choice, facts), logprobs: probabilities, finish_reason: null };
+  return {
+    index,
+    delta: buildDelta(token, opens, choice, facts),
+    logprobs: probabilities,
+    finish_reason: null,
+  };
 }
 
 function finishFrame(choice: Choice, index: number, facts: FrameFacts): unknown {
@@ -112,14 +115,14 @@ function finishFrame(choice: Choice, index: number, facts: FrameFacts): unknown 
   };
 }
 
-function messageOf(choice: Choice, facts: FrameFacts): Record<string, unknown> {
-  const reasoning = textOf(choice, 'reasoning');
+function buildMessage(choice: Choice, facts: FrameFacts): Record<string, unknown> {
+  const reasoning = joinTokens(choice, 'reasoning');
   const toolCalls = choice.calls.map((name, tool) => ({
     id: toolCallId(facts, tool),
     type: 'function',
-    function: { name, arguments: textOf(choice, 'tool', tool) },
+    function: { name, arguments: joinTokens(choice, 'tool', tool) },
   }));
-  const content = textOf(choice, 'content');
+  const content = joinTokens(choice, 'content');
   return {
     role: 'assistant',
     content: choice.calls.length > 0 && facts.dialect !== 'vllm' ? null : content,
@@ -131,7 +134,12 @@ function messageOf(choice: Choice, facts: FrameFacts): Record<string, unknown> {
   };
 }
 
-function deltaOf(token: Token, opens: boolean, choice: Choice, facts: FrameFacts): Record<string, unknown> {
+function buildDelta(
+  token: Token,
+  opens: boolean,
+  choice: Choice,
+  facts: FrameFacts,
+): Record<string, unknown> {
   const role = facts.dialect === 'ollama' ? { role: 'assistant' } : {};
   if (token.kind === 'reasoning') return { ...role, [reasoningField(facts.dialect)]: token.text };
   if (token.kind === 'content') return { ...role, content: token.text };
@@ -165,7 +173,7 @@ function textTokens(choice: Choice): Token[] {
   return choice.tokens.filter((token) => token.kind === 'content');
 }
 
-function textOf(choice: Choice, kind: Token['kind'], tool?: number): string {
+function joinTokens(choice: Choice, kind: Token['kind'], tool?: number): string {
   let text = '';
   for (const token of choice.tokens) if (token.kind === kind && token.tool === tool) text += token.text;
   return text;
@@ -180,7 +188,7 @@ function logprobs(tokens: readonly Token[], top: number | undefined): unknown {
   return { content };
 }
 
-function usageOf(answer: Answer): unknown {
+function buildUsage(answer: Answer): unknown {
   const { promptTokens, completionTokens, reasoningTokens, cachedTokens = 0 } = answer.usage;
   return {
     prompt_tokens: promptTokens,

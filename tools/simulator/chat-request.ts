@@ -59,11 +59,11 @@ export function readChatRequest(body: Loose, readsMaxCompletionTokens: boolean):
     continuousUsage: streamOptions['continuous_usage_stats'] === true,
     choices: Math.min(Math.max(integer(body['n']) ?? 1, 1), choicesMax),
     tokensMax: asked ?? integer(body['max_tokens']),
-    stops: stopsOf(body['stop']),
-    tools: toolsOf(body['tools']),
-    toolChoice: toolChoiceOf(body['tool_choice']),
+    stops: parseStops(body['stop']),
+    tools: parseTools(body['tools']),
+    toolChoice: parseToolChoice(body['tool_choice']),
     parallelToolCalls: body['parallel_tool_calls'] !== false,
-    responseFormat: formatOf(body['response_format']),
+    responseFormat: parseFormat(body['response_format']),
     reasoning: (typeof effort === 'string' && effort !== 'none') || thoughtBudget > 0,
     topLogprobs: body['logprobs'] === true ? (integer(body['top_logprobs']) ?? 0) : undefined,
   };
@@ -89,12 +89,12 @@ function sinceUser(messages: readonly unknown[]): Pick<SimChatRequest, 'userText
   };
 }
 
-function stopsOf(stop: unknown): string[] {
+function parseStops(stop: unknown): string[] {
   if (typeof stop === 'string') return [stop];
   return Array.isArray(stop) ? stop.filter((entry) => typeof entry === 'string') : [];
 }
 
-function toolsOf(tools: unknown): Tool[] {
+function parseTools(tools: unknown): Tool[] {
   if (!Array.isArray(tools)) return [];
   return tools.flatMap((tool) => {
     const described = isRecord(tool) ? tool.function : undefined;
@@ -103,13 +103,13 @@ function toolsOf(tools: unknown): Tool[] {
   });
 }
 
-function toolChoiceOf(choice: unknown): SimChatRequest['toolChoice'] {
+function parseToolChoice(choice: unknown): SimChatRequest['toolChoice'] {
   if (choice === 'none' || choice === 'required') return choice;
   const described = isRecord(choice) ? choice.function : undefined;
   return isRecord(described) && typeof described.name === 'string' ? { named: described.name } : 'auto';
 }
 
-function formatOf(format: unknown): SimChatRequest['responseFormat'] {
+function parseFormat(format: unknown): SimChatRequest['responseFormat'] {
   if (!isRecord(format)) return 'text';
   if (format['type'] === 'json_object') return 'json_object';
   if (format['type'] !== 'json_schema') return 'text';

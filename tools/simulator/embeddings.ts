@@ -20,7 +20,7 @@ export interface SimEmbeddingsRequest {
 
 /** Reads a request; undefined where the input is missing, empty, of a wrong type or of more than 2048 texts. */
 export function readEmbeddingsRequest(body: Loose, dialect: Dialect): SimEmbeddingsRequest | undefined {
-  const inputs = inputsOf(body['input'], dialect);
+  const inputs = parseInputs(body['input'], dialect);
   if (inputs === undefined || inputs.length === 0 || inputs.length > inputsMax) return undefined;
   // llama.cpp ignores `dimensions`.
   const asked = dialect === 'llamacpp' ? undefined : integer(body['dimensions']);
@@ -71,7 +71,7 @@ function unitVector(text: string, dimensions: number): Float32Array {
   return Float32Array.from(raw, (value) => value / norm);
 }
 
-function inputsOf(input: unknown, dialect: Dialect): SimEmbeddingsRequest['inputs'] | undefined {
+function parseInputs(input: unknown, dialect: Dialect): SimEmbeddingsRequest['inputs'] | undefined {
   if (typeof input === 'string') return input === '' ? undefined : [input];
   if (!Array.isArray(input)) return undefined;
   if (input.every((entry) => typeof entry === 'string')) return input;

@@ -3,7 +3,7 @@
  * Has the paths, the listing and the behaviour of each dialect, but no socket and no clock.
  */
 import type { Dialect } from '../../schemas/names.ts';
-import { answerTo } from './answer.ts';
+import { createAnswer } from './answer.ts';
 import { chatBody, chatFrames, type FrameFacts } from './chat-frames.ts';
 import { readChatRequest } from './chat-request.ts';
 import { embeddingsBody, embeddingTokens, readEmbeddingsRequest } from './embeddings.ts';
@@ -70,7 +70,7 @@ export function answerPost(path: string, body: Loose, engine: SimEngine, stamp: 
   if (path === '/v1/embeddings' && hasRoute(path, engine)) return embeddings(body, engine, stamp);
   if (path === '/tokenize' && dialect !== 'ollama') return tokenize(body, engine);
   if (path === '/v1/chat/completions/input_tokens' && dialect === 'llamacpp')
-    return jsonPlan(200, { input_tokens: promptTokens(messagesOf(body)), object: 'response.input_tokens' });
+    return jsonPlan(200, { input_tokens: promptTokens(readMessages(body)), object: 'response.input_tokens' });
   if (path === '/api/show' && dialect === 'ollama') return modelDetails(body, engine);
   return notFound(path, engine);
 }
@@ -87,7 +87,7 @@ function chat(body: Loose, engine: SimEngine, stamp: Stamp): Plan {
   if (model === undefined) return refuse(dialect, unknownModel(dialect, request.model, engine.models));
   const fault = chatFault(body, request, promptTokens(request.messages), engine);
   if (fault !== undefined) return refuse(dialect, fault);
-  const answer = answerTo(request, engine);
+  const answer = createAnswer(request, engine);
   const cachedTokens = engine.prefixCache?.read(body, request.messages) ?? 0;
   const facts: FrameFacts = {
     id: `chatcmpl-${stamp.serial}`,
@@ -168,7 +168,7 @@ function modelInfo({ reranks }: SimEngine): unknown {
 
 function tokenize(body: Loose, engine: SimEngine): Plan {
   const text = engine.dialect === 'llamacpp' ? body.content : body['prompt'];
-  const count = typeof text === 'string' ? textTokens(text) : promptTokens(messagesOf(body));
+  const count = typeof text === 'string' ? textTokens(text) : promptTokens(readMessages(body));
   const tokens = Array.from({ length: Math.min(count, tokensListedMax) }, (_, index) => index);
   if (engine.dialect === 'llamacpp') return jsonPlan(200, { tokens });
   return jsonPlan(200, { count, max_model_len: engine.contextTokens, tokens, token_strs: null });
@@ -185,7 +185,7 @@ function served(asked: string, engine: SimEngine): string | undefined {
   return dialect === 'vllm' && asked === '' ? first : undefined;
 }
 
-function messagesOf(body: Loose): readonly unknown[] {
+function readMessages(body: Loose): readonly unknown[] {
   return Array.isArray(body['messages']) ? body['messages'].filter(isRecord) : [];
 }
 

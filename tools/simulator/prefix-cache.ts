@@ -22,9 +22,9 @@ export class PrefixCache {
   /** Returns how many tokens at the start of the prompt are cached, then caches the prompt. */
   read(body: Loose, messages: readonly unknown[]): number {
     const salt = body['cache_salt'];
-    const names = blocksOf(
+    const names = hashBlocks(
       `${typeof salt === 'string' ? salt : ''}\0${String(body.model)}`,
-      textOf(messages),
+      encodeMessages(messages),
     );
     const missing = names.findIndex((name) => !this.#blocks.has(name));
     for (const name of names) {
@@ -39,14 +39,14 @@ export class PrefixCache {
   }
 }
 
-function textOf(messages: readonly unknown[]): Buffer {
+function encodeMessages(messages: readonly unknown[]): Buffer {
   const parts = messages
     .filter(isRecord)
     .map((message) => `${String(message['role'])}\n${contentText(message.content)}\n`);
   return Buffer.from(parts.join(''));
 }
 
-function blocksOf(start: string, text: Buffer): string[] {
+function hashBlocks(start: string, text: Buffer): string[] {
   const size = blockTokens * bytesPerToken;
   const names: string[] = [];
   let name = start;

@@ -31,17 +31,17 @@ interface Scored {
   readonly score: number;
 }
 
-function scoresOf({ query, documents }: SimRerankRequest, dialect: Dialect): Scored[] {
-  const wanted = wordsOf(query);
+function scoreDocuments({ query, documents }: SimRerankRequest, dialect: Dialect): Scored[] {
+  const wanted = splitWords(query);
   const scored = documents.map((document, index) => {
-    const words = wordsOf(document);
+    const words = splitWords(document);
     const share = [...wanted].filter((word) => words.has(word)).length / Math.max(1, wanted.size);
     return { index, document, score: dialect === 'llamacpp' ? 20 * share - 10 : share };
   });
   return scored.sort((a, b) => b.score - a.score);
 }
 
-function wordsOf(text: string): Set<string> {
+function splitWords(text: string): Set<string> {
   return new Set(text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []);
 }
 
@@ -49,7 +49,7 @@ function wordsOf(text: string): Set<string> {
 export function rerankBody(request: SimRerankRequest, dialect: Dialect, id: string, model: string): unknown {
   const tokens = pairTokens(request);
   const total = tokens.reduce((sum, one) => sum + one, 0);
-  const scored = scoresOf(request, dialect);
+  const scored = scoreDocuments(request, dialect);
   if (dialect === 'sglang')
     return scored.map((one) => ({ ...one, meta_info: { prompt_tokens: tokens[one.index] } }));
   const usage = { prompt_tokens: total, total_tokens: total };

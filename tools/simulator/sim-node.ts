@@ -12,7 +12,7 @@ import { ClientGone, readPieces } from '../../shared/runtime/body-pieces.ts';
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 import { Connections } from '../../shared/runtime/connections.ts';
 import { createHttpServer, refuseAsText } from '../../shared/runtime/http-server.ts';
-import { listen, urlOf } from '../../shared/runtime/listener.ts';
+import { listen, listenerUrl } from '../../shared/runtime/listener.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { emit } from './emission.ts';
 import { answerGet, answerPost, refuse, type SimEngine } from './engine.ts';
@@ -110,7 +110,7 @@ export class SimNode {
 
   /** Base address, without `/v1`. */
   get url(): string {
-    return urlOf({ address: this.host, port: this.#port }, this.#options.certificate !== undefined);
+    return listenerUrl({ address: this.host, port: this.#port }, this.#options.certificate !== undefined);
   }
 
   protected get host(): string {

@@ -1,6 +1,4 @@
-/**
- * The sequences that an engine decodes concurrently; further requests wait in a bounded queue.
- */
+/** The sequences that an engine decodes concurrently; further requests wait in a bounded queue. */
 
 /** Largest number of waiting requests. */
 const waitingMax = 10_000;

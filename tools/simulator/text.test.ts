@@ -1,6 +1,4 @@
-/**
- * Goal: the rule is enough to predict what a simulated node answers and what it counts.
- */
+/** Goal: the rule is enough to predict what a simulated node answers and what it counts. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { contentText, cutAtStop, echo, pieces, promptTokens, textTokens, wordsAsked } from './text.ts';

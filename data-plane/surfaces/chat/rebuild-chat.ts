@@ -11,15 +11,15 @@ import {
   type FinishReason,
   finishReason,
   givenEnd,
-  malformed,
+  malformedAnswer,
   noArguments,
   oddFinish,
   optionalText,
-  reasoningOf,
+  readReasoning,
+  readToolCalls,
   rebuildLogprobs,
   refuseError,
   toolCallId,
-  toolCallsIn,
   toolCallsMax,
   tooManyCalls,
 } from '../common/chat-parts.ts';
@@ -41,13 +41,13 @@ export function rebuildChat(answer: unknown, facts: AnswerFacts): RebuiltBody {
   refuseError(answer);
   const choices = member(answer, 'choices');
   if (!Array.isArray(choices) || choices.length !== facts.choices)
-    throw malformed('its choices are not those asked for');
+    throw malformedAnswer('its choices are not those asked for');
   const rebuilt: object[] = [];
   let bytes = 0;
   let oddForm: string | undefined;
   for (const choice of choices) {
     const index = choiceIndex(choice, facts);
-    if (rebuilt[index] !== undefined) throw malformed('a choice has no index of its own');
+    if (rebuilt[index] !== undefined) throw malformedAnswer('a choice has no index of its own');
     const { body, output } = rebuildChoice(choice, index, facts);
     rebuilt[index] = body;
     bytes += outputBytes(output);
@@ -75,9 +75,9 @@ function rebuildChoice(
   facts: AnswerFacts,
 ): { readonly body: object; readonly output: Output } {
   const message = member(choice, 'message');
-  if (typeof message !== 'object' || message === null) throw malformed('a choice has no message');
-  const reasoning = reasoningOf(message);
-  const given = toolCallsIn(message);
+  if (typeof message !== 'object' || message === null) throw malformedAnswer('a choice has no message');
+  const reasoning = readReasoning(message);
+  const given = readToolCalls(message);
   const hasCalls = given.length > 0;
   const finish = finishReason(givenEnd(choice), hasCalls);
   const calls = hasCalls ? rebuildToolCalls(given, index, facts, finish) : undefined;
@@ -118,7 +118,7 @@ function rebuildToolCalls(
   return kept.map((call, index) => {
     const called = member(call, 'function');
     const name = text(member(called, 'name'));
-    if (name === undefined) throw malformed('a tool call has no name');
+    if (name === undefined) throw malformedAnswer('a tool call has no name');
     const written = callArguments(member(called, 'arguments'));
     const isEmpty = finish !== 'length' && written.trim() === '';
     return {

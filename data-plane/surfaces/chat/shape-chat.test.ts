@@ -5,7 +5,7 @@ import { chatRequestSchema } from '../../../schemas/api/openai.ts';
 import { chatExamples, chatRefused } from '../../../test/support/chat-examples.ts';
 import { noOpFields } from '../../../test/support/no-op-fields.ts';
 import { shapeRefusal } from '../../../test/support/shape-refusal.ts';
-import { leastTokensOf } from '../common/asked.ts';
+import { lowerTokenBound } from '../common/asked.ts';
 import { shapeEmbeddings } from '../embeddings/shape-embeddings.ts';
 import { shapeChat } from './shape-chat.ts';
 
@@ -31,7 +31,7 @@ test('the least request is a chat of one choice, not streamed, without a limit',
     likelyTokens: 9,
     textBytes: 2,
   });
-  expect(leastTokensOf(chat({}))).toBe(1);
+  expect(lowerTokenBound(chat({}))).toBe(1);
 });
 
 test.each([

@@ -41,12 +41,12 @@ export function shapeChat(
     choices: fields.n ?? 1,
     logprobs: fields.logprobs === true,
     hasSchema: fields.response_format?.type === 'json_schema',
-    needs: needsOf(fields),
+    needs: listNeeds(fields),
     body,
     promptBytes,
     likelyTokens,
     textBytes,
-    source: plain && text !== undefined ? sourceOf(plain, text) : undefined,
+    source: plain && text !== undefined ? keepSource(plain, text) : undefined,
     ...(fields.prompt_cache_key === undefined ? {} : { cacheKey: fields.prompt_cache_key }),
   };
   return { asked, context: { includeUsage: fields.stream_options?.include_usage === true } };
@@ -56,7 +56,7 @@ export function shapeChat(
  * The client's own text of plain messages, which can be sent to a node unchanged. Not used with the role `developer`, which
  * no engine knows.
  */
-function sourceOf({ messages }: ChatFields, text: string): ChatSource | undefined {
+function keepSource({ messages }: ChatFields, text: string): ChatSource | undefined {
   if (messages.some(({ role }) => role === 'developer')) return undefined;
   const written = arrayText(text, 'messages');
   return written === undefined ? undefined : { messages: written };
@@ -111,7 +111,7 @@ function carriedFields(fields: ChatFields): ChatBody {
   return body as unknown as ChatBody;
 }
 
-function needsOf(fields: ChatFields): ChatNeed[] {
+function listNeeds(fields: ChatFields): ChatNeed[] {
   const needs: ChatNeed[] = [];
   if (fields.messages.some(hasImage)) needs.push('images');
   if (fields.messages[fields.messages.length - 1]?.role === 'assistant') needs.push('prefill');

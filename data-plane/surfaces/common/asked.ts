@@ -7,7 +7,7 @@ import type { ChatSettings } from '../../../schemas/api/chat-fields.ts';
 import type { ChatFields, EmbeddingsFields } from '../../../schemas/api/openai.ts';
 import type { RerankFields } from '../../../schemas/api/rerank.ts';
 import type { Dialect } from '../../../schemas/names.ts';
-import { prefixesOf } from './prompt-prefix.ts';
+import { hashPrefixes } from './prompt-prefix.ts';
 import { leastChatTokens, type PromptSize } from './prompt-size.ts';
 
 /** Capability that a chat needs from its node besides settings. Each dialect supports, maps or refuses it. */
@@ -38,7 +38,7 @@ export interface ChatFacts extends PromptSize {
   /** Hint of the client that identifies prompts with a common prefix. */
   readonly cacheKey?: string;
   /**
-   * Hashes of the prompt's prefixes, from short to long. If absent, `prefixesOfChat` computes them on demand, because a
+   * Hashes of the prompt's prefixes, from short to long. If absent, `chatPrefixes` computes them on demand, because a
    * single node needs no choice.
    */
   readonly prefixes?: readonly number[];
@@ -98,7 +98,7 @@ export interface ChatSource {
 export type WholeChat = ChatFacts & TextHere<ChatBody> & { readonly source?: ChatSource | undefined };
 export type WholeEmbeddings = EmbeddingsFacts & TextHere<Readonly<Pick<EmbeddingsFields, 'input'>>>;
 export type WholeRerank = RerankFacts & TextHere<RerankBody>;
-export type WholeAsked = WholeChat | WholeEmbeddings | WholeRerank;
+export type WholeRequest = WholeChat | WholeEmbeddings | WholeRerank;
 
 export type AskedChat = WholeChat | (ChatFacts & TextOnWorker);
 export type AskedRequest =
@@ -134,13 +134,13 @@ export interface WorkerText {
 }
 
 /** Lower bound of the prompt's tokens. Reads the whole text of a chat whose text is in this object. */
-export function leastTokensOf(asked: AskedRequest): number {
+export function lowerTokenBound(asked: AskedRequest): number {
   if (asked.leastTokens !== undefined) return asked.leastTokens;
   return asked.kind === 'chat' && asked.workerText === undefined ? leastChatTokens(asked.body) : 0;
 }
 
 /** Hashes of the prompt's prefixes. Reads the text of a chat whose text is in this object, up to a bound. */
-export function prefixesOfChat(chat: AskedChat): readonly number[] {
+export function chatPrefixes(chat: AskedChat): readonly number[] {
   if (chat.prefixes !== undefined) return chat.prefixes;
-  return chat.workerText === undefined ? prefixesOf(chat.body, chat.cacheKey) : [];
+  return chat.workerText === undefined ? hashPrefixes(chat.body, chat.cacheKey) : [];
 }

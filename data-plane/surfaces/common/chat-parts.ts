@@ -74,7 +74,7 @@ const shownEnds = ['repetition', 'eos', 'eos_token', 'end_turn', 'stop_sequence'
  * means that the node gave up, such as `abort`.
  */
 export function finishReason(value: unknown, hasCalls: boolean): FinishReason {
-  if (value === undefined) throw malformed('a choice has no finish reason');
+  if (value === undefined) throw malformedAnswer('a choice has no finish reason');
   if (typeof value !== 'string' || failedEnds.test(value))
     throw new NodeFailure('aborted', 'the node gave up a choice');
   if (cutEnds.test(value)) return 'length';
@@ -104,14 +104,14 @@ export const noArguments = '{}';
 export function optionalText(value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
   if (typeof value === 'string') return value;
-  if (!Array.isArray(value)) throw malformed('a text is neither a string nor a list of parts');
+  if (!Array.isArray(value)) throw malformedAnswer('a text is neither a string nor a list of parts');
   return value.length === 0 ? undefined : value.map(partText).join('');
 }
 
 function partText(part: unknown): string {
   const text = member(part, 'text');
   if (member(part, 'type') !== 'text' || typeof text !== 'string')
-    throw malformed('a list of text parts contains something else');
+    throw malformedAnswer('a list of text parts contains something else');
   return text;
 }
 
@@ -121,7 +121,7 @@ export function callArguments(given: unknown): string {
   return JSON.stringify(given, (_name, value: unknown) => {
     // Parsing has rounded this number, and the client could not notice that.
     if (typeof value === 'number' && Math.abs(value) > Number.MAX_SAFE_INTEGER)
-      throw malformed('the arguments of a tool call are an object with a number that is too large');
+      throw malformedAnswer('the arguments of a tool call are an object with a number that is too large');
     return value;
   });
 }
@@ -130,22 +130,22 @@ export function callArguments(given: unknown): string {
 export function choiceIndex(choice: unknown, { choices }: Pick<AnswerFacts, 'choices'>): number {
   const given = member(choice, 'index') ?? (choices === 1 ? 0 : undefined);
   const index = integer(given);
-  if (index === undefined || index >= choices) throw malformed('a choice was not asked for');
+  if (index === undefined || index >= choices) throw malformedAnswer('a choice was not asked for');
   return index;
 }
 
 /** Tool calls of a message or delta. Some engines send a single call without a list. Throws NodeFailure. */
-export function toolCallsIn(message: unknown): readonly object[] {
+export function readToolCalls(message: unknown): readonly object[] {
   const given = member(message, 'tool_calls') ?? [];
   const calls: readonly unknown[] = Array.isArray(given) ? given : [given];
   return calls.filter((call): call is object => {
-    if (typeof call !== 'object') throw malformed('a tool call is not an object');
+    if (typeof call !== 'object') throw malformedAnswer('a tool call is not an object');
     return call !== null;
   });
 }
 
 /** Reasoning of the model, for which engines use one of two names. */
-export function reasoningOf(message: unknown): string | undefined {
+export function readReasoning(message: unknown): string | undefined {
   return optionalText(member(message, 'reasoning_content')) || optionalText(member(message, 'reasoning'));
 }
 
@@ -194,7 +194,7 @@ function tokenLogprob(entry: unknown): TokenLogprob {
   const token = member(entry, 'token');
   const logprob = member(entry, 'logprob') ?? impossible;
   if (typeof token !== 'string' || typeof logprob !== 'number')
-    throw malformed('a log probability has no token');
+    throw malformedAnswer('a log probability has no token');
   const bytes = member(entry, 'bytes');
   return {
     token,
@@ -215,6 +215,6 @@ export function tooManyCalls(): NodeFailure {
   return new NodeFailure('too_large', 'the answer of the node has too many tool calls');
 }
 
-export function malformed(what: string): NodeFailure {
+export function malformedAnswer(what: string): NodeFailure {
   return new NodeFailure('malformed', `the node's answer is malformed: ${what}`);
 }

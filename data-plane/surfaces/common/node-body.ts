@@ -18,9 +18,9 @@ import type {
   ChatFacts,
   CountRequest,
   NodeTarget,
-  WholeAsked,
   WholeChat,
   WholeEmbeddings,
+  WholeRequest,
   WholeRerank,
 } from './asked.ts';
 import { chatFieldGrants } from './chat-fields.ts';
@@ -80,7 +80,7 @@ export function notForThisModel(path: Path): Refusal {
 }
 
 /** Throws UnsupportedShapeError if the dialect does not support a field of the request. */
-export function toNodeBody(asked: WholeAsked, dialect: Dialect, target: NodeTarget): NodeBody {
+export function toNodeBody(asked: WholeRequest, dialect: Dialect, target: NodeTarget): NodeBody {
   const table = dialects[dialect];
   switch (asked.kind) {
     case 'chat':

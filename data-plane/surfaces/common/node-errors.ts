@@ -6,7 +6,7 @@
 import type { Dialect } from '../../../schemas/names.ts';
 import { Refusal } from '../../../shared/decision/refusal.ts';
 import type { Inability } from '../../../shared/engines/dialect.ts';
-import { contextErrorOf, inabilityOf, rejectionOf } from '../../../shared/engines/node-answers.ts';
+import { findContextError, findInability, findRejection } from '../../../shared/engines/node-answers.ts';
 import type { Route } from '../../../shared/snapshot/lookup.ts';
 import type { AskedRequest } from './asked.ts';
 import { notForThisModel, pathOfImage } from './node-body.ts';
@@ -40,7 +40,7 @@ function contextRefusal(
   route: Pick<Route, 'dialect' | 'windowTokens'>,
   tier: string,
 ): Refusal | undefined {
-  const found = contextErrorOf(route.dialect, detail);
+  const found = findContextError(route.dialect, detail);
   if (found === undefined) return undefined;
   const windowTokens = found.windowTokens ?? route.windowTokens;
   const window = windowTokens === null ? '' : `, which is ${windowTokens} tokens`;
@@ -53,12 +53,12 @@ function contextRefusal(
 
 /** Returns the refusal if the parsed error of the node means that a capability is missing, otherwise undefined. */
 export function inabilityRefusal(asked: AskedRequest, dialect: Dialect, error: unknown): Refusal | undefined {
-  const found = inabilityOf(dialect, error);
-  return found && notForThisModel(pathOf(found, asked));
+  const found = findInability(dialect, error);
+  return found && notForThisModel(fieldPath(found, asked));
 }
 
 /** Path of the field in the caller's own body. */
-function pathOf(inability: Inability, asked: AskedRequest): Path {
+function fieldPath(inability: Inability, asked: AskedRequest): Path {
   if (asked.kind === 'embeddings') return [inability === 'dimensions' ? 'dimensions' : 'input'];
   if (asked.kind === 'rerank') return ['documents'];
   const { hasSchema, paths = {} } = asked;
@@ -78,7 +78,7 @@ function pathOf(inability: Inability, asked: AskedRequest): Path {
 
 /** Returns undefined if the error is the node's: overload, a fault, a wrong address or credential. */
 function rejectionRefusal({ reason, status, detail }: FailedAttempt): Refusal | undefined {
-  const rejection = rejectionOf(status, detail);
+  const rejection = findRejection(status, detail);
   if (rejection === undefined) return undefined;
   const suffix = rejection.reason === undefined ? '' : `: ${rejection.reason}`;
   return new Refusal('rejected', `This model does not accept this request${suffix}.`, { detail: reason });

@@ -13,10 +13,10 @@ import {
   type FinishReason,
   finishReason,
   givenEnd,
-  malformed,
+  malformedAnswer,
   oddFinish,
   optionalText,
-  reasoningOf,
+  readReasoning,
   rebuildLogprobs,
   refuseError,
   toolCallId,
@@ -100,7 +100,7 @@ export class NodeStream {
     this.fail(
       this.#unfinished()
         ? new NodeFailure('cut', 'the stream ended without its terminator')
-        : malformed('every choice has finished, but [DONE] is missing'),
+        : malformedAnswer('every choice has finished, but [DONE] is missing'),
     );
   }
 
@@ -112,7 +112,7 @@ export class NodeStream {
   }
 
   #terminate(): void {
-    if (this.#unfinished()) throw malformed('a choice has no finish reason');
+    if (this.#unfinished()) throw malformedAnswer('a choice has no finish reason');
     this.#state = 'completed';
   }
 
@@ -123,11 +123,11 @@ export class NodeStream {
   }
 
   #readChunk(chunk: unknown): readonly ChoiceDelta[] {
-    if (typeof chunk !== 'object') throw malformed('an event is not a JSON object');
+    if (typeof chunk !== 'object') throw malformedAnswer('an event is not a JSON object');
     refuseError(chunk);
     // Engines and proxies also send events without choices.
     const choices = member(chunk, 'choices') ?? [];
-    if (!Array.isArray(choices)) throw malformed('the choices of a chunk are not a list');
+    if (!Array.isArray(choices)) throw malformedAnswer('the choices of a chunk are not a list');
     this.#usage = readUsage(member(chunk, 'usage'), this.#facts.most) ?? this.#usage;
     // Ollama sends an empty chunk without a model if its runner is gone. It must not begin the answer.
     const mayBegin = member(chunk, 'model') !== '';
@@ -149,7 +149,7 @@ export class NodeStream {
     // Some engines send a complete message as the only event of a stream.
     const delta = member(choice, 'delta') ?? (known === undefined ? member(choice, 'message') : undefined);
     const content = text(optionalText(member(delta, 'content')));
-    const reasoning = text(reasoningOf(delta));
+    const reasoning = text(readReasoning(delta));
     const refusal = text(optionalText(member(delta, 'refusal')));
     const calls = progress.calls.read(delta);
     const given = givenEnd(choice);
@@ -164,7 +164,7 @@ export class NodeStream {
 
     const isEmpty = (content ?? reasoning ?? refusal ?? toolCalls ?? logprobs) === undefined;
     if (progress.finish !== undefined) {
-      if (!isEmpty) throw malformed('a choice continued after its end');
+      if (!isEmpty) throw malformedAnswer('a choice continued after its end');
       return undefined;
     }
     const first = known === undefined;

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { shapeChat } from '../chat/shape-chat.ts';
-import { prefixesOfChat } from './asked.ts';
+import { chatPrefixes } from './asked.ts';
 
 interface Message {
   readonly role: string;
@@ -10,7 +10,7 @@ interface Message {
 
 function prefixes(messages: readonly Message[], more: object = {}): readonly number[] {
   const body = JSON.stringify({ model: 'm', messages, ...more });
-  return prefixesOfChat(shapeChat(JSON.parse(body)).asked);
+  return chatPrefixes(shapeChat(JSON.parse(body)).asked);
 }
 
 const user = (content: unknown): Message => ({ role: 'user', content });

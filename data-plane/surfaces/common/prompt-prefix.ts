@@ -20,7 +20,7 @@ const sampleCharacters = 256;
 const innerLengths = [256, 1024, 4096, 16_384];
 
 /** Up to 64 hashes. `cacheKey` is the client's hint: prompts with different keys never share a prefix. */
-export function prefixesOf(
+export function hashPrefixes(
   { tools, messages }: PromptFields,
   cacheKey: string | undefined,
 ): readonly number[] {

@@ -7,7 +7,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { shapeChat } from '../chat/shape-chat.ts';
 import { shapeEmbeddings } from '../embeddings/shape-embeddings.ts';
-import { leastTokensOf } from './asked.ts';
+import { lowerTokenBound } from './asked.ts';
 import { leastTokens } from './prompt-size.ts';
 
 interface Counts {
@@ -23,7 +23,7 @@ const counts = JSON.parse(
 ) as Counts;
 const withLeast = ({ asked }: ReturnType<typeof shapeChat>) => ({
   ...asked,
-  leastTokens: leastTokensOf(asked),
+  leastTokens: lowerTokenBound(asked),
 });
 const chatOf = (content: unknown) =>
   withLeast(shapeChat({ model: 'm', messages: [{ role: 'user', content }] }));

@@ -39,13 +39,13 @@ export function chatPromptSize(body: ChatPromptFields): Omit<PromptSize, 'leastT
   let textBytes = 0;
   let images = 0;
   for (const message of body.messages) {
-    textBytes += bytesOf(message.name) + extrasBytes(message);
+    textBytes += byteLength(message.name) + extrasBytes(message);
     if (!Array.isArray(message.content)) {
-      textBytes += bytesOf(message.content);
+      textBytes += byteLength(message.content);
       continue;
     }
     for (const part of message.content) {
-      if (part.type === 'text') textBytes += bytesOf(part.text);
+      if (part.type === 'text') textBytes += byteLength(part.text);
       else images += 1;
     }
   }
@@ -55,7 +55,7 @@ export function chatPromptSize(body: ChatPromptFields): Omit<PromptSize, 'leastT
   const frame = tokensPerMessage * body.messages.length + tokensPerPrompt;
   return {
     promptBytes: textBytes + declared + frame + images * tokensPerImageMost,
-    likelyTokens: likelyOf(textBytes) + images * tokensPerImage,
+    likelyTokens: estimateTokens(textBytes) + images * tokensPerImage,
     textBytes,
   };
 }
@@ -65,13 +65,14 @@ export function leastChatTokens(body: ChatPromptFields): number {
   let least = 0;
   for (const message of body.messages) {
     if (!Array.isArray(message.content)) {
-      least += leastOf(message, message.content ?? '');
+      least += leastMessageTokens(message, message.content ?? '');
       continue;
     }
     let parts = 0;
     for (const part of message.content) {
       // Parts may be joined without a space, so one token may span the end of one part and the start of the next.
-      if (part.type === 'text') least += Math.max(0, leastOf(message, part.text) - Math.min(parts++, 1));
+      if (part.type === 'text')
+        least += Math.max(0, leastMessageTokens(message, part.text) - Math.min(parts++, 1));
       else least += tokensPerImageLeast;
     }
   }
@@ -86,7 +87,7 @@ export function embeddingsPromptSize(input: EmbeddingsFields['input']): PromptSi
   let textBytes = 0;
   for (const one of typeof input === 'string' || typeof input[0] === 'number' ? [input] : input) {
     const isText = typeof one === 'string';
-    const bound = isText ? bytesOf(one) : (one as number[]).length;
+    const bound = isText ? byteLength(one) : (one as number[]).length;
     // One token id corresponds to about four bytes of text.
     const text = isText ? bound : bound * 4;
     largest = Math.max(largest, bound);
@@ -97,20 +98,20 @@ export function embeddingsPromptSize(input: EmbeddingsFields['input']): PromptSi
   return {
     promptBytes: largest + tokensPerMessage,
     leastTokens: least,
-    likelyTokens: likelyOf(largestText),
+    likelyTokens: estimateTokens(largestText),
     textBytes,
   };
 }
 
 /** The query with each document is a separate prompt, so the bounds are those of the largest one. `textBytes` covers all. */
 export function rerankPromptSize(query: string, documents: readonly string[]): PromptSize {
-  const queryBytes = bytesOf(query);
+  const queryBytes = byteLength(query);
   const queryLeast = leastTokens(query);
   let largest = 0;
   let least = 0;
   let textBytes = 0;
   for (const document of documents) {
-    const bytes = queryBytes + bytesOf(document);
+    const bytes = queryBytes + byteLength(document);
     largest = Math.max(largest, bytes);
     // One token may span the end of the query and the start of the document.
     least = Math.max(least, queryLeast + leastTokens(document) - 1);
@@ -119,12 +120,12 @@ export function rerankPromptSize(query: string, documents: readonly string[]): P
   return {
     promptBytes: largest + tokensPerPair,
     leastTokens: Math.max(0, least),
-    likelyTokens: likelyOf(largest),
+    likelyTokens: estimateTokens(largest),
     textBytes,
   };
 }
 
-function likelyOf(textBytes: number): number {
+function estimateTokens(textBytes: number): number {
   return Math.ceil(textBytes / bytesPerToken) + 8;
 }
 
@@ -132,23 +133,23 @@ function likelyOf(textBytes: number): number {
  * Lower bound of a message's text. Templates leave out the reasoning of earlier answers, and some cut the content at its end
  * marker.
  */
-function leastOf(message: ChatMessage, text: string): number {
+function leastMessageTokens(message: ChatMessage, text: string): number {
   return message.role === 'assistant' && text.includes('</think>') ? 0 : leastTokens(text);
 }
 
 function extrasBytes(message: ChatMessage): number {
-  if (message.role === 'tool') return bytesOf(message.tool_call_id);
+  if (message.role === 'tool') return byteLength(message.tool_call_id);
   if (message.role !== 'assistant') return 0;
-  let bytes = bytesOf(message.reasoning_content) + bytesOf(message.reasoning);
+  let bytes = byteLength(message.reasoning_content) + byteLength(message.reasoning);
   // Includes the separator between refusal and content.
-  if (message.refusal !== undefined) bytes += bytesOf(message.refusal) + 2;
+  if (message.refusal !== undefined) bytes += byteLength(message.refusal) + 2;
   for (const call of message.tool_calls ?? []) {
-    bytes += bytesOf(call.id) + bytesOf(call.function.name) + bytesOf(call.function.arguments) + 32;
+    bytes += byteLength(call.id) + byteLength(call.function.name) + byteLength(call.function.arguments) + 32;
   }
   return bytes;
 }
 
-function bytesOf(text: string | undefined): number {
+function byteLength(text: string | undefined): number {
   return text === undefined ? 0 : Buffer.byteLength(text);
 }
 

@@ -10,8 +10,8 @@ export class RollingHash {
   #high: number;
 
   constructor(seed = 0) {
-    this.#low = lowOf(seed) ^ 0x9e37_79b9;
-    this.#high = highOf(seed) ^ 0x85eb_ca6b;
+    this.#low = lowHalf(seed) ^ 0x9e37_79b9;
+    this.#high = highHalf(seed) ^ 0x85eb_ca6b;
   }
 
   /** Adds two code units per step, which halves the cost. */
@@ -34,7 +34,7 @@ export class RollingHash {
   }
 
   get value(): number {
-    return joined(mixed(this.#low), mixed(this.#high ^ (this.#low >>> 16)));
+    return joinHalves(mixed(this.#low), mixed(this.#high ^ (this.#low >>> 16)));
   }
 
   #step(value: number, low: number, high: number): void {
@@ -46,19 +46,19 @@ export class RollingHash {
 
 /** Combines two values so that each bit depends on all bits of both. */
 export function combine(a: number, b: number): number {
-  const low = mixed(lowOf(a) ^ mixed(lowOf(b)));
-  return joined(low, mixed(highOf(a) ^ Math.imul(highOf(b), 0x1b87_3593) ^ low));
+  const low = mixed(lowHalf(a) ^ mixed(lowHalf(b)));
+  return joinHalves(low, mixed(highHalf(a) ^ Math.imul(highHalf(b), 0x1b87_3593) ^ low));
 }
 
-function joined(low: number, high: number): number {
+function joinHalves(low: number, high: number): number {
   return (high & highBits) * 2 ** 32 + (low >>> 0);
 }
 
-function lowOf(value: number): number {
+function lowHalf(value: number): number {
   return value | 0;
 }
 
-function highOf(value: number): number {
+function highHalf(value: number): number {
   return Math.floor(value / 2 ** 32);
 }
 

@@ -4,7 +4,7 @@
  * caller destroys the connection, which every client notices.
  */
 
-import { type AnswerFacts, malformed } from './chat-parts.ts';
+import { type AnswerFacts, malformedAnswer } from './chat-parts.ts';
 import { NodeFailure } from './node-failure.ts';
 import { type ChoiceDelta, NodeStream } from './node-stream.ts';
 
@@ -41,7 +41,7 @@ export class SurfaceStream extends NodeStream {
       if (this.state === 'completed') frames.push(...this.#writer.end(this));
       return frames;
     } catch (error) {
-      this.fail(error instanceof NodeFailure ? error : malformed('a chunk cannot be read'));
+      this.fail(error instanceof NodeFailure ? error : malformedAnswer('a chunk cannot be read'));
       return [];
     }
   }

@@ -5,7 +5,7 @@
  * answered.
  */
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
-import type { WholeAsked } from './asked.ts';
+import type { WholeRequest } from './asked.ts';
 import type { AnswerFacts } from './chat-parts.ts';
 import type { KeptPaths } from './json-source.ts';
 import type { StreamWriter } from './surface-stream.ts';
@@ -42,7 +42,7 @@ export interface ClientSurface<Context> {
     body: Record<string, unknown>,
     headers: ShapeHeaders,
     text: string | undefined,
-  ): { readonly asked: WholeAsked; readonly context: Context };
+  ): { readonly asked: WholeRequest; readonly context: Context };
   /** Converts a node's parsed answer that is not streamed. Throws NodeFailure. */
   whole(answer: unknown, facts: AnswerFacts, context: Context): RebuiltBody<object | string>;
   /** Creates the writer of a streamed answer. undefined if the surface does not stream. Held text is charged to `memory`. */

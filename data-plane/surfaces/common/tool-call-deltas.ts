@@ -6,10 +6,10 @@
 
 import {
   type FinishReason,
-  malformed,
+  malformedAnswer,
   noArguments,
   optionalText,
-  toolCallsIn,
+  readToolCalls,
   toolCallsMax,
   tooManyCalls,
 } from './chat-parts.ts';
@@ -56,7 +56,7 @@ export class ToolCallDeltas {
   /** Reads the tool calls of a choice's delta. Throws NodeFailure. */
   read(delta: unknown): ToolCallDelta[] {
     const deltas: ToolCallDelta[] = [];
-    for (const [at, call] of toolCallsIn(delta).entries()) {
+    for (const [at, call] of readToolCalls(delta).entries()) {
       const read = this.#readCall(call, at === 0);
       if (read === undefined || (read.opened === undefined && read.arguments === '')) continue;
       if (read.index === 0 || !this.#options.firstOnly) deltas.push(read);
@@ -89,7 +89,7 @@ export class ToolCallDeltas {
     const known = number === undefined ? this.#lastOpened(id, name, isFirst) : this.#open.get(number);
     if (known !== undefined && !isAnother(known, id, name, added)) {
       if (name !== undefined && name !== known.name)
-        throw malformed('the name of a tool call changes or comes in parts');
+        throw malformedAnswer('the name of a tool call changes or comes in parts');
       known.nesting.add(added);
       return { index: known.index, arguments: added };
     }
@@ -123,7 +123,8 @@ export class ToolCallDeltas {
     if (same !== undefined) return same;
     // Each named entry of a list is a new call.
     if (name !== undefined && !isFirst) return undefined;
-    if (name === undefined && this.#open.size > 1) throw malformed('a part of a tool call has no index');
+    if (name === undefined && this.#open.size > 1)
+      throw malformedAnswer('a part of a tool call has no index');
     return this.#calls.at(-1);
   }
 }
@@ -132,12 +133,12 @@ export class ToolCallDeltas {
 function callNumber(call: object): number | undefined {
   const given = member(call, 'index') ?? undefined;
   const number = integer(given);
-  if (given !== number) throw malformed('the index of a tool call is not a number');
+  if (given !== number) throw malformedAnswer('the index of a tool call is not a number');
   return number;
 }
 
 function namelessCall(): Error {
-  return malformed('a tool call has no name');
+  return malformedAnswer('a tool call has no name');
 }
 
 /**

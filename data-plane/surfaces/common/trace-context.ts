@@ -42,7 +42,12 @@ export function readTraceparent(header: unknown): TraceParent | undefined {
 export function passTrace(header: unknown): RequestTrace | undefined {
   if (header === undefined) return undefined;
   const parent = readTraceparent(header);
-  return parent && { traceparent: textOf(parent.traceId, parent.parentId, parent.sampled), spans: undefined };
+  return (
+    parent && {
+      traceparent: formatTraceparent(parent.traceId, parent.parentId, parent.sampled),
+      spans: undefined,
+    }
+  );
 }
 
 /**
@@ -54,13 +59,13 @@ export function beginTrace(header: unknown, ratio: number, followsClient = true)
   const sampled = (followsClient ? parent?.sampled : undefined) ?? Math.random() < ratio;
   const traceId = parent?.traceId ?? newId(16);
   if (!sampled)
-    return { traceparent: textOf(traceId, parent?.parentId ?? newId(8), false), spans: undefined };
+    return { traceparent: formatTraceparent(traceId, parent?.parentId ?? newId(8), false), spans: undefined };
   const nodeId = newId(8);
   const spans = { traceId, parentId: parent?.parentId, requestId: newId(8), nodeId };
-  return { traceparent: textOf(traceId, nodeId, true), spans };
+  return { traceparent: formatTraceparent(traceId, nodeId, true), spans };
 }
 
-function textOf(traceId: string, spanId: string, sampled: boolean): string {
+function formatTraceparent(traceId: string, spanId: string, sampled: boolean): string {
   return `00-${traceId}-${spanId}-${sampled ? '01' : '00'}`;
 }
 

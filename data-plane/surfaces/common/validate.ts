@@ -4,7 +4,7 @@
  */
 
 import type { z } from 'zod';
-import type { CauseOf } from '../../../shared/decision/causes.ts';
+import type { CauseWithType } from '../../../shared/decision/causes.ts';
 import { Refusal } from '../../../shared/decision/refusal.ts';
 import { harmlessName, pathText } from './json-path.ts';
 
@@ -14,7 +14,7 @@ type Path = readonly PropertyKey[];
 export function shapeRefusal(
   path: Path,
   rule: string,
-  cause: CauseOf<'UnsupportedShapeError'> = 'shape',
+  cause: CauseWithType<'UnsupportedShapeError'> = 'shape',
 ): Refusal {
   const name = pathText(path);
   return new Refusal(cause, name === '' ? `the body ${rule}` : `${name}: ${rule}`);
@@ -45,7 +45,7 @@ function describe(issue: z.core.$ZodIssue, outer: Path): FieldFault {
   if (issue.code === 'invalid_union') return closestBranch(issue, path);
   if (issue.code === 'invalid_key') return { path, rule: issue.issues[0]?.message ?? 'is not supported' };
   if (issue.code !== 'custom' && isAbsent(issue.input, path)) return { path, rule: 'is required' };
-  return { path, rule: ruleOf(issue) };
+  return { path, rule: describeRule(issue) };
 }
 
 /** Whether the input counts as absent. `null` does for a field but not in a list. */
@@ -92,7 +92,7 @@ function typeName(issue: z.core.$ZodIssueInvalidType): string {
   return issue.expected === 'int' ? 'integer' : issue.expected;
 }
 
-function ruleOf(issue: z.core.$ZodIssue): string {
+function describeRule(issue: z.core.$ZodIssue): string {
   switch (issue.code) {
     case 'invalid_type':
       // The schema's own text replaces Zod's default, which begins like this.

@@ -5,7 +5,7 @@
  */
 
 import { Refusal } from '../../../shared/decision/refusal.ts';
-import { type AnswerFacts, malformed, refuseError } from '../common/chat-parts.ts';
+import { type AnswerFacts, malformedAnswer, refuseError } from '../common/chat-parts.ts';
 import type { RebuiltBody } from '../common/surface.ts';
 import { integer, member } from '../common/untrusted.ts';
 import { estimateUsage, readUsage } from '../common/usage.ts';
@@ -20,19 +20,19 @@ export function rebuildEmbeddings(
   refuseError(answer);
   const entries = member(answer, 'data');
   if (!Array.isArray(entries) || entries.length !== context.inputs) {
-    throw malformed('its embeddings are not one for each input');
+    throw malformedAnswer('its embeddings are not one for each input');
   }
   const vectors: (readonly number[])[] = [];
   for (const entry of entries) {
     const index = integer(member(entry, 'index'));
     if (index === undefined || index >= context.inputs || vectors[index] !== undefined) {
-      throw malformed('an embedding has no index of its own');
+      throw malformedAnswer('an embedding has no index of its own');
     }
     vectors[index] = readVector(member(entry, 'embedding'));
   }
   const dimensions = context.dimensions ?? vectors[0]?.length;
   if (vectors.some((vector) => vector.length !== dimensions)) {
-    throw malformed('an embedding does not have the dimensions asked for');
+    throw malformedAnswer('an embedding does not have the dimensions asked for');
   }
   const usage = readUsage(member(answer, 'usage'), most) ?? estimateUsage(promptTextBytes, 0, most);
   const data = vectors.map((vector, index) => ({
@@ -56,10 +56,10 @@ const bytesPerNumber = 4;
 
 function readVector(value: unknown): readonly number[] {
   const vector = typeof value === 'string' ? fromBase64(value) : value;
-  if (!Array.isArray(vector) || vector.length === 0) throw malformed('an embedding is not a list');
+  if (!Array.isArray(vector) || vector.length === 0) throw malformedAnswer('an embedding is not a list');
   // Not a failure of the node, because every node returns the same result for this input and a retry would not help.
   if (vector.some(isNotANumber)) throw new Refusal('rejected', notANumber);
-  if (!vector.every(isFloat)) throw malformed('an embedding is not a list of numbers');
+  if (!vector.every(isFloat)) throw malformedAnswer('an embedding is not a list of numbers');
   return vector;
 }
 

@@ -31,15 +31,15 @@ const toolErrorPrefix = 'Error: ';
 type ChatPart = Exclude<Extract<ChatMessage, { role: 'user' }>['content'], string>[number];
 type Instructions = string | readonly TextBlock[];
 
-interface Placed<B> {
+interface BlockWithPath<B> {
   readonly block: B;
   readonly path: Path;
 }
 
 type Joined =
-  | { readonly role: 'system'; readonly blocks: Placed<TextBlock>[] }
-  | { readonly role: 'user'; readonly blocks: Placed<UserBlock>[] }
-  | { readonly role: 'assistant'; readonly blocks: Placed<AssistantBlock>[] };
+  | { readonly role: 'system'; readonly blocks: BlockWithPath<TextBlock>[] }
+  | { readonly role: 'user'; readonly blocks: BlockWithPath<UserBlock>[] }
+  | { readonly role: 'assistant'; readonly blocks: BlockWithPath<AssistantBlock>[] };
 
 /** Throws UnsupportedShapeError. */
 export function toChatMessages(system: Instructions | undefined, turns: readonly Turn[]): Conversation {
@@ -58,16 +58,17 @@ export function toChatMessages(system: Instructions | undefined, turns: readonly
   }
   return {
     messages,
-    imagePath: imagePathOf(turns),
+    imagePath: findImagePath(turns),
     prefillPath: last?.role === 'assistant' ? lastPath : undefined,
   };
 }
 
 function joinTurns(system: Instructions | undefined, turns: readonly Turn[]): Joined[] {
   const joined: Joined[] = [];
-  if (system !== undefined) joined.push({ role: 'system', blocks: placed<TextBlock>(system, ['system']) });
+  if (system !== undefined)
+    joined.push({ role: 'system', blocks: placeBlocks<TextBlock>(system, ['system']) });
   for (const [index, turn] of turns.entries()) {
-    const blocks = placed<TextBlock | UserBlock | AssistantBlock>(turn.content, [
+    const blocks = placeBlocks<TextBlock | UserBlock | AssistantBlock>(turn.content, [
       'messages',
       index,
       'content',
@@ -80,18 +81,21 @@ function joinTurns(system: Instructions | undefined, turns: readonly Turn[]): Jo
   return joined;
 }
 
-function placed<B>(content: string | readonly (B | TextBlock)[], path: Path): Placed<B | TextBlock>[] {
+function placeBlocks<B>(
+  content: string | readonly (B | TextBlock)[],
+  path: Path,
+): BlockWithPath<B | TextBlock>[] {
   if (typeof content === 'string') return [{ block: { type: 'text', text: content }, path }];
   return content.map((block, index) => ({ block, path: [...path, index] }));
 }
 
 /** Joins the blocks into one message, because engines would join them without a separator. */
-function systemMessages(blocks: readonly Placed<TextBlock>[]): ChatMessage[] {
+function systemMessages(blocks: readonly BlockWithPath<TextBlock>[]): ChatMessage[] {
   const content = joinTexts(blocks.map(({ block }) => block.text));
   return content === '' ? [] : [{ role: 'system', content }];
 }
 
-function userMessages(blocks: readonly Placed<UserBlock>[]): ChatMessage[] {
+function userMessages(blocks: readonly BlockWithPath<UserBlock>[]): ChatMessage[] {
   const results: ChatMessage[] = [];
   const resultImages: ChatPart[] = [];
   const parts: ChatPart[] = [];
@@ -127,7 +131,7 @@ function resultParts({ content }: ToolResultBlock): readonly (TextBlock | ImageB
 type AssistantMessage = Extract<ChatMessage, { role: 'assistant' }>;
 type ToolCall = NonNullable<AssistantMessage['tool_calls']>[number];
 
-function assistantMessage(blocks: readonly Placed<AssistantBlock>[]): AssistantMessage {
+function assistantMessage(blocks: readonly BlockWithPath<AssistantBlock>[]): AssistantMessage {
   const thoughts: string[] = [];
   const parts: { type: 'text'; text: string }[] = [];
   const calls: ToolCall[] = [];
@@ -169,7 +173,7 @@ function imagePart({ source }: ImageBlock): ChatPart {
   return { type: 'image_url', image_url: { url: `data:${source.media_type};base64,${source.data}` } };
 }
 
-function imagePathOf(turns: readonly Turn[]): Path | undefined {
+function findImagePath(turns: readonly Turn[]): Path | undefined {
   for (const [index, turn] of turns.entries()) {
     if (turn.role !== 'user' || typeof turn.content === 'string') continue;
     for (const [at, block] of turn.content.entries()) {

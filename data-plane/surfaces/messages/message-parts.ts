@@ -26,7 +26,7 @@ const stopReasons: Readonly<Record<FinishReason, StopReason>> = {
 };
 
 /** Stop reason of an answer. `choice` is the node's choice, in which two of the engines name the stop sequence. */
-export function stopOf(finish: FinishReason, choice: unknown, stopSequences: readonly string[]): Stop {
+export function toStop(finish: FinishReason, choice: unknown, stopSequences: readonly string[]): Stop {
   const reason = stopReasons[finish];
   if (reason !== 'end_turn') return { stop_reason: reason, stop_sequence: null };
   const reported = member(choice, 'stop_reason') ?? member(choice, 'matched_stop');

@@ -9,7 +9,7 @@ import type { ChoiceDelta } from '../common/node-stream.ts';
 import type { StreamWriter, UsageSoFar } from '../common/surface-stream.ts';
 import { member } from '../common/untrusted.ts';
 import { ContentBlocks, eventFrame } from './content-blocks.ts';
-import { deltaUsage, messageBody, type Stop, stopOf } from './message-parts.ts';
+import { deltaUsage, messageBody, type Stop, toStop } from './message-parts.ts';
 import type { MessagesContext } from './shape-messages.ts';
 
 export class MessagesWriter implements StreamWriter {
@@ -55,7 +55,7 @@ export class MessagesWriter implements StreamWriter {
     const { stopSequences } = this.#context;
     // Parsed a second time, once per stream, because deltas do not contain engine-specific members.
     const choice = stopSequences.length === 0 ? undefined : finishedChoice(data);
-    this.#stop = stopOf(finish, choice, stopSequences);
+    this.#stop = toStop(finish, choice, stopSequences);
   }
 }
 

@@ -10,7 +10,7 @@ import { writeJson } from '../common/json-source.ts';
 import type { RebuiltBody } from '../common/surface.ts';
 import { ToolInput } from '../common/tool-input.ts';
 import { member } from '../common/untrusted.ts';
-import { messageBody, stopOf, toolUseId } from './message-parts.ts';
+import { messageBody, toolUseId, toStop } from './message-parts.ts';
 import type { MessagesContext } from './shape-messages.ts';
 
 /** Choice in the result of `rebuildChat`. */
@@ -47,7 +47,7 @@ export function rebuildMessages(
   ];
   const given = member(answer, 'choices');
   const choice = Array.isArray(given) ? given[0] : undefined;
-  const stop = stopOf(finish, choice, context.stopSequences);
+  const stop = toStop(finish, choice, context.stopSequences);
   return { body: writeJson(messageBody(facts, { content, stop, usage })), usage, oddForm };
 }
 

@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import type { Dialect } from '../../../schemas/names.ts';
-import { tokenCountOf, tokenCountRequest } from '../../../shared/engines/node-answers.ts';
+import { readTokenCount, tokenCountRequest } from '../../../shared/engines/node-answers.ts';
 import { anthropicNoOpFields } from '../../../test/support/no-op-fields.ts';
 import { shapeRefusal } from '../../../test/support/shape-refusal.ts';
 import { toNodeBody } from '../common/node-body.ts';
@@ -469,7 +469,7 @@ test.each([
     const chat = count({ tools: [tool], output_config: { effort: 'low' } });
     const body = toNodeBody(chat, dialect, { servedName: 'served', maxTokens: 1 });
     expect(Object.keys(tokenCountRequest(dialect, body)?.body ?? {}).sort()).toEqual(fields);
-    const tokens = tokenCountOf(dialect, capturedCount(`${dialect}/${counter}`)) ?? 0;
+    const tokens = readTokenCount(dialect, capturedCount(`${dialect}/${counter}`)) ?? 0;
     expect(capturedCount(`${dialect}/89-count-tokens`)).toMatchObject(countTokensBody(tokens));
   },
 );

@@ -39,7 +39,7 @@ export function shapeMessages(
   given: Record<string, unknown>,
   headers: ShapeHeaders,
 ): { readonly asked: WholeChat; readonly context: MessagesContext } {
-  const fields: MessagesFields = parseFields(messagesRequestSchemas[versionOf(headers)], given);
+  const fields: MessagesFields = parseFields(messagesRequestSchemas[parseVersion(headers)], given);
   const { thinking } = fields;
   if (thinking?.type === 'enabled' && thinking.budget_tokens >= fields.max_tokens) {
     throw shapeRefusal(['thinking', 'budget_tokens'], 'must be less than max_tokens');
@@ -49,15 +49,15 @@ export function shapeMessages(
     ({ length }) => length <= stopSequenceCharactersMax,
   );
   return {
-    asked: chatOf(fields, fields),
+    asked: toChat(fields, fields),
     context: { thinkingDisplay: isOmitted ? 'omitted' : 'shown', stopSequences },
   };
 }
 
 /** Throws UnsupportedShapeError that names the JSON path, never a value. */
 export function shapeCountTokens(given: Record<string, unknown>, headers: ShapeHeaders): WholeChat {
-  versionOf(headers);
-  return chatOf(parseFields(countTokensRequestSchema, given), { max_tokens: 0 });
+  parseVersion(headers);
+  return toChat(parseFields(countTokensRequestSchema, given), { max_tokens: 0 });
 }
 
 /** Answer to a token count. */
@@ -65,7 +65,7 @@ export function countTokensBody(inputTokens: number): object {
   return { input_tokens: inputTokens };
 }
 
-function versionOf({ version }: ShapeHeaders): AnthropicVersion {
+function parseVersion({ version }: ShapeHeaders): AnthropicVersion {
   if (version === undefined) return anthropicVersions[0];
   const known = anthropicVersions.find((one) => one === version);
   if (known !== undefined) return known;
@@ -80,11 +80,11 @@ const fixedPaths = {
   thinking_budget: ['thinking', 'budget_tokens'],
 };
 
-function chatOf(prompt: PromptFields, sampling: Sampling): WholeChat {
+function toChat(prompt: PromptFields, sampling: Sampling): WholeChat {
   const { messages, imagePath, prefillPath } = toChatMessages(prompt.system, prompt.messages);
   const { temperature, top_p, top_k, stop_sequences: stop, max_tokens: maxTokens } = sampling;
-  const { effort, effortPath, budgetTokens } = thoughtOf(prompt);
-  const choice = toolChoiceOf(prompt);
+  const { effort, effortPath, budgetTokens } = readThinking(prompt);
+  const choice = toToolChoice(prompt);
   const schema = prompt.output_config?.format?.schema;
   const body: ChatBody = withoutAbsent({
     messages: [...messages],
@@ -139,7 +139,7 @@ interface Thought {
 }
 
 /** Reasoning settings. `adaptive` sets nothing, because every node lets the model decide by default. */
-function thoughtOf({ thinking, output_config: output }: PromptFields): Thought {
+function readThinking({ thinking, output_config: output }: PromptFields): Thought {
   if (thinking?.type === 'disabled')
     return { effort: 'none', effortPath: ['thinking'], budgetTokens: undefined };
   return {
@@ -155,7 +155,7 @@ function callsOneAtATime({ tools, tool_choice: choice }: PromptFields): boolean 
 }
 
 /** Tool choice for a node. Without tools there is nothing to choose from, and engines then refuse even the default. */
-function toolChoiceOf({ tools, tool_choice: choice }: PromptFields): ToolChoice | undefined {
+function toToolChoice({ tools, tool_choice: choice }: PromptFields): ToolChoice | undefined {
   if (choice === undefined) return undefined;
   if (choice.type === 'auto' || choice.type === 'none') return tools === undefined ? undefined : choice.type;
   if (tools === undefined) throw shapeRefusal(['tool_choice'], 'needs tools');

@@ -3,7 +3,7 @@
  * engines do not sort or limit results themselves. Scores keep the engine's scale. Returned documents are those of the
  * request, never the node's. Throws NodeFailure if anything does not fit.
  */
-import { type AnswerFacts, malformed, refuseError } from '../common/chat-parts.ts';
+import { type AnswerFacts, malformedAnswer, refuseError } from '../common/chat-parts.ts';
 import type { RebuiltBody } from '../common/surface.ts';
 import { integer, member } from '../common/untrusted.ts';
 import { estimateUsage, readUsage, type Usage, type UsageBounds } from '../common/usage.ts';
@@ -19,15 +19,15 @@ export function rebuildRerank(
   // SGLang returns the bare list.
   const entries: unknown = Array.isArray(answer) ? answer : member(answer, 'results');
   if (!Array.isArray(entries) || entries.length !== inputs)
-    throw malformed('its scores are not one for each document');
+    throw malformedAnswer('its scores are not one for each document');
   const scores: number[] = [];
   for (const entry of entries) {
     const index = integer(member(entry, 'index'));
     if (index === undefined || index >= inputs || scores[index] !== undefined)
-      throw malformed('a score has no document of its own');
-    scores[index] = scoreOf(entry);
+      throw malformedAnswer('a score has no document of its own');
+    scores[index] = readScore(entry);
   }
-  const usage = usageOf(answer, entries, most) ?? estimateUsage(promptTextBytes, 0, most);
+  const usage = readRerankUsage(answer, entries, most) ?? estimateUsage(promptTextBytes, 0, most);
   const results = scores
     .map((relevance_score, index) => ({ index, relevance_score }))
     .sort((a, b) => b.relevance_score - a.relevance_score || a.index - b.index)
@@ -48,23 +48,23 @@ export function rebuildRerank(
   };
 }
 
-function scoreOf(entry: unknown): number {
+function readScore(entry: unknown): number {
   const score = member(entry, 'relevance_score') ?? member(entry, 'score');
-  if (typeof score !== 'number' || !Number.isFinite(score)) throw malformed('a score is not a number');
+  if (typeof score !== 'number' || !Number.isFinite(score)) throw malformedAnswer('a score is not a number');
   return score;
 }
 
 /** Usage of an answer. Old versions of vLLM report only the total, SGLang only the tokens of each document. */
-function usageOf(answer: unknown, entries: readonly unknown[], most: UsageBounds): Usage | undefined {
+function readRerankUsage(answer: unknown, entries: readonly unknown[], most: UsageBounds): Usage | undefined {
   const reported = member(answer, 'usage');
   const prompt_tokens =
     integer(member(reported, 'prompt_tokens')) ??
     integer(member(reported, 'total_tokens')) ??
-    sumOf(entries.map((entry) => integer(member(member(entry, 'meta_info'), 'prompt_tokens'))));
+    sumAll(entries.map((entry) => integer(member(member(entry, 'meta_info'), 'prompt_tokens'))));
   return readUsage({ prompt_tokens }, most);
 }
 
-function sumOf(numbers: readonly (number | undefined)[]): number | undefined {
+function sumAll(numbers: readonly (number | undefined)[]): number | undefined {
   let sum = 0;
   for (const number of numbers) {
     if (number === undefined) return undefined;

@@ -113,10 +113,10 @@ class ItemReader {
     switch (item.role) {
       case 'system':
       case 'developer':
-        this.#instructions.push(textOf(item.content));
+        this.#instructions.push(joinText(item.content));
         return;
       case 'assistant':
-        this.#said().texts.push(textOf(item.content));
+        this.#said().texts.push(joinText(item.content));
         return;
       case 'user': {
         const content = this.#userContent(item.content, [...path, 'content']);
@@ -201,7 +201,7 @@ class ItemReader {
   }
 }
 
-function textOf(
+function joinText(
   content: Extract<InputMessage, { role: 'assistant' | 'system' | 'developer' }>['content'],
 ): string {
   if (typeof content === 'string') return content;

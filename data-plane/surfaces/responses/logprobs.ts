@@ -3,7 +3,9 @@ import type { ChatLogprobs, TokenLogprob } from '../common/chat-parts.ts';
 
 export type ResponseLogprob = ChatLogprobs['content'][number];
 
-export function logprobsOf(given: ChatLogprobs | undefined | null): readonly ResponseLogprob[] | undefined {
+export function toResponseLogprobs(
+  given: ChatLogprobs | undefined | null,
+): readonly ResponseLogprob[] | undefined {
   return given?.content.map((entry) => ({
     ...withBytes(entry),
     top_logprobs: entry.top_logprobs.map(withBytes),

@@ -71,7 +71,7 @@ export function offeredTools({ tools, tool_choice: choice }: ResponsesFields): O
         add(inner, ['tools', index, 'tools', at], tool.name, at === 0 ? tool.description : undefined);
   }
   if (offered.size === 0) return { tools: undefined, choice: choiceWithoutTools(choice), names };
-  return { ...chosenOf(offered, choice), names };
+  return { ...applyChoice(offered, choice), names };
 }
 
 function choiceWithoutTools(choice: ResponseToolChoice | undefined): undefined {
@@ -79,7 +79,7 @@ function choiceWithoutTools(choice: ResponseToolChoice | undefined): undefined {
   throw shapeRefusal(['tool_choice'], 'needs tools');
 }
 
-function chosenOf(
+function applyChoice(
   offered: ReadonlyMap<string, FunctionTool>,
   choice: ResponseToolChoice | undefined,
 ): Pick<OfferedTools, 'tools' | 'choice'> {

@@ -7,7 +7,7 @@
 import { rebuildChat } from '../chat/rebuild-chat.ts';
 import type { AnswerFacts, ChatLogprobs, FinishReason } from '../common/chat-parts.ts';
 import type { RebuiltBody } from '../common/surface.ts';
-import { logprobsOf } from './logprobs.ts';
+import { toResponseLogprobs } from './logprobs.ts';
 import { OutputItems } from './output-items.ts';
 import { responseBody } from './response-body.ts';
 import type { ResponsesContext } from './shape-responses.ts';
@@ -41,7 +41,7 @@ export function rebuildResponses(
   const items = new OutputItems({ unique: facts.unique, context, events: undefined, held: undefined });
   const { reasoning_content: thoughts, content, refusal, tool_calls: calls = [] } = message;
   if (thoughts !== undefined) items.addText('summary_text', thoughts);
-  if (content !== null && content !== '') items.addText('output_text', content, logprobsOf(logprobs));
+  if (content !== null && content !== '') items.addText('output_text', content, toResponseLogprobs(logprobs));
   if (refusal !== null && refusal !== '') items.addText('refusal', refusal);
   for (const [index, { id, function: called }] of calls.entries())
     items.call({ index, opened: { id, name: called.name }, arguments: called.arguments });

@@ -7,7 +7,7 @@ import type { AnswerFacts, FinishReason } from '../common/chat-parts.ts';
 import { HeldText } from '../common/held-text.ts';
 import type { ChoiceDelta } from '../common/node-stream.ts';
 import type { StreamWriter, UsageSoFar } from '../common/surface-stream.ts';
-import { logprobsOf } from './logprobs.ts';
+import { toResponseLogprobs } from './logprobs.ts';
 import { OutputItems } from './output-items.ts';
 import { isIncomplete, responseBody } from './response-body.ts';
 import { ResponseEvents } from './response-events.ts';
@@ -57,7 +57,7 @@ export class ResponsesWriter implements StreamWriter {
 
   #read({ reasoning, content, refusal, toolCalls, logprobs, finish }: ChoiceDelta): void {
     if (reasoning !== undefined) this.#items.addText('summary_text', reasoning);
-    if (content !== undefined) this.#items.addText('output_text', content, logprobsOf(logprobs));
+    if (content !== undefined) this.#items.addText('output_text', content, toResponseLogprobs(logprobs));
     if (refusal !== undefined) this.#items.addText('refusal', refusal);
     if (toolCalls !== undefined) for (const call of toolCalls) this.#items.call(call);
     if (finish === undefined) return;

@@ -36,7 +36,7 @@ export function shapeResponses(
   const offered = offeredTools(fields);
   const isSealed = fields.store === false || fields.include?.includes('reasoning.encrypted_content') === true;
   return {
-    asked: chatOf(fields, offered, sealKey),
+    asked: toChat(fields, offered, sealKey),
     context: {
       // Line ends occur only between values, because JSON escapes them in strings.
       repeated: writeJson(repeatedMembers(fields, given['metadata']))
@@ -55,7 +55,7 @@ const fixedPaths = {
   logprobs: ['include'],
 };
 
-function chatOf(fields: ResponsesFields, offered: OfferedTools, sealKey: string | undefined): WholeChat {
+function toChat(fields: ResponsesFields, offered: OfferedTools, sealKey: string | undefined): WholeChat {
   const { messages, imagePath, prefillPath } = toConversation(fields, sealKey);
   const format = fields.text?.format;
   const logprobs = fields.include?.includes('message.output_text.logprobs') === true;

@@ -15,7 +15,7 @@ export async function* batchesToEnd(
 }
 
 /** Returns the first record at or after `offset`; undefined if there is none. Throws whatever a tail throws. */
-export async function recordAt(log: ControlLog, offset: number): Promise<LogRecord | undefined> {
+export async function readRecord(log: ControlLog, offset: number): Promise<LogRecord | undefined> {
   if ((await log.end()) <= offset) return undefined;
   for await (const batch of log.tail({ from: offset, recordsMax: 1 })) {
     const record = batch.records[0];

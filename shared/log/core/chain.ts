@@ -64,7 +64,7 @@ export const chainRules: readonly ChainRule[] = [
   { name: 'log', holds: ({ head, commit }) => head.log === null || commit.log === head.log },
   { name: 'seq', holds: ({ head, commit }) => commit.seq === head.seq + 1 },
   { name: 'prev', holds: ({ head, commit }) => commit.prev === head.hash },
-  { name: 'genesis', holds: ({ head, commit }) => head.seq > 0 || genesisOf(commit) !== undefined },
+  { name: 'genesis', holds: ({ head, commit }) => head.seq > 0 || parseGenesis(commit) !== undefined },
   {
     name: 'signature',
     holds: ({ signers, raw, signature }) => signers.length === 0 || verify(signers, raw, signature),
@@ -84,8 +84,8 @@ export function judge(head: Head, record: LogRecord, rules: readonly ChainRule[]
   const { value: raw, signature } = record;
   const commit = parseCommit(raw);
   if (!commit) return { skipped: 'unreadable' };
-  const named = signersNamedBy(head, commit);
-  const signers = signersOf(head, named);
+  const named = findNamedSigners(head, commit);
+  const signers = allowedSigners(head, named);
   const candidate = { head, commit, raw, signature, signers, namesSigners: named !== undefined };
   const broken = rules.find((rule) => !rule.holds(candidate));
   if (broken) return { skipped: broken.name };
@@ -94,15 +94,15 @@ export function judge(head: Head, record: LogRecord, rules: readonly ChainRule[]
 }
 
 /** Returns the signers that this commit sets for later records; undefined if it does not change them. */
-function signersNamedBy(head: Head, commit: Commit): readonly string[] | undefined {
-  return head.seq === 0 ? genesisOf(commit)?.signers : signersSetBy(commit);
+function findNamedSigners(head: Head, commit: Commit): readonly string[] | undefined {
+  return head.seq === 0 ? parseGenesis(commit)?.signers : findSetSigners(commit);
 }
 
 /**
  * Returns the keys that may sign a record: the current signers. If there are none yet, a record that names the first signers
  * must be signed by one of them.
  */
-function signersOf(head: Head, named: readonly string[] | undefined): readonly string[] {
+function allowedSigners(head: Head, named: readonly string[] | undefined): readonly string[] {
   return head.signers.length > 0 ? head.signers : (named ?? []);
 }
 
@@ -131,7 +131,7 @@ export function judgeBatch(
   if (!record || !judgement || !('accepted' in judgement)) return optimistic;
   // A record that names signers has already been verified with the keys of the previous signers.
   const { accepted, head: end } = judgement;
-  if (accepted.seq === 1 || signersSetBy(accepted) !== undefined) return optimistic;
+  if (accepted.seq === 1 || findSetSigners(accepted) !== undefined) return optimistic;
   const isSigned = end.signers.length === 0 || verify(end.signers, record.value, record.signature);
   return isSigned ? optimistic : judgeEach(head, records, rules);
 }
@@ -171,14 +171,14 @@ const signersSetSchema = z.object({ signers: signersSchema.min(1) });
  * Returns the signers that a later commit sets; undefined if it does not set any. It does only if `log.signers_set` is its
  * only event and is critical, so that a reader that does not know the event halts.
  */
-function signersSetBy(commit: Commit): readonly string[] | undefined {
+function findSetSigners(commit: Commit): readonly string[] | undefined {
   const event = commit.events[0];
   if (event?.type !== 'log.signers_set' || !event.critical || commit.events.length !== 1) return undefined;
   return signersSetSchema.safeParse(event.data).data?.signers;
 }
 
 /** Returns the data of `log.created` if this is a well-formed first commit; undefined otherwise. */
-function genesisOf(commit: Commit): { readonly signers: readonly string[] } | undefined {
+function parseGenesis(commit: Commit): { readonly signers: readonly string[] } | undefined {
   const event = commit.events[0];
   if (event?.type !== 'log.created' || commit.events.length !== 1) return undefined;
   const parsed = genesisSchema.safeParse(event.data);

@@ -139,7 +139,7 @@ export class AppendUnknown extends Error {
 }
 
 /** Next step if the control log's first records are missing. Commands of earlier versions removed them on purpose. */
-export const cutLogNext =
+export const nextStepForCutLog =
   'if headgate log archive of an earlier version removed them, stop all processes, run headgate backup ARCHIVE --data DATA, ' +
   'move the control log away, and write it again with headgate backup restore ARCHIVE --log LOG --data NEW_DATA ' +
   '(docs/backup.md, "A log that was cut")';

@@ -18,7 +18,7 @@ interface Key {
   readonly outer: Buffer;
 }
 
-function keyOf(token: string, domain: string): Key {
+function createMacKey(token: string, domain: string): Key {
   const bytes = Buffer.from(token);
   const short = bytes.length > blockBytes ? createHash('sha256').update(bytes).digest() : bytes;
   const padded = (pad: number) => Buffer.alloc(blockBytes).map((_, index) => (short[index] ?? 0) ^ pad);
@@ -42,7 +42,7 @@ export class RecordMac {
     if (tokens.includes('')) throw new Error('a gateway token is empty');
     const [first, ...others] = tokens;
     const domain = `${topic}\n`;
-    this.#keys = [keyOf(first, domain), ...others.map((token) => keyOf(token, domain))];
+    this.#keys = [createMacKey(first, domain), ...others.map((token) => createMacKey(token, domain))];
   }
 
   of(value: Uint8Array): Buffer {
@@ -64,7 +64,7 @@ export class RecordMac {
 }
 
 /** Returns undefined if the record has a valid MAC of one of the tokens. Without tokens, every record is refused. */
-export function macRefusalOf(
+export function checkMac(
   { value, signature }: Pick<LogRecord, 'value' | 'signature'>,
   recordMac: RecordMac | undefined,
 ): MacRefusal | undefined {

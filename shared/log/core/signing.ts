@@ -64,11 +64,11 @@ function parsePrivateKey(pem: string, path: string): KeyObject {
   try {
     return createPrivateKey(pem);
   } catch (error) {
-    throw new SigningKeyUnusable(`the signing key ${path} ${whatIsWrong(pem)}`, { cause: error });
+    throw new SigningKeyUnusable(`the signing key ${path} ${describePemFault(pem)}`, { cause: error });
   }
 }
 
-function whatIsWrong(pem: string): string {
+function describePemFault(pem: string): string {
   if (/-----BEGIN ENCRYPTED |^Proc-Type: 4,ENCRYPTED/m.test(pem))
     return 'is encrypted; decrypt it first with: openssl pkey -in FILE -out PLAIN-FILE';
   if (pem.includes('-----BEGIN PUBLIC KEY')) return 'is a public key; the private one is needed';
@@ -76,7 +76,7 @@ function whatIsWrong(pem: string): string {
 }
 
 /** Name of a signer in flags and output: SHA-256 of its public key's DER, hex. */
-export function fingerprintOf(publicKey: string): string {
+export function computeFingerprint(publicKey: string): string {
   return hash('sha256', Buffer.from(publicKey, 'base64'), 'hex');
 }
 
@@ -84,7 +84,7 @@ export function fingerprintOf(publicKey: string): string {
  * Reads a public key from PEM, or from base64 of its SPKI DER, and returns it in the format of the log. Throws
  * SigningKeyUnusable; `where` names the text in the message.
  */
-export function publicKeyIn(text: string, where: string): string {
+export function normalisePublicKey(text: string, where: string): string {
   if (text.includes('PRIVATE KEY'))
     throw new SigningKeyUnusable(
       `${where} is a private key; give its public part: openssl pkey -in FILE -pubout -out PUBLIC-FILE`,
@@ -112,12 +112,12 @@ const publicKeys = new BoundedMap<string, KeyObject | null>(64, 'all');
 export function verify(signers: readonly string[], raw: Uint8Array, signature: Uint8Array | null): boolean {
   if (signature?.length !== signatureBytes) return false;
   return signers.some((signer) => {
-    const key = publicKeyOf(signer);
+    const key = parseCachedKey(signer);
     return key !== null && verifyOne(null, raw, key, signature);
   });
 }
 
-function publicKeyOf(signer: string): KeyObject | null {
+function parseCachedKey(signer: string): KeyObject | null {
   const known = publicKeys.get(signer);
   return known === undefined ? publicKeys.keep(signer, parsePublicKey(signer)) : known;
 }

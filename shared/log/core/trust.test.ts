@@ -11,8 +11,8 @@ import { memorySnapshot } from '../../snapshot/open-snapshot.ts';
 import { Replicator } from '../../snapshot/replicator.ts';
 import { composeCommit, emptyHead } from './chain.ts';
 import { type LogRecord, LogReplaced } from './control-log.ts';
-import { fingerprintOf, type Signer } from './signing.ts';
-import { TrustedSigners, trustedSigners } from './trust.ts';
+import { computeFingerprint, type Signer } from './signing.ts';
+import { parsePins, TrustedSigners } from './trust.ts';
 
 const dir = folderOfFile('trust');
 const [own, outsider] = [newSigner(), newSigner()] as const;
@@ -35,7 +35,11 @@ function logOf(records: readonly LogRecord[]): { topic: MemoryTopic; log: Memory
 
 test.each([
   ['an unsigned log', [genesis([], undefined)], /is not signed/],
-  ['a log of another signer', [genesis([outsider], outsider)], new RegExp(fingerprintOf(outsider.publicKey))],
+  [
+    'a log of another signer',
+    [genesis([outsider], outsider)],
+    new RegExp(computeFingerprint(outsider.publicKey)),
+  ],
   [
     'a log of another signer that also names a pinned signer',
     [genesis([outsider, own], outsider)],
@@ -118,12 +122,12 @@ test('later changes of the signers do not require a new pin', async () => {
 test('a pin is a fingerprint, a public key or its file; anything else refuses the start', () => {
   const file = join(dir, 'own.pub');
   writeFileSync(file, `-----BEGIN PUBLIC KEY-----\n${own.publicKey}\n-----END PUBLIC KEY-----\n`);
-  const fingerprint = fingerprintOf(own.publicKey);
+  const fingerprint = computeFingerprint(own.publicKey);
   for (const pin of [fingerprint, fingerprint.toUpperCase(), own.publicKey, file]) {
     expect(new TrustedSigners([pin]).has(own.publicKey)).toBe(true);
     expect(new TrustedSigners([pin]).has(outsider.publicKey)).toBe(false);
   }
   for (const pin of ['', ' ', 'abc', join(dir, 'missing.pub'), fingerprint.slice(1), `${'A'.repeat(59)}=`])
-    expect(() => trustedSigners([pin])).toThrow(/--trust-signer/);
-  expect(trustedSigners([])).toBeUndefined();
+    expect(() => parsePins([pin])).toThrow(/--trust-signer/);
+  expect(parsePins([])).toBeUndefined();
 });

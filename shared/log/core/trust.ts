@@ -6,18 +6,18 @@
 import { textOfNamed } from '../../runtime/named-file.ts';
 import { emptyHead, judge } from './chain.ts';
 import { type LogRecord, LogReplaced } from './control-log.ts';
-import { fingerprintOf, publicKeyIn, SigningKeyUnusable, verify } from './signing.ts';
+import { computeFingerprint, normalisePublicKey, SigningKeyUnusable, verify } from './signing.ts';
 
 export class TrustedSigners {
   readonly #fingerprints: ReadonlySet<string>;
 
   /** Each pin is a fingerprint, a public key in base64, or the path of a PEM file. Throws SigningKeyUnusable. */
   constructor(pins: readonly string[]) {
-    this.#fingerprints = new Set(pins.map(fingerprintIn));
+    this.#fingerprints = new Set(pins.map(parsePin));
   }
 
   has(publicKey: string): boolean {
-    return this.#fingerprints.has(fingerprintOf(publicKey));
+    return this.#fingerprints.has(computeFingerprint(publicKey));
   }
 
   /**
@@ -30,7 +30,7 @@ export class TrustedSigners {
       if (!('accepted' in judgement)) continue;
       const { log, signers } = judgement.head;
       const trusted = signers.filter((signer) => this.has(signer));
-      if (!verify(trusted, record.value, record.signature)) throw untrusted(log, signers);
+      if (!verify(trusted, record.value, record.signature)) throw untrustedError(log, signers);
       return true;
     }
     return false;
@@ -38,27 +38,28 @@ export class TrustedSigners {
 }
 
 /** Returns undefined if there are no pins. Throws SigningKeyUnusable. */
-export function trustedSigners(pins: readonly string[] = []): TrustedSigners | undefined {
+export function parsePins(pins: readonly string[] = []): TrustedSigners | undefined {
   return pins.length > 0 ? new TrustedSigners(pins) : undefined;
 }
 
-function untrusted(log: string | null, signers: readonly string[]): LogReplaced {
+function untrustedError(log: string | null, signers: readonly string[]): LogReplaced {
   const found =
     signers.length === 0
       ? 'it is not signed'
-      : `it was begun by another of its signers ${signers.map(fingerprintOf).join(', ')}`;
+      : `it was begun by another of its signers ${signers.map(computeFingerprint).join(', ')}`;
   return new LogReplaced(
     `log ${log} is refused: no signer of --trust-signer signed its first record (${found}); ` +
       'see docs/security.md, "Signatures"',
   );
 }
 
-function fingerprintIn(pin: string): string {
+function parsePin(pin: string): string {
   // An empty pin, for example from an unset variable, must not disable the check.
   if (pin.trim() === '')
     throw new SigningKeyUnusable('--trust-signer is empty: name a signer, or leave it out');
   if (/^[0-9a-f]{64}$/i.test(pin)) return pin.toLowerCase();
-  if (/^[A-Za-z0-9+/]{59}=$/.test(pin)) return fingerprintOf(publicKeyIn(pin, 'a value of --trust-signer'));
+  if (/^[A-Za-z0-9+/]{59}=$/.test(pin))
+    return computeFingerprint(normalisePublicKey(pin, 'a value of --trust-signer'));
   let pem: string;
   try {
     pem = textOfNamed(pin);
@@ -69,5 +70,5 @@ function fingerprintIn(pin: string): string {
       { cause: error },
     );
   }
-  return fingerprintOf(publicKeyIn(pem, pin));
+  return computeFingerprint(normalisePublicKey(pem, pin));
 }

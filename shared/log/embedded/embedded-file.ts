@@ -52,7 +52,7 @@ interface Statements {
   readonly trim: Statement;
 }
 
-function prepare(db: Database): Statements {
+function prepareStatements(db: Database): Statements {
   return {
     insert: db.prepare('INSERT INTO record (offset, at_ms, value, signature) VALUES (?, ?, ?, ?)'),
     end: db.prepare('SELECT coalesce(max(offset) + 1, 0) FROM record').pluck(),
@@ -90,11 +90,11 @@ export class EmbeddedFile {
   constructor(options: FileOptions) {
     this.#options = options;
     create(options.path);
-    this.#opened = identityOf(options.path);
+    this.#opened = readIdentity(options.path);
     const db = openDatabase(options.path, { durability: options.durability, busyTimeoutMs: 0 });
     try {
       createTables(db, options.path, format);
-      this.#statements = prepare(db);
+      this.#statements = prepareStatements(db);
       this.#time = options.monotonicMs && new LogTime(db, options.monotonicMs);
       this.checkInPlace();
     } catch (error) {
@@ -107,7 +107,7 @@ export class EmbeddedFile {
   /** Throws LogReplaced if the path no longer leads to the open file. */
   checkInPlace(): void {
     const { path } = this.#options;
-    const now = identityOf(path);
+    const now = readIdentity(path);
     if (now && now.ino === this.#opened?.ino && now.dev === this.#opened.dev) return;
     throw new LogReplaced(`${path} was ${now ? 'replaced' : 'removed'} while it was in use`);
   }
@@ -233,7 +233,7 @@ function commitError(error: unknown, path: string): unknown {
 /** Identity of the file at a path: its device and inode; undefined if there is no file. */
 type Identity = { readonly ino: bigint; readonly dev: bigint } | undefined;
 
-function identityOf(path: string): Identity {
+function readIdentity(path: string): Identity {
   return statSync(path, { bigint: true, throwIfNoEntry: false });
 }
 

@@ -100,7 +100,7 @@ export async function openEmbeddedLog(options: EmbeddedLogOptions): Promise<Time
 }
 
 /** An append that is waiting for its transaction. */
-interface Waiting extends NewRecord {
+interface PendingAppend extends NewRecord {
   readonly untilMs: number;
   readonly resolve: (offset: number) => void;
   readonly reject: (error: unknown) => void;
@@ -112,7 +112,7 @@ class EmbeddedLog implements TimedLog {
   readonly #settings: Settings;
   readonly #waiters = new Waiters();
   readonly #watch: FileWatch;
-  readonly #queue: Waiting[] = [];
+  readonly #queue: PendingAppend[] = [];
   #queueBytes = 0;
   #writing = false;
   #closed = false;
@@ -238,7 +238,7 @@ class EmbeddedLog implements TimedLog {
         if (this.#queue.length > 0) await nextTurn();
       } catch (error) {
         if (error instanceof DatabaseBusy) {
-          const late = leading(this.#queue, ({ untilMs }) => performance.now() > untilMs);
+          const late = countLeading(this.#queue, ({ untilMs }) => performance.now() > untilMs);
           this.#refuse(late, lockedError(this.#path, error));
           await backoff.pause();
         } else {
@@ -251,16 +251,16 @@ class EmbeddedLog implements TimedLog {
   }
 
   /** Returns the appends of the next transaction, oldest first. */
-  #group(): readonly Waiting[] {
+  #group(): readonly PendingAppend[] {
     let bytes = 0;
-    const fit = leading(this.#queue, ({ value }) => {
+    const fit = countLeading(this.#queue, ({ value }) => {
       bytes += value.length;
       return bytes <= groupBytesMax;
     });
     return this.#queue.slice(0, Math.min(Math.max(fit, 1), groupRecordsMax));
   }
 
-  #write(group: readonly Waiting[]): void {
+  #write(group: readonly PendingAppend[]): void {
     const { first, atMs } = this.#file.append(group, this.#settings.now());
     for (const [index, { resolve }] of this.#take(group.length).entries()) resolve(first + index);
     this.#waiters.wake();
@@ -284,7 +284,7 @@ class EmbeddedLog implements TimedLog {
     for (const { reject } of this.#take(count)) reject(error);
   }
 
-  #take(count: number): Waiting[] {
+  #take(count: number): PendingAppend[] {
     const taken = this.#queue.splice(0, count);
     for (const { value } of taken) this.#queueBytes -= value.length;
     return taken;
@@ -315,7 +315,7 @@ function lockBackoff(): Backoff {
   return new Backoff({ minMs: 2, maxMs: pauseMsMax });
 }
 
-function leading<Item>(items: readonly Item[], holds: (item: Item) => boolean): number {
+function countLeading<Item>(items: readonly Item[], holds: (item: Item) => boolean): number {
   const end = items.findIndex((item) => !holds(item));
   return end === -1 ? items.length : end;
 }

@@ -47,7 +47,7 @@ export class LogTime {
   next(wallMs: number): number {
     const nowMs = this.#monotonicMs();
     const last = this.#last.get() as Row | undefined;
-    const offSinceMs = last && offSince(last, wallMs, nowMs);
+    const offSinceMs = last && clockOffSince(last, wallMs, nowMs);
     const isHeld = last !== undefined && typeof offSinceMs === 'number' && nowMs - offSinceMs <= heldMs;
     const atMs = isHeld ? last.atMs + nowMs - last.monotonicMs : wallMs;
     this.#keep.run(atMs, nowMs, isHeld ? offSinceMs : null);
@@ -56,7 +56,11 @@ export class LogTime {
 }
 
 /** Monotonic time since which writers' wall clocks have been wrong; undefined if this one seems right. */
-function offSince({ atMs, monotonicMs, offSinceMs }: Row, wallMs: number, nowMs: number): number | undefined {
+function clockOffSince(
+  { atMs, monotonicMs, offSinceMs }: Row,
+  wallMs: number,
+  nowMs: number,
+): number | undefined {
   const elapsedMs = nowMs - monotonicMs;
   // The machine has restarted, or nobody appended for a long time.
   if (elapsedMs < 0 || elapsedMs > heldMs) return undefined;

@@ -6,10 +6,10 @@
  */
 import { AppendUnknown, LogUnavailable } from '../core/control-log.ts';
 import type { KafkaConnection, NewMessage } from './connection.ts';
-import { KafkaFault, outcomeOf } from './errors.ts';
+import { KafkaFault, produceOutcome } from './errors.ts';
 import type { KafkaPartition } from './partition.ts';
 import { signatureHeader } from './record-batches.ts';
-import { closedError, retryBackoff, unavailable } from './retry.ts';
+import { closedError, retryBackoff, unavailableError } from './retry.ts';
 
 /** A record batch must be smaller than the topic's largest message, 1 MiB. */
 const groupRecordsMax = 500;
@@ -118,12 +118,12 @@ export class KafkaAppender {
   /** Returns only if the append may be retried. */
   #throwUnlessRetryable(fault: KafkaFault, replicas: number, deadlineMs: number): void {
     const { name } = this.#partition;
-    const outcome = outcomeOf(fault, replicas);
+    const outcome = produceOutcome(fault, replicas);
     if (outcome === 'unknown')
       throw new AppendUnknown(`the append to ${name} may be in the log or not: ${fault.message}`, {
         cause: fault,
       });
-    if (outcome === 'refused' || performance.now() > deadlineMs) throw unavailable(name, fault);
+    if (outcome === 'refused' || performance.now() > deadlineMs) throw unavailableError(name, fault);
   }
 
   /**

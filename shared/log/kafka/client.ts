@@ -124,7 +124,7 @@ const { createErrorFromCode }: { createErrorFromCode: (code: number) => Error } 
   require('kafkajs/src/protocol/error.js');
 
 /** Returns a function that connects with these settings, or with the current ones if `current` is given. */
-export function dialWith(settings: KafkaSettings, current = () => settings): Dial {
+export function createDial(settings: KafkaSettings, current = () => settings): Dial {
   // Each broker is asked for its API versions only once.
   const versions = new Map<string, object>();
   return async ({ host, port }) => {

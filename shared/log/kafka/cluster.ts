@@ -41,7 +41,7 @@ function witnessesNeeded(replicas: number): number {
 const clusters = new Map<string, KafkaCluster>();
 
 /** Returns this process's shared cluster for these brokers and settings. Users must call `use` and `release`. */
-export function clusterOf(
+export function sharedCluster(
   brokers: readonly string[],
   settings: KafkaSettings,
   dial: Dial,
@@ -219,7 +219,7 @@ export class KafkaCluster {
       const named = partitions.find(({ partitionId }) => partitionId === partition)?.leader;
       if (named !== leader.nodeId) throw new KafkaFault('LEADER_DISPUTED', { kind: 'answered' });
     });
-    await quorumOf(witnesses, witnessesNeeded(leader.replicas));
+    await awaitQuorum(witnesses, witnessesNeeded(leader.replicas));
   }
 
   /** Asks the other replicas who leads. True if at least one names another leader and none names this one. */
@@ -237,7 +237,7 @@ export class KafkaCluster {
  * Resolves as soon as the needed number of witnesses agree, so a slow or unreachable broker does not delay it if the others
  * suffice.
  */
-function quorumOf(witnesses: readonly Promise<void>[], needed: number): Promise<void> {
+function awaitQuorum(witnesses: readonly Promise<void>[], needed: number): Promise<void> {
   return new Promise((resolve, reject) => {
     let agreed = 0;
     let failed = 0;

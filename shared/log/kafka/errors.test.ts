@@ -1,6 +1,6 @@
 /** Append faults that leave it unknown whether the record is in the log. A wrong classification loses or repeats records. */
 import { expect, test } from 'vitest';
-import { type FaultKind, isPermanent, KafkaFault, outcomeOf } from './errors.ts';
+import { type FaultKind, isPermanent, KafkaFault, produceOutcome } from './errors.ts';
 
 test.each<[FaultKind, string, number, string]>([
   ['unsent', 'ECONNREFUSED', 3, 'not written'],
@@ -16,7 +16,7 @@ test.each<[FaultKind, string, number, string]>([
   ['answered', 'MESSAGE_TOO_LARGE', 1, 'refused'],
   ['answered', 'TOPIC_AUTHORIZATION_FAILED', 3, 'refused'],
 ])('an append that was %s with %s, %i replicas: %s', (kind, type, replicas, outcome) => {
-  expect(outcomeOf(new KafkaFault(type, { kind }), replicas)).toBe(outcome);
+  expect(produceOutcome(new KafkaFault(type, { kind }), replicas)).toBe(outcome);
 });
 
 test('only faults that no retry can fix are permanent', () => {

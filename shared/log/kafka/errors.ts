@@ -57,7 +57,7 @@ const permanentCodes = new Set([
  * Returns the outcome of a produce request. A leader that was deposed while waiting for its replicas returns the same code as
  * a broker that never led. With several replicas, that code therefore leaves the outcome unknown.
  */
-export function outcomeOf(fault: KafkaFault, replicas: number): 'not written' | 'refused' | 'unknown' {
+export function produceOutcome(fault: KafkaFault, replicas: number): 'not written' | 'refused' | 'unknown' {
   if (fault.kind !== 'answered') return fault.kind === 'unsent' ? 'not written' : 'unknown';
   if (retryableCodes.has(fault.type)) return 'not written';
   if (fault.type === 'NOT_LEADER_FOR_PARTITION' && replicas === 1) return 'not written';

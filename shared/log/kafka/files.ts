@@ -3,7 +3,7 @@
  */
 import type { Environment } from '../../runtime/settings.ts';
 import { WatchedFiles } from '../../runtime/watched-files.ts';
-import { type KafkaSettings, kafkaFilesFrom, kafkaSettingsFrom } from './settings.ts';
+import { type KafkaSettings, kafkaFilePaths, readKafkaSettings } from './settings.ts';
 
 export class KafkaFiles {
   readonly #files: WatchedFiles<KafkaSettings>;
@@ -12,7 +12,7 @@ export class KafkaFiles {
 
   /** Throws KafkaSettingsInvalid. */
   constructor(environment: Environment) {
-    this.#files = new WatchedFiles(kafkaFilesFrom(environment), () => kafkaSettingsFrom(environment));
+    this.#files = new WatchedFiles(kafkaFilePaths(environment), () => readKafkaSettings(environment));
   }
 
   get fault(): string | undefined {

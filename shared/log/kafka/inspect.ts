@@ -1,6 +1,6 @@
 /** Collects facts about brokers and topics for `doctor`: changed settings, single brokers and old brokers. */
 import { controlTopic } from '../../../schemas/events/commit.ts';
-import { cutLogNext, type LogInspection, type TopicFault } from '../core/control-log.ts';
+import { type LogInspection, nextStepForCutLog, type TopicFault } from '../core/control-log.ts';
 import type { KafkaCluster } from './cluster.ts';
 import type { KafkaConnection } from './connection.ts';
 import { topicFaults, topicPlans } from './topics.ts';
@@ -33,7 +33,7 @@ export async function inspectBrokers(cluster: KafkaCluster): Promise<LogInspecti
     for (const { text, next } of await topicFaults(connection, plan, metadata))
       faults.push({ topic, text, next });
   }
-  const found = await Promise.all([...brokers.values()].map((broker) => releaseOf(cluster, broker)));
+  const found = await Promise.all([...brokers.values()].map((broker) => findRelease(cluster, broker)));
   const known = found.filter((release) => release !== undefined);
   return {
     faults,
@@ -49,21 +49,21 @@ async function removalFault(cluster: KafkaCluster, topic: string): Promise<Topic
   const start = await leader.offset(target, 'start');
   if (start === 0) return [];
   const text = `records of topic ${topic} were deleted: it begins at offset ${start}, so no new process can read it`;
-  const next = `restore the log from its last backup: see "Restore a lost log" in docs/backup.md; ${cutLogNext}`;
+  const next = `restore the log from its last backup: see "Restore a lost log" in docs/backup.md; ${nextStepForCutLog}`;
   return [{ topic, text, next }];
 }
 
 /** Returns a broker's release; undefined if the broker cannot be reached. */
-async function releaseOf(
+async function findRelease(
   cluster: KafkaCluster,
   address: { readonly host: string; readonly port: number },
 ): Promise<number | undefined> {
   const connection = await cluster.connectionTo(address).catch(() => undefined);
-  return connection && releaseBy(connection);
+  return connection && toRelease(connection);
 }
 
 /** Returns 0 if the broker is older than every listed release. */
-function releaseBy({ fetchVersionMax: version }: KafkaConnection): number | undefined {
+function toRelease({ fetchVersionMax: version }: KafkaConnection): number | undefined {
   if (version === undefined) return undefined;
   return releases.find(([least]) => version >= least)?.[1] ?? 0;
 }

@@ -13,8 +13,8 @@ import {
   type TopicReading,
 } from '../core/control-log.ts';
 import { KafkaAppender } from './appender.ts';
-import { dialWith } from './client.ts';
-import { clusterOf, type KafkaCluster } from './cluster.ts';
+import { createDial } from './client.ts';
+import { type KafkaCluster, sharedCluster } from './cluster.ts';
 import { isForbidden } from './errors.ts';
 import type { KafkaFiles } from './files.ts';
 import { inspectBrokers } from './inspect.ts';
@@ -22,7 +22,7 @@ import { KafkaPartition, mayOpenUnreached } from './partition.ts';
 import { closedError, retryUntilDeadline } from './retry.ts';
 import type { KafkaSettings } from './settings.ts';
 import { tailPartition } from './tail.ts';
-import { isPublishedAgain, planOf } from './topics.ts';
+import { isRepublished, topicPlan } from './topics.ts';
 
 export interface KafkaLogOptions {
   readonly topic: string;
@@ -62,7 +62,7 @@ export async function openKafkaLog(
   options: KafkaLogOptions,
   files?: KafkaFiles,
 ): Promise<TimedLog> {
-  const log = new KafkaLog(kafkaClusterOf(brokers, settings, files), options);
+  const log = new KafkaLog(openCluster(brokers, settings, files), options);
   try {
     await log.open();
     return log;
@@ -75,12 +75,12 @@ export async function openKafkaLog(
 /**
  * Returns the shared cluster. Each connection uses the current content of `files`, or these settings if there are no files.
  */
-export function kafkaClusterOf(
+export function openCluster(
   brokers: readonly string[],
   settings: KafkaSettings,
   files?: KafkaFiles,
 ): KafkaCluster {
-  return clusterOf(brokers, settings, dialWith(settings, files && (() => files.current())), files);
+  return sharedCluster(brokers, settings, createDial(settings, files && (() => files.current())), files);
 }
 
 export class KafkaLog implements TimedLog {
@@ -96,7 +96,7 @@ export class KafkaLog implements TimedLog {
     const { topic, partition, keepSeconds, mustExist = false } = options;
     this.#settings = { ...defaults, ...options };
     this.#cluster = cluster;
-    const plan = { ...planOf(topic, keepSeconds), mustExist: mustExist && !isPublishedAgain(topic) };
+    const plan = { ...topicPlan(topic, keepSeconds), mustExist: mustExist && !isRepublished(topic) };
     this.#partition = new KafkaPartition(cluster, { topic, partition }, plan);
     this.#appender = new KafkaAppender(this.#partition, this.#closing.signal, this.#settings.appendTimeoutMs);
     // Each request that waits for a retry adds a listener. In an outage there is one per caller.

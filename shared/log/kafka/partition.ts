@@ -8,9 +8,9 @@ import { LogReplaced, LogUnavailable } from '../core/control-log.ts';
 import type { KafkaCluster, Leader } from './cluster.ts';
 import type { KafkaConnection, TopicPartition } from './connection.ts';
 import { isPermanent, KafkaFault, TopicMisconfigured } from './errors.ts';
-import { batchesOf } from './record-batches.ts';
+import { parseBatches } from './record-batches.ts';
 import { type RetryPolicy, retryUntilDeadline } from './retry.ts';
-import { checkTopic, createTopic, isPublishedAgain, type TopicPlan } from './topics.ts';
+import { checkTopic, createTopic, isRepublished, type TopicPlan } from './topics.ts';
 
 /** Time in ms that a new leader may take until its end includes everything that the old leader acknowledged. */
 const settleMs = 1000;
@@ -92,7 +92,7 @@ export class KafkaPartition {
     const onFault = ({ type }: KafkaFault) => {
       this.invalidate();
       // If processes publish a topic's records again, the next attempt re-creates a deleted topic, as a start would.
-      if (type === 'UNKNOWN_TOPIC_OR_PARTITION' && isPublishedAgain(this.#plan.topic))
+      if (type === 'UNKNOWN_TOPIC_OR_PARTITION' && isRepublished(this.#plan.topic))
         this.cluster.checkedTopics.delete(JSON.stringify(this.#plan));
     };
     const checked = async () => {
@@ -186,7 +186,7 @@ export class KafkaPartition {
 
   async #compareFirst(connection: KafkaConnection, start: number): Promise<void> {
     const { recordSet } = await connection.fetch({ ...this.target, offset: start, waitMs: 0, bytesMax: 1 });
-    const [batch] = batchesOf(recordSet);
+    const [batch] = parseBatches(recordSet);
     // Deleted meanwhile, or not visible yet. The caller retries.
     if (!batch || batch.nextOffset <= start)
       throw new KafkaFault('OFFSET_OUT_OF_RANGE', { kind: 'answered' });

@@ -4,14 +4,14 @@
  */
 import { expect, test } from 'vitest';
 import { batch, codecs, packed, record } from '../../../test/support/record-batches.ts';
-import { batchesOf, batchRecordsMax, signatureHeader } from './record-batches.ts';
+import { batchRecordsMax, parseBatches, signatureHeader } from './record-batches.ts';
 
 const good = (firstOffset: number, ...values: string[]) => {
   const records = values.map((value, index) => record(index, Buffer.from(value)));
   return batch({ firstOffset, count: values.length, content: Buffer.concat(records) });
 };
 const read = (...batches: Buffer[]) =>
-  [...batchesOf(Buffer.concat(batches))].map(({ unreadable, nextOffset, records }) => ({
+  [...parseBatches(Buffer.concat(batches))].map(({ unreadable, nextOffset, records }) => ({
     ...(unreadable && { unreadable }),
     nextOffset,
     records: records.map(({ offset, value }) => `${offset} ${value}`),
@@ -63,7 +63,7 @@ test('what is readable: records at the bound, tombstones, and none of a marker o
 
 test('a signature counts where there is exactly one', () => {
   const signatureOf = (...headers: [string, Buffer][]) =>
-    [...batchesOf(batch({ content: record(0, Buffer.from('x'), headers) }))][0]?.records[0]?.signature;
+    [...parseBatches(batch({ content: record(0, Buffer.from('x'), headers) }))][0]?.records[0]?.signature;
   const own: [string, Buffer] = [signatureHeader, Buffer.from('signed')];
   expect(signatureOf(['other', Buffer.from('y')], own)).toEqual(Buffer.from('signed'));
   expect(signatureOf()).toBeNull();
@@ -83,7 +83,7 @@ test('random changes of any byte end no reader and never move it back', () => {
     for (const change of [0xff, 0x80, 1]) {
       const changed = Buffer.from(bytes);
       changed[at] = (changed[at] ?? 0) ^ change;
-      for (const { nextOffset, records } of batchesOf(changed)) {
+      for (const { nextOffset, records } of parseBatches(changed)) {
         expect(nextOffset).toBeGreaterThan(5);
         for (const { offset } of records) expect(offset < nextOffset && offset >= 5).toBe(true);
       }

@@ -38,30 +38,30 @@ const [lengthAt, magicAt, attributesAt, lastDeltaAt, timeAt, countAt] = [8, 16, 
 const [codecBits, markerBit] = [0b111, 0b100000];
 
 /** Yields the batches in order, each decoded on demand. Leaves out a last batch that the response cuts off. */
-export function* batchesOf(recordSet: Buffer): Generator<RecordBatch> {
+export function* parseBatches(recordSet: Buffer): Generator<RecordBatch> {
   let at = 0;
   while (at + prefixBytes <= recordSet.length) {
     const end = at + prefixBytes + Math.max(recordSet.readInt32BE(at + lengthAt), magicAt + 1 - prefixBytes);
     if (end > recordSet.length) return;
-    yield batchOf(recordSet.subarray(at, end));
+    yield parseBatch(recordSet.subarray(at, end));
     at = end;
   }
 }
 
-function batchOf(bytes: Buffer): RecordBatch {
+function parseBatch(bytes: Buffer): RecordBatch {
   const firstOffset = Number(bytes.readBigInt64BE(0));
   const identity = bytes.toString('latin1', magicAt, headerBytes);
   // Before the current format, a message had a single offset: that of its last record, if it contained several.
   const isOld = bytes.length < headerBytes || bytes.readInt8(magicAt) !== 2;
   const nextOffset = firstOffset + 1 + (isOld ? 0 : Math.max(bytes.readInt32BE(lastDeltaAt), 0));
   const batch = { firstOffset, nextOffset, identity };
-  const found = isOld ? 'old_format' : readable(bytes, nextOffset - firstOffset);
+  const found = isOld ? 'old_format' : parseRecords(bytes, nextOffset - firstOffset);
   if (typeof found !== 'string') return { ...batch, records: found };
   const record = { offset: nextOffset - 1, value: Buffer.alloc(0), signature: null };
   return { ...batch, unreadable: found, records: [record] };
 }
 
-function readable(bytes: Buffer, offsets: number): LogRecord[] | UnreadableCause {
+function parseRecords(bytes: Buffer, offsets: number): LogRecord[] | UnreadableCause {
   const attributes = bytes.readInt16BE(attributesAt);
   if ((attributes & markerBit) !== 0) return [];
   if ((attributes & codecBits) !== 0) return 'compressed';
@@ -75,7 +75,7 @@ function readable(bytes: Buffer, offsets: number): LogRecord[] | UnreadableCause
     // If the broker stamps records, all records of a batch have this time.
     const atMs = Number(bytes.readBigInt64BE(timeAt));
     return Array.from({ length: count }, (_, index) => ({
-      ...recordOf(cursor.slice(cursor.length()), firstOffset, index),
+      ...parseRecord(cursor.slice(cursor.length()), firstOffset, index),
       atMs,
     }));
   } catch (error) {
@@ -88,7 +88,7 @@ function readable(bytes: Buffer, offsets: number): LogRecord[] | UnreadableCause
  * Decodes one record. Throws RangeError if the bytes are not a record, or if its offset does not match its place in the
  * batch.
  */
-function recordOf(bytes: Buffer, firstOffset: number, index: number): LogRecord {
+function parseRecord(bytes: Buffer, firstOffset: number, index: number): LogRecord {
   const cursor = new Cursor(bytes, 1);
   cursor.skipVarint(); // timestamp, not used
   if (cursor.varint() !== index) throw new RangeError('the offsets of a batch are consecutive');

@@ -39,18 +39,20 @@ export async function retryUntilDeadline<Result>(
   for (;;) {
     if (signal.aborted) throw closedError(operation);
     try {
-      return await (policy.abandonAtDeadline ? inTime(request(), deadlineMs - clock.now()) : request());
+      return await (policy.abandonAtDeadline
+        ? withinDeadline(request(), deadlineMs - clock.now())
+        : request());
     } catch (error) {
       if (!(error instanceof KafkaFault)) throw error;
       policy.onFault?.(error);
       const isOver = clock.now() >= deadlineMs || policy.giveUpEarly?.() === true;
-      if (isPermanent(error) || isOver) throw unavailable(operation, error);
+      if (isPermanent(error) || isOver) throw unavailableError(operation, error);
     }
     await backoff.pause(signal);
   }
 }
 
-async function inTime<Result>(pending: Promise<Result>, timeoutMs: number): Promise<Result> {
+async function withinDeadline<Result>(pending: Promise<Result>, timeoutMs: number): Promise<Result> {
   const result = await within(pending, timeoutMs);
   if (result === 'late') throw new KafkaFault('TIMEOUT', { kind: 'lost' });
   return result as Result;
@@ -60,7 +62,7 @@ export function closedError(operation: string): LogUnavailable {
   return new LogUnavailable(`${operation}: the log is closed`);
 }
 
-export function unavailable(operation: string, fault: KafkaFault): LogUnavailable {
+export function unavailableError(operation: string, fault: KafkaFault): LogUnavailable {
   const Unavailable = fault.kind === 'answered' ? LogUnreadable : LogUnavailable;
   return new Unavailable(`${operation}: ${fault.message}`, { cause: fault });
 }

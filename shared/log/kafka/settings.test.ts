@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { KafkaSettingsInvalid, kafkaSettingsFrom } from './settings.ts';
+import { KafkaSettingsInvalid, readKafkaSettings } from './settings.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'headgate-kafka-settings-'));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -29,7 +29,7 @@ test.each<[string, Record<string, string>, object]>([
     { sasl: { mechanism: 'scram-sha-512', username: 'u', password: 'p' } },
   ],
 ])('%s is valid', (_, environment, settings) => {
-  expect(kafkaSettingsFrom(withPrefix(environment))).toEqual(settings);
+  expect(readKafkaSettings(withPrefix(environment))).toEqual(settings);
 });
 
 test.each<[string, Record<string, string>]>([
@@ -43,7 +43,7 @@ test.each<[string, Record<string, string>]>([
   ['SASL_MECHANISM', { SASL_MECHANISM: 'plain', SASL_USERNAME: 'secret' }],
   ['SASL_MECHANISM', { SASL_MECHANISM: 'secret', SASL_USERNAME: 'secret', SASL_PASSWORD: 'secret' }],
 ])('HEADGATE_KAFKA_%s is refused by name where it is invalid: %j', (name, environment) => {
-  const parse = () => kafkaSettingsFrom(withPrefix(environment));
+  const parse = () => readKafkaSettings(withPrefix(environment));
   expect(parse).toThrow(KafkaSettingsInvalid);
   expect(parse).toThrow(`HEADGATE_KAFKA_${name}`);
   expect(parse).not.toThrow(/secret/);

@@ -4,7 +4,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
-import { foreignSecretOf, protectedSettingOf, SecretUnusable } from '../../runtime/secrets.ts';
+import { readForeignSecret, readProtectedSetting, SecretUnusable } from '../../runtime/secrets.ts';
 import type { Environment } from '../../runtime/settings.ts';
 
 export interface KafkaTls {
@@ -36,21 +36,21 @@ const mechanisms = ['plain', 'scram-sha-256', 'scram-sha-512'] as const;
  * Reads HEADGATE_KAFKA_TLS (`system` trusts the machine's authorities), _TLS_CA, _TLS_CERT, _TLS_KEY (PEM files) and
  * _SASL_MECHANISM, _SASL_USERNAME, _SASL_PASSWORD. Throws KafkaSettingsInvalid.
  */
-export function kafkaSettingsFrom(environment: Environment): KafkaSettings {
-  const tls = tlsFrom(environment);
-  const sasl = saslFrom(environment);
+export function readKafkaSettings(environment: Environment): KafkaSettings {
+  const tls = readTls(environment);
+  const sasl = readSasl(environment);
   return { ...(tls ? { tls } : {}), ...(sasl ? { sasl } : {}) };
 }
 
 /** Paths of the settings files that may change while a process runs. */
-export function kafkaFilesFrom(environment: Environment): string[] {
+export function kafkaFilePaths(environment: Environment): string[] {
   return ['TLS_CA', 'TLS_CERT', 'TLS_KEY', 'SASL_PASSWORD_FILE'].flatMap(
     (name) => environment[prefix + name]?.trim() || [],
   );
 }
 
-function tlsFrom(environment: Environment): KafkaTls | undefined {
-  const system = read(protectedSettingOf, 'TLS', environment);
+function readTls(environment: Environment): KafkaTls | undefined {
+  const system = read(readProtectedSetting, 'TLS', environment);
   if (system && system !== 'system') throw new KafkaSettingsInvalid(`${prefix}TLS is either system or unset`);
   const ca = pemFile(environment, 'TLS_CA');
   const cert = pemFile(environment, 'TLS_CERT');
@@ -74,7 +74,7 @@ function tlsFrom(environment: Environment): KafkaTls | undefined {
 }
 
 function pemFile(environment: Environment, name: string): string | undefined {
-  const path = read(protectedSettingOf, name, environment);
+  const path = read(readProtectedSetting, name, environment);
   if (!path) return undefined;
   let pem: string;
   try {
@@ -86,9 +86,9 @@ function pemFile(environment: Environment, name: string): string | undefined {
   return pem;
 }
 
-function saslFrom(environment: Environment): KafkaSasl | undefined {
+function readSasl(environment: Environment): KafkaSasl | undefined {
   const [mechanism, username, password] = ['SASL_MECHANISM', 'SASL_USERNAME', 'SASL_PASSWORD'].map((name) =>
-    read(foreignSecretOf, name, environment),
+    read(readForeignSecret, name, environment),
   );
   if (!mechanism && !username && !password) return undefined;
   if (!mechanism || !username || !password)
@@ -100,7 +100,11 @@ function saslFrom(environment: Environment): KafkaSasl | undefined {
   return { mechanism: known, username, password };
 }
 
-function read(settingOf: typeof foreignSecretOf, name: string, environment: Environment): string | undefined {
+function read(
+  settingOf: typeof readForeignSecret,
+  name: string,
+  environment: Environment,
+): string | undefined {
   try {
     return settingOf(prefix + name, environment);
   } catch (error) {

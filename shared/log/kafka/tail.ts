@@ -15,7 +15,7 @@ import type { Leader } from './cluster.ts';
 import type { FetchedPartition, KafkaConnection } from './connection.ts';
 import { KafkaFault } from './errors.ts';
 import type { KafkaPartition } from './partition.ts';
-import { batchesOf, type RecordBatch } from './record-batches.ts';
+import { parseBatches, type RecordBatch } from './record-batches.ts';
 
 const recordsMaxDefault = 500;
 const bytesMaxDefault = 1024 * 1024;
@@ -218,7 +218,7 @@ function* deliveries(
   let records: LogRecord[] = [];
   let bytes = 0;
   let nextOffset = from;
-  for (const batch of batchesOf(recordSet)) {
+  for (const batch of parseBatches(recordSet)) {
     if (batch.unreadable !== undefined) onSkipped(batch);
     for (const record of batch.records) {
       if (record.offset < from) continue;

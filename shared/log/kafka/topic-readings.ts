@@ -61,7 +61,7 @@ export class TopicReadings {
         topic,
         skipped: readings.reduce((sum, { skipped }) => sum + skipped, 0),
         ...(last?.lastSkipped && { lastSkipped: { partition: last.partition, ...last.lastSkipped } }),
-        ...(failing && { failing: failureOf(failing) }),
+        ...(failing && { failing: describeFailure(failing) }),
       };
     });
   }
@@ -75,7 +75,7 @@ export class TopicReadings {
   }
 }
 
-function failureOf({ sinceMs, error }: Failure): NonNullable<TopicReading['failing']> {
+function describeFailure({ sinceMs, error }: Failure): NonNullable<TopicReading['failing']> {
   const seconds = (performance.now() - sinceMs) / 1000;
   return { seconds, reason: error.message, isReached: error instanceof LogUnreadable };
 }

@@ -50,7 +50,7 @@ export const topicPlans: readonly TopicPlan[] = [
 ];
 
 /** Returns a topic's plan. A topic without one has one partition, kept for `keepSeconds`. */
-export function planOf(topic: string, keepSeconds?: number): TopicPlan {
+export function topicPlan(topic: string, keepSeconds?: number): TopicPlan {
   const plan = topicPlans.find((candidate) => candidate.topic === topic);
   const retentionMs = keepSeconds === undefined ? -1 : keepSeconds * 1000;
   return plan ?? { topic, partitions: 1, retentionMs, stampedByBroker: false };
@@ -76,7 +76,7 @@ interface Rule {
   readonly accepts: (value: string) => boolean;
 }
 
-function rulesFor(plan: TopicPlan, replicas: number): Rule[] {
+function topicRules(plan: TopicPlan, replicas: number): Rule[] {
   const exactly = (name: string, wanted: string): Rule => ({ name, wanted, accepts: (v) => v === wanted });
   const { retentionMs } = plan;
   const keeps = (value: string) => value === '-1' || (retentionMs !== -1 && Number(value) >= retentionMs);
@@ -116,7 +116,7 @@ function segmentRules({ segmentMs }: TopicPlan): Rule[] {
 }
 
 /** Returns one replica per broker, at most three. */
-function replicasFor(brokerCount: number): number {
+function replicaCount(brokerCount: number): number {
   return Math.min(Math.max(brokerCount, 1), 3);
 }
 
@@ -126,8 +126,8 @@ export async function createTopic(
   plan: TopicPlan,
   brokerCount: number,
 ): Promise<void> {
-  const replicas = replicasFor(brokerCount);
-  const settings = Object.fromEntries(rulesFor(plan, replicas).map(({ name, wanted }) => [name, wanted]));
+  const replicas = replicaCount(brokerCount);
+  const settings = Object.fromEntries(topicRules(plan, replicas).map(({ name, wanted }) => [name, wanted]));
   try {
     await connection.createTopic({ topic: plan.topic, partitions: plan.partitions, replicas, settings });
   } catch (error) {
@@ -175,7 +175,7 @@ async function settingsFault(
   replicas: number,
 ): Promise<Fault | undefined> {
   const { topic } = plan;
-  const settings = await settingsOf(connection, topic);
+  const settings = await readSettings(connection, topic);
   if (settings === undefined)
     return {
       text: `the settings of topic ${topic} may not be read`,
@@ -184,7 +184,7 @@ async function settingsFault(
         `--operation DescribeConfigs --topic ${topic}`,
       lead: 'allow it: ',
     };
-  const wrong = rulesFor(plan, replicas).filter(({ name, accepts }) => !accepts(settings.get(name) ?? ''));
+  const wrong = topicRules(plan, replicas).filter(({ name, accepts }) => !accepts(settings.get(name) ?? ''));
   if (wrong.length === 0) return undefined;
   const found = wrong.map(({ name }) => `${name}=${settings.get(name) ?? ''}`).join(', ');
   const wanted = wrong.map(({ name, wanted }) => `${name}=${wanted}`).join(',');
@@ -197,7 +197,7 @@ async function settingsFault(
 }
 
 /** Returns a topic's settings; undefined if this process may not read them. */
-async function settingsOf(
+async function readSettings(
   connection: KafkaConnection,
   topic: string,
 ): Promise<ReadonlyMap<string, string> | undefined> {
@@ -225,7 +225,7 @@ async function partitionsFault(
       next: `kafka-topics.sh --bootstrap-server BROKERS --alter --topic ${topic} --partitions ${partitions}`,
     };
   const again = `delete it and create it again: ${createCommand(plan, replicas)}`;
-  const mayBeDeleted = isPublishedAgain(topic) || (await isEmpty(connection, topic, metadata));
+  const mayBeDeleted = isRepublished(topic) || (await isEmpty(connection, topic, metadata));
   const next = mayBeDeleted
     ? again
     : `it has records, so do not delete it before headgate backup FOLDER has saved them (docs/backup.md); then ${again}`;
@@ -233,7 +233,7 @@ async function partitionsFault(
 }
 
 /** Whether processes publish the topic's records again, so that the topic is not the only place that has them. */
-export function isPublishedAgain(topic: string): boolean {
+export function isRepublished(topic: string): boolean {
   return [statusTopic, gaugesTopic, countersTopic].some((name) => name === topic);
 }
 
@@ -255,7 +255,7 @@ async function isEmpty(
 }
 
 function replicasFault({ topic }: TopicPlan, metadata: TopicMetadata, replicas: number): Fault | undefined {
-  if (replicas >= replicasFor(metadata.brokers.length)) return undefined;
+  if (replicas >= replicaCount(metadata.brokers.length)) return undefined;
   const nodes = metadata.brokers.map(({ nodeId }) => nodeId).slice(0, 3);
   const partitions = metadata.partitions.map(({ partitionId, replicas: now }) => ({
     topic,
@@ -271,7 +271,7 @@ function replicasFault({ topic }: TopicPlan, metadata: TopicMetadata, replicas: 
 }
 
 function createCommand(plan: TopicPlan, replicas: number): string {
-  const settings = rulesFor(plan, replicas).map(({ name, wanted }) => ` --config ${name}=${wanted}`);
+  const settings = topicRules(plan, replicas).map(({ name, wanted }) => ` --config ${name}=${wanted}`);
   return (
     `kafka-topics.sh --bootstrap-server BROKERS --create --topic ${plan.topic} ` +
     `--partitions ${plan.partitions} --replication-factor ${replicas}${settings.join('')}`

@@ -13,7 +13,7 @@ import { createLookup, type Lookup } from '../../../shared/snapshot/lookup.ts';
 import { memorySnapshot } from '../../../shared/snapshot/open-snapshot.ts';
 import { showOverlay } from '../../../shared/snapshot/overlay.ts';
 import type { Snapshot } from '../../../shared/snapshot/snapshot.ts';
-import { overlaidAt } from '../../../shared/snapshot/waves.ts';
+import { overlayForGateway } from '../../../shared/snapshot/waves.ts';
 import { ChainWriter } from '../../support/commits.ts';
 import { goldenText, linesOf } from '../golden-files.ts';
 import type { ReplayedDecision, ReplayFacts, replayDecision } from './replay.ts';
@@ -134,7 +134,7 @@ export function openCorpus(): Corpus {
       if (there) return there.lookup;
       const snapshot = memorySnapshot();
       snapshot.apply(records.slice(0, seq));
-      if (gateway !== undefined && overlaidAt(snapshot.db, gateway)) snapshot.db.exec(showOverlay);
+      if (gateway !== undefined && overlayForGateway(snapshot.db, gateway)) snapshot.db.exec(showOverlay);
       const lookup = createLookup(snapshot.db);
       if (lookup.position() !== seq) throw new Error(`the log of the corpus has no position ${seq}`);
       opened.set(name, { snapshot, lookup });

@@ -4,7 +4,7 @@
  * Shape is left out: what it gives (model, tokens) is part of the facts, for bodies are never recorded.
  */
 
-import { type CounterFacts, countersOf } from '../../../control-plane/explain/recorded-counters.ts';
+import { type CounterFacts, fixedCounters } from '../../../control-plane/explain/recorded-counters.ts';
 import type { RefusalType } from '../../../schemas/api/refusals.ts';
 import type { Capacity } from '../../../schemas/records/usage.ts';
 import {
@@ -52,7 +52,7 @@ export type ReplayedDecision =
 export function replayDecision(lookup: Lookup, facts: ReplayFacts, hosts: HostNames): ReplayedDecision {
   const { fenced = false, outboxFull = false, nowMs } = facts;
   const conditions = { fenced, outboxFull, nowMs };
-  return replayed(admission({ lookup, hosts }, facts, countersOf(facts.counters), conditions));
+  return replayed(admission({ lookup, hosts }, facts, fixedCounters(facts.counters), conditions));
 }
 
 /** A verdict without what only this process could use. */

@@ -4,16 +4,16 @@
  */
 import { type AddressInfo, createServer } from 'node:net';
 
-const answerOf = (body: object): string => {
+const formatAnswer = (body: object): string => {
   const text = JSON.stringify(body);
   return `HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ${text.length}\r\n\r\n${text}`;
 };
-const models = answerOf({
+const models = formatAnswer({
   object: 'list',
   data: [{ id: 'echo-small', object: 'model', created: 0, owned_by: 'bench', max_model_len: 131_072 }],
 });
 const content = 'The quick brown fox jumps over the lazy dog and sits down. '.repeat(4);
-const chat = answerOf({
+const chat = formatAnswer({
   id: 'chatcmpl-9f8a7b6c5d4e3f2a',
   object: 'chat.completion',
   created: 0,

@@ -5,7 +5,7 @@
 import { spawnSync } from 'node:child_process';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
 import type { Target } from './load.ts';
-import { body, serve, startScript, targetAt } from './served.ts';
+import { body, createTarget, serve, startScript } from './served.ts';
 
 const measuredCore = '1';
 const otherCore = '0';
@@ -33,8 +33,8 @@ export async function startOnOneCore(): Promise<OneCore> {
   for (const { pid } of [served, bare]) pin(pid, measuredCore);
   const text = body(60);
   return {
-    ...{ admin: served.admin, pid: served.pid, target: targetAt(served.port, text, served.key) },
-    bare: { pid: bare.pid, target: targetAt(bare.port, text) },
+    ...{ admin: served.admin, pid: served.pid, target: createTarget(served.port, text, served.key) },
+    bare: { pid: bare.pid, target: createTarget(bare.port, text) },
     end: async () => {
       bare.stop();
       await served.end();

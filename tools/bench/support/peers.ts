@@ -77,7 +77,7 @@ class Ledger implements CounterLedger {
   renew(): void {}
 }
 
-function organisationOf(traffic: Traffic): number {
+function pickOrganisation(traffic: Traffic): number {
   return Math.floor(Math.random() * traffic.organisations);
 }
 
@@ -102,7 +102,7 @@ export function counterRecords(traffic: Traffic, seconds: number) {
   for (let atMs = 0; atMs < warmMs + seconds * 1000; atMs += tickMs / 2) {
     for (let n = 0; n < perStep; n++) {
       const { ledger, counters } = gateways[Math.floor(Math.random() * peers)] as (typeof gateways)[number];
-      const index = organisationOf(traffic);
+      const index = pickOrganisation(traffic);
       const key = counterKey(`organisation-${index}`, period);
       ledger.add(key);
       const limit = index % nearEndPart === 0 ? 1 : 1e12;
@@ -140,7 +140,7 @@ export function gaugeRecords(traffic: Traffic, seconds: number) {
   let admitted = 0;
   const request = (nowMs: number): void => {
     const { claimant } = gateways[Math.floor(Math.random() * peers)] as Peer;
-    const subject = `organisation-${organisationOf(traffic)}`;
+    const subject = `organisation-${pickOrganisation(traffic)}`;
     const rate = { subject, window, limit: 600 };
     const inFlight = { subject, window: inFlightWindow, limit: 100 };
     if (!claimant.admits(rate, 1, nowMs) || !claimant.admits(inFlight, 1, nowMs)) return;

@@ -56,7 +56,7 @@ export function body(words: number, more: Readonly<Record<string, unknown>> = {}
   });
 }
 
-export function targetAt(port: number, text: string, key?: string): Target {
+export function createTarget(port: number, text: string, key?: string): Target {
   const headers: Record<string, string> = key === undefined ? {} : { Authorization: `Bearer ${key}` };
   return { port, path: '/v1/chat/completions', host: '127.0.0.1', headers, body: text };
 }
