@@ -1,22 +1,23 @@
 /**
- * Reads the bodies that Node's own HTTP server parses. Node parses all that it has read from a socket within one turn of the event
- * loop, at about 2 µs per piece, so a client that sends tiny pieces could hold up all others. Its connection is ended.
+ * Reads the bodies that Node's own HTTP server parses. Node parses everything it has read from a socket in one turn of the
+ * event loop, at about 2 µs per piece. A client that sends tiny pieces could therefore block all others, so its connection is
+ * closed.
  */
 import type { IncomingMessage } from 'node:http';
 
-/** Pieces of one body in one turn of the event loop; further ones must be large. */
+/** Pieces of one body that are accepted in one turn of the event loop, whatever their size. */
 const piecesInTurnMax = 2048;
-/** Average size of the pieces from then on, bytes. */
+/** Required average size of the pieces once a turn exceeds that number, in bytes. */
 const pieceBytesMin = 128;
 
-/** The client left before its body was whole, so nobody reads an answer. */
+/** The client left before it had sent its whole body, so nobody reads a response. */
 export class ClientGone extends Error {
   override readonly name = 'ClientGone';
 }
 
 /**
- * Passes on each piece of a body. Resolves at its end, and rejects with ClientGone if the connection closes before. If `onPiece`
- * throws, rejects with that error, and drops the rest so that the client reads the refusal.
+ * Passes on each piece of a body. Resolves at its end, and rejects with ClientGone if the connection closes earlier. If
+ * `onPiece` throws, it rejects with that error and discards the rest, so that the client reads the refusal.
  */
 export function readPieces(request: IncomingMessage, onPiece: (piece: Buffer) => void): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -36,14 +37,17 @@ export function readPieces(request: IncomingMessage, onPiece: (piece: Buffer) =>
   });
 }
 
-/** Drops the rest of a refused request's body, so that the client reads the refusal. The request's timeout bounds it. */
+/**
+ * Discards the rest of a refused request's body, so that the client reads the refusal. The request timeout limits how long
+ * this takes.
+ */
 export function dropBody(request: IncomingMessage): void {
   if (request.complete || request.listenerCount('data') > 0) return;
   boundPieces(request);
   request.on('error', () => undefined);
 }
 
-/** Also starts the flow of the body. */
+/** Closes the connection if the body arrives in too many small pieces. Also starts the flow of the body. */
 function boundPieces(request: IncomingMessage): void {
   let pieces = 0;
   let bytes = 0;

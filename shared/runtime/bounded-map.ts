@@ -1,6 +1,8 @@
-/** A map of bounded size: what a caller chooses as a key must not fill the memory. */
+/** A map of bounded size, for keys that callers choose: they must not be able to exhaust the memory. */
 
-/** What makes room: `all` is for what is made again at little cost, `oldest` for what was set first. */
+/**
+ * Entries that are dropped to make room: `all` if they are cheap to recompute, `oldest` to drop the one that was set first.
+ */
 export type Dropped = 'all' | 'oldest';
 
 export class BoundedMap<Key, Value> extends Map<Key, Value> {
@@ -18,7 +20,7 @@ export class BoundedMap<Key, Value> extends Map<Key, Value> {
     return super.set(key, value);
   }
 
-  /** Sets it as the newest, and returns the value. */
+  /** Sets the entry as the newest and returns the value. */
   keep(key: Key, value: Value): Value {
     this.delete(key);
     this.set(key, value);

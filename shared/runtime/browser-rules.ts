@@ -1,6 +1,7 @@
 /**
- * What a listener for browsers refuses before anything else: other names than its own (a page of another site could
- * otherwise reach it by a name that resolves here), and calls that a page of another origin makes.
+ * Checks that a listener for browsers makes before anything else. It refuses host names other than its own, because a page of
+ * another site could reach it through a name that resolves to this machine. It also refuses calls from pages of another
+ * origin.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { isIP } from 'node:net';
@@ -26,13 +27,16 @@ export const securityHeaders: Readonly<Record<string, string>> = {
   'x-frame-options': 'DENY',
 };
 
-/** The name and the port of a Host header, in lower case; undefined where it is none. */
+/** Name and port of a Host header, in lower case; undefined if the header is malformed. */
 function hostParts(host: string): { readonly name: string; readonly port: string } | undefined {
   const match = /^(\[[0-9a-f:.]+\]|[a-z0-9.-]+?)\.?(?::(\d{1,5}))?$/i.exec(host);
   return match ? { name: (match[1] ?? '').toLowerCase(), port: match[2] ?? '' } : undefined;
 }
 
-/** Whether a Host header names this listener. Any IP address is accepted, because only a name can be made to resolve here. */
+/**
+ * Whether a Host header names this listener. Any IP address is accepted, because an attacker can only make a name resolve to
+ * this machine.
+ */
 export function isOwnHost(host: string | undefined, names: readonly string[]): boolean {
   const name = host === undefined ? undefined : hostParts(host)?.name;
   if (name === undefined) return false;
@@ -40,7 +44,7 @@ export function isOwnHost(host: string | undefined, names: readonly string[]): b
   return isAddress || name === 'localhost' || names.some((own) => own.toLowerCase() === name);
 }
 
-/** The port that the browser asked for: cookies of one name are shared by all ports of a host. */
+/** The port that the browser used. Cookie names need it, because all ports of a host share their cookies. */
 export function portAsked(host: string | undefined, isTls: boolean): string {
   const port = hostParts(host ?? '')?.port ?? '';
   return port === '' ? (isTls ? '443' : '80') : port;
@@ -52,11 +56,11 @@ export function isSafe(method: string): boolean {
   return safeMethods.includes(method);
 }
 
-/** Whether a call comes from a page of this listener itself. */
+/** Whether a call comes from a page of this listener. */
 export function isOwnCall(method: string, headers: IncomingHttpHeaders): boolean {
   const site = headers['sec-fetch-site'];
   if (site !== undefined && site !== 'same-origin' && !(isSafe(method) && site === 'none')) return false;
-  // Browsers leave Sec-Fetch-Site out on plain HTTP, but never Origin on a write.
+  // Browsers omit Sec-Fetch-Site on plain HTTP, but they always send Origin with a write.
   return isSafe(method) || site !== undefined || isOwnOrigin(headers.origin, headers.host);
 }
 

@@ -1,54 +1,62 @@
 /**
- * Bounds the memory of buffered bodies, in total and for each caller. The share of a caller keeps one with many connections
- * from exhausting the memory of all others. A body that can be held back waits for room in its caller's share, in turn.
+ * Limits the memory of buffered bodies, in total and per caller. The per-caller share prevents a caller with many connections
+ * from exhausting everyone's memory. A body that can be paused waits in a queue for room in its caller's share.
  */
 import { withinMemory } from './memory-limit.ts';
 
 const allBytesMax = 512 * 1024 * 1024;
-/** A caller may use one share of the total. */
+/** Number of shares that make up the total; a caller may use one. */
 const shares = 8;
-/** Owners are kept at zero up to so many: a map that loses and gets an entry with each request is reallocated again and again. */
+/**
+ * Number of idle owners that stay in the map. A map that loses and gains an entry with every request is reallocated again and
+ * again.
+ */
 const idleOwnersMax = 1000;
-/** Bodies of one owner that wait at a time: with what each has read already they hold less than half a share. */
+/** Maximum number of waiting bodies per owner. What they have already read takes less than half a share. */
 const waitingMax = 400;
 
-/** What there is too little of: memory for all bodies, or of the caller's share. */
+/** The limit that was reached: the memory of all bodies, or the caller's share. */
 export type MemoryShortage = 'memory' | 'share';
 
-/** Each reservation must be released. */
+/** A budget from which bytes are reserved. The caller must release every reservation. */
 export interface MemoryBudget {
-  /** False where the budget is exceeded; then nothing is reserved. */
+  /** Returns false and reserves nothing if the budget would be exceeded. */
   reserve(bytes: number): boolean;
   release(bytes: number): void;
-  /** Why the last `reserve` returned false. */
+  /** The reason why the last `reserve` returned false. */
   readonly shortage: MemoryShortage;
 }
 
-/** A body that is held back. */
+/** A body whose reading is paused until there is room. */
 export interface HeldBody {
-  /** What it may still come to need, bytes. */
+  /** Bytes that the body may still need. */
   readonly bytesLeft: number;
-  /** So much is reserved for it now. */
+  /** Called once `bytesLeft` bytes have been reserved for the body. */
   onRoom(): void;
 }
 
 /** The budget of one body of a caller, which can wait for room in the caller's share. */
 export interface SharedBudget extends MemoryBudget {
-  /** Joins the queue; `onRoom` may be called at once. False where too many wait already. */
+  /** Joins the queue; may call `onRoom` at once. Returns false if too many bodies are waiting already. */
   wait(body: HeldBody): boolean;
-  /** The body is over, or needs no room any more. Idempotent. */
+  /** Call it when the body has ended or no longer needs room. Idempotent. */
   leave(body: HeldBody): void;
-  /** Up to twice the share, also while others wait: for small bodies, and for what was read already when a body was held back. */
+  /**
+   * Reserves up to twice the share, even while others wait. For small bodies, and for bytes that were already read when a
+   * body was paused.
+   */
   reserveBeyond(bytes: number): boolean;
-  /** Looks for room again: that of all may have come back without that of the share. */
+  /**
+   * Tries again to admit waiting bodies, because the total may have room again although nothing in the share was released.
+   */
   admit(): void;
 }
 
 class Share {
   usedBytes = 0;
-  /** In order of arrival. */
+  /** Waiting bodies in order of arrival. */
   readonly waiting: HeldBody[] = [];
-  /** The one body that may exceed the share, so that bodies which wait for each other's memory never stand still. */
+  /** The one body that may exceed the share, which prevents a deadlock of bodies that wait for each other's memory. */
   beyond: HeldBody | undefined;
 }
 
@@ -65,12 +73,12 @@ export class BodyBudget implements MemoryBudget {
     this.#shareBytesMax = shareBytesMax;
   }
 
-  /** Bytes reserved now. */
+  /** Bytes that are currently reserved. */
   get usedBytes(): number {
     return this.#usedBytes;
   }
 
-  /** Bodies held back now. */
+  /** Number of bodies that are currently paused. */
   get waiting(): number {
     let sum = 0;
     for (const { waiting } of this.#shares.values()) sum += waiting.length;
@@ -82,7 +90,7 @@ export class BodyBudget implements MemoryBudget {
     return new OwnBudget(this, owner);
   }
 
-  /** Of an owner's share: `spent` where only the share does not allow it. */
+  /** Reserves bytes from an owner's share. `spent` means that only the share is exhausted. */
   reserveFor(owner: string, bytes: number): 'reserved' | 'refused' | 'spent' {
     const share = this.#findShare(owner);
     if (share.usedBytes + bytes > this.#shareBytesMax || share.waiting.length > 0) return 'spent';
@@ -139,7 +147,7 @@ export class BodyBudget implements MemoryBudget {
     return true;
   }
 
-  /** Those that wait continue in their order, each once there is room for all that it may need. */
+  /** Admits waiting bodies in their order, each once there is room for everything that it may need. */
   #admit(share: Share): void {
     for (;;) {
       const first = share.waiting[0];
@@ -166,7 +174,7 @@ export class BodyBudget implements MemoryBudget {
   #forgetIdle(): void {
     for (const [owner, { usedBytes, waiting }] of this.#shares)
       if (usedBytes === 0 && waiting.length === 0) this.#shares.delete(owner);
-    // So that many owners in use are not walked each time.
+    // Otherwise every release would walk the map if it contains many active owners.
     this.#ownersMax = Math.max(idleOwnersMax, 2 * this.#shares.size);
   }
 }

@@ -1,21 +1,21 @@
 /**
- * Collects the chunks of a stream in few blocks of memory. A peer chooses the size of its chunks: one that sends single
- * bytes must not allocate an object for each. The allocated size is known at any time, and can be charged to a budget.
+ * Collects the chunks of a stream in a few blocks of memory. A peer chooses the size of its chunks, and single bytes must not
+ * allocate an object each. The allocated size is always known, so it can be charged to a budget.
  */
 
-/** Bounds of the block size. Between them, a new block doubles the capacity, so that few blocks are needed. */
+/** Smallest and largest block. Between them, each new block doubles the capacity, so that few blocks are needed. */
 const blockBytesMin = 4 * 1024;
 const blockBytesMax = 256 * 1024;
 
 export interface ChunkBufferOptions {
-  /** Called before a block is allocated; false refuses the block, and with it the chunk. */
+  /** Called before a block is allocated. If it returns false, neither the block is allocated nor the chunk added. */
   readonly reserve?: (bytes: number) => boolean;
-  /** The maximum length; no block is larger than what is left of it. */
+  /** Maximum total length. No block is larger than the room that remains. */
   readonly bytesMax?: number;
 }
 
 export class ChunkBuffer {
-  /** false: blocks are no larger than they must be, but for the smallest. */
+  /** If false, a block is only as large as needed, but at least the smallest size. */
   growsFast = true;
   readonly #reserve: (bytes: number) => boolean;
   readonly #bytesMax: number;
@@ -24,7 +24,7 @@ export class ChunkBuffer {
   #free = 0;
   #length = 0;
   #allocated = 0;
-  /** The first block is the first chunk itself, not a copy; others may have a reference to its memory. */
+  /** Whether the first block is the first chunk itself instead of a copy. Others may then hold a reference to its memory. */
   #isFirstBorrowed = false;
 
   constructor({ reserve = () => true, bytesMax = Number.POSITIVE_INFINITY }: ChunkBufferOptions = {}) {
@@ -37,12 +37,12 @@ export class ChunkBuffer {
     return this.#length;
   }
 
-  /** Bytes of memory allocated, in use or not. */
+  /** Bytes of allocated memory, used or not. */
   get allocatedBytes(): number {
     return this.#allocated;
   }
 
-  /** False where the chunk does not fit; then nothing of it is added. */
+  /** Returns false and adds nothing if the chunk does not fit. */
   add(chunk: Buffer): boolean {
     const { length } = chunk;
     if (length === 0) return true;
@@ -64,7 +64,7 @@ export class ChunkBuffer {
     return true;
   }
 
-  /** All bytes in one buffer, which may share memory with this one: do not write to it. */
+  /** All bytes in one buffer. It may share memory with this object, so do not write to it. */
   whole(): Buffer {
     const [first] = this.#blocks;
     if (first === undefined) return Buffer.alloc(0);
@@ -72,7 +72,7 @@ export class ChunkBuffer {
     return Buffer.concat(this.#blocks, this.#length);
   }
 
-  /** Empties the buffer and returns its blocks. Each has its own ArrayBuffer, so that it can be transferred to a worker. */
+  /** Empties the buffer and returns its blocks. Each has its own ArrayBuffer, so it can be transferred to a worker. */
   detach(): Uint8Array<ArrayBuffer>[] {
     const blocks = this.#blocks.map((block) => new Uint8Array(block.buffer as ArrayBuffer, 0, block.length));
     const [first] = blocks;
@@ -92,7 +92,7 @@ export class ChunkBuffer {
     this.#isFirstBorrowed = false;
   }
 
-  /** A body that arrives in one chunk is not copied. */
+  /** Keeps the chunk itself as the first block, so that a body which arrives in one chunk is not copied. */
   #borrow(chunk: Buffer): boolean {
     if (!this.#reserve(chunk.length)) return false;
     this.#blocks.push(chunk);

@@ -1,9 +1,9 @@
 /**
- * The clocks of a process. Product code reads the wall clock only here, because it may be wrong, and may be set while the process
- * runs. Whatever several machines count, compare or remove follows the log's time instead.
+ * The clocks of a process. Product code reads the wall clock only here, because that clock may be wrong or may be set while
+ * the process runs. Whatever several machines count, compare or remove follows the log's time instead.
  */
 
-/** Milliseconds since the machine started, by the clock that nobody sets and that all its processes share. */
+/** Milliseconds since the machine started. Nobody can set this clock, and all processes of the machine share it. */
 export function monotonicMs(): number {
   return Number(process.hrtime.bigint() / 1_000_000n);
 }
@@ -13,7 +13,10 @@ export function wallClockMs(): number {
   return Date.now();
 }
 
-/** The log's time. If the two other clocks are nearer to each other than to it, the log has leapt, and `earlierMs` counts instead. */
+/**
+ * Returns the log's time, or `earlierMs` if the log's time has jumped. It has jumped if the two other clocks are nearer to
+ * each other than to it.
+ */
 export function agreedMs(logMs: number, wallMs: number, earlierMs: number): number {
   const isWrong =
     Math.abs(wallMs - earlierMs) < Math.min(Math.abs(logMs - wallMs), Math.abs(logMs - earlierMs));
@@ -24,8 +27,9 @@ export function agreedMs(logMs: number, wallMs: number, earlierMs: number): numb
 const toleranceMs = 30_000;
 
 /**
- * The log's time for a process that reads the log. It is the record's time, unless two other clocks agree on another one: the wall
- * clock, and the log's time so far, continued by the monotonic clock. So one wrong clock, here or at a broker, does not move it.
+ * The log's time for a process that reads the log. It is the record's time unless two other clocks agree on a different one:
+ * the wall clock, and the earlier log time continued by the monotonic clock. So one wrong clock, here or at a broker, does
+ * not move it.
  */
 export class ReadTime {
   readonly #wallMs: () => number;
@@ -45,9 +49,9 @@ export class ReadTime {
   }
 
   /**
-   * The time of a record that the log dates `logMs`. `writerMs` is the time by which its writer counts. It replaces this process's
-   * earlier log time if there is none, or if it agrees with the wall clock, because this process may have begun with a record whose
-   * writer did not yet know that the log had leapt.
+   * Returns the time of a record that the log dates `logMs`. `writerMs` is the time by which the record's writer counted. It
+   * replaces this process's earlier log time if there is none yet or if it agrees with the wall clock, because the first
+   * record may come from a writer that did not yet know of a jump.
    */
   read(logMs: number, writerMs: number): number {
     const wallMs = this.#wallMs();
@@ -59,8 +63,8 @@ export class ReadTime {
 }
 
 /**
- * The time by which records are removed. It follows a known time, but from its first value on it moves no faster than time passes
- * on this machine. So a clock that leaps ahead removes nothing.
+ * The time by which records are removed. It follows a known time, but never advances faster than time passes on this machine.
+ * So a clock that jumps ahead removes nothing.
  */
 export class RemovalTime {
   readonly #monotonicMs: () => number;
@@ -70,7 +74,7 @@ export class RemovalTime {
     this.#monotonicMs = nowMs;
   }
 
-  /** `knownMs`: the log's time, or the earliest of several clocks; ms since 1970. */
+  /** Returns the current removal time. `knownMs` is the log's time or the earliest of several clocks, in ms since 1970. */
   limit(knownMs: number): number {
     const nowMs = this.#monotonicMs();
     this.#first ??= { knownMs, nowMs };

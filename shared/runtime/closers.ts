@@ -1,11 +1,14 @@
-/** The resources of a composition root, closed in reverse order. */
+/** Closes the resources of a process in the reverse order of their opening. */
 import type { LineLogger } from './logger.ts';
 import { within } from './retry.ts';
 
-/** A resource that cannot be closed must not keep a process that could not start. */
+/** Timeout of closing, so that a resource that cannot be closed does not keep a failed process alive. */
 const closeTimeoutMs = 20_000;
 
-/** Runs what opens the resources of a process. Where it fails, what was opened so far is closed before the error is thrown. */
+/**
+ * Runs a function that opens a process's resources. If it fails, the resources opened so far are closed before the error is
+ * thrown.
+ */
 export async function openAll<Opened>(
   logger: Pick<LineLogger, 'error'>,
   open: (closers: Closers) => Promise<Opened>,
@@ -31,7 +34,7 @@ export class Closers {
     this.#steps.push(step);
   }
 
-  /** Closes all; a failed step is logged, and the others still run. Idempotent. */
+  /** Closes all resources. A failed step is logged and the others still run. Idempotent. */
   async close(): Promise<void> {
     for (const step of this.#steps.splice(0).reverse()) {
       try {

@@ -1,7 +1,7 @@
 /**
- * Limits concurrent connections, for each listener and for each peer address. Also gives every socket an error handler for
- * its whole life, because Node removes its own from a socket that it detaches (CONNECT, Upgrade), and an error event
- * without a handler ends the process.
+ * Limits concurrent connections per listener and per peer address. Also gives every socket an error handler for its whole
+ * life: Node removes its own from a socket that it detaches (CONNECT, Upgrade), and an unhandled error event would end the
+ * process.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Server, Socket } from 'node:net';
@@ -14,11 +14,11 @@ import { RateLimitedLine } from './rate-limited-line.ts';
 import { waits } from './waits.ts';
 
 export interface ConnectionLimits {
-  /** Of one listener. */
+  /** Maximum number of connections per listener. */
   readonly max: number;
-  /** Of one listener from one address; an IPv6 network of 64 bits counts as one. */
+  /** Maximum number of connections per listener and address. A /64 IPv6 network counts as one address. */
   readonly perAddress: number;
-  /** How long a connection may wait for a further request. */
+  /** How long a connection may stay idle between two requests, in ms. */
   readonly keepAliveMs: number;
 }
 
@@ -36,16 +36,21 @@ export interface ConnectionsOptions {
 }
 
 export const connectionsMaxDefault = 10_000;
-/** Only a few load balancers and scrapers use it, so a connection without a request leaves for a new one. */
+/**
+ * Limits of the metrics listener. Only a few load balancers and scrapers use it, so an idle connection makes room for a new
+ * one.
+ */
 const metricsLimits = connectionLimits({ max: 100 });
-/** Idle time before the first TCP keep-alive probe, with which the kernel detects dead peers. */
+/** Idle time before the first TCP keep-alive probe, in ms. The kernel uses these probes to detect dead peers. */
 const probeAfterMs = 60_000;
-/** Refused connections that still read their answer; further ones are closed at once. */
+/** Refused connections that may still read their response; any more are closed at once. */
 const readingMax = 256;
-/** At most one log line for refused connections in this time, because anybody can cause them and fill the disk. */
+/**
+ * Shortest time between two log lines about refused connections, in ms. Anyone can cause such lines and could fill the disk.
+ */
 const logIntervalMs = 1000;
 
-/** By default one address gets at most 90 % of the connections, so that it cannot exhaust the listener. */
+/** Fills in default limits. One address gets at most 90 % of the connections, so that it cannot exhaust the listener. */
 export function connectionLimits({
   max = connectionsMaxDefault,
   perAddress = Math.ceil(max * 0.9),
@@ -85,7 +90,10 @@ export class Connections {
     return this.#limits.keepAliveMs;
   }
 
-  /** Limits the connections of a server, and with a pace how many of them start. Call it before the server listens. */
+  /**
+   * Limits the connections of a server and, if a pace is given, the rate at which they start. Call it before the server
+   * listens.
+   */
   guard(server: Server, listener: ListenerName, pace?: Pace): void {
     const { max, perAddress } = listener === 'metrics' ? metricsLimits : this.#limits;
     const idle = listener === 'metrics' ? new IdleSockets(server) : undefined;
@@ -94,7 +102,7 @@ export class Connections {
     for (const reason of ['listener', 'address']) this.#refused.inc({ listener, reason }, 0);
     if (pace !== undefined) this.#pace(server, listener, pace);
     const peers = new Map<string, number>();
-    // With room for new ones, which are there before idle ones have left.
+    // Twice the limit on the metrics listener, because new connections arrive before idle ones have closed.
     server.maxConnections = idle === undefined ? max : 2 * max;
     let sockets = 0;
     server.on('drop', (data) => this.#refuse(listener, 'listener', data?.remoteAddress));
@@ -122,7 +130,7 @@ export class Connections {
     if (server instanceof TlsServer) server.on('secureConnection', destroyOnError);
   }
 
-  /** Counts a connection that is ended for the number of calls of a client. */
+  /** Counts a connection that is closed because its client made too many calls. */
   refuseCall(listener: ListenerName): void {
     this.#refuse(listener, 'calls', undefined);
   }
@@ -150,15 +158,15 @@ export class Connections {
 
   #refuse(listener: ListenerName, reason: RefusalReason, address: string | undefined): void {
     this.#refused.inc({ listener, reason });
-    // The addresses of visitors are in no log.
+    // The addresses of playground visitors are never logged.
     if (listener !== 'play') this.#refusedAddress = address;
     this.#refusals.add(`${listener} ${reason}`);
   }
 }
 
-/** The connections of a server that have no request, those first that have none for longest. */
+/** Connections of a server that have no request in progress, longest idle first. */
 class IdleSockets {
-  /** By the address and port of the peer, which a TLS socket has in common with the TCP socket below it. */
+  /** Keyed by the address and port of the peer, because a TLS socket shares them with its underlying TCP socket. */
   readonly #idle = new Map<string, Socket>();
 
   constructor(server: Server) {
@@ -179,7 +187,7 @@ class IdleSockets {
     socket.once('close', () => this.#idle.delete(key));
   }
 
-  /** Of one peer, or of all. The newest among them is the one that asks for room. */
+  /** Returns the longest idle socket of one peer, or of all peers. The newest socket is the one that needs the room. */
   oldest(peer: string | undefined): Socket | undefined {
     for (const socket of this.#idle.values())
       if (!socket.destroyed && (peer === undefined || peerPrefix(socket.remoteAddress) === peer))
@@ -196,7 +204,10 @@ function destroyOnError(socket: Socket): void {
   socket.on('error', () => socket.destroy());
 }
 
-/** The key that connections are counted by: an IPv4 address, or the /64 of an IPv6 address (16 bits a group), because one host owns that. */
+/**
+ * Key by which connections are counted: an IPv4 address, or the first 16-bit groups of an IPv6 address. By default it is the
+ * /64, which usually belongs to one host.
+ */
 export function peerPrefix(address = '', ipv6Groups = 4): string {
   if (!address.includes(':')) return address;
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];

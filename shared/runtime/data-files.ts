@@ -1,13 +1,13 @@
-/** The files of a data folder, and what each may grow to while its process runs. The gauge and `doctor` read this table. */
+/** The files of a data folder and their maximum sizes while the process runs. The size gauge and `doctor` read this table. */
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { walBytesMax } from './sqlite.ts';
 
 interface FileKind {
   readonly name: RegExp;
-  /** Undefined where it has what is to be kept: then it grows with what it keeps, and with nothing else. */
+  /** Maximum size in bytes; undefined if the file grows only with the data that it must keep. */
   readonly bytesMax?: number;
-  /** What holds the bound, or what the file keeps. */
+  /** The mechanism that enforces the maximum, or the data that the file keeps. */
   readonly by: string;
 }
 
@@ -35,7 +35,7 @@ export interface FoundFile {
   readonly bytesMax?: number;
 }
 
-/** Those of the table; a file that ends meanwhile is left out. */
+/** Lists the files of the table that the folder contains. Skips a file that is removed meanwhile. */
 export function dataFiles(folder: string): FoundFile[] {
   return readdirSync(folder).flatMap((name) => {
     const kind = fileKinds.find((each) => each.name.test(name));

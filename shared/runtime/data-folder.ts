@@ -1,4 +1,4 @@
-/** A process's data folder: created where it is missing, locked by one process, and accessible to its owner only. */
+/** A process's data folder. It is created if missing, locked by one process, and accessible only to its owner. */
 import { chmodSync, lstatSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { DatabaseBusy, DatabaseUnwritable, lockFile } from './sqlite.ts';
@@ -8,7 +8,7 @@ export interface DataFolder {
   release(): void;
 }
 
-/** Throws an Error that names the next step where the folder is in use or cannot be written. */
+/** Creates and locks the folder. If it is in use or cannot be written, throws an error that names the next step. */
 export function lockDataFolder(path: string): DataFolder {
   try {
     mkdirSync(path, { recursive: true, mode: 0o700 });
@@ -31,13 +31,19 @@ export function lockDataFolder(path: string): DataFolder {
   }
 }
 
-/** A folder with other files than those of a data folder may be shared on purpose. */
+/**
+ * Whether the folder is empty or a data folder. A folder with other files may be shared on purpose, so its permissions stay
+ * unchanged.
+ */
 function isEmptyOrOurs(path: string): boolean {
   const names = readdirSync(path);
   return names.length === 0 || names.includes('lock.db');
 }
 
-/** Closes what an earlier version, a mount or another umask left accessible. Files of other users are not changed. */
+/**
+ * Removes the permissions that an earlier version, a mount or another umask left for others. Files of other users are not
+ * changed.
+ */
 function closeToOthers(path: string): void {
   const databases = readdirSync(path).filter((name) => /\.db(\.aside)?(-wal|-shm)?$/.test(name));
   for (const each of [path, ...databases.map((name) => join(path, name))]) {
@@ -49,8 +55,8 @@ function closeToOthers(path: string): void {
 }
 
 /**
- * Whether a folder can be written, or be made where it is missing. By writing a file: a file system may be read-only, or take no
- * files, whatever the mode of the folder says.
+ * Whether a folder can be written, or created if it is missing. It writes a file, because a file system may be read-only or
+ * full whatever the folder's mode says.
  */
 export function canBeWritten(folder: string): boolean {
   const path = resolve(folder);
@@ -67,8 +73,8 @@ export function canBeWritten(folder: string): boolean {
 }
 
 /**
- * What others can reach of a data folder in use: the folder, where the process could close it, and files in it. A folder of another
- * owner, such as a volume that Kubernetes opens to the group of a pod, is that owner's.
+ * Paths in a data folder that others can access, including the folder itself. A folder with a different owner is skipped,
+ * such as a volume that Kubernetes opens to a pod's group, because the process cannot change it.
  */
 export function openToOthers(folder: string): string[] {
   const lock = lstatSync(join(folder, 'lock.db'), { throwIfNoEntry: false });

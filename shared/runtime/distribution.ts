@@ -1,5 +1,5 @@
 /**
- * A histogram whose series are looked up once and then observed without labels: prom-client looks labels up at every
+ * A histogram whose series are looked up once and then observed without labels. prom-client looks up labels at every
  * observation, which costs a request more than all its other metrics.
  */
 import type { Metric, Registry } from 'prom-client';
@@ -7,17 +7,17 @@ import type { Metric, Registry } from 'prom-client';
 export interface DistributionOptions {
   readonly name: string;
   readonly help: string;
-  /** Upper bounds of the buckets, ascending. */
+  /** Upper bounds of the buckets, in ascending order. */
   readonly bounds: readonly number[];
   readonly registry: Registry;
 }
 
 type Labels = Readonly<Record<string, string>>;
 
-/** One series. */
+/** One series of a histogram. */
 export class Observations {
   readonly labels: Labels;
-  /** One count for each bucket, not cumulative; the last is above all bounds. */
+  /** One count per bucket, not cumulative. The last bucket counts values above all bounds. */
   readonly counts: number[];
   sum = 0;
   readonly #bounds: readonly number[];
@@ -48,7 +48,7 @@ export class Distribution {
   readonly #bounds: readonly number[];
   readonly #series = new Map<string, Observations>();
 
-  /** Registers itself. */
+  /** Registers the histogram with the registry. */
   constructor({ name, help, bounds, registry }: DistributionOptions) {
     this.name = name;
     this.help = help;
@@ -56,7 +56,7 @@ export class Distribution {
     registry.registerMetric(this as unknown as Metric);
   }
 
-  /** The series of these labels, always the same one. */
+  /** Returns the series with these labels; equal labels always return the same object. */
   series(labels: Labels): Observations {
     const key = JSON.stringify(labels);
     const known = this.#series.get(key);
@@ -70,7 +70,10 @@ export class Distribution {
     for (const series of this.#series.values()) series.reset();
   }
 
-  /** What the registry exports of series with observations: cumulative buckets, sum, count (Prometheus text format 0.0.4). */
+  /**
+   * Returns what the registry exports: cumulative buckets, sum and count of every series with observations (Prometheus text
+   * format 0.0.4).
+   */
   get(): Promise<object> {
     const values = [...this.#series.values()].flatMap((series) => this.#toValues(series));
     return Promise.resolve({ name: this.name, help: this.help, type: this.type, aggregator: 'sum', values });

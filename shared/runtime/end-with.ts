@@ -1,18 +1,22 @@
-/** The end of a connection whose client is to read what was written last. */
+/** Closes a connection so that its client can still read the last response. */
 import type { Socket } from 'node:net';
 
-/** A client has this long to read what its connection ends with. */
+/** How long a client may take to read the last bytes of its connection, in ms. */
 const lingerMs = 5000;
 
-/** Sends the last bytes of a connection. Nobody reads the socket after a CONNECT, so its end has to be brought about. */
+/**
+ * Sends the last bytes of a connection and closes it. Nothing reads the socket after a CONNECT, so its end would otherwise go
+ * unnoticed.
+ */
 export function writeAndClose(socket: Socket, bytes: string): void {
   socket.end(bytes);
   linger(socket);
 }
 
 /**
- * Node's server closes behind its last answer. What the client still sends then makes the system reset the connection, and the client
- * lose the answer: so only the own side ends, and the rest is read and dropped (RFC 9112, 9.6).
+ * Makes a connection close without losing its last response. Node's server closes the socket after it. If the client is still
+ * sending, the kernel then resets the connection and the client loses the response. So this half-closes the socket and drains
+ * what the client still sends (RFC 9112, 9.6).
  */
 export function lingerAtEnd(socket: Socket): void {
   socket.destroySoon = () => {

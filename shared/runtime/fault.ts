@@ -1,6 +1,6 @@
 /**
- * Fatal errors: the process writes one log line with the error and its stack, and exits with a code that is not 0. The line
- * has the message of the error only where that cannot contain external input: V8 and the argument checks of Node.js quote
+ * Fatal errors. The process writes one log line with the error and its stack, and exits with a non-zero code. The line
+ * includes the error's message only if it cannot contain external input, because V8 and the argument checks of Node.js quote
  * their input, which may be a key or a prompt.
  */
 import { writeSync } from 'node:fs';
@@ -12,14 +12,14 @@ export interface FaultFields {
   readonly type: string;
   readonly code?: string;
   readonly message?: string;
-  /** Frames of the stack, innermost first. */
+  /** Stack frames, innermost first. */
   readonly at: readonly string[];
 }
 
 const framesMax = 20;
 const messageLengthMax = 500;
 const exitCode = 1;
-/** V8 makes it without text from outside. */
+/** V8's out-of-memory message, which never contains external input. */
 const outOfMemory = /^WebAssembly\.\w+\(\): Out of memory: [\w ]+$/;
 
 /** The fields of a thrown value that are safe to log. */
@@ -36,7 +36,10 @@ export function faultFields(thrown: unknown): FaultFields {
   };
 }
 
-/** The messages of system errors, of SQLite and of this project's own classes contain no external input. */
+/**
+ * Whether the message cannot contain external input. This holds for system errors, SQLite errors and this project's own error
+ * classes.
+ */
 function hasSafeMessage(error: Error, code: string | undefined): boolean {
   if (outOfMemory.test(error.message)) return true;
   if (code !== undefined) return 'syscall' in error || /^(?:SQLITE|ERR_WORKER|ERR_MODULE)_/.test(code);
@@ -75,13 +78,13 @@ export function endOnUncaught(logger: Pick<LineLogger, 'fatal'>): void {
   process.on('uncaughtException', onUncaught);
 }
 
-/** Where there is no logger yet, or never will be: one line on stderr. */
+/** A logger for processes that do not have one (yet). It writes one line to stderr. */
 export const faultsToStderr: Pick<LineLogger, 'fatal'> = {
   fatal: (fields, text) => {
     try {
       writeSync(process.stderr.fd, `error[Failure]: ${text} ${JSON.stringify(fields)}\n`);
     } catch {
-      // Its reader has closed it; the exit code says that it failed.
+      // The reader of stderr has closed it. The exit code still reports the failure.
     }
   },
 };

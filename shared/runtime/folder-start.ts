@@ -1,6 +1,6 @@
 /**
- * A persistent id of the data folder, and a counter of the starts from it. A process increments it while it holds the lock
- * of the folder, so a higher start number proves that every earlier process of the folder has ended.
+ * A persistent id of the data folder, and a counter of the processes that started from it. A process increments the counter
+ * while it holds the folder's lock, so a higher number proves that every earlier process of the folder has ended.
  */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import { writeJsonAtomically } from './ready-file.ts';
 const folderStartSchema = z.object({ id: z.string().min(1).max(64), start: z.int().min(1) });
 export type FolderStart = z.infer<typeof folderStartSchema>;
 
-/** Increments the counter. Call it while holding the lock of the folder. Throws where the file cannot be written. */
+/** Increments the counter. Call it while holding the folder's lock. Throws if the file cannot be written. */
 export function countStart(dataDir: string): FolderStart {
   const path = join(dataDir, 'starts.json');
   const before = read(path);
@@ -20,7 +20,10 @@ export function countStart(dataDir: string): FolderStart {
   return now;
 }
 
-/** A missing or unreadable file gives the folder a new id, because nothing proves which earlier processes ended. */
+/**
+ * Reads the file; undefined if it is missing or unreadable. The folder then gets a new id, because nothing proves which
+ * earlier processes have ended.
+ */
 function read(path: string): FolderStart | undefined {
   try {
     return folderStartSchema.parse(JSON.parse(textOfNamed(path)));

@@ -1,27 +1,29 @@
 /**
- * Bounds the requests that a listener handles in one turn of the event loop by number and by time, and the node answers that a
- * gateway reads in a turn by time. Node.js reads a thousand ready connections in one turn, and a connection that is answered at
- * once sends its next request in the same turn. So without bounds neither timers nor new connections would get their turn.
+ * Limits the requests that a listener handles in one turn of the event loop, by number and by time. It also limits the time
+ * that a gateway spends on reading node responses in a turn. Node.js reads a thousand ready connections in one turn, and a
+ * connection that is answered at once sends its next request in the same turn. Without limits, timers and new connections
+ * would starve.
  */
 import { peerPrefix } from './connections.ts';
 import { TurnQueue } from './turn-queue.ts';
 
-/** A turn that has lasted so long begins no further request. */
+/** Once a turn has lasted this long, it starts no further request. */
 const turnMsMax = 15;
 const handledMaxDefault = 256;
 
-/** Those beyond the bounds are handled in the next turns, of each address one in its turn. */
+/** Requests beyond the limits are handled in later turns of the event loop; peer addresses take turns. */
 export function boundTurns<Request>(
   handle: (request: Request) => void,
   addressOf: (request: Request) => string | undefined,
   handledMax = handledMaxDefault,
 ): (request: Request) => void {
-  // The end of a turn is awaited from here on only: a listener that is not busy does not pay for it.
+  // From this number on, the end of the turn is awaited. A listener that is not busy does not pay for that.
   const watchedFrom = handledMax / 4;
-  // Of those that wait, so many begin in a turn: what they do after their first wait is not seen here.
+  // Waiting requests that start in one turn. It is low because the work that they do after their first await is not measured
+  // here.
   const resumedMax = Math.max(2, handledMax / 16);
   let handled = 0;
-  /** When the first of them began, or the turn whose end is awaited was seen to last. */
+  /** When the turn's first request started, or when the turn was last given more time. */
   let sinceMs = 0;
   const waiting = new TurnQueue<Request>();
   let isPlanned = false;
@@ -38,7 +40,8 @@ export function boundTurns<Request>(
       if (request === undefined) break;
       handle(request);
     }
-    // Also where the time was over before the first one: the system had this thread wait, and nothing else would plan a turn.
+    // Also needed if the time was over before the first request, because the system had suspended this thread. Otherwise
+    // nothing would plan the next turn.
     if (handled > 0 || waiting.size > 0) plan();
   };
   const isOver = (): boolean => {
@@ -47,7 +50,7 @@ export function boundTurns<Request>(
     if (handled >= watchedFrom) plan();
     if (nowMs - sinceMs <= turnMsMax) return false;
     if (isPlanned) return true;
-    // This turn may have begun just now, so it has the time once more.
+    // A new turn may just have begun, so grant the time once more.
     sinceMs = nowMs;
     plan();
     return false;

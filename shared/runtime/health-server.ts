@@ -1,7 +1,11 @@
 /**
- * Health, readiness and metrics on a listener of their own, because on a stack host every route needs a key.
- * `/livez` answers while the process lives, `/readyz` while it should get traffic (`?verbose` lists the checks; `?reads`: traffic
- * that changes nothing), `/metrics` in Prometheus's text format. No request may end the process.
+ * Serves health, readiness and metrics on a separate listener, because every route on a stack host needs a key. No request
+ * may end the process.
+ *
+ * - `/livez` answers while the process lives.
+ * - `/readyz` answers 200 while the process should receive traffic. `?verbose` lists the checks; `?reads` asks about
+ *   read-only traffic.
+ * - `/metrics` returns metrics in Prometheus's text format.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Registry } from 'prom-client';
@@ -14,9 +18,9 @@ import type { Certificate } from './tls.ts';
 export interface Check {
   readonly name: string;
   readonly ok: boolean;
-  /** Shown in `?verbose`; no secrets. */
+  /** Detail shown by `?verbose`. It must not contain secrets. */
   readonly detail?: string;
-  /** false: it does not count for `?reads`. */
+  /** False if the check is ignored for `?reads`. */
   readonly countsForReads?: boolean;
 }
 
@@ -30,12 +34,12 @@ export interface HealthOptions extends ListenAddress {
   readonly metrics: Registry;
   readonly connections: Connections;
   readonly certificate?: Certificate | undefined;
-  /** Answers further paths; resolves false for those that it does not know. */
+  /** Handles further paths. Resolves to false for paths that it does not know. */
   readonly route?: ((request: IncomingMessage, response: ServerResponse) => Promise<boolean>) | undefined;
 }
 
 const requestTimeoutMs = 10_000;
-/** In one turn of the event loop. */
+/** Requests handled in one turn of the event loop. */
 const handledMax = 32;
 
 export async function startHealthServer(options: HealthOptions): Promise<HealthServer> {
@@ -64,13 +68,13 @@ export async function startHealthServer(options: HealthOptions): Promise<HealthS
 }
 
 /**
- * The metrics, written once for all who ask in one turn of the event loop: it takes some milliseconds, and any number of requests
- * come at once.
+ * Renders the metrics once for all requests of one turn of the event loop. Rendering takes some milliseconds, and many
+ * requests may arrive at once.
  */
 function scraper({ metrics }: HealthOptions): () => Promise<string> {
   let text: Promise<string> | undefined;
   const written = async (): Promise<string> => {
-    // What others name is in the values of labels, where the format has a backslash twice.
+    // Label values may contain names that others chose. The text format doubles a backslash in them.
     const texts = await Promise.all(
       metrics.getMetricsAsArray().map(({ name }) => writtenAlone(metrics, name)),
     );
@@ -87,7 +91,9 @@ function scraper({ metrics }: HealthOptions): () => Promise<string> {
   };
 }
 
-/** One that cannot be collected, such as the size of a file while no file descriptor is left, takes no other with it. */
+/**
+ * Renders one metric. If it cannot be collected, for example because no file descriptor is left, the others are not affected.
+ */
 async function writtenAlone(metrics: Registry, name: string): Promise<string> {
   try {
     return await metrics.getSingleMetricAsString(name);
@@ -96,7 +102,10 @@ async function writtenAlone(metrics: Registry, name: string): Promise<string> {
   }
 }
 
-/** The target is parsed as text: a request line need not contain a URL. Rejects where a check or a metric throws. */
+/**
+ * Answers a request. It parses the target as text, because a request line need not contain a URL. Rejects if a check or a
+ * metric throws.
+ */
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,

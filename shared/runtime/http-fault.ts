@@ -1,7 +1,7 @@
-/** HTTP that could be read in two ways is refused before anything else, by every listener (RFC 9112, 3.2). */
+/** Detects ambiguous HTTP requests. Every listener refuses them before anything else (RFC 9112, 3.2). */
 import type { IncomingHttpHeaders } from 'node:http';
 
-/** The part of a head that can be at fault. */
+/** The parts of a request head that are checked. */
 interface FaultyHead {
   readonly url?: string | undefined;
   readonly httpVersion: string;
@@ -9,7 +9,7 @@ interface FaultyHead {
   readonly rawHeaders: readonly string[];
 }
 
-/** What is wrong with the head of a request, as a sentence; undefined where nothing is. */
+/** Describes the fault of a request head in a sentence; undefined if it has none. */
 export function httpFault(request: FaultyHead): string | undefined {
   if (!request.url?.startsWith('/')) return 'The request target must be a path.';
   const { rawHeaders } = request;
@@ -19,7 +19,7 @@ export function httpFault(request: FaultyHead): string | undefined {
   const version = request.httpVersion;
   if (version !== '1.1' && version !== '1.0') return 'This version of HTTP is not spoken here.';
   if (version === '1.1' && hosts === 0) return 'The request has no Host header.';
-  // RFC 9112 (6.1) has 501 for a coding that is not understood; the registry of refusals has no such kind, so it is 400.
+  // RFC 9112 (6.1) recommends 501 for an unknown coding. The registry of refusals has no such kind, so the status is 400.
   const coding = request.headers['transfer-encoding'];
   if (coding !== undefined && (coding.trim().toLowerCase() !== 'chunked' || version === '1.0'))
     return 'The Transfer-Encoding header names a coding that is not understood: only "chunked" is.';

@@ -1,17 +1,17 @@
 /**
- * One GET of a process to another, over node:http, which every process has loaded. Loading undici for it would cost as much processor
- * time as two bare processes. Follows no redirect.
+ * A GET from one process to another, over node:http, which every process has loaded already. Loading undici instead would
+ * cost as much CPU time as starting two bare processes. Redirects are not followed.
  */
 import { get, type IncomingMessage } from 'node:http';
 import { get as getOverTls } from 'node:https';
 
 export interface GetOptions {
   readonly headers: Readonly<Record<string, string>>;
-  /** Until the whole head of the answer. */
+  /** Timeout until the whole head of the response has arrived, in ms. */
   readonly headMs: number;
-  /** Between two pieces of its body. */
+  /** Longest pause between two pieces of the body, in ms. */
   readonly silentMs: number;
-  /** Of the whole answer. */
+  /** Aborts the whole exchange. */
   readonly signal: AbortSignal;
 }
 

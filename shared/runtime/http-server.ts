@@ -1,7 +1,7 @@
 /**
- * Creates the HTTP server of every listener, so that all have the same limits: timeouts of the TLS handshake, the headers
- * and the request, and of a client that reads nothing, header size, number of connections and of requests sent ahead on one. Also
- * reloads renewed certificates.
+ * Creates the HTTP server of every listener, so that all have the same limits: timeouts for the TLS handshake, the headers,
+ * the request and clients that do not read, the header size, the number of connections, and the number of pipelined requests.
+ * It also reloads renewed certificates.
  */
 import {
   createServer,
@@ -21,7 +21,7 @@ import { boundPipelining, mayRefuse } from './pipelining.ts';
 import type { Certificate } from './tls.ts';
 import { waits } from './waits.ts';
 
-/** Largest header block, bytes: prompts belong in bodies. */
+/** Largest header block in bytes. It can be small because prompts belong in bodies. */
 export const headerBytesMax = 16 * 1024;
 
 type BadHttp = (request: IncomingMessage, response: ServerResponse, fault: string) => void;
@@ -30,33 +30,33 @@ export interface HttpServerOptions {
   readonly name: ListenerName;
   readonly connections: Connections;
   readonly certificate?: Certificate | undefined;
-  /** Timeout of the headers, and of the TLS handshake. */
+  /** Timeout of the headers and of the TLS handshake, in ms. */
   readonly headersTimeoutMs: number;
-  /** Timeout of the whole request, body included. */
+  /** Timeout of the whole request including its body, in ms. */
   readonly requestTimeoutMs: number;
   readonly keepAliveTimeoutMs?: number;
-  /** Timeout of a client that does not read: no write completes. */
+  /** How long a client may read nothing of its response, in ms. */
   readonly stallTimeoutMs?: number;
-  /** Answers a request whose head could be read in two ways, with the fault as a sentence. */
+  /** Answers a request with an ambiguous head. `fault` describes the fault in a sentence. */
   readonly badHttp: BadHttp;
-  /** Requests that are handled in one turn of the event loop. */
+  /** Maximum number of requests handled in one turn of the event loop. */
   readonly handledMax?: number;
-  /** The handler asks for a body that waits for `100 Continue`. Otherwise Node does, at once. */
+  /** Whether the handler sends `100 Continue` itself. Otherwise Node sends it at once. */
   readonly handlesContinue?: boolean;
-  /** Refuses what the parser could not read on a connection that owes no answer, and ends it. Otherwise in one line. */
+  /** Refuses unparsable input on a connection that owes no response, and closes it. The default response is a bare 400. */
   readonly unreadable?: (error: ParserError, socket: Socket) => void;
 }
 
 export interface ParserError extends Error {
   readonly code?: string;
-  /** What was read last. */
+  /** The bytes that were read last. */
   readonly rawPacket?: Buffer;
 }
 
 /** How often Node checks the timeouts, ms. */
 const timeoutCheckMs = 5000;
 const keepAliveTimeoutMsDefault = 5000;
-/** Buffer of unread body bytes. Set here, because the default differs between Node versions. */
+/** Buffer of unread body bytes, set explicitly because the default differs between Node versions. */
 const highWaterMarkBytes = 16 * 1024;
 
 export function createHttpServer(options: HttpServerOptions, handle: RequestListener): Server | TlsServer {
@@ -69,7 +69,7 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
     connectionsCheckingInterval: timeoutCheckMs,
     keepAliveTimeout: options.keepAliveTimeoutMs ?? keepAliveTimeoutMsDefault,
     highWaterMark: highWaterMarkBytes,
-    // Its own refusal has no envelope; the check of the head makes it.
+    // Node's own refusal has no error envelope, so the head check refuses a missing Host header.
     requireHostHeader: false,
   };
   const handleChecked = checked(handle, options.badHttp);
@@ -82,7 +82,7 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
   const server = certificate
     ? createTlsServer({ ...settings, handshakeTimeout: headersTimeoutMs, ...certificate.tls }, bounded)
     : createServer(settings, bounded);
-  // An unknown expectation is a fault of the head; Node's own 417 has no envelope.
+  // The head check refuses an unknown expectation, because Node's own 417 has no error envelope.
   server.on('checkExpectation', bounded);
   if (options.handlesContinue) server.on('checkContinue', bounded);
   const { unreadable = refuseInOneLine } = options;
@@ -94,7 +94,8 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
   server.on('connect', (_request: IncomingMessage, socket: Socket) =>
     onUnreadable(new Error('no tunnels'), socket),
   );
-  // Beyond this number Node silently drops headers, a second Host too. 0 means no limit: headerBytesMax bounds them.
+  // Beyond its default, Node silently drops headers, even a second Host. 0 means no limit; headerBytesMax bounds them
+  // instead.
   server.maxHeadersCount = 0;
   server.on(certificate ? 'secureConnection' : 'connection', (socket: Socket) => {
     lingerAtEnd(socket);
@@ -110,8 +111,8 @@ function refuseInOneLine(_error: ParserError, socket: Socket): void {
 }
 
 /**
- * Ends a connection whose client has completed no write for at least `ms`, and at most twice as long. Node's own timer would begin
- * again with each byte that the client sends. An idle connection has nothing to write.
+ * Closes a connection whose client has read nothing for `ms` to twice `ms`. Node's own timer would restart with every byte
+ * that the client sends. An idle connection has nothing to write, so it is not affected.
  */
 function endUnread(socket: Socket, ms: number): void {
   let before: number | undefined;
@@ -123,7 +124,7 @@ function endUnread(socket: Socket, ms: number): void {
   socket.once('close', () => clearInterval(watch));
 }
 
-/** For listeners without an envelope. */
+/** Refuses in plain text, for listeners without an error envelope. */
 export function refuseAsText(_request: IncomingMessage, response: ServerResponse, fault: string): void {
   response.on('error', () => response.destroy());
   response.writeHead(400, { 'content-type': 'text/plain; charset=utf-8' }).end(`${fault}\n`);

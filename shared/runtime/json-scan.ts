@@ -1,17 +1,17 @@
 /**
- * Counts the names and values of a JSON text without parsing it, in one pass without allocations. The cost of parsing
- * grows with them, and a peer can put millions into a few megabytes.
- * For text that is not JSON the counts are meaningless, and the parser refuses it.
+ * Counts the names and values of a JSON text without parsing it, in one pass without allocations. The cost of parsing grows
+ * with these counts, and a peer can put millions into a few megabytes. If the text is not JSON, the counts are meaningless,
+ * and the parser will refuse it.
  */
 
 export interface JsonBounds {
-  /** Nested arrays and objects. */
+  /** Nesting depth of arrays and objects. */
   readonly depth: number;
   /** Member names (keys) of all objects. */
   readonly names: number;
   /** Values of every kind: the root, array elements and member values. */
   readonly values: number;
-  /** Arrays and objects, which cost more than other values. Defaults to the bound of all values. */
+  /** Arrays and objects, which cost more than other values. Defaults to the bound on values. */
   readonly containers?: number;
 }
 
@@ -26,7 +26,7 @@ const backslash = 0x5c;
 
 export function scanJson(text: string, bounds: JsonBounds): JsonCounts {
   let names = 0;
-  // The root is one; each comma adds one, and so does each array or object that is not empty.
+  // The root is one value. Each comma adds one, and so does each array or object that is not empty.
   let values = 1;
   let depth = 0;
   let deepest = 0;
@@ -60,8 +60,8 @@ export function scanJson(text: string, bounds: JsonBounds): JsonCounts {
 }
 
 /**
- * The text of an array that is a member of the object in a JSON text; undefined where it has none by that name, written without
- * escapes. No two members may have one name.
+ * Returns the text of an array member of a JSON object; undefined if there is no array of that name, written without escapes.
+ * Member names must be unique.
  */
 export function arrayText(json: string, name: string): string | undefined {
   const quoted = `"${name}"`;
@@ -89,7 +89,9 @@ export function arrayText(json: string, name: string): string | undefined {
   return undefined;
 }
 
-/** Where the array begins whose name ends at `at`; -1 where that is no name, or not of an array. */
+/**
+ * Index at which the array begins whose name ends at `at`; -1 if that text is not a member name or its value is not an array.
+ */
 function findArrayEnd(json: string, at: number): number {
   const colon = skipSpace(json, at + 1);
   if (json.charCodeAt(colon) !== 0x3a) return -1;
@@ -110,7 +112,7 @@ function exceeded(found: Required<JsonBounds>, bounds: JsonBounds): JsonCounts['
   return found.values > values || found.containers > containers ? 'values' : undefined;
 }
 
-/** Is the array or object that closes at `end` empty? */
+/** Whether the array or object that closes at `end` is empty. */
 function isEmpty(text: string, end: number): boolean {
   let before = end - 1;
   while (isSpace(text.charCodeAt(before))) before -= 1;
@@ -122,7 +124,7 @@ function isSpace(code: number): boolean {
   return code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09;
 }
 
-/** The index of the quote that closes the string, or the length of the text where none does. */
+/** Index of the quote that closes the string, or the length of the text if none does. */
 export function endOfString(text: string, start: number): number {
   let at = text.indexOf('"', start + 1);
   while (at !== -1) {

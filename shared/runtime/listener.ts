@@ -1,23 +1,23 @@
-/** Opens listeners, and names the next step where one cannot be opened. */
+/** Opens listeners. If one cannot be opened, the error names the next step. */
 import type { AddressInfo, Server } from 'node:net';
 import { hostname } from 'node:os';
 
 export interface ListenAddress {
   readonly host: string;
-  /** 0 takes a free one. */
+  /** Port number; 0 chooses a free port. */
   readonly port: number;
 }
 
-/** The default address of health and metrics: they show more than a caller may know. */
+/** Default address of health and metrics, because they reveal more than a caller may know. */
 export const loopback = '127.0.0.1';
 
-/** How the address of a listener is chosen. */
+/** Names of the options that set a listener's address. */
 export interface AddressFlags {
   readonly bind: string;
   readonly port: string;
 }
 
-/** Listens, and resolves to the address. Rejects with an error that names the option to change. */
+/** Starts to listen and resolves to the address. Rejects with an error that names the option to change. */
 export function listen(server: Server, address: ListenAddress, flags: AddressFlags): Promise<AddressInfo> {
   return new Promise((resolve, reject) => {
     const onError = (error: Error): void => reject(listenError(error, address, flags));
@@ -30,10 +30,10 @@ export function listen(server: Server, address: ListenAddress, flags: AddressFla
   });
 }
 
-/** What the system says of a text that is no address, or of an address that is not here. */
+/** System error codes for an invalid address, or for an address that this machine does not have. */
 const noAddress = new Set(['EADDRNOTAVAIL', 'ENOTFOUND', 'EAI_AGAIN', 'EAI_FAIL', 'EAFNOSUPPORT', 'EINVAL']);
 
-/** Turns the system's error into one with a next step; `flags` are named in it. */
+/** Turns the system's error into one that names the next step and the option in `flags`. */
 export function listenError(error: unknown, address: ListenAddress, flags: AddressFlags): unknown {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   const where = `${address.host}:${address.port}`;
@@ -55,7 +55,7 @@ export function listenError(error: unknown, address: ListenAddress, flags: Addre
   return error;
 }
 
-/** `http://host:port` as a client on this machine reaches it. */
+/** URL `http://host:port` by which a client on this machine reaches the listener. */
 export function listenerUrl(
   address: { readonly address: string; readonly port: number },
   tls = false,
@@ -65,8 +65,8 @@ export function listenerUrl(
 }
 
 /**
- * The address by which others reach a listener at `url`. `advertised` is a base address, or a host with the scheme and port of the
- * listener; without it, this machine's name stands for all interfaces.
+ * Address at which others reach a listener at `url`. `advertised` is a base URL, or a host to combine with the listener's
+ * scheme and port. Without it, this machine's host name replaces a wildcard address.
  */
 export function advertisedUrl(url: string, advertised?: string): string {
   if (advertised?.includes('://')) return advertised;

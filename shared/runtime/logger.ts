@@ -1,6 +1,6 @@
 /**
- * The log of a process: one JSON line for each entry on stderr, pretty on a terminal.
- * Keys, prompts and completions are never passed to it; the redaction list is a second line of defence.
+ * The log of a process: one JSON line per entry on stderr, or readable lines on a terminal. Callers never pass keys, prompts
+ * or completions to it; the redaction list is a second line of defence.
  */
 import { type LogFn, type Logger as PinoLogger, pino } from 'pino';
 import { type LogLevel, type LogText, logTextCode } from '../../schemas/records/log-events.ts';
@@ -12,21 +12,21 @@ interface Line<Level extends LogLevel> {
   (text: LogText<Level>): void;
 }
 
-/** Each level takes the texts that schemas/records/log-events.ts has of it. */
+/** A logger whose levels accept only their texts from schemas/records/log-events.ts. */
 export type Logger = { readonly [Level in LogLevel]: Line<Level> } & Pick<
   PinoLogger,
   'isLevelEnabled' | 'levels'
 >;
 
 type Fault = 'warn' | 'error' | 'fatal';
-/** The methods of a logger that most parts use. */
+/** A logger with only the methods that most parts need. */
 export type LineLogger<Levels extends LogLevel = Fault> = {
   readonly [Level in Levels]: (fields: object, text: LogText<Level>) => void;
 };
 
 const redact = ['*.authorization', '*["x-api-key"]', '*.value', '*.token', 'authorization', 'value', 'token'];
 
-/** A line on its way to the thread that has the log. */
+/** A line on its way to the thread that owns the log. */
 export type LoggedLine<Level extends Fault = Fault> = {
   [Each in Level]: { readonly level: Each; readonly fields: object; readonly text: LogText<Each> };
 }[Level];
@@ -48,10 +48,13 @@ export function createLogger(name: string, level: string): Logger {
   return pino({ ...options, transport: target });
 }
 
-/** Of levels that report a fault and do not end the process: 40 is warn, 60 fatal. */
+/**
+ * Whether repeated lines of this level are limited: levels that report a fault without ending the process (40 is warn, 60 is
+ * fatal).
+ */
 const isLimited = (level: number): boolean => level >= 40 && level < 60;
 
-/** Adds the code of a line to its fields, and writes a fault with the same fields once a minute. */
+/** Adds the line's event code to its fields, and writes a fault with identical fields at most once a minute. */
 export function lineHook(
   repeated = new RepeatedLines(),
 ): (this: PinoLogger, args: Parameters<LogFn>, method: LogFn, level: number) => void {
@@ -71,11 +74,11 @@ export function lineHook(
 /** The log of requests. */
 export interface AccessLog {
   isEnabled(): boolean;
-  /** One line of level info; fields that are undefined are left out, and one at least is not. */
+  /** Writes one line of level info. Undefined fields are omitted; at least one field must be defined. */
   write(fields: object, text: LogText<'info'>): void;
 }
 
-/** Requests in the log of the process, written at once. */
+/** An access log that writes each request to the process log at once. */
 export function accessLogIn(logger: Logger): AccessLog {
   return {
     isEnabled: () => logger.isLevelEnabled('info'),
@@ -84,8 +87,9 @@ export function accessLogIn(logger: Logger): AccessLog {
 }
 
 /**
- * Buffers lines, and writes them together without waiting: within 50 ms, or once half of the buffer is used. Lines without room
- * are dropped and counted, so a slow reader costs no memory. A signal that kills the process loses the buffer; any other end writes it.
+ * Returns a function that buffers lines. Lines are written together within 50 ms, or once half of the buffer is used, and the
+ * caller never waits. Lines that do not fit are dropped and counted, so a slow reader costs no memory. The buffer is written
+ * when the process exits, and lost only if a signal kills it.
  */
 export function bufferedLines(
   fd: number,
@@ -101,7 +105,7 @@ export function bufferedLines(
     minLength: bytesMax / 2,
     maxWrite: bytesMax,
     maxLength: bytesMax,
-    // A process that ends does not wait for a reader that has stopped reading.
+    // An ending process does not wait for a reader that has stopped reading.
     retryEAGAIN: () => !isEnding,
   });
   destination.on('drop', () => {
@@ -111,8 +115,8 @@ export function bufferedLines(
     if (dropped > 0) onDropped(dropped);
     dropped = 0;
   });
-  // The destination's own periodic flush would wake an idle process twenty times a second. The first flush may only await an
-  // earlier write, so a second one without new lines in between shows that everything is written.
+  // The destination's own periodic flush would wake an idle process twenty times a second. The first flush may only wait for
+  // an earlier write, so only a second one without new lines in between proves that everything is written.
   let lines = 0;
   let flushedLines = 0;
   let isScheduled = false;
@@ -129,18 +133,18 @@ export function bufferedLines(
       });
     }, 50).unref();
   };
-  // The next flush repeats a failed write.
+  // The next flush retries a failed write.
   destination.on('error', flushSoon);
   process.prependOnceListener('exit', () => {
     isEnding = true;
     try {
       destination.flushSync();
     } catch {
-      // Nobody reads.
+      // Nobody reads the output any more.
     }
     destination.destroy();
   });
-  // Its type allows strings alone, although this content mode takes buffers, which cost a quarter of the time.
+  // The type of `write` allows only strings, but this content mode accepts buffers, which take a quarter of the time.
   return (line) => {
     destination.write(Buffer.from(line) as unknown as string);
     lines += 1;
@@ -149,10 +153,10 @@ export function bufferedLines(
 }
 
 /**
- * The same lines as in the process log, written within 50 ms by a writer that no request waits for, and without redaction.
- * They have a fixed list of fields, each an id, a name that the state knows, a number or a fixed text
- * (schemas/records/request-record.ts), so that there is nothing to redact; errors go to the process log. One call serialises
- * a line, because pino's serialisation by field is a tenth of the cost of a request.
+ * An access log that writes the process log's line format without redaction, within 50 ms, and no request waits for it. Its
+ * lines have a fixed list of fields, each an id, a name from the state, a number or a fixed text
+ * (schemas/records/request-record.ts), so nothing needs redaction. Errors go to the process log. Each line is serialised in
+ * one call, because pino's serialisation per field takes a tenth of a request's cost.
  */
 export function createAccessLog(logger: Logger, name: string): AccessLog {
   if (process.stderr.isTTY) return accessLogIn(logger);

@@ -1,6 +1,7 @@
 /**
- * Fits memory budgets to the limit that the system sets for this process. Budgets are sized for 4 GiB, which the Helm chart allows.
- * With less, each shrinks by the same factor, so that no caller can make the kernel end the process.
+ * Fits memory budgets to the memory limit that the system sets for this process. Budgets are sized for 4 GiB, the limit in
+ * the Helm chart. Under a smaller limit, all of them shrink by the same factor, so that no caller can make the kernel kill
+ * the process.
  */
 const sizedForBytes = 4 * 1024 ** 3;
 

@@ -1,5 +1,5 @@
 /**
- * Opens files that a person names, or that are found in a folder: regular files only, and at most so large. To open a pipe
+ * Opens files that a person names or that a folder contains: only regular files, and only up to a given size. Opening a pipe
  * would wait for its writer, and a device never ends.
  */
 import {
@@ -12,21 +12,21 @@ import {
   readSync,
 } from 'node:fs';
 
-/** The message says what is there instead. */
+/** The path is not a regular file or the file is too large. The message says what was found. */
 export class NoRegularFile extends Error {
   override readonly name = 'NoRegularFile';
 }
 
 export interface NamedFileOptions {
-  /** Of a folder that others may have written: a link could lead out of it. */
+  /** Set it for a folder in which others may write, because a link could lead out of the folder. */
   readonly refuseLinks?: boolean;
   readonly bytesMax?: number;
 }
 
-/** What a shell puts in place of `<(command)`: it is open, so nothing waits for a writer. */
+/** Path that a shell substitutes for `<(command)`. The pipe is already open, so opening it does not wait for a writer. */
 const openPipe = /^\/(?:dev|proc\/self)\/(?:fd\/\d+|stdin)$/;
 
-/** A descriptor, for its caller to close. Throws NoRegularFile, or the error of the system. */
+/** Opens a descriptor, which the caller must close. Throws NoRegularFile or the system's error. */
 function openNamed(path: string, options: NamedFileOptions = {}): number {
   const { refuseLinks = false, bytesMax = Number.POSITIVE_INFINITY } = options;
   const links = refuseLinks ? constants.O_NOFOLLOW : 0;
@@ -46,13 +46,12 @@ function openUnlessLink(path: string, flags: number): number {
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? error.code : undefined;
     if (code === 'ELOOP') throw new NoRegularFile('it is a link, not a file', { cause: error });
-    // A socket.
     if (code === 'ENXIO') throw new NoRegularFile('it is a socket, not a file', { cause: error });
     throw error;
   }
 }
 
-/** The whole file. Throws NoRegularFile, also where it is larger than `bytesMax`, or the error of the system. */
+/** Reads the whole file. Throws NoRegularFile, also if it is larger than `bytesMax`, or the system's error. */
 export function readNamed(path: string, bytesMax: number, options: NamedFileOptions = {}): Buffer {
   const descriptor = openNamed(path, { ...options, bytesMax });
   try {
@@ -70,12 +69,12 @@ export function readNamed(path: string, bytesMax: number, options: NamedFileOpti
   }
 }
 
-/** The text of a small file, such as a key or a document. */
+/** Returns the text of a small file, such as a key or a document. */
 export function textOfNamed(path: string, bytesMax: number = 1024 * 1024): string {
   return readNamed(path, bytesMax).toString('utf8');
 }
 
-/** The bytes of a file of any size. Throws as `openNamed`. */
+/** Streams a file of any size. Throws NoRegularFile or the system's error. */
 export function streamNamed(path: string, options?: NamedFileOptions): ReadStream {
   return createReadStream(path, { fd: openNamed(path, options), highWaterMark: 256 * 1024 });
 }

@@ -1,6 +1,6 @@
 /**
- * Nodes' own credentials, by name: from `HEADGATE_NODE_CREDENTIAL_<NAME>`, or from a file of that name in a folder.
- * They are stored neither in the log nor in the fleet file, and each use reads them again, so a change takes effect at once.
+ * Credentials of nodes, by name. They come from `HEADGATE_NODE_CREDENTIAL_<NAME>`, or from a file of that name in a folder.
+ * Neither the log nor the fleet file contains them. Each use reads them again, so a change takes effect at once.
  */
 import { join } from 'node:path';
 import { textOfNamed } from './named-file.ts';
@@ -11,7 +11,7 @@ const prefix = 'HEADGATE_NODE_CREDENTIAL_';
 
 export type CredentialSource = (name: string) => string | undefined;
 
-/** Throws SecretUnusable where one of the environment is blank. */
+/** Throws SecretUnusable if a credential in the environment is blank. */
 export function nodeCredentials(
   folder: string | undefined,
   from: Environment = environment,
@@ -22,7 +22,7 @@ export function nodeCredentials(
     if (!/^[A-Za-z0-9_]{1,64}$/.test(name)) return undefined;
     const fromEnvironment = readProtectedSetting(prefix + name.toUpperCase(), from);
     const value = fromEnvironment ?? (folder === undefined ? undefined : readIfPresent(join(folder, name)));
-    // Only what one header line can contain; the engine limits its length.
+    // Accepts only characters that a header line can contain. The HTTP engine limits the length.
     return value !== undefined && /^[\x20-\x7e]+$/.test(value) ? value : undefined;
   };
 }

@@ -1,7 +1,7 @@
-/** Metrics that have their values elsewhere, and read them when somebody asks for the metrics. */
+/** Metrics whose values live elsewhere and are read at each scrape. */
 import { Counter, Gauge, type Registry } from 'prom-client';
 
-/** By the value of the one label. */
+/** Pairs of a label value and its number. */
 type Series = Iterable<readonly [string, number]>;
 
 export class ObservedMetrics {
@@ -30,7 +30,7 @@ export class ObservedMetrics {
     });
   }
 
-  /** Counted since the start. */
+  /** Registers a counter. `read` returns its total since the start. */
   counter(name: string, help: string, read: () => number): void {
     new Counter({
       ...{ name, help, registers: this.#registers },
@@ -41,7 +41,7 @@ export class ObservedMetrics {
     });
   }
 
-  /** Counted since the start. */
+  /** Registers a counter with one label. `read` returns the totals since the start. */
   counters(name: string, help: string, label: string, read: () => Series): void {
     new Counter({
       ...{ name, help, labelNames: [label], registers: this.#registers },

@@ -1,6 +1,6 @@
 /**
- * How many files and sockets this process may have open, and what follows where it has no more: that a connection cannot be
- * opened for want of a file descriptor says nothing about its other end.
+ * Tracks how many files and sockets this process may open, and detects when it has run out. A connection that fails for lack
+ * of a file descriptor says nothing about its peer.
  */
 import { readFileSync } from 'node:fs';
 import { Counter, type Registry } from 'prom-client';
@@ -9,15 +9,15 @@ import type { Check } from './health-server.ts';
 import type { LineLogger } from './logger.ts';
 import { RateLimitedLine } from './rate-limited-line.ts';
 
-/** Codes of errors that are this machine's own; where a connection fails with another one, it is the other end's. */
+/** Error codes that are this machine's fault; a connection that fails with any other code is its peer's fault. */
 const ownCodes: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE']);
-/** Of the files that a process may open, those that are not for connections of clients: databases, the log, nodes. */
+/** Files that are not available for client connections, because databases, the log and nodes need them. */
 const reserveMin = 128;
 const reserveShare = 1 / 4;
-/** After the last failure this process counts as short of files for so long. */
+/** How long this process counts as short of files after the last failure, in ms. */
 const shortMs = 10_000;
 
-/** The soft limit, which Node raises to the hard one when it starts; undefined where the machine does not state it. */
+/** Soft limit of open files, which Node raises to the hard limit at start; undefined if the machine does not state it. */
 export function openFilesMax(): number | undefined {
   try {
     const max = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1];
@@ -27,7 +27,7 @@ export function openFilesMax(): number | undefined {
   }
 }
 
-/** The connections that a listener may accept, of those that were asked for. */
+/** Number of connections that a listener may accept, at most the configured number. */
 export function connectionsWithin(asked: number, filesMax = openFilesMax()): number {
   if (filesMax === undefined) return asked;
   const reserve = Math.max(reserveMin, Math.ceil(filesMax * reserveShare));
@@ -38,7 +38,7 @@ export function isOutOfFiles(error: unknown): boolean {
   return ownCodes.has(errorCode(error) ?? '');
 }
 
-/** Connections that this process could not open, because it had no file descriptor for them. */
+/** Connections that this process could not open for lack of a file descriptor. */
 export class FileShortage {
   readonly #failures: Counter;
   readonly #line: RateLimitedLine;

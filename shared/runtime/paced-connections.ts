@@ -1,34 +1,35 @@
 /**
- * Starts the connections of a listener at a bounded rate, because anybody can open any number, and each costs a handshake, a parser
- * and a request. One that waits is not read. Addresses take turns, and one that has many waiting leaves room for others.
+ * Starts a listener's connections at a bounded rate, because anyone can open any number, and each costs a handshake, a parser
+ * and a request. A waiting connection is not read. Peer addresses take turns, and one with many waiting connections leaves
+ * room for others.
  */
 import type { Server, Socket } from 'node:net';
 import { RateLimit } from './rate-limit.ts';
 import { TurnQueue } from './turn-queue.ts';
 
 export interface Pace {
-  /** May it start at once, and uncounted? */
+  /** Whether a connection may start at once, without being counted. */
   readonly isExempt: (address: string | undefined) => boolean;
-  /** What a client reads whose connection found no room; over TLS it reads nothing. */
+  /** Response to a connection for which there is no room. It is not sent over TLS. */
   readonly answer: () => string;
   readonly monotonicMs?: (() => number) | undefined;
 }
 
 const rate = { perSecond: 100, burst: 16 };
-/** Connections that wait. */
+/** Maximum number of waiting connections. */
 const waitingMax = 512;
-/** An address may have this part of the room that is left, so some is left for any number that have few. */
+/** Share of the remaining room that one address may use, so that some always remains for addresses with few connections. */
 const shareOfRoom = 1 / 4;
-/** Between two looks while connections wait. */
+/** Time between two checks while connections wait, in ms. */
 const lookMs = 10;
 
 interface Paced extends Omit<Pace, 'answer'> {
   readonly peerPrefix: (address: string | undefined) => string;
-  /** Ends a connection for which there is no room, or no longer. */
+  /** Closes a connection for which there is no room, or no longer room. */
   readonly refuse: (socket: Socket) => void;
 }
 
-/** Call it before the server listens, and before it has other listeners of `connection` than its own. */
+/** Paces a server's connections. Call it before the server listens and before other `connection` listeners are added. */
 export function paceConnections(server: Server, paced: Paced): void {
   const { monotonicMs = () => performance.now() } = paced;
   const limit = new RateLimit(rate, monotonicMs());
@@ -54,7 +55,7 @@ export function paceConnections(server: Server, paced: Paced): void {
     lookSoon();
   };
   server.removeAllListeners('connection');
-  // `net.createServer` has an option for it, which those of HTTP do not pass on.
+  // `net.createServer` has this option, but HTTP servers do not pass it on.
   Object.assign(server, { pauseOnConnect: true });
   server.on('connection', (socket: Socket) => {
     if (paced.isExempt(socket.remoteAddress)) return start(socket);
@@ -66,7 +67,10 @@ export function paceConnections(server: Server, paced: Paced): void {
   });
 }
 
-/** May one more of a peer wait? In a full room one that has nothing waiting replaces the newest of the peer that has most. */
+/**
+ * Whether one more connection of a peer may wait. In a full room, a peer with no waiting connection replaces the newest one
+ * of the peer with most.
+ */
 function makeRoom(waiting: TurnQueue<Socket>, peer: string, refuse: Paced['refuse']): boolean {
   const count = waiting.countOf(peer);
   if (count < (waitingMax - waiting.size) * shareOfRoom) return true;

@@ -1,22 +1,27 @@
 /**
- * Bounds the requests that one connection may have without their responses (pipelining). Node reads up to 64 KiB at once and
- * starts every request in it within one turn of the event loop: some two thousand, which delay all other peers.
+ * Limits the pipelined requests of one connection. Node reads up to 64 KiB at once and starts every request in it within one
+ * turn of the event loop. That can be two thousand requests, which delay all other peers.
  */
 import type { RequestListener, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** Clients of HTTP/1.1 wait for an answer before their next request; those that do not send few ahead. */
+/**
+ * Unanswered requests per connection. HTTP/1.1 clients usually wait for a response before their next request; the others send
+ * few ahead.
+ */
 export const pipelinedMax = 32;
 
 const owed = Symbol('answers that are owed, in the order of their requests');
 
-/** A property of the socket costs less than a WeakMap, which the collector visits each time. */
+/**
+ * A socket with its pending responses. A property costs less than a WeakMap, which the garbage collector visits each time.
+ */
 interface OwingSocket extends Socket {
-  /** Almost always one. */
+  /** Pending responses in request order; almost always one. */
   [owed]?: ServerResponse[];
 }
 
-/** Ends a connection with the first request beyond the bound; the rest of the chunk is not read. */
+/** Closes a connection at the first request beyond the limit. The rest of the chunk is not read. */
 export function boundPipelining(handle: RequestListener): RequestListener {
   return (request, response) => {
     const socket: OwingSocket = request.socket;
@@ -28,7 +33,8 @@ export function boundPipelining(handle: RequestListener): RequestListener {
     }
     socket[owed].push(response);
     response.on('close', onClose);
-    // Behind the last answer of the connection nothing is begun, but counted all the same: Node keeps each until the connection ends.
+    // After the connection's last response, further requests are not handled but still counted, because Node keeps each one
+    // until the connection ends.
     if (!socket.writableEnded) handle(request, response);
   };
 }
@@ -41,9 +47,9 @@ function onClose(this: ServerResponse): void {
 }
 
 /**
- * May a refusal of what the parser could not read be written: is nothing owed, or only the answer to the very request whose body
- * is broken? Otherwise it would be taken for an owed answer, or cut one: requests that came whole are answered, and
- * then the connection ends.
+ * Whether unparsable input may be answered with a refusal: only if no response is pending, or only the one to the request
+ * whose body is broken. Otherwise the client would mistake the refusal for a pending response, or the refusal would cut one
+ * off. Complete requests are then answered first, and after that the connection ends.
  */
 export function mayRefuse(socket: OwingSocket): boolean {
   const all = socket[owed] ?? [];
@@ -53,7 +59,7 @@ export function mayRefuse(socket: OwingSocket): boolean {
   const last = all.findLast(({ req: { complete } }) => complete);
   if (last === undefined) socket.destroy();
   else if (last.listenerCount('close', endSocket) === 0) {
-    // Or its client sends the next request on a connection that is about to end.
+    // Otherwise the client would send its next request on a connection that is about to end.
     if (!last.headersSent) last.setHeader('connection', 'close');
     last.once('close', endSocket);
   }

@@ -1,4 +1,4 @@
-/** The metrics of a process's surroundings that run out without a request: its certificate and its disk. */
+/** Metrics of resources that can run out without any request: the certificate and the disk. */
 import { statfs } from 'node:fs/promises';
 import type { Registry } from 'prom-client';
 import { wallClockMs } from './clock.ts';

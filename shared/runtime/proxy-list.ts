@@ -1,4 +1,4 @@
-/** Proxies in front of a listener, by their addresses. */
+/** Addresses of the proxies in front of a listener. */
 import { BlockList, isIP, isIPv4 } from 'node:net';
 
 interface Range {
@@ -7,7 +7,7 @@ interface Range {
   readonly family: 'ipv4' | 'ipv6';
 }
 
-/** `CIDR,…`: proxies whose `X-Forwarded-For` is believed. Throws where it is none. */
+/** Parses addresses and CIDR ranges of proxies whose `X-Forwarded-For` is trusted. Throws if one is invalid. */
 export function proxyList(ranges: readonly string[]): BlockList {
   const list = new BlockList();
   for (const text of ranges) {
@@ -18,7 +18,7 @@ export function proxyList(ranges: readonly string[]): BlockList {
   return list;
 }
 
-/** Is it an address or a CIDR range? */
+/** Whether the text is an IP address or a CIDR range. */
 export function isProxyRange(text: string): boolean {
   return parseRange(text) !== undefined;
 }

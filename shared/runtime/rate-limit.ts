@@ -1,4 +1,7 @@
-/** A token bucket: `burst` at once, then `perSecond`. Refuses what is more; never waits. What it counts has a cost of 1 unless given. */
+/**
+ * Token bucket: allows `burst` at once, then `perSecond`. Refuses the excess; never delays. An event costs 1 unless a cost is
+ * given.
+ */
 
 export interface RateLimitSize {
   readonly burst: number;
@@ -10,14 +13,14 @@ export class RateLimit {
   #tokens: number;
   #filledMs: number;
 
-  /** `nowMs` is monotonic, here and below. */
+  /** `nowMs` is monotonic in all methods. */
   constructor(size: RateLimitSize, nowMs = performance.now()) {
     this.#size = size;
     this.#tokens = size.burst;
     this.#filledMs = nowMs;
   }
 
-  /** True where it may happen now; then it is counted. */
+  /** Returns true and counts the event if it is allowed now. */
   tryAcquire(nowMs = performance.now(), cost = 1): boolean {
     const { burst, perSecond } = this.#size;
     this.#tokens = Math.min(burst, this.#tokens + ((nowMs - this.#filledMs) / 1000) * perSecond);
@@ -27,7 +30,7 @@ export class RateLimit {
     return true;
   }
 
-  /** Counts what happens anyway: what comes after it waits longer. */
+  /** Counts an event that cannot be refused, so that later ones wait longer. */
   charge(cost: number): void {
     this.#tokens = Math.max(-this.#size.burst, this.#tokens - cost);
   }

@@ -1,7 +1,7 @@
-/** Aggregates frequent events into one log line per interval, with the counts by cause since the last line. */
+/** Aggregates frequent events into one log line per interval, which has the counts by cause since the last line. */
 
 export class RateLimitedLine {
-  /** Counts since the start, for metrics. */
+  /** Counts since the start, used by metrics. */
   readonly totals = new Map<string, number>();
   readonly #unlogged = new Map<string, number>();
   readonly #write: (counts: Record<string, number>) => void;
@@ -14,7 +14,7 @@ export class RateLimitedLine {
     this.#intervalMs = intervalMs;
   }
 
-  /** `cause` must be from a fixed list, because each has a counter of its own. */
+  /** Counts events. `cause` must be from a fixed list, because each cause has its own counter. */
   add(cause: string, count = 1): void {
     this.totals.set(cause, (this.totals.get(cause) ?? 0) + count);
     this.#unlogged.set(cause, (this.#unlogged.get(cause) ?? 0) + count);

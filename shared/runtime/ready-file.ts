@@ -1,4 +1,4 @@
-/** Writes small files that other processes read: atomically, and readable by their owner only. */
+/** Writes small files that other processes read. Writes are atomic, and only the owner can read the files. */
 import { randomUUID } from 'node:crypto';
 import { closeSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -7,7 +7,10 @@ export function writeJsonAtomically(path: string, document: unknown): void {
   writeFileAtomically(path, `${JSON.stringify(document, null, 2)}\n`);
 }
 
-/** The temporary file has an unpredictable name and must be new: a link planted in its place is not followed. */
+/**
+ * Writes a temporary file and renames it. Its name is unpredictable and must not exist yet, so a link planted in its place is
+ * not followed.
+ */
 export function writeFileAtomically(path: string, text: string): void {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   const temporary = `${path}.${randomUUID()}.part`;

@@ -1,35 +1,35 @@
 /**
- * Lines of a log that say the same again: one a minute is written, with how many were left out since. On a full disk, or while
- * a peer is away, many parts of a process repeat what they try each second, and their lines may fill the very disk. What was left
- * out last is written at the end of its minute, so that a log ends with what holds.
+ * Limits identical log lines to one per minute, which also says how many were left out. If a disk is full or a peer is away,
+ * many parts of a process repeat their attempts every second, and their lines could fill the very disk. The last omitted line
+ * is written at the end of its minute, so that the log ends with the current state.
  */
 import { BoundedMap } from './bounded-map.ts';
 
 const intervalMs = 60_000;
-/** Different lines that are remembered; with more of them in a minute, some are written again. */
+/** Number of different lines that are remembered. With more in a minute, some are written again. */
 const linesMax = 1_000;
-/** Of a line, by which it is distinguished from others; characters. */
+/** Characters of a line that distinguish it from others. */
 const keyMax = 1_000;
 
-/** Writes a line that was left out so often before. */
+/** Writes a line; `leftOut` is the number of identical lines that were left out before it. */
 type Write = (leftOut: number) => void;
 
 interface Line {
   readonly text: string;
-  /** When it was written. */
+  /** When the line was last written. */
   atMs: number;
   leftOut: number;
-  /** When it was left out last, and what would have written it then. */
+  /** When the line was last left out, and the function that would have written it. */
   lastMs: number;
   write: Write;
 }
 
 export class RepeatedLines {
-  /** In the order in which they were first written. */
+  /** Lines in the order in which they were first written. */
   readonly #lines = new BoundedMap<string, Line>(linesMax, 'oldest');
   #timer: NodeJS.Timeout | undefined;
 
-  /** Writes a line now, or at the end of the minute in which it was written before. */
+  /** Writes a line now, or at the end of its minute if an identical one was written less than a minute ago. */
   pass(text: string, fields: object, write: Write): void {
     const key = lineKey(text, fields);
     if (key === undefined) {
@@ -53,10 +53,11 @@ export class RepeatedLines {
     this.#timer = undefined;
     const nowMs = performance.now();
     const waiting = [...this.#lines.values()].filter(({ leftOut }) => leftOut > 0);
-    // A timer may be a moment early.
+    // A timer may fire a moment early.
     const isDue = ({ atMs }: Line): boolean => nowMs - atMs >= intervalMs - 10;
     const texts = new Set(waiting.filter(isDue).map(({ text }) => text));
-    // Those of one text together: two of them may be states that take turns, of which the last one holds.
+    // Write all lines of one text together. Two of them may be alternating states, and the last one written must be the
+    // current state.
     const due = waiting.filter(({ text }) => texts.has(text));
     for (const line of due.sort((a, b) => a.lastMs - b.lastMs)) {
       line.write(line.leftOut);
@@ -69,7 +70,7 @@ export class RepeatedLines {
   }
 }
 
-/** Undefined where the fields cannot be written as text. */
+/** Key of a line; undefined if its fields cannot be serialised. */
 function lineKey(text: string, fields: object): string | undefined {
   try {
     return `${text} ${JSON.stringify(fields, withoutStack)}`.slice(0, keyMax);

@@ -1,12 +1,12 @@
-/** Sleeping, and the growing random pause before a retry. Clock and random are arguments, so that tests need not wait. */
+/** Sleeping, and growing random pauses between retries. Clock and randomness are arguments, so that tests need not wait. */
 
-/** Time and chance as a process has them; tests pass their own. */
+/** Time and randomness of a process; tests pass their own. */
 export interface Clock {
-  /** Monotonic, ms. */
+  /** Monotonic time in ms. */
   now(): number;
   /** Resolves after `ms`, or earlier, without an error, when the signal aborts. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
-  /** From 0 to below 1. */
+  /** Random number from 0 (inclusive) to 1 (exclusive). */
   random(): number;
 }
 
@@ -26,7 +26,10 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** What the promise gives, or 'late' once the time is over or the signal aborts: what it gives then is nobody's. */
+/**
+ * Resolves to the promise's result, or to 'late' once the timeout has passed or the signal aborts. A later result is
+ * discarded.
+ */
 export async function within<Result>(
   pending: Promise<Result>,
   timeoutMs: number,
@@ -43,14 +46,14 @@ export async function within<Result>(
 }
 
 export interface BackoffOptions {
-  /** The longest first pause, ms; each further one is twice as long. */
+  /** Upper bound of the first pause in ms; it doubles with each further pause. */
   readonly minMs: number;
-  /** The longest pause, ms. */
+  /** Longest pause in ms. */
   readonly maxMs: number;
   readonly clock?: Clock;
 }
 
-/** The pauses between the attempts of one retried operation. */
+/** Pauses between the attempts of one retried operation. */
 export class Backoff {
   readonly #options: BackoffOptions;
   readonly #clock: Clock;
@@ -61,17 +64,17 @@ export class Backoff {
     this.#clock = options.clock ?? systemClock;
   }
 
-  /** Call after a success: the next pause is a short one again. */
+  /** Call it after a success, so that the next pause is short again. */
   reset(): void {
     this.#failures = 0;
   }
 
-  /** Waits before the next attempt, between half and all of the current length; ends early when the signal aborts. */
+  /** Waits before the next attempt, for half to all of the current length. Ends early if the signal aborts. */
   pause(signal?: AbortSignal): Promise<void> {
     return this.#clock.sleep(this.nextMs(), signal);
   }
 
-  /** Counts a failure and returns the pause that it calls for, ms. */
+  /** Counts a failure and returns the length of the next pause in ms. */
   nextMs(): number {
     const { minMs, maxMs } = this.#options;
     const longestMs = Math.min(minMs * 2 ** Math.min(this.#failures++, 30), maxMs);

@@ -1,20 +1,21 @@
 /**
- * Texts that only processes with the same token can read or make: AES-256-GCM with a key derived from the token. A browser
- * that holds one can neither read nor change it, every replica accepts it, and a new token ends them all.
+ * Encrypts texts so that only processes with the same token can read or create them: AES-256-GCM with a key derived from the
+ * token. A browser that holds one can neither read nor change it. Every replica accepts it, and a new token invalidates all
+ * of them.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
 import type { z } from 'zod';
 
 const ivBytes = 12;
 const tagBytes = 16;
-/** Longer ones are not ours. */
+/** Longest sealed text that is accepted; longer ones were not sealed here. */
 const textLengthMaxDefault = 2048;
 
 export class Sealer {
   readonly #key: Buffer;
   readonly #textLengthMax: number;
 
-  /** What was sealed for one purpose is not accepted for another. */
+  /** A text that was sealed for one purpose is not accepted for another. */
   constructor(token: string, purpose: string, textLengthMax = textLengthMaxDefault) {
     this.#textLengthMax = textLengthMax;
     this.#key = Buffer.from(hkdfSync('sha256', token, '', `headgate ${purpose} v1`, 32));
@@ -27,7 +28,7 @@ export class Sealer {
     return Buffer.concat([iv, sealed, cipher.getAuthTag()]).toString('base64url');
   }
 
-  /** Undefined for anything that this key did not seal, or that is no such content. Never throws. */
+  /** Decrypts a text; undefined if this key did not seal it or its content does not match the schema. Never throws. */
   open<Schema extends z.ZodType>(text: string, schema: Schema): z.output<Schema> | undefined {
     if (text.length > this.#textLengthMax) return undefined;
     const raw = Buffer.from(text, 'base64url');

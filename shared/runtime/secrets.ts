@@ -1,6 +1,6 @@
 /**
- * Reads all secrets by the same rules: an empty or blank variable is refused, NAME_FILE names a file that has the value of NAME,
- * and a Headgate token has at least 16 printable characters. Errors name the variable or the file, never the value.
+ * Reads all secrets by the same rules. An empty or blank variable is an error. NAME_FILE names a file that contains the value
+ * of NAME. A Headgate token has at least 16 printable characters. Errors name the variable or the file, never the value.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { closeSync, existsSync, openSync, readSync } from 'node:fs';
@@ -8,18 +8,18 @@ import { textOfNamed } from './named-file.ts';
 import { writeFileAtomically } from './ready-file.ts';
 import { type Environment, environment, readSetting } from './settings.ts';
 
-/** A shorter token could be guessed over the network. */
+/** Minimum length of a token. A shorter one could be guessed over the network. */
 export const tokenLengthMin = 16;
 const tokenLengthMax = 4096;
 
-/** The message names the variable or the file, and the next step for the operator. */
+/** A secret is missing or invalid. The message names the variable or the file, and the operator's next step. */
 export class SecretUnusable extends Error {
   override readonly name = 'SecretUnusable';
 }
 
 /**
- * A setting that is a secret, or says where a key is or who is trusted; undefined where the variable is unset. Throws
- * SecretUnusable where it is blank: who sets it expects that it protects, and without it a process would go unprotected.
+ * Reads a setting that is a secret, locates a key or names a trusted party; undefined if the variable is unset. Throws
+ * SecretUnusable if it is blank: whoever sets it expects protection, and the process would run without it.
  */
 export function readProtectedSetting(variable: string, from: Environment = environment): string | undefined {
   if (from[variable]?.trim() !== '') return readSetting(variable, from);
@@ -27,8 +27,8 @@ export function readProtectedSetting(variable: string, from: Environment = envir
 }
 
 /**
- * The text of the file that NAME_FILE names, as systemd and orchestrators hand secrets over; undefined where that is unset.
- * Throws SecretUnusable where NAME is set too, because one of them would be ignored.
+ * Text of the file that NAME_FILE names, which is how systemd and orchestrators pass secrets; undefined if NAME_FILE is
+ * unset. Throws SecretUnusable if NAME is also set, because one of the two would be ignored.
  */
 function secretFile(variable: string, from: Environment): string | undefined {
   const path = readProtectedSetting(`${variable}_FILE`, from);
@@ -45,14 +45,14 @@ function secretFile(variable: string, from: Environment): string | undefined {
   return text;
 }
 
-/** A file of any size or kind may be named: no more is read than shows that it is too large with its line end. */
+/** Reads only the first bytes of a file, because it may be of any size or kind. They suffice to see that it is too large. */
 function readBeginning(path: string, variable: string): string {
   try {
     const file = openSync(path, 'r');
     try {
       const bytes = Buffer.alloc(tokenLengthMax + 3);
       let length = 0;
-      // A pipe gives its bytes in pieces.
+      // A pipe returns its bytes in pieces.
       for (let read = -1; read !== 0 && length < bytes.length; length += read)
         read = readSync(file, bytes, length, bytes.length - length, null);
       return bytes.toString('utf8', 0, length);
@@ -64,7 +64,7 @@ function readBeginning(path: string, variable: string): string {
   }
 }
 
-/** A token of Headgate; undefined where the variable is unset. Throws SecretUnusable. */
+/** Reads a Headgate token; undefined if the variable is unset. Throws SecretUnusable if it is invalid. */
 export function readSecret(variable: string, from: Environment = environment): string | undefined {
   const value = secretFile(variable, from)?.trim() ?? readProtectedSetting(variable, from);
   if (value === undefined || isToken(value)) return value;
@@ -73,7 +73,7 @@ export function readSecret(variable: string, from: Environment = environment): s
   );
 }
 
-/** Reads a secret. Throws SecretUnusable, also if the variable is unset. `how` says what to set it to. */
+/** Reads a secret. Throws SecretUnusable if it is invalid or unset. `how` says what to set it to. */
 export function requiredSecret(
   variable: string,
   how = `a random text of at least ${tokenLengthMin} printable characters`,
@@ -84,7 +84,7 @@ export function requiredSecret(
   throw new SecretUnusable(`set ${variable} to ${how}`);
 }
 
-/** A secret that another system issues: verbatim, of any length, on one line. Throws SecretUnusable. */
+/** Reads a secret that another system issued: verbatim, of any length, on one line. Throws SecretUnusable. */
 export function readForeignSecret(variable: string, from: Environment = environment): string | undefined {
   const value = secretFile(variable, from) ?? (readProtectedSetting(variable, from) && from[variable]);
   if (value === undefined) return undefined;
@@ -92,19 +92,21 @@ export function readForeignSecret(variable: string, from: Environment = environm
   throw new SecretUnusable(`${variable} must be one line without control characters`);
 }
 
-/** Is the text long enough and printable? */
+/** Whether the text is printable and long enough for a token. */
 export function isToken(text: string): boolean {
   return text.length >= tokenLengthMin && text.length <= tokenLengthMax && /^[\x21-\x7e]+$/.test(text);
 }
 
-/** Compares in constant time. False where either side is missing or empty, so that an unset secret grants no access. */
+/**
+ * Compares in constant time. Returns false if either side is missing or empty, so that an unset secret never grants access.
+ */
 export function isSameSecret(given: string | undefined, wanted: string | undefined): boolean {
   if (!given || !wanted) return false;
   const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
   return timingSafeEqual(digest(given), digest(wanted));
 }
 
-/** Reads a token file, or generates it where it does not exist. Throws SecretUnusable. */
+/** Reads a token file, or generates it if it does not exist. Throws SecretUnusable. */
 export function persistentToken(path: string, prefix: string): string {
   if (!existsSync(path)) {
     const token = `${prefix}_${randomBytes(24).toString('base64url')}`;

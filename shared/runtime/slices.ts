@@ -1,13 +1,16 @@
 /**
- * Work of many pieces on an event loop that serves others meanwhile: a generator yields between its pieces, and what runs
- * it decides whether others have their turn there.
+ * Runs long work on an event loop that also serves others. The work is a generator that yields between its pieces, and the
+ * runner decides whether others get a turn at each yield.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
-/** Far below what a caller notices, and far above what a turn of the event loop costs. */
+/**
+ * How long work runs before others get a turn: far less than a caller notices, and far more than a turn of the event loop
+ * costs.
+ */
 const sliceMsDefault = 20;
 
-/** Runs it to its end in one turn of the event loop. */
+/** Runs the work to its end in one turn of the event loop. */
 export function atOnce<Result>(work: Generator<void, Result>): Result {
   for (;;) {
     const step = work.next();
@@ -15,7 +18,10 @@ export function atOnce<Result>(work: Generator<void, Result>): Result {
   }
 }
 
-/** Runs it to its end, with a turn for others whenever its pieces took so long. What it reads may change there. */
+/**
+ * Runs the work to its end, and gives others a turn whenever it has run for `sliceMs`. The state that it reads may change in
+ * these turns.
+ */
 export async function inSlices<Result>(
   work: Generator<void, Result>,
   sliceMs = sliceMsDefault,
@@ -31,8 +37,8 @@ export async function inSlices<Result>(
 }
 
 /**
- * The same, on a state that stays at one position until the end: where it moves, the work begins again, so often, and what it threw
- * does not count. Resolves with undefined where it moved each time.
+ * Runs the work in slices on a state that must stay at one position until the end. If the state moves, the work starts again
+ * and its error is ignored, up to `triesMax` times. Resolves to undefined if the state moved each time.
  */
 export async function onOnePosition<Result>(
   of: { readonly seq: number },

@@ -1,14 +1,14 @@
 /**
- * The only file that imports the SQLite driver: open, pragmas, formats, and the mapping of its errors.
- * Everything else uses `Database` and prepared statements.
+ * The only file that imports the SQLite driver. It opens databases, sets pragmas, checks formats and maps the driver's
+ * errors. Everything else uses `Database` and prepared statements.
  */
 import { statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type Driver from 'better-sqlite3';
 
 /**
- * One driver in two builds. On Node 24 garbage may be collected where no environment is current, which ends a process that
- * uses the older build; the newer one needs Node-API 10, which Node 20 does not have.
+ * Name of the driver's build for this Node version. On Node 24 the garbage collector may run without a current environment,
+ * which crashes a process that uses the older build. The newer build needs Node-API 10, which Node 20 lacks.
  */
 const driverName =
   Number(process.versions.node.split('.', 1)[0]) >= 24 ? 'better-sqlite3-node-api' : 'better-sqlite3';
@@ -24,18 +24,21 @@ export type Durability = keyof typeof synchronous;
 
 export interface OpenOptions {
   /**
-   * `full`: a commit is on the disk when it returns. `normal`: the last commits may be lost with the machine, the file never.
-   * `process`: the file survives a crash of the process alone; after one of the machine it must be checked.
+   * Durability of commits.
+   *
+   * - `full`: a commit is on disk when it returns.
+   * - `normal`: a crash of the machine may lose the last commits, but never damages the file.
+   * - `process`: the file survives only a crash of the process. After a crash of the machine it must be checked.
    */
   readonly durability: Durability;
   readonly readOnly?: boolean;
-  /** How long a statement may block on another process's lock, ms. 0 where an event loop must never wait. */
+  /** How long a statement may wait for another process's lock, in ms. Use 0 where an event loop must never block. */
   readonly busyTimeoutMs?: number;
-  /** Pages that the connection keeps in memory, KB. The driver keeps 16 000, of which a queue reads few again. */
+  /** Size of the page cache in KB. The driver's default is 16 000, but a queue rereads few pages. */
   readonly cacheKilobytes?: number;
 }
 
-/** The native part of the driver is missing or was built for another Node. */
+/** The native part of the driver is missing or was built for another version of Node. */
 export class NativeModuleMissing extends Error {
   override readonly name = 'NativeModuleMissing';
 }
@@ -43,11 +46,11 @@ export class NativeModuleMissing extends Error {
 export class DatabaseCorrupt extends Error {
   override readonly name = 'DatabaseCorrupt';
 }
-/** The disk is full, or the file may not be written. The transaction was rolled back. */
+/** The disk is full or the file cannot be written. The transaction was rolled back. */
 export class DatabaseUnwritable extends Error {
   override readonly name = 'DatabaseUnwritable';
 }
-/** The file has the format of another version of Headgate. */
+/** The file was written in the format of another version of Headgate. */
 export class OtherFormat extends Error {
   override readonly name = 'OtherFormat';
 }
@@ -74,7 +77,7 @@ export function openDatabase(path: string, options: OpenOptions): Database {
     try {
       if (!options.readOnly && path !== ':memory:') {
         db.pragma('journal_mode = WAL');
-        // A write-ahead log that begins again would otherwise stay as long as it once was.
+        // Without this, a write-ahead log that is reused would keep its largest size.
         db.pragma(`journal_size_limit = ${walBytesKept}`);
       }
       refuseCode(db, path);
@@ -92,7 +95,7 @@ export function openDatabase(path: string, options: OpenOptions): Database {
   }
 }
 
-/** To open a pipe would wait for its writer. */
+/** Refuses anything but a regular file, because opening a pipe would wait for its writer. */
 function refuseOtherKinds(path: string): void {
   const found = path === ':memory:' ? undefined : statSync(path, { throwIfNoEntry: false });
   if (found !== undefined && !found.isFile())
@@ -101,7 +104,10 @@ function refuseOtherKinds(path: string): void {
     );
 }
 
-/** Views and triggers run the code of whichever party wrote the file, at the first statement that touches them. */
+/**
+ * Refuses views, triggers and virtual tables. They run the code of whoever wrote the file at the first statement that touches
+ * them.
+ */
 function refuseCode(db: Database, path: string): void {
   const found = db
     .prepare<[], { type: string; name: string }>(
@@ -112,8 +118,8 @@ function refuseCode(db: Database, path: string): void {
 }
 
 /**
- * Throws DatabaseCorrupt unless the file has exactly the tables and indexes that `sql` makes: who may write to a file could
- * otherwise leave in it what changes rows later on.
+ * Throws DatabaseCorrupt unless the file has exactly the tables and indexes that `sql` creates. Otherwise someone with write
+ * access could leave something in the file that changes rows later.
  */
 export function refuseForeignSchema(db: Database, path: string, sql: string): void {
   const own = ownSchemas.get(sql) ?? expectedSchema(sql);
@@ -143,8 +149,8 @@ interface SchemaRow {
 }
 
 /**
- * What each table and index is: its columns, and the words of its definition. Earlier builds wrote other comments, and the
- * same key in another place.
+ * Columns and definition words of each table and index. Comments and the place of the key are ignored, because earlier builds
+ * wrote them differently.
  */
 function readSchema(db: Database): ReadonlyMap<string, string> {
   const rows = db.prepare<[], SchemaRow>(schemaQuery).all();
@@ -171,9 +177,9 @@ function foreignSchema(path: string, what: string): DatabaseCorrupt {
   return new DatabaseCorrupt(`the schema of ${path} is not the one that Headgate makes: see ${what}`);
 }
 
-/** A longer write-ahead log is moved into its file: in one turn, so it is short. */
+/** Write-ahead logs longer than this are moved into their file. It is short because moving blocks the event loop. */
 const walBytesKept = 2 * 1024 * 1024;
-/** The most that one may reach while other connections read: to move it takes some 12 ms. */
+/** Maximum size of a write-ahead log while other connections read. Moving it takes about 12 ms. */
 export const walBytesMax = 16 * 1024 * 1024;
 
 export function walBytes(path: string): number {
@@ -181,8 +187,8 @@ export function walBytes(path: string): number {
 }
 
 /**
- * Moves a write-ahead log that has become long into the file. Waits for nobody: what another connection still reads stays
- * until a later call.
+ * Moves a long write-ahead log into its file. It never waits: pages that another connection still reads stay until a later
+ * call.
  */
 export function shortenWal(db: Database, path: string): void {
   if (walBytes(path) <= walBytesKept) return;
@@ -194,17 +200,17 @@ export function shortenWal(db: Database, path: string): void {
 
 export interface FileFormat {
   readonly version: number;
-  /** All tables. */
+  /** Statements that create all tables. */
   readonly sql: string;
-  /** What makes this format of an earlier one, by its version. */
+  /** Statements that upgrade an earlier format to this one, by the earlier version. */
   readonly upgrades?: Readonly<Record<number, string>>;
-  /** What files of this version may lack, because earlier builds may open them: made where it is missing. */
+  /** Statements that create what files of this version may lack, because earlier builds also open them. */
   readonly added?: string;
 }
 
 /**
- * Creates the tables of a new file, or upgrades an earlier one, in one transaction. Throws OtherFormat where it cannot, and
- * DatabaseCorrupt where the file has other tables.
+ * Creates the tables of a new file or upgrades an earlier format, in one transaction. Throws OtherFormat if no upgrade
+ * exists, and DatabaseCorrupt if the file has other tables.
  */
 export function createTables(db: Database, path: string, format: FileFormat): void {
   const { version, sql, upgrades, added = '' } = format;
@@ -219,7 +225,7 @@ export function createTables(db: Database, path: string, format: FileFormat): vo
   refuseForeignSchema(db, path, sql + added);
 }
 
-/** A prepared statement with the types of its rows and parameters. */
+/** Prepares a statement with typed rows and parameters. */
 export function prepare<Row, Parameters extends unknown[] = unknown[]>(
   db: Database,
   sql: string,
@@ -227,7 +233,7 @@ export function prepare<Row, Parameters extends unknown[] = unknown[]>(
   return db.prepare(sql) as Statement<Parameters, Row>;
 }
 
-/** Takes an exclusive lock, which the kernel releases at the end of this process, also after a crash. Throws DatabaseBusy. */
+/** Takes an exclusive lock. The kernel releases it when this process ends or crashes. Throws DatabaseBusy. */
 export function lockFile(path: string): { release(): void } {
   const db = openDatabase(path, { durability: 'normal', busyTimeoutMs: 0 });
   try {
@@ -243,7 +249,7 @@ export function lockFile(path: string): { release(): void } {
 
 const missingCodes = new Set(['ERR_DLOPEN_FAILED', 'MODULE_NOT_FOUND']);
 
-/** Maps the driver's errors to the classes above; others pass unchanged. */
+/** Maps the driver's errors to the classes above; other errors pass unchanged. */
 export function mapSqliteError(error: unknown, path: string): unknown {
   if (!(error instanceof Error)) return error;
   const code = 'code' in error ? String(error.code) : '';

@@ -1,6 +1,6 @@
 /**
- * Prepared reads over the database of a snapshot, made once a database and statement.
- * State at a past position is another database, so nothing here is held for longer than its database lives.
+ * Prepared reads over a snapshot's database; each statement is prepared once per database. A past state is a separate
+ * database, so nothing here outlives its database.
  */
 import type { Database, Statement } from './sqlite.ts';
 import type { SqlValue } from './table-columns.ts';
@@ -15,7 +15,10 @@ function prepared<Row>(db: Database, sql: string): Statement<SqlValue[], Row> {
   return statement as Statement<SqlValue[], Row>;
 }
 
-/** `sql` must be one of a fixed set of texts: each is cached. Row is the type of its columns. */
+/**
+ * Returns all rows of a query. `sql` must be one of a fixed set of texts, because each text is cached. `Row` is the type of
+ * its columns.
+ */
 export function all<Row>(db: Database, sql: string, ...values: SqlValue[]): Row[] {
   return prepared<Row>(db, sql).all(...values);
 }
@@ -24,7 +27,7 @@ export function first<Row>(db: Database, sql: string, ...values: SqlValue[]): Ro
   return prepared<Row>(db, sql).get(...values);
 }
 
-/** The one column of all rows of a select. */
+/** Values of a one-column query. */
 export function readColumn<Value extends SqlValue = string>(
   db: Database,
   sql: string,
@@ -33,23 +36,26 @@ export function readColumn<Value extends SqlValue = string>(
   return all<Record<string, Value>>(db, sql, ...values).flatMap((row) => Object.values(row));
 }
 
-/** The one number of a `SELECT count(*)`. */
+/** Result of a `SELECT count(*)`. */
 export function count(db: Database, sql: string, ...values: SqlValue[]): number {
   return Object.values(first<Record<string, number>>(db, sql, ...values) ?? {})[0] ?? 0;
 }
 
-/** -1 is "all" in SQLite. */
+/** Converts an optional limit. SQLite reads -1 as "no limit". */
 export function sqlLimit(limit: number | undefined): number {
   return limit ?? -1;
 }
 
-/** RFC 3339 in UTC; a moment outside what a date can hold, which only a hand-made event has, is null too. */
+/**
+ * Formats a time as RFC 3339 in UTC. Null for null and for a time outside the range of dates, which only a hand-made event
+ * contains.
+ */
 export function moment(ms: number | null): string | null {
   const date = new Date(ms ?? Number.NaN);
   return Number.isNaN(date.getTime()) ? null : date.toISOString();
 }
 
-/** A copy without the members that are null. */
+/** Returns a copy without the members that are null. */
 export function present<Fields extends Record<string, unknown>>(
   fields: Fields,
 ): { [Name in keyof Fields]?: NonNullable<Fields[Name]> } {

@@ -1,4 +1,6 @@
-/** The built pages, read once into memory. A request is a look-up in a map, so no path can lead out of the folder. */
+/**
+ * Serves the built web pages, which are read once into memory. A request is a map look-up, so no path can escape the folder.
+ */
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import type { IncomingHttpHeaders } from 'node:http';
@@ -12,7 +14,10 @@ const types: Readonly<Record<string, string>> = {
   svg: 'image/svg+xml',
 };
 
-/** By what a file is: a page; one whose name holds a digest of its content; the icon, which browsers ask for again at each move of a page. */
+/**
+ * Cache rules by kind of file: pages; files with a content digest in their name; others, such as the icon, which browsers
+ * request again at every navigation.
+ */
 const cacheControl = {
   page: 'no-cache',
   named: 'public, max-age=31536000, immutable',
@@ -26,7 +31,7 @@ interface StaticFile {
   readonly bodies: Readonly<Record<'identity' | 'gzip' | 'br', Buffer | undefined>>;
 }
 
-/** Next to the compiled code; sources use the last build. */
+/** Folder of the built pages, next to the compiled code. Processes that run from source use the last build. */
 export function builtFolder(name: 'console' | 'play'): string {
   const up = import.meta.url.endsWith('.ts') ? '../../dist' : '../..';
   return fileURLToPath(new URL(`${up}/${name}/`, import.meta.url));
@@ -60,7 +65,7 @@ export class StaticFiles {
     return this.#files.has(path);
   }
 
-  /** A file, in the smallest form that the client reads; undefined where there is none. */
+  /** Returns a file in the smallest encoding that the client accepts; undefined if the file does not exist. */
   find(path: string, headers: IncomingHttpHeaders): StaticAnswer | undefined {
     const file = this.#files.get(path);
     if (!file) return undefined;

@@ -1,18 +1,18 @@
 /**
- * Declarations of table columns, from which both the SQL and the type of a row are derived.
- * `text<Dialect>()` narrows what TypeScript sees of a column; SQLite sees TEXT.
+ * Declarations of table columns, from which both the SQL and the row type are derived. `text<Dialect>()` narrows the
+ * TypeScript type of a column; SQLite still sees TEXT.
  */
 export type SqlValue = string | number | Buffer | null;
 
 interface Column<Value extends SqlValue = SqlValue> {
   readonly sql: 'TEXT' | 'INTEGER' | 'BLOB';
   readonly nullable: boolean;
-  /** Of the type only: never set. */
+  /** Exists only in the type; never set. */
   readonly value?: Value;
 }
 export type Columns = Readonly<Record<string, Column>>;
 
-/** A row of a table with these columns. */
+/** Type of a row in a table with these columns. */
 export type RowWith<Of extends Columns> = {
   [Name in keyof Of]: Of[Name] extends Column<infer Value> ? Value : never;
 };
@@ -30,7 +30,7 @@ export function orNull<Value extends SqlValue>({ sql }: Column<Value>): Column<V
   return { sql, nullable: true };
 }
 
-/** Their SQL, where SQLite is to refuse a NULL in what is never NULL. */
+/** SQL of the columns. SQLite refuses a NULL in columns that are not nullable. */
 export function columnsSql(columns: Columns): string {
   return Object.entries(columns)
     .map(([name, { sql, nullable }]) => `${name} ${sql}${nullable ? '' : ' NOT NULL'}`)
@@ -38,7 +38,7 @@ export function columnsSql(columns: Columns): string {
 }
 
 declare const parsed: unique symbol;
-/** JSON text of a `Value`. Plain text is assignable, so that only the reader needs to name the type. */
+/** JSON text of a `Value`. Plain text is assignable, so only the reader needs to name the type. */
 export type JsonColumn<Value> = string & { readonly [parsed]?: Value };
 
 /** Parses a column that this process or an earlier one wrote. */

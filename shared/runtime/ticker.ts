@@ -1,25 +1,26 @@
 /**
- * One coarse clock for many waits, instead of a timer for each of them; on a node, for example, or on the frames of an agent.
- * It counts the time in which this process ran, and asks the waits only after sockets were read: what arrived during a stall
- * comes before a wait can end. A wait therefore ends up to one tick late. The timer runs only while something waits, and never keeps a process alive.
+ * One coarse clock for many waits, such as those for nodes or agent frames, instead of a timer for each. It counts only the
+ * time in which this process ran, and checks the waits only after sockets were read, so that data which arrived during a
+ * stall is handled before a wait can end. A wait may therefore end up to one tick late. The timer runs only while something
+ * waits, and never keeps a process alive.
  */
 
 export interface Timed {
-  /** Its index among those that wait, maintained by the ticker; -1 before and after. */
+  /** Position in the ticker's list, maintained by the ticker; -1 while not waiting. */
   index: number;
-  /** `nowMs` is that of the ticker. */
+  /** Called at every tick with the ticker's time. */
   tick(nowMs: number): void;
 }
 
-/** A tick that is later was late because this process did not run. */
+/** Largest delay of a tick that is counted. A tick that is later still was late because this process did not run. */
 const lateMsMax = 250;
 
 export class Ticker {
   readonly #tickMs: number;
-  /** Without order. A Set keeps resizing its hash table, which inflates the old space. */
+  /** Unordered. A Set would keep resizing its hash table, which inflates the heap's old space. */
   readonly #waiting: Timed[] = [];
   #timer: NodeJS.Timeout | undefined;
-  /** Up to the last tick. */
+  /** Time counted up to the last tick. */
   #countedMs = 0;
   #tickedMs = 0;
 
@@ -27,18 +28,18 @@ export class Ticker {
     this.#tickMs = tickMs;
   }
 
-  /** What waits now, for tests and metrics. */
+  /** Number of waits, for tests and metrics. */
   get size(): number {
     return this.#waiting.length;
   }
 
-  /** Monotonic; without stalls of this process, and without the time in which nothing waited. */
+  /** Monotonic time in ms, without stalls of this process and without time in which nothing waited. */
   get nowMs(): number {
     if (this.#timer === undefined) return this.#countedMs;
     return this.#countedMs + Math.min(performance.now() - this.#tickedMs, this.#tickMs + lateMsMax);
   }
 
-  /** Again is harmless. */
+  /** Adds a wait. Idempotent. */
   add(timed: Timed): void {
     if (timed.index >= 0) return;
     timed.index = this.#waiting.push(timed) - 1;
@@ -47,7 +48,7 @@ export class Ticker {
     this.#timer = setInterval(() => this.#tick(), this.#tickMs).unref();
   }
 
-  /** The last one takes its place. Again is harmless. */
+  /** Removes a wait; the last one moves into its position. Idempotent. */
   delete(timed: Timed): void {
     if (timed.index < 0) return;
     const last = this.#waiting.pop() as Timed;
@@ -58,12 +59,13 @@ export class Ticker {
     timed.index = -1;
   }
 
-  /** After a stall outside of timers, timers run before sockets are read; what setImmediate calls runs after that. */
+  /** After a stall outside of timers, timers run before sockets are read. setImmediate callbacks run after both. */
   #tick(): void {
     const nowMs = this.nowMs;
     this.#countedMs = nowMs;
     this.#tickedMs = performance.now();
-    // Here and not when the last one leaves: a wait of most requests is short, and a timer for each would cost more than it.
+    // Stop the timer here instead of when the last wait leaves. Most requests wait only briefly, and a timer for each would
+    // cost more than the tick.
     if (this.#waiting.length === 0) {
       clearInterval(this.#timer);
       this.#timer = undefined;
@@ -72,7 +74,7 @@ export class Ticker {
     setImmediate(() => this.#askAll(nowMs));
   }
 
-  /** From the end, because one that is removed here is replaced by one that was called already. */
+  /** Iterates from the end: if a wait is removed meanwhile, its position is taken by one that was already called. */
   #askAll(nowMs: number): void {
     for (let index = this.#waiting.length - 1; index >= 0; index--) this.#waiting[index]?.tick(nowMs);
   }

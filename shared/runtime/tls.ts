@@ -1,7 +1,7 @@
 /**
- * The certificate of a process's listeners, and the authorities that it trusts in addition to those of Node: read at the start, and
- * again for the connections to come once their files changed. A certificate that cannot be used ends a start with an error that
- * names the files; at a renewal it changes nothing but the log.
+ * The certificate of a process's listeners, and the certificate authorities that it trusts in addition to Node's. Both are
+ * read at start and again when their files change, and then apply to new connections. At start, an unusable certificate ends
+ * the process with an error that names the files. At a renewal it is only logged.
  */
 import { X509Certificate } from 'node:crypto';
 import * as nodeTls from 'node:tls';
@@ -12,7 +12,7 @@ import { type Renewable, WatchedFiles } from './watched-files.ts';
 
 /** Paths of PEM files. */
 export interface TlsFiles {
-  /** The chain, the listener's own certificate first. */
+  /** Certificate chain, beginning with the listener's own certificate. */
   readonly cert: string;
   readonly key: string;
 }
@@ -26,7 +26,7 @@ export class Certificate implements Renewable {
   readonly #files: WatchedFiles<Tls>;
   readonly #servers: Server[] = [];
 
-  /** Throws an Error that names the file or the pair that cannot be used. */
+  /** Throws an error that names the unusable file or pair of files. */
   constructor(files: TlsFiles) {
     this.#files = new WatchedFiles([files.cert, files.key], () => readTls(files));
   }
@@ -39,7 +39,7 @@ export class Certificate implements Renewable {
     return new Date(new X509Certificate(this.tls.cert).validTo).toISOString();
   }
 
-  /** Passes every later certificate to a server. Without TLS it does nothing. */
+  /** Passes all later certificates to a server. Does nothing for a server without TLS. */
   renewServer(server: object): void {
     if (server instanceof Server) this.#servers.push(server);
   }
@@ -55,17 +55,20 @@ export class Certificate implements Renewable {
   }
 }
 
-/** Node 22.19 and 24.5 can change the authorities of a running process. */
+/** Functions of Node 22.19 and 24.5 that change the authorities of a running process. */
 interface DefaultAuthorities {
   getCACertificates?(which: 'default' | 'extra'): string[];
   setDefaultCACertificates?(certificates: readonly string[]): void;
 }
 
-/** What NODE_EXTRA_CA_CERTS names. Node itself reads it at the start, and continues without it where it cannot. */
+/**
+ * The authorities in the file that NODE_EXTRA_CA_CERTS names. Node itself reads the file at start, and continues without it
+ * if that fails.
+ */
 export class ExtraAuthorities implements Renewable {
   readonly #files: WatchedFiles<readonly string[]>;
   readonly #node: DefaultAuthorities;
-  /** What Node trusts without the file. */
+  /** Authorities that Node trusts without the file. */
   #others: readonly string[] | undefined;
 
   constructor(path: string, node: DefaultAuthorities = nodeTls as DefaultAuthorities) {

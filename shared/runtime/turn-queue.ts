@@ -1,8 +1,8 @@
-/** Waiting items of several owners. Owners take turns, so one with many items delays only itself. */
+/** A queue of items from several owners. Owners take turns, so an owner with many items delays only itself. */
 export class TurnQueue<Item> {
-  /** In the order of their turns. Owners without items are removed. */
+  /** Items by owner, in the order of the owners' turns. Owners without items are removed. */
   readonly #byOwner = new Map<string, Item[]>();
-  /** Its item may still be in progress, so any other owner comes first. */
+  /** The owner that was served last. Its item may still be in progress, so any other owner comes first. */
   #servedLast: string | undefined;
   #size = 0;
 
@@ -14,7 +14,7 @@ export class TurnQueue<Item> {
     return this.#byOwner.get(owner)?.length ?? 0;
   }
 
-  /** `isFirst`: before the owner's other items. */
+  /** Adds an item; `isFirst` puts it before the owner's other items. */
   add(owner: string, item: Item, isFirst = false): void {
     const items = this.#byOwner.get(owner);
     if (items === undefined) this.#byOwner.set(owner, [item]);
@@ -23,7 +23,7 @@ export class TurnQueue<Item> {
     this.#size++;
   }
 
-  /** The next item. */
+  /** Returns the next item without removing it. */
   peek(): Item | undefined {
     return this.#byOwner.get(this.#nextOwner() ?? '')?.[0];
   }

@@ -1,12 +1,12 @@
 /**
- * The version of this build: that of package.json, in the folder above the sources or above `dist`, and behind a plus the commit of
- * which `tools/scripts/build.mjs` made it, where it knew one.
+ * The version of this build: the one in package.json, in the folder above the sources or above `dist`. If
+ * `tools/scripts/build.mjs` knew the commit, it follows after a plus sign.
  */
 import { existsSync, readFileSync } from 'node:fs';
 
 let known: string | undefined;
 
-/** Read once: a package that is replaced while a process runs does not change what runs. */
+/** Returns the version, which is read only once: replacing the package does not change a running process. */
 export function version(): string {
   known ??= readVersion();
   return known;
@@ -15,12 +15,12 @@ export function version(): string {
 function readVersion(): string {
   const release = findMember(['../../package.json', '../../../package.json'], 'version');
   if (release === undefined) return 'unknown';
-  // Only `dist` has it: sources are of no build.
+  // Only `dist` has this file, because sources do not belong to a build.
   const commit = findMember(['../../build.json'], 'commit');
   return commit === undefined ? release : `${release}+${commit}`;
 }
 
-/** Of the first of these JSON files that is there. */
+/** Returns a member of the first of these JSON files that exists. */
 function findMember(places: readonly string[], name: string): string | undefined {
   const found = places.map((path) => new URL(path, import.meta.url)).find((place) => existsSync(place));
   if (found === undefined) return undefined;

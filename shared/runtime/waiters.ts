@@ -1,28 +1,28 @@
 /**
- * Readers that wait for a change. A reader takes the value of `changes` before it reads, and waits for a change since then,
- * so none is missed in between. No listener is left on a reader's signal.
+ * Readers that wait for a change. A reader takes the value of `changes` before it reads, then waits for changes since that
+ * value, so it misses none in between. No listener stays on a reader's signal.
  */
 export class Waiters {
   readonly #waiting = new Set<() => void>();
   #changes = 0;
 
-  /** How many changes there were. */
+  /** Number of changes so far. */
   get changes(): number {
     return this.#changes;
   }
-  /** How many readers wait now. */
+  /** Number of readers that are waiting. */
   get size(): number {
     return this.#waiting.size;
   }
 
-  /** Resolves once there were more than `seen` changes, or when `signal` aborts. */
+  /** Resolves once there have been more than `seen` changes, or when `signal` aborts. */
   changedSince(seen: number, signal?: AbortSignal): Promise<void> {
     return this.#changes === seen ? this.next(undefined, signal) : Promise.resolve();
   }
 
-  /** Resolves at the next change, after `timeoutMs` where it is given, or when `signal` aborts. */
+  /** Resolves at the next change, after `timeoutMs` if given, or when `signal` aborts. */
   next(timeoutMs: number | undefined, signal?: AbortSignal): Promise<void> {
-    // A signal that has already aborted calls no listener.
+    // A signal that has already aborted does not call new listeners.
     if (signal?.aborted) return Promise.resolve();
     return new Promise((resolve) => {
       const done = () => {
@@ -37,7 +37,7 @@ export class Waiters {
     });
   }
 
-  /** Reports a change; the readers resume in the order in which they began to wait. */
+  /** Reports a change. Readers resume in the order in which they started to wait. */
   wake(): void {
     this.#changes++;
     for (const done of [...this.#waiting]) done();

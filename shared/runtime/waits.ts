@@ -1,51 +1,53 @@
 /**
- * Every wait for a peer on the way of a request through a gateway, with its deadline: none may be without one. The modules
- * that wait take their times from here, docs/network.md has the table, with from when each counts and what ends it, and a peer
- * stalls at each in data-plane/telemetry/waits.test.ts.
+ * Deadlines of every wait for a peer while a gateway handles a request. No wait may lack one, and the modules that wait take
+ * their times from this table. docs/network.md says when each wait starts and what ends it.
+ * data-plane/telemetry/waits.test.ts makes a peer stall at each.
  */
 
 export const waits = {
-  /** Client: a handshake, or the head of a request. */
+  /** Client: completes a handshake or the head of a request. */
   clientHead: { ms: 30_000 },
-  /** Client: a further request on a connection. */
+  /** Client: sends another request on an open connection. */
   clientNext: { ms: 75_000 },
-  /** Client: further 80 KiB of a body, or its end, after a first span that is judged by nothing. */
+  /** Client: sends another 80 KiB of a body, or its end. The first such period is not judged. */
   clientBody: { ms: 10_000 },
-  /** Client: a whole request. */
+  /** Client: sends a whole request. */
   clientRequest: { ms: 300_000 },
-  /** Client: the rest of a body that was refused. */
+  /** Client: sends the rest of a refused body. */
   clientRest: { ms: 10_000 },
-  /** Client: a byte of the answer to be taken. */
+  /** Client: reads at least a byte of the response. */
   clientReads: { ms: 60_000 },
-  /** Client: what was delivered of an answer that ended early to be taken. */
+  /** Client: reads what was delivered of a response that ended early. */
   clientLastBytes: { ms: 2500 },
-  /** Organisation: room for a body in the share of its organisation. */
+  /** Organisation: has room for a body in its share of memory. */
   bodyTurn: { ms: 30_000 },
-  /** Node: a connection. */
+  /** Node: accepts a connection. */
   nodeConnect: { ms: 2000 },
-  /** Node: any candidate to take a connection. */
+  /** Node: any candidate accepts a connection. */
   nodeSearch: { ms: 6000 },
-  /** Node: the count of a prompt. */
+  /** Node: counts the tokens of a prompt. */
   nodeCount: { ms: 2000 },
-  /** Node: the request to be taken, and the first event of a stream. */
+  /** Node: accepts the request and sends the first event of a stream. */
   nodeFirstEvent: { ms: 300_000 },
-  /** Node: a further event. Comments, or tools in the request, prolong this wait up to that for a first event. */
+  /**
+   * Node: sends the next event. Comments in the stream or tools in the request extend this wait up to that for a first event.
+   */
   nodeNextEvent: { ms: 60_000 },
-  /** Node: the request to be taken, and the head of an answer without a stream; again for its body. */
+  /** Node: accepts the request and sends the head of a response without a stream. The body gets the same time again. */
   nodeWhole: { ms: 300_000 },
-  /** Node: a further piece of an answer without a stream. */
+  /** Node: sends the next piece of a response without a stream. */
   nodeNextBytes: { ms: 60_000 },
-  /** Node: the body of an error. */
+  /** Node: sends the body of an error. */
   nodeError: { ms: 10_000 },
-  /** Node: the end of a body whose answer is complete. */
+  /** Node: ends a body whose response is already complete. */
   nodeRest: { ms: 2000 },
-  /** Gateway: room of a limit that others hold. */
+  /** Gateway: gets room in a limit that other requests use. */
   gatewayRoom: { ms: 2000 },
-  /** Control plane: the head of a snapshot. */
+  /** Control plane: sends the head of a snapshot. */
   snapshotHead: { ms: 60_000 },
-  /** Control plane: a further piece of a snapshot. */
+  /** Control plane: sends the next piece of a snapshot. */
   snapshotPiece: { ms: 30_000 },
-  /** Control plane: a whole snapshot. */
+  /** Control plane: sends a whole snapshot. */
   snapshotWhole: { ms: 900_000 },
 } as const;
 

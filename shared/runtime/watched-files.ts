@@ -1,6 +1,6 @@
 /**
- * A value that is made of files, such as a certificate and its key: read at the start, and again once one of the files is another
- * one than before. Where the files cannot be used then, the former value stays.
+ * A value made from files, such as a certificate and its key. It is read at start and again when one of the files changes. If
+ * the new files cannot be used, the previous value stays.
  */
 import { statSync } from 'node:fs';
 import { errorCode } from './error-code.ts';
@@ -12,7 +12,7 @@ export class WatchedFiles<Value> {
   #seen: string;
   #value: Value;
 
-  /** Throws what `read` throws. */
+  /** Throws whatever `read` throws. */
   constructor(paths: readonly string[], read: () => Value) {
     this.#paths = paths;
     this.#read = read;
@@ -25,11 +25,11 @@ export class WatchedFiles<Value> {
   }
 
   /**
-   * Reads the files again where one of them changed, or `always`; true where it did. Throws what `read` throws, once for each state of
-   * the files.
+   * Reads the files again if one of them changed or `always` is set, and returns true if it did. Throws whatever `read`
+   * throws, but only once per state of the files.
    */
   look(always = false): boolean {
-    // Before they are read, so that what is written meanwhile is found by the next look.
+    // Taken before reading, so that a later look finds what is written meanwhile.
     const seen = fileIdentity(this.#paths);
     if (seen === this.#seen && !always) return false;
     this.#seen = seen;
@@ -38,7 +38,7 @@ export class WatchedFiles<Value> {
   }
 }
 
-/** Kubernetes swaps a link above the files, so this is about what a path leads to. A pipe is read once. */
+/** Identifies the files that the paths resolve to, because Kubernetes swaps a link above them. A pipe is read only once. */
 function fileIdentity(paths: readonly string[]): string {
   return paths.map(identityOfFile).join(' ');
 }
@@ -53,15 +53,18 @@ function identityOfFile(path: string): string {
   }
 }
 
-/** What a process takes from files, and reads again by itself. */
+/** A value that a process reads from files and automatically reads again. */
 export interface Renewable {
-  /** Reads its files again where they changed, or `always`, and logs what came of it. Throws nothing. */
+  /** Reads the files again if they changed or `always` is set, and logs the result. Never throws. */
   renew(logger: Logger, always: boolean): void;
 }
 
 const periodMsDefault = 60_000;
 
-/** Looks at all files each minute, and reads them again on SIGHUP. The signal ends no process: it may be sent to a whole fleet. */
+/**
+ * Checks all files every minute and reads them again on SIGHUP. The signal never ends a process, because it may be sent to a
+ * whole fleet.
+ */
 export function keepRenewed(all: readonly Renewable[], logger: Logger, periodMs = periodMsDefault): void {
   setInterval(() => {
     for (const each of all) each.renew(logger, false);

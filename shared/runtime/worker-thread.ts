@@ -1,6 +1,6 @@
 /**
- * A part of the process on a thread of its own, over messages. Node 20 runs no TypeScript on a thread, so from the sources the
- * same part runs on this thread, over the same messages.
+ * Runs a part of the process on its own thread and communicates by messages. Node 20 cannot run TypeScript on a thread, so
+ * when run from source the part runs on this thread, with the same messages.
  */
 import { basename } from 'node:path';
 import { MessageChannel, type MessagePort, type ResourceLimits, Worker } from 'node:worker_threads';
@@ -9,31 +9,31 @@ import { within } from './retry.ts';
 const isBuilt = !import.meta.url.endsWith('.ts');
 
 export interface ThreadOptions<Event> {
-  /** The built file that the thread runs, in the folder of the module that names it. */
+  /** Built file that the thread runs, relative to the module that names it. */
   readonly entry: URL;
   readonly data?: unknown;
   readonly limits?: ResourceLimits;
-  /** Loads what the entry file does with the port of its thread: only where it runs on this thread. */
+  /** Loads the function that the entry file calls with its port. Used only if the part runs on this thread. */
   readonly load: () => Promise<(port: MessagePort) => unknown>;
   readonly onEvent: (event: Event) => void;
-  /** Does the thread keep the process alive? */
+  /** Whether the thread keeps the process alive. */
   readonly isRef: boolean;
 }
 
 export interface ThreadEnd {
-  /** Left out where it ran on this thread. */
+  /** Absent if the part ran on this thread. */
   readonly exitCode?: number;
-  /** What it threw. */
+  /** Error that the thread threw. */
   readonly error?: Error;
 }
 
-/** It posts `{ kind: 'closed' }` as its last event where it is asked to close. */
+/** A thread with typed messages. Its entry must post `{ kind: 'closed' }` as its last event when asked to close. */
 export class WorkerThread<Request, Event> {
-  /** Resolves once it has ended, by itself or from outside. */
+  /** Resolves once the thread has ended for any reason. */
   readonly ended: Promise<ThreadEnd>;
   readonly #port: MessagePort | Worker;
 
-  /** Throws where the system grants no other thread. */
+  /** Throws if the system refuses to create a thread. */
   constructor({ entry, data, limits = {}, load, onEvent, isRef }: ThreadOptions<Event>) {
     this.#port = isBuilt
       ? new Worker(entry, { workerData: data, resourceLimits: limits })
@@ -44,12 +44,12 @@ export class WorkerThread<Request, Event> {
     this.ended = awaitEnd(this.#port);
   }
 
-  /** `moved`: buffers that nobody here uses again, so that they are not copied. */
+  /** Posts a request. `moved` lists buffers that the caller no longer uses, so they are transferred instead of copied. */
   post(request: Request, moved: readonly ArrayBuffer[] = []): void {
     this.#port.postMessage(request, moved);
   }
 
-  /** Asks it to close, and ends it where it does not in time. Resolves in twice the time at most. */
+  /** Asks the thread to close, and terminates it if it does not close in time. Resolves after at most twice `withinMs`. */
   async close(request: Request, withinMs: number): Promise<'closed' | 'ended' | 'late'> {
     const closed = new Promise<'closed'>((resolve) => {
       this.#port.on('message', ({ kind }: { readonly kind?: unknown }) => {
@@ -59,19 +59,19 @@ export class WorkerThread<Request, Event> {
     this.post(request);
     const ended = this.ended.then(() => 'ended' as const);
     const how = await within(Promise.race([closed, ended]), withinMs);
-    // It ends once its call into the file system does.
+    // The thread ends once its current file system call returns.
     if (how === 'late') await within(this.terminate(), withinMs);
     return how;
   }
 
-  /** Ends it at once, in the middle of its work too. */
+  /** Ends the thread at once, even in the middle of its work. */
   async terminate(): Promise<void> {
     if (this.#port instanceof Worker) await this.#port.terminate();
     else this.#port.close();
   }
 }
 
-/** What is posted before it is loaded waits in the port. */
+/** Runs the part on this thread. Messages posted before it is loaded wait in the port. */
 function servedHere(load: ThreadOptions<never>['load'], isRef: boolean): MessagePort {
   const { port1, port2 } = new MessageChannel();
   void load().then((serve) => {
@@ -81,7 +81,7 @@ function servedHere(load: ThreadOptions<never>['load'], isRef: boolean): Message
   return port1;
 }
 
-/** Handles the `error` event of a thread, which would throw here. */
+/** Resolves when the thread has ended. Also handles its `error` event, which would otherwise throw here. */
 function awaitEnd(port: MessagePort | Worker): Promise<ThreadEnd> {
   return new Promise((resolve) => {
     if (!(port instanceof Worker)) {
@@ -96,9 +96,9 @@ function awaitEnd(port: MessagePort | Worker): Promise<ThreadEnd> {
   });
 }
 
-/** One task on a thread, whose entry file posts the result. `task` does the same here. */
+/** One task on a thread, whose entry file posts the result. */
 export interface ThreadTask<Result> {
-  /** Rejects with what the task throws, and where the thread ends without a result. */
+  /** Rejects with the task's error, or if the thread ends without a result. */
   readonly result: Promise<Result>;
   end(): Promise<void>;
 }
