@@ -1,4 +1,4 @@
-/** The listener of health, metrics and recorded decisions. */
+/** The listener that serves health, metrics and recorded decisions. */
 
 import type { Closers } from '../shared/runtime/closers.ts';
 import type { Connections } from '../shared/runtime/connections.ts';
@@ -23,7 +23,7 @@ interface HealthParts {
   readonly metrics: FoldMetrics;
   readonly connections: Connections;
   readonly draining: { readonly value: boolean };
-  /** Of this process, in its reports. */
+  /** Identifies this run of the process in its reports. */
   readonly incarnation: string;
 }
 
@@ -53,7 +53,10 @@ export async function startHealth(
   return health;
 }
 
-/** Information for operators: limits and usage follow the log's clock, but keys expire by this gateway's own clock. */
+/**
+ * Informs operators about the clock; never fails. Limits and usage follow the log's clock, but keys expire by this gateway's
+ * own clock.
+ */
 function clockCheck({ clockAheadMs, leapMs }: LimitExchange): Check {
   const seconds = Math.round(Math.abs(clockAheadMs) / 1000);
   const follows =
@@ -67,7 +70,7 @@ function clockCheck({ clockAheadMs, leapMs }: LimitExchange): Check {
   return { name: 'clock', ok: true, detail };
 }
 
-/** Every request is refused while no further usage can be kept. */
+/** Fails while no more usage can be stored, because every request is then refused. */
 function usageCheck(isFull: boolean): Check {
   return { name: 'usage', ok: !isFull, ...(isFull && { detail: 'no further usage can be kept' }) };
 }

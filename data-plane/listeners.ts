@@ -1,4 +1,4 @@
-/** The listeners of requests: the API, one for each stack with a port of its own, and the playground. */
+/** Opens the listeners of requests: the API, one for each stack with its own port, and the playground. */
 
 import type { Closers } from '../shared/runtime/closers.ts';
 import type { Connections } from '../shared/runtime/connections.ts';

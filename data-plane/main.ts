@@ -1,6 +1,6 @@
 /**
- * Composition root of a gateway: it folds the log into its own snapshot and answers every request from that alone.
- * Stateless but for usage not yet shipped: delete its state.db and it rebuilds.
+ * Starts a gateway and connects its parts. A gateway folds the log into its own snapshot and answers every request from that
+ * alone. Apart from unpublished usage it is stateless: if state.db is deleted, it is rebuilt.
  */
 import { join } from 'node:path';
 import { controlTopic } from '../schemas/events/commit.ts';
@@ -32,22 +32,22 @@ import { drain } from './telemetry/drain.ts';
 import { TrafficReports } from './telemetry/traffic-reports.ts';
 
 export interface RunningGateway {
-  /** Base address of the API, ending in /v1. */
+  /** Base URL of the API, ending in /v1. */
   readonly api: string;
   readonly metrics: string;
   readonly stacks: readonly { readonly stack: string; readonly url: string }[];
-  /** Address of the page for visitors. */
+  /** URL of the playground page. */
   readonly play: string | undefined;
-  /** Drains, then closes. */
+  /** Drains open requests, then closes. */
   close(): Promise<void>;
 }
 
-/** State of a gateway that control planes know. */
+/** Parts of a gateway that is already known to control planes. */
 interface AnnouncedState {
   readonly state: GatewayState;
   readonly publisher: StatusPublisher;
   readonly traffic: TrafficReports;
-  /** Requests that have begun and not ended. */
+  /** Number of requests in progress. */
   readonly requests: { open: number };
   readonly metrics: FoldMetrics;
 }
@@ -96,7 +96,7 @@ async function serve(
     closers,
   );
   const decisionsUrl = journal && advertisedUrl(health.url, settings.advertise);
-  // Before these members are known, control planes cannot ask this gateway for requests.
+  // Until control planes know these members, they cannot ask this gateway for requests.
   publisher.add(() =>
     reportedMembers(gatewayMemberNames, {
       metrics: decisionsUrl,

@@ -1,4 +1,4 @@
-/** Opens what requests work with, each part once those that it needs are there. */
+/** Opens the parts that requests work with, in the order in which they depend on each other. */
 import { measureCounterFeed } from '../shared/limits/counter-feed-metrics.ts';
 import { BodyBudget } from '../shared/runtime/byte-budget.ts';
 import { wallClockMs } from '../shared/runtime/clock.ts';
@@ -30,7 +30,7 @@ export interface Observers {
   readonly journal: DecisionJournal | undefined;
   readonly files: FileShortage;
   readonly traffic: TrafficReports;
-  /** Requests that have begun and not ended. */
+  /** Number of requests in progress. */
   readonly requests: { open: number };
 }
 
@@ -51,7 +51,7 @@ export async function openGateway(
   const usage = await openMeter({
     ...{ logUrl: settings.logUrl, dataDir: settings.dataDir, name: settings.name, lookup, logger },
     ...{ gatewayToken: settings.gatewayToken, controlPlanes: settings.controlPlanes },
-    // Answers that cannot be billed must not be sent: a supervisor starts the gateway again.
+    // End the process, because responses that cannot be billed must not be sent. A supervisor restarts the gateway.
     onLost: (error) => endOnFault(logger, error, 'usage can no longer be recorded: this gateway ends'),
   });
   closers.add(() => usage.close());

@@ -1,4 +1,4 @@
-/** Settings of a gateway, as its options and variables give them. */
+/** Settings of a gateway, from its options and environment variables. */
 import type { StalePolicy } from '../schemas/records/status.ts';
 import type { HostNames } from '../shared/decision/admission.ts';
 import type { ConnectionLimits } from '../shared/runtime/connections.ts';
@@ -15,45 +15,51 @@ export interface GatewaySettings {
   readonly name: string;
   readonly bind: string;
   readonly port: number;
-  /** Of health and metrics; loopback unless given. */
+  /** Bind address of health and metrics; loopback by default. */
   readonly metricsBind?: string | undefined;
   readonly metricsPort: number;
-  /** Where control planes reach that listener, as `advertisedUrl` takes it. */
+  /** Address at which control planes reach the health listener, in the form that `advertisedUrl` accepts. */
   readonly advertise?: string | undefined;
-  /** Of each listener but that of health and metrics. */
+  /** Connection limits of every listener except health and metrics. */
   readonly connections?: Partial<ConnectionLimits> | undefined;
   readonly hosts: HostNames;
-  /** Ports that serve one stack each, whatever the Host header is. */
+  /** Ports that serve one stack each, regardless of the Host header. */
   readonly stackPorts: readonly { readonly stack: string; readonly port: number }[];
-  /** Origins whose pages may read answers of the API; left out: none. */
+  /** Origins whose pages may read the API's answers; none by default. */
   readonly corsOrigins?: ReadonlySet<string> | undefined;
-  /** The page for visitors; left out: none. */
+  /** Settings of the playground; undefined disables it. */
   readonly play?: PlaySettings | undefined;
   readonly whenStale: StalePolicy;
   readonly controlPlanes: readonly string[];
-  /** Also fetch snapshots over plain HTTP from another machine. */
+  /** Also fetches snapshots from other machines over plain HTTP. */
   readonly insecureSnapshots?: boolean | undefined;
-  /** Shared with the control planes: fetches snapshots, and authenticates this gateway's reports. */
+  /** Token shared with the control planes. It authenticates snapshot requests and this gateway's reports. */
   readonly gatewayToken: string;
-  /** Fingerprints, public keys or PEM files: one of them must have begun the log. None: any log will do. */
+  /**
+   * Trusted signers: fingerprints, public keys or PEM files. One of them must have begun the log. If empty, any log is
+   * accepted.
+   */
   readonly trustedSigners?: readonly string[] | undefined;
   readonly nodeCredentials?: CredentialSource;
-  /** false: requests to the pool go without `cache_salt`, for engines that refuse it. */
+  /** If false, requests to the pool are sent without `cache_salt`, for engines that refuse it. */
   readonly saltsCaches?: boolean;
-  /** For a connection to a node. */
+  /** Timeout of a connection to a node, in ms. */
   readonly connectMs: number;
   readonly forwarding: ForwardSettings;
-  /** Between the loss of readiness and the end of new connections, seconds. */
+  /** Seconds between the loss of readiness and the refusal of new connections. */
   readonly drainDelaySeconds: number;
-  /** How long streams may continue after that, seconds. */
+  /** Seconds for which streams may continue after that. */
   readonly drainTimeoutSeconds: number;
-  /** Of every listener. */
+  /** Certificate of every listener. */
   readonly certificate?: Certificate | undefined;
-  /** Of the control log and its snapshot; the defaults where they are left out. */
+  /** Intervals of the control log and its snapshot; omitted ones have defaults. */
   readonly intervals?: Partial<SnapshotIntervals>;
-  /** Of completed requests one in so many is kept in the decision journal, of all others each; 0: no journal. */
+  /**
+   * One in this many completed requests is recorded in the decision journal, and all others are always recorded. 0 disables
+   * the journal.
+   */
   readonly decisionsOneIn?: number | undefined;
   readonly logger: Logger;
-  /** For the lines of requests; `logger` unless it is given. */
+  /** Receives the log lines of requests; `logger` by default. */
   readonly accessLog?: AccessLog;
 }

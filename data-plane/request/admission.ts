@@ -1,6 +1,6 @@
 /**
- * Admission of one request: its host, its operation and its caller are decided from its head, before its body is read.
- * A listener whose callers are not known by a key has an authenticator of its own, which makes another admission.
+ * Admits one request: decides its host, operation and caller from its head, before its body is read. A listener that does not
+ * identify callers by a key has its own authenticator, which creates another kind of admission.
  */
 import {
   type Admission,
@@ -16,7 +16,7 @@ import type { Exchange } from '../http/exchange.ts';
 import type { Gateway } from './gateway.ts';
 import type { RequestRecord } from './request-record.ts';
 
-/** Age in ms after which the caller is identified again before the request is decided. */
+/** Age of an admission in ms after which the caller is identified again before the request is decided. */
 const admissionMsMax = 1000;
 
 export class RequestAdmission {
@@ -25,11 +25,11 @@ export class RequestAdmission {
   protected readonly head: RequestHead;
   readonly #record: RequestRecord;
   #admitted: Admission | undefined;
-  /** Wall clock, ms since 1970. */
+  /** Wall-clock time of the admission, ms since 1970. */
   #admittedMs = 0;
   #monotonicMs = 0;
 
-  /** `target` is undefined if the host selects it. Throws a Refusal if the head could be read in two ways. */
+  /** `target` is undefined if the host selects it. Throws a Refusal if the head is ambiguous. */
   constructor(
     gateway: Gateway,
     exchange: Exchange,
@@ -52,7 +52,7 @@ export class RequestAdmission {
     };
   }
 
-  /** Throws a Refusal. */
+  /** Admits the request. Throws a Refusal. */
   admit(nowMs: number): Admission {
     const admitted = this.decide(nowMs);
     this.#admitted = admitted;
@@ -62,20 +62,20 @@ export class RequestAdmission {
     return admitted;
   }
 
-  /** Admits the request again if its body took long: meanwhile its key may have been revoked or may have expired. */
+  /** Admits the request again if its body took long, because its key may have been revoked or may have expired meanwhile. */
   again(nowMs: number): AdmittedInference {
     const admitted = this.isOld(nowMs) ? this.decide(nowMs) : this.#admitted;
     if (admitted?.kind !== 'inference') throw new Error('only inference is admitted again');
     return admitted;
   }
 
-  /** Resolves with the request's body. Throws the refusal of a body that is not accepted, or ClientGone. */
+  /** Resolves to the request's body. Rejects with a Refusal if the body is not accepted, or with ClientGone. */
   readBody(memory: SharedBudget, bytesMax: number): Promise<Body> {
     return readBody(this.exchange, memory, { bytesMax });
   }
 
   protected isOld(nowMs: number): boolean {
-    // The larger of two clocks: one may be set back, and the other stops while the machine sleeps.
+    // Use the larger age of two clocks: one may be set back, and the other stops while the machine sleeps.
     const ageMs = Math.max(nowMs - this.#admittedMs, performance.now() - this.#monotonicMs);
     return ageMs > admissionMsMax;
   }
@@ -90,7 +90,7 @@ export class RequestAdmission {
   }
 }
 
-/** Makes the admission of a request: by an API key, unless a listener knows its callers by other means. */
+/** Creates the admission of a request. It uses an API key unless a listener identifies its callers in another way. */
 export type Authenticator = (
   gateway: Gateway,
   exchange: Exchange,

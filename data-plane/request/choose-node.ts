@@ -1,4 +1,4 @@
-/** Which of the candidates of a request is asked: by the prefixes of its prompt, or the less busy of two random ones. */
+/** Chooses which candidate node gets a request: by the prefixes of its prompt, or the less busy of two random candidates. */
 
 import { memorySharer } from '../../shared/decision/authenticate.ts';
 import type { Placement } from '../../shared/decision/route.ts';
@@ -7,7 +7,7 @@ import { type AskedChat, type AskedRequest, chatPrefixes } from '../surfaces/com
 import type { Gateway } from './gateway.ts';
 import type { Reservation } from './reserve.ts';
 
-/** The candidates given to it must be of the one place of the decision. */
+/** Returns the chooser for a request. All candidates passed to it must belong to the one place that the decision chose. */
 export function nodeChooser(
   { affinity, load, lookup }: Pick<Gateway, 'affinity' | 'load' | 'lookup'>,
   { facts: { target, model }, decision: { subject: tenant } }: Reservation,
@@ -22,8 +22,8 @@ export function nodeChooser(
 }
 
 /**
- * Hashes a prompt only where there is a choice. A class, because a getter in an object literal costs a hidden class with
- * each request, which keeps the prompt alive until the next full collection.
+ * Identifies a chat for cache affinity. Its prompt is hashed only if there is a choice. It is a class because a getter in an
+ * object literal creates a hidden class per request, which keeps the prompt alive until the next full collection.
  */
 class ChatAffinity implements AffinityRequest {
   readonly tenant: string;

@@ -1,6 +1,7 @@
 /**
- * What is counted while requests pass: requests of each subject's present minute, and weights in flight. Exact for this
- * gateway; for limits that hold over the whole fleet, what the other gateways hold is included. A lease is taken once and released once, whatever happens to the request.
+ * Counts requests in each subject's current minute and the weights in flight. The counts are exact for this gateway. For
+ * fleet-wide limits they include the share that other gateways hold. A lease is taken once and released once, whatever
+ * happens to the request.
  */
 import { inFlightWindow } from '../../schemas/records/gauges.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
@@ -16,8 +17,8 @@ export interface Lease {
   /** Releases the capacity. Idempotent. */
   release(): void;
   /**
-   * Releases the capacity, and the request no longer counts in its minute either; at most `perMinute` times in a minute,
-   * because each such request has cost a node a count. The second call does nothing.
+   * Releases the capacity and also removes the request from its minute. The latter happens at most `perMinute` times a
+   * minute, because each such request has cost a node a token count. A second call does nothing.
    */
   cancel(perMinute: number | null): void;
 }
@@ -29,19 +30,21 @@ export interface UsageView {
   visitorTokens(atMs: number): number;
 }
 
-/** What the gateways exchange of the limits of the whole fleet. */
+/** Fleet-wide limits, as the gateways exchange them. */
 export interface FleetLimits {
-  /** How far the clock by which minutes are labelled is ahead of this process's, ms. */
+  /** Clock that labels minutes, minus this process's clock, in ms. */
   readonly clockAheadMs: number;
-  /** How far the clock by which periods are counted is ahead of this process's, ms. */
+  /** Clock that counts periods, minus this process's clock, in ms. */
   readonly periodsAheadMs: number;
-  /** What counts against the limit where a request of this weight comes. */
+  /** Amount that counts against the limit for a new request of this weight. */
   taken(limit: Limit, weight: number): number;
-  /** What is used of it by all, and what others use or keep for themselves, as far as the log is read. */
+  /**
+   * Total use of the limit, and the amount that other gateways use or hold for themselves, as far as the log has been read.
+   */
   known(limit: Limit): { readonly used: number; readonly held: number };
   add(limit: Limit, weight: number): void;
   remove(limit: Limit, weight: number): void;
-  /** Resolves with whether the request is worth deciding again; undefined where no wait can help. */
+  /** Resolves to whether deciding the request again may succeed. Returns undefined if waiting cannot help. */
   waitForRoom(
     limit: Limit,
     weight: number,
@@ -63,7 +66,7 @@ export class LocalCounters implements Counters {
   readonly #usage: UsageView;
   readonly #minutes = new Map<string, Minute>();
   readonly #inFlight = new Map<string, number>();
-  /** Turns that may still be completed, by visitor and by network. */
+  /** Turns in progress that may still complete, by visitor and by network. */
   readonly #turns = new Map<string, number>();
   #sweptMs = 0;
 
@@ -109,7 +112,7 @@ export class LocalCounters implements Counters {
     return { here, elsewhere, held: Math.max(elsewhere, held) };
   }
 
-  /** Waits for room that other gateways hold, as FleetLimits.waitForRoom. */
+  /** Waits for room that other gateways hold. Returns undefined if waiting cannot help. */
   waitForRoom(
     { kind, subject, limit, weight }: Exhausted,
     nowMs: number,
@@ -163,7 +166,10 @@ export class LocalCounters implements Counters {
     };
   }
 
-  /** Counts a turn of a visitor, and of its network, until it is over: by then it is completed, or was none. */
+  /**
+   * Counts a turn of a visitor and of the visitor's network until it ends. By then it has either completed and counts as
+   * usage, or does not count.
+   */
   reserveTurn({
     visitor,
     network,
@@ -182,7 +188,7 @@ export class LocalCounters implements Counters {
     };
   }
 
-  /** Counts in the limits of the whole fleet. */
+  /** Counts a request in the fleet-wide limits. */
   #hold(subject: string, weight: number, startMs: number, { requestsPerMinute, concurrency }: Limits) {
     const fleet = this.#fleet;
     if (fleet === undefined || !isFleetWide(subject)) return undefined;
@@ -212,13 +218,13 @@ export class LocalCounters implements Counters {
   inFlightUnits(): number {
     let sum = 0;
     for (const weight of this.#inFlight.values()) sum += weight;
-    // Requests of visitors are counted under the visitor, too.
+    // Visitors' requests are also counted under each visitor, so subtract their total.
     return sum - this.inFlight(visitorsSubject);
   }
 
   /**
-   * Past minutes are forgotten, and who has nothing in flight, so that the maps are bounded by who called within two minutes.
-   * Not with each request: a map that loses and gets an entry again and again is reallocated as often.
+   * Removes past minutes and subjects without requests in flight, so that the maps contain only callers of the last two
+   * minutes. It does not run with each request, because a map that often loses and gains an entry is reallocated as often.
    */
   #sweep(nowMs: number): void {
     if (nowMs - this.#sweptMs < windowMs) return;
@@ -229,7 +235,7 @@ export class LocalCounters implements Counters {
   }
 }
 
-/** A visitor is limited by each gateway alone. */
+/** Whether a subject's limits hold for the whole fleet. Each gateway limits visitors on its own. */
 function isFleetWide(subject: string): boolean {
   return !subject.startsWith(visitorPrefix);
 }

@@ -1,4 +1,4 @@
-/** What the gateway gives each of its requests to work with. */
+/** The parts of a gateway that each request uses. */
 import type { HostNames } from '../../shared/decision/admission.ts';
 import type { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
@@ -19,27 +19,29 @@ export interface Gateway extends ForwardMeans {
   readonly counters: LocalCounters;
   readonly bodies: BodyBudget;
   readonly affinity: Affinity;
-  /** For requests to the pool; undefined where they go without. */
+  /** Salts of requests to the pool; undefined if these requests are sent without a salt. */
   readonly cacheSalts: TenantSecrets | undefined;
-  /** Under which thoughts are sealed for the client that keeps them. */
+  /** Keys with which a model's thoughts are sealed for the client that stores them. */
   readonly sealKeys: TenantSecrets;
   readonly meter: Meter;
   readonly countTokens: PromptCounter;
   readonly logger: Logger;
-  /** May no key be accepted, because the snapshot cannot be proven fresh enough? Checked within each request. */
+  /**
+   * Whether no key may be accepted, because the snapshot cannot be proven to be fresh enough. Checked within each request.
+   */
   fenced(): boolean;
-  /** Waits a bounded time for a new proof that the snapshot is fresh; undefined if waiting cannot help. */
+  /** Waits a bounded time for a new proof of freshness; undefined if waiting cannot help. */
   awaitFreshProof(): Promise<void> | undefined;
-  /** Wall clock, ms since 1970: decides whether a key has expired. */
+  /** Wall clock in ms since 1970, which decides whether a key has expired. */
   now(): number;
-  /** Time of the log, ms since 1970. Periods, a visitor's days and months, and usage rows follow it. */
+  /** The log's time in ms since 1970. Periods, visitors' days and months, and usage rows follow it. */
   logNow(): number;
-  /** The trace of a request, from its `traceparent` header; undefined where it has none. */
+  /** Trace of a request, from its `traceparent` header; undefined if it has none. */
   trace(header: unknown): RequestTrace | undefined;
   /** Called at the start of each request. */
   begin(): void;
   /** Called at the end of each request, for metrics and the access log. */
   observe(record: RequestRecord): void;
-  /** For the decision journal alone. */
+  /** Called for requests that are refused before they start; only the decision journal and traffic reports use it. */
   observeEarly(refused: EarlyRefusal): void;
 }

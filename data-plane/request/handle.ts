@@ -1,8 +1,8 @@
 /**
- * Handles one request, top to bottom: head → body → decision → node → answer → record. `pass` calls all phases in their order; the
- * phases are in this room and in the rooms before it. Whatever happens, the request is answered once or its connection is
- * destroyed, and its lease is released once. A phase that ends at once must return a value and no promise, because awaiting one
- * costs each request a turn of the microtask queue.
+ * Handles one request: head → body → decision → node → answer → record. `pass` calls all phases in this order; they live in
+ * this room and in the rooms before it. Every request is answered exactly once or its connection is destroyed, and its lease
+ * is released once. A phase that ends at once must return a value, not a promise, because awaiting one costs each request a
+ * turn of the microtask queue.
  */
 import { operations, pathSurface } from '../../schemas/api/operations.ts';
 import type { Ender } from '../../schemas/records/verdict.ts';
@@ -50,14 +50,14 @@ export async function handle(
   gateway.observe(record);
 }
 
-/** The whole way of a request that is answered; throws a Refusal where it is refused. */
+/** Runs all phases of a request. Throws a Refusal if the request is refused. */
 async function pass(
   gateway: Gateway,
   exchange: Exchange,
   record: RequestRecord,
   admission: RequestAdmission,
 ): Promise<void> {
-  // The head: who asks, and for which operation.
+  // Head: identify the caller and the operation.
   const proof = gateway.awaitFreshProof();
   if (proof !== undefined) await proof;
   const acceptedMs = gateway.now();
@@ -70,7 +70,7 @@ async function pass(
   }
   refuseEncoded(exchange.head);
 
-  // The body: what is asked.
+  // Body: read and parse the request.
   const { operation } = admitted;
   const owner = memorySharer(limitSubject(admitted.caller));
   const body = await admission.readBody(gateway.bodies.of(owner), operations[operation.kind].bodyBytesMax);
@@ -80,19 +80,19 @@ async function pass(
   const shapedBody = shaping instanceof Promise ? await shaping : shaping;
   record.at.shaped = performance.now();
   try {
-    // The decision: a place in the limits, and the nodes that may be asked.
+    // Decision: reserve capacity in the limits, and find the candidate nodes.
     const { asked } = shapedBody.shaped;
     const reservation = await decideAndReserve(gateway, exchange, record, asked, admission);
     const { facts, decision, lease } = reservation;
     try {
-      // The node: which of them, and how long its answer may be.
+      // Node: choose one, and limit the length of its answer.
       const placement = recordPlacement(record, decision);
       const choose = nodeChooser(gateway, reservation, placement, asked);
       const measuring = measure(gateway, reservation, asked, placement, choose, record);
       const measured = measuring instanceof Promise ? await measuring : measuring;
       noteDecision(record, decision);
 
-      // The answer, and the record of what it used.
+      // Answer: send it, and record its usage.
       if (facts.onlyCounts)
         return sendOwn(exchange, record, JSON.stringify(countTokensBody(measured.tokens)));
       const placed = { facts, decision, capacity: placement.capacity, measured, choose };
@@ -108,7 +108,7 @@ async function pass(
   }
 }
 
-/** Decides once everything is known that the decision depends on. A request that finds no room may wait for it. */
+/** Decides once everything that the decision depends on is known. If the limits have no room, the request may wait for it. */
 async function decideAndReserve(
   gateway: Gateway,
   exchange: Exchange,
@@ -127,19 +127,19 @@ async function decideAndReserve(
   if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');
   const reserving = reserveOrWait(gateway, facts, exchange, seen);
   const reservation = reserving instanceof Promise ? await reserving : reserving;
-  // A node may take seconds to count the prompt, and meanwhile the state changes.
+  // Note the position now: the state changes while a node counts the prompt, which may take seconds.
   record.position = gateway.lookup.position();
   record.overlaid = gateway.lookup.overlaid();
   return reservation;
 }
 
-/** The facts of the request that the decision depends on. */
+/** Collects the facts of the request that the decision depends on. */
 function noteFacts(record: RequestRecord, admitted: AdmittedInference, asked: AskedRequest): RequestFacts {
   const facts = requestFacts(admitted, {
     model: asked.model,
     promptTokensMax: asked.promptBytes,
     maxTokens: asked.maxTokens,
-    // Few requests need it, and it reads all text.
+    // Computed lazily, because few requests need it and it reads the whole text.
     promptTokensLeast: () => {
       record.promptLeast = lowerTokenBound(asked);
       return record.promptLeast;
@@ -156,7 +156,7 @@ function noteDecision(record: RequestRecord, decision: Decision): void {
   record.at.decided = performance.now();
 }
 
-/** Throws the router's refusal, where that is what was decided. */
+/** Returns the placement. Throws the router's refusal if that was the decision. */
 function recordPlacement(record: RequestRecord, decision: Decision): Placement {
   const { placement } = decision;
   if (!(placement instanceof Refusal)) return placement;
@@ -200,7 +200,10 @@ function send(
   });
 }
 
-/** Attributes a request that the gateway cut off to the gateway, not to the client. Throws the refusal if the answer had not begun. */
+/**
+ * Attributes a request that the gateway cut off to the gateway instead of the client. Throws the refusal if the answer had
+ * not begun.
+ */
 function attributeEnd({ cut, startedMs }: Exchange, outcome: ForwardOutcome): ForwardOutcome {
   if (cut === undefined || outcome.kind === 'completed') return outcome;
   if (startedMs === undefined) throw cut;
@@ -233,7 +236,7 @@ function endEarly(exchange: Exchange, record: RequestRecord, by: Ender, reason: 
   exchange.abort();
 }
 
-/** Sends an answer that the gateway itself makes. */
+/** Sends an answer that the gateway itself generates. */
 function sendOwn(exchange: Exchange, { ids }: RequestRecord, body: string): void {
   if (exchange.isGone) throw new ClientGone('the client left before its answer');
   sendJson(exchange, ids, body);

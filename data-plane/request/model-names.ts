@@ -1,13 +1,16 @@
-/** Which model names records and reports may contain: never a text that only its caller chose. */
+/** Decides which model names records and reports may contain: never a text that only the caller chose. */
 import type { Decision } from '../../shared/decision/decide.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 
-/** Is it a name that the state has? Any other text is the caller's own. */
+/** Whether the state contains this model name. Any other text was made up by the caller. */
 export function isModelName(lookup: Pick<Lookup, 'isCatalogued' | 'isPooled'>, model: string): boolean {
   return lookup.isCatalogued(model) || lookup.isPooled(model);
 }
 
-/** The model of a request as records and reports may keep it; empty for a text of its caller. What was placed, the state has. */
+/**
+ * Returns the model name that records and reports may store; empty for a text that the caller made up. If a request was
+ * placed on a node, the state contains its model.
+ */
 export function keptModel(
   model: string,
   decision: Decision | undefined,

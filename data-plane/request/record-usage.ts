@@ -1,4 +1,4 @@
-/** Usage of a request: its caller's earlier use is loaded before the decision, its own is recorded after the answer. */
+/** Loads the caller's earlier usage before the decision, and records the request's own usage after the answer. */
 import type { Capacity } from '../../schemas/records/usage.ts';
 import type { Client } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
@@ -7,25 +7,25 @@ import type { UsageOwner } from '../usage/meter.ts';
 import type { Gateway } from './gateway.ts';
 import type { RequestRecord } from './request-record.ts';
 
-/** The parts of a decision that the request's usage row contains. */
+/** Parts of a decision that the request's usage row contains. */
 export interface MeteredDecision {
   readonly facts: RequestFacts;
   readonly decision: Decision;
   readonly capacity: Capacity;
 }
 
-/** The caller's usage must be known before the decision. Only a caller's first request in a while waits for it. */
+/** Loads the caller's usage, which the decision needs. Only a caller's first request in a while waits for it. */
 export function loadUsage(
   { meter, logNow }: Gateway,
   { caller, target }: RequestFacts,
 ): true | Promise<boolean> {
-  // Only the pool draws on an allowance.
+  // Only requests to the pool use an allowance.
   return target.kind === 'stack' || meter.loadTotal(usageOwner(caller), logNow());
 }
 
 /**
- * Records usage, but only of what was completed (Events). If a visitor stopped an answer, what its node had done by then counts
- * in what all visitors may use, and is no usage. Times are from the arrival of the request to the first byte of its answer and to
+ * Records the usage of completed requests only (Events). If a visitor stopped an answer, the node's work until then counts in
+ * the total of all visitors, but not as usage. Times run from the request's arrival to the first byte of its answer and to
  * its end.
  */
 export function recordUsage(

@@ -1,4 +1,4 @@
-/** Notes of one request, kept until its end. */
+/** Collects the facts of one request until it ends. */
 import { deriveOutcome, type RequestOutcome, recordedEnd } from '../../schemas/records/verdict.ts';
 import type { Operation } from '../../shared/decision/admission.ts';
 import type { Caller } from '../../shared/decision/authenticate.ts';
@@ -12,31 +12,31 @@ import type { ForwardOutcome } from '../nodes/forward.ts';
 import type { RequestTrace } from '../surfaces/common/trace-context.ts';
 import type { SeenCounters } from './seen-counters.ts';
 
-/** When a phase was done, monotonic ms; undefined before. */
+/** Times at which the phases ended, in monotonic ms; undefined before. */
 class Milestones {
-  /** The key was accepted, or none was needed. */
+  /** The key was accepted, or no key was needed. */
   accepted: number | undefined;
-  /** The body was there. */
+  /** The body was read. */
   read: number | undefined;
-  /** It was understood. */
+  /** The body was parsed. */
   shaped: number | undefined;
-  /** Limits and routing have decided. */
+  /** Limits and routing were decided. */
   decided: number | undefined;
-  /** The request went out to a node, at the last try. */
+  /** The last attempt was sent to a node. */
   sent: number | undefined;
   /** The answer began. */
   begun: number | undefined;
 }
 
 /**
- * Notes of one request for its access log line, its metrics, its span and the journal. Each phase sets the fields that it knows, in the
- * order of the phases; readers come after the request's end. All fields exist from the start, because V8 reallocates an object
- * that grows by twelve fields four times.
+ * The facts of one request for its access log line, metrics, span and journal entry. Each phase sets the fields that it
+ * knows, in the order of the phases; readers come after the request's end. All fields exist from the start, because V8 would
+ * reallocate an object that grows by twelve fields four times.
  */
 export class RequestRecord {
-  /** The parser lets only those of its own list through. */
+  /** HTTP method. The parser only accepts methods of its own list. */
   readonly method: string;
-  /** The header that a key may be in. */
+  /** Header that may contain the key. */
   readonly keyHeader: 'authorization' | 'x-api-key';
   readonly ids: AnswerIds;
   readonly path: string;
@@ -51,21 +51,24 @@ export class RequestRecord {
   decision: Decision | undefined;
   outcome: ForwardOutcome | undefined;
   refusal: Refusal | undefined;
-  /** When it was refused or listed, ms since 1970; 0 before. Of limits and route it is in `seen`. */
+  /**
+   * When the request was refused or answered with a list, ms since 1970; 0 before. `seen` contains the time at which limits
+   * and route were decided.
+   */
   decidedMs = 0;
-  /** `seq` of the commit the decision was made at. */
+  /** `seq` of the commit at which the decision was made. */
   position: number | undefined;
-  /** The change whose rows it read in place of others. */
+  /** The staged change whose rows the decision read instead of the current ones. */
   overlaid: OpenOverlay | undefined;
-  /** What was decided on: kept as it is, copied only at the end of the request. */
+  /** Facts that the decision used. They are stored as they are, and copied only at the end of the request. */
   facts: RequestFacts | undefined;
-  /** What the counters held when the limits were checked. */
+  /** Counter values at the time when the limits were checked. */
   seen: SeenCounters | undefined;
-  /** The bound from below of the prompt's tokens, where it was asked for. */
+  /** Lower bound of the prompt's tokens, if it was computed. */
   promptLeast: number | undefined;
-  /** Tokens of the prompt as a node counted them. */
+  /** Prompt tokens as counted by a node. */
   promptCounted: number | undefined;
-  /** Node, model and form of an answer that was unusual, ambiguous or unknown. */
+  /** Node, model and form of an unusual, ambiguous or unknown answer. */
   oddForm: string | undefined;
 
   readonly #answer: ClientAnswer;
@@ -81,14 +84,16 @@ export class RequestRecord {
     this.trace = trace;
   }
 
-  /** Status of the answer's head; undefined if none was sent. */
+  /** Status code of the answer; undefined if no head was sent. */
   get status(): number | undefined {
     if (this.#answer.startedMs === undefined) return undefined;
     return this.outcome === undefined && this.refusal !== undefined ? this.refusal.status : 200;
   }
 }
 
-/** `completed`, or `ended by …` with who ended it; undefined for a refused request and for one that needs no node. */
+/**
+ * `completed`, or `ended by …` with the party that ended it; undefined for a refused request and for one that needs no node.
+ */
 export function recordedOutcome({ outcome }: Pick<RequestRecord, 'outcome'>): string | undefined {
   return outcome?.kind === 'ended-early' ? recordedEnd(outcome.by) : outcome?.kind;
 }

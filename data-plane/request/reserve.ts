@@ -1,6 +1,6 @@
 /**
- * Reserves capacity for a request in the limits of its organisation, in the turn of the event loop in which they are checked.
- * A request that finds no room waits where the other gateways may give up some.
+ * Reserves capacity in the limits of a request's organisation, in the same turn of the event loop in which the limits are
+ * checked. If there is no room, the request waits as long as other gateways may release some.
  */
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import {
@@ -25,10 +25,13 @@ export interface Reservation {
   readonly lease: Lease;
 }
 
-/** How long a request waits until the log has granted room that other gateways hold. */
+/** Longest wait for the log to grant room that other gateways hold, in ms. */
 const roomTimeoutMs = waits.gatewayRoom.ms;
 
-/** Reserves at once, unless there is no room: `ends` has when the waits end that have begun, by their limit, monotonic ms. */
+/**
+ * Reserves at once, or waits if there is no room. `ends` maps each limit for which a wait has begun to the end of the wait,
+ * in monotonic ms.
+ */
 export function reserveOrWait(
   gateway: Gateway,
   facts: RequestFacts,
@@ -40,7 +43,7 @@ export function reserveOrWait(
     return reserve(gateway, facts, counters);
   } catch (error) {
     if (!(error instanceof Refusal) || error.exhausted === undefined) throw error;
-    // Each limit has its own time: that a log was slow to answer for one says nothing of another.
+    // Each limit has its own timeout, because a slow answer of the log for one limit says nothing about another.
     const limit = `${error.exhausted.kind} ${error.exhausted.subject}`;
     const untilMs = ends?.get(limit) ?? performance.now() + roomTimeoutMs;
     const waiting = gateway.counters.waitForRoom(error.exhausted, gateway.now(), untilMs, client.gone);
@@ -52,7 +55,7 @@ export function reserveOrWait(
   }
 }
 
-/** Synchronous, so that no other request takes the capacity between check and reservation. */
+/** Checks the limits and reserves. It is synchronous, so that no other request can take the capacity in between. */
 export function reserve(gateway: Gateway, facts: RequestFacts, counters: Counters): Reservation {
   const nowMs = gateway.now();
   if (counters instanceof SeenCounters) counters.atMs = nowMs;
@@ -67,7 +70,7 @@ export function reserve(gateway: Gateway, facts: RequestFacts, counters: Counter
   return { facts, decision, lease: ofVisitor(lease, all, endTurn, total) };
 }
 
-/** A visitor's own lease, that of all visitors together, and the turn. */
+/** Combines a visitor's own lease, the lease in the limits of all visitors, and the turn. */
 function ofVisitor(own: Lease, all: Lease, endTurn: () => void, { requestsPerMinute }: VisitorTotals): Lease {
   return {
     release: () => {
@@ -78,7 +81,7 @@ function ofVisitor(own: Lease, all: Lease, endTurn: () => void, { requestsPerMin
     cancel: (perMinute) => {
       endTurn();
       own.cancel(perMinute);
-      // Each has the limit of its own subject.
+      // Each lease uses the limit of its own subject.
       all.cancel(requestsPerMinute);
     },
   };

@@ -1,9 +1,15 @@
-/** The counters of one decision, which remember what it read: they differ when it is explained. */
+/**
+ * Counters that remember the values that one decision read, because the counters will have changed when the decision is
+ * explained.
+ */
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Counters } from '../../shared/decision/decide.ts';
 import type { LimitKind, RateWindow } from '../../shared/decision/limits.ts';
 
-/** Used here, and room; then what others used and held, where they share the limit: a list, as each request makes two. */
+/**
+ * Amount used by this gateway and remaining room, followed by the amounts that others used and held if they share the limit.
+ * It is a compact list because each request creates two.
+ */
 export type UseCells = readonly number[];
 
 interface SeenLimits {
@@ -18,16 +24,19 @@ interface SeenVisitors extends SeenLimits {
 
 export class SeenCounters implements Counters {
   readonly #counters: Counters;
-  /** When the limits were checked, ms since 1970: the refusal of a minute names the seconds that were left then. 0: not yet. */
+  /**
+   * When the limits were checked, ms since 1970; 0 before. The refusal of a rate limit names the seconds that were left in
+   * the minute at that time.
+   */
   atMs = 0;
   windowUsed = 0;
   unitsInFlight = 0;
   tokensUsed = 0;
   turnsUsed = 0;
   networkTurnsUsed: number | undefined;
-  /** Of all visitors together, where they were asked for. */
+  /** Counters of all visitors together, if the decision read them. */
   visitors: SeenVisitors | undefined;
-  /** Who used what was compared. */
+  /** Use of the request limit by this gateway and others; `concurrency` is the same for the other limit. */
   requests: UseCells | undefined;
   concurrency: UseCells | undefined;
 

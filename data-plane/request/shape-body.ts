@@ -1,6 +1,6 @@
 /**
- * Parses and validates a request body: inline on the main thread where that is cheap, which depends on its bytes, names
- * and values; else on the body worker, which retains the text, so that the main thread never touches a large body.
+ * Parses and validates a request body. If its bytes, names and values are few, that happens on the main thread. Otherwise the
+ * body worker does it and retains the text, so that the main thread never touches a large body.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import type { Operation } from '../../shared/decision/admission.ts';
@@ -18,7 +18,7 @@ import type { ShapeHeaders } from '../surfaces/common/surface.ts';
 import type { TenantSecrets } from '../surfaces/common/tenant-secrets.ts';
 import { shapeOperation, type ValidRequest } from '../surfaces/surfaces.ts';
 
-/** Inline shaping blocks the event loop for some 20 ms at most. */
+/** Limits of a body that is parsed on the main thread, so that it blocks the event loop for at most about 20 ms. */
 const inlineBytesMax = 256 * 1024;
 const inlineNamesMax = 2_000;
 const inlineValuesMax = 10_000;
@@ -26,22 +26,25 @@ const inlineValuesMax = 10_000;
 export interface BodyToShape {
   readonly operation: Operation;
   readonly body: Body;
-  /** The tenant that the queue schedules the work for. */
+  /** Tenant for which the queue schedules the work. */
   readonly owner: string;
-  /** Of the request. */
+  /** The exchange of the request. */
   readonly exchange: Pick<Exchange, 'head' | 'gone'>;
-  /** By owner: the keys of the surface that seals thoughts. */
+  /** Keys by owner, for the surface that seals thoughts. */
   readonly sealKeys: TenantSecrets;
 }
 
-/** What the worker retains of it is discarded once a node's body is rendered; its memory is charged until it is released. */
+/**
+ * A parsed body. The text that the worker retains is discarded once a node's body is rendered. Its memory is charged until it
+ * is released.
+ */
 export interface ShapedBody extends ReadableBody {
   readonly shaped: ValidRequest;
 }
 
 /**
- * At once where the text is shaped here. Throws UnsupportedShapeError naming the JSON path, InferenceUnavailableError, or
- * ClientGone. Releases the body itself.
+ * Parses a body, synchronously if it is small. Throws UnsupportedShapeError, which names the JSON path,
+ * InferenceUnavailableError or ClientGone. Releases the body itself.
  */
 export function shapeBody(bodyWorker: BodyWorker, task: BodyToShape): ShapedBody | Promise<ShapedBody> {
   let shaped: ValidRequest | undefined;
@@ -56,7 +59,7 @@ export function shapeBody(bodyWorker: BodyWorker, task: BodyToShape): ShapedBody
   return new InlineBody(shaped);
 }
 
-/** The worker has no text of it. */
+/** A body that was parsed on the main thread, so the worker has no text to discard. */
 class InlineBody implements ShapedBody {
   readonly shaped: ValidRequest;
 
@@ -71,11 +74,11 @@ class InlineBody implements ShapedBody {
   }
 
   release(): void {
-    // Its memory is charged to nobody.
+    // Its memory is not charged to anyone.
   }
 }
 
-/** Undefined where it would block the event loop for too long. */
+/** Parses a body on the main thread; undefined if that would block the event loop for too long. */
 function shapeInline(task: BodyToShape): ValidRequest | undefined {
   const { operation, body } = task;
   if (body.bytes.length > inlineBytesMax) return undefined;

@@ -1,7 +1,7 @@
 /**
- * Has a node count the tokens of a prompt where the bounds do not decide whether it fits, and gives the answer its budget
- * (Limits 3; design: Context). Limits come first, so that the text of a request over its limits is not sent to a node. No
- * tokeniser runs on the event loop.
+ * Lets a node count the tokens of a prompt if estimates cannot decide whether it fits, and computes the token budget of the
+ * answer (Limits 3; design: Context). Limits are checked first, so that the text of a request over its limits never reaches a
+ * node. No tokeniser runs on the event loop.
  */
 import { memorySharer } from '../../shared/decision/authenticate.ts';
 import { contextNeeded } from '../../shared/decision/decide.ts';
@@ -18,16 +18,16 @@ import type { Gateway } from './gateway.ts';
 import type { Reservation } from './reserve.ts';
 
 export interface Measured {
-  /** Tokens of the prompt: counted by a node, else estimated. */
+  /** Prompt tokens, counted by a node or otherwise estimated. */
   readonly tokens: number;
-  /** The nodes that may serve the request; where a node counted the prompt, only that one. */
+  /** Nodes that may serve the request. If a node counted the prompt, it is the only one. */
   readonly candidates: readonly Route[];
   readonly budgetFor: (route: Route) => TokenBudget;
 }
 
 /**
- * Has a node count the prompt where the bounds do not decide; at once where they do. Throws where it does not fit, and
- * cancels the reservation.
+ * Lets a node count the prompt if the bounds cannot decide; returns synchronously otherwise. If the prompt does not fit,
+ * cancels the reservation and throws.
  */
 export function measure(
   gateway: Gateway,
@@ -40,14 +40,14 @@ export function measure(
   const { decision, facts } = reservation;
   const { candidates } = placement;
   const bounds = computeBudget(decision.tier, asked.maxTokens, asked.promptBytes, asked.likelyTokens);
-  // Engines refuse a request whose prompt and maxTokens exceed the window, and an estimate may be too low.
+  // Engines refuse a request whose prompt and maxTokens together exceed the window, and an estimate may be too low.
   const mustCount =
     decision.uncounted || facts.onlyCounts || candidates.some((route) => needsExactCount(bounds(route)));
   if (!mustCount) return { tokens: asked.likelyTokens, candidates, budgetFor: bounds };
   return countOnNode(gateway, reservation, { asked, candidates, bounds }, choose, record);
 }
 
-/** What an answer from a node may have, where its prompt has so many tokens. */
+/** Returns a function that computes the budget of an answer from a node, given the size of the prompt. */
 function computeBudget(
   { contextTokens }: TierLimits,
   maxTokens: number | undefined,
@@ -56,7 +56,7 @@ function computeBudget(
 ): Measured['budgetFor'] {
   return ({ windowTokens }) => ({
     asked: maxTokens,
-    // A requested number was checked against the tier already; without one, the tier bounds the answer.
+    // A requested number was already checked against the tier. Without one, the tier limits the answer.
     windowTokens: maxTokens === undefined ? minOrNull(contextTokens, windowTokens) : windowTokens,
     promptBound,
     promptEstimate,
@@ -95,22 +95,22 @@ async function countOnNode(
   return { tokens, candidates, budgetFor: computeBudget(tier, maxTokens, tokens, tokens) };
 }
 
-/** Sent where neither request, tier nor node limits the answer. */
+/** Sent if neither the request, the tier nor the node limits the answer. */
 const answerTokensDefault = 4096;
 
 export interface Counted {
-  /** undefined: no node could count them. */
+  /** Undefined if no node could count the tokens. */
   readonly tokens: number | undefined;
-  /** Those that may still be asked: only the one that has seen the text, where one has. */
+  /** Nodes that may still serve the request. If one has received the text, it is the only one. */
   readonly candidates: readonly Route[];
 }
 
-/** Looking for a node that can count ends after this, however many candidates are left. */
+/** Longest search for a node that can count, in ms, however many candidates are left. */
 const searchMs = waits.nodeSearch.ms;
 
 /**
- * Has one of the candidates count the prompt. Another is asked only while no text has gone out, and the node
- * that got the text is the only one that may answer. The node counts as busy meanwhile.
+ * Lets one of the candidates count the prompt. Another one is tried only while no text has been sent, because the node that
+ * received the text is the only one that may answer. The node counts as busy meanwhile.
  */
 export async function countAtOne(
   { countTokens, load }: { readonly countTokens: PromptCounter; readonly load: NodeLoad },
@@ -119,7 +119,7 @@ export async function countAtOne(
   choose: NodeChooser,
 ): Promise<Counted> {
   const untilMs = performance.now() + searchMs;
-  // Token ids and inputs of embeddings are judged by their bounds.
+  // Embedding inputs and token ids are judged by their bounds alone.
   let left = asked.kind === 'chat' ? candidates : [];
   while (performance.now() < untilMs) {
     const route = choose(left);
@@ -146,31 +146,34 @@ export async function countAtOne(
 }
 
 export interface TokenBudget {
-  /** What the client asked for; undefined: as much as there is. */
+  /** Answer tokens that the client requested; undefined if it set no limit. */
   readonly asked: number | undefined;
-  /** The window; null where it is unknown. */
+  /** The context window in tokens; null if unknown. */
   readonly windowTokens: number | null;
-  /** Bound of the prompt from above, or its count. */
+  /** Upper bound or exact count of the prompt's tokens. */
   readonly promptBound: number;
   readonly promptEstimate: number;
 }
 
-/** `max_tokens` for the node: always sent, because some engines run without end otherwise, and refuse one above their window. */
+/**
+ * Computes `max_tokens` for the node. It is always sent, because some engines otherwise generate without end. It must not
+ * exceed the window, because engines refuse that.
+ */
 export function answerTokens({ asked, windowTokens, promptBound, promptEstimate }: TokenBudget): number {
   if (windowTokens === null) return asked ?? answerTokensDefault;
   const likely = Math.max(1, windowTokens - promptEstimate);
   if (asked !== undefined) return Math.min(asked, likely);
-  // Nothing was asked, so no refusal may come of a prompt that has more tokens than was estimated.
+  // The client set no limit, so an estimate that was too low must not cause a refusal.
   return Math.max(windowTokens - promptBound, Math.min(likely, Math.ceil(windowTokens / 4)));
 }
 
-/** Whether the bound may leave less room than there is, so that the prompt is to be counted before an answer is given its length. */
+/** Whether the upper bound may leave too little room for the answer, so that the prompt must be counted exactly first. */
 export function needsExactCount({ asked, windowTokens, promptBound }: TokenBudget): boolean {
   if (windowTokens === null) return false;
   return promptBound + (asked ?? Math.ceil(windowTokens / 4)) > windowTokens;
 }
 
-/** The smaller of two limits, where null means none. */
+/** The smaller of two limits; null means unlimited. */
 export function minOrNull(a: number | null, b: number | null): number | null {
   if (a === null || b === null) return a ?? b;
   return Math.min(a, b);
