@@ -1,4 +1,4 @@
-/** The demo fleet: three organisations, three tiers, a pool, two stacks, and a node of one organisation. */
+/** The demo fleet: three organisations, three tiers, a pool, two stacks, and one organisation's own node. */
 import type { Fleet, FleetNode } from '../../schemas/events/fleet.ts';
 import type { DetectedEngine } from '../../shared/engines/detect.ts';
 
@@ -26,7 +26,10 @@ const visitors = {
   total: { requestsPerMinute: 120, concurrency: 8, tokensPerDay: 1_000_000 },
 };
 
-/** `urls`: addresses of the simulated nodes. `agent`: each has an agent; otherwise the control plane probes it. */
+/**
+ * Builds the demo fleet. `urls` are the addresses of the simulated nodes. With `agent`, each node has an agent; without it,
+ * the control plane probes the nodes.
+ */
 export function demoFleet(urls: Readonly<Record<DemoNodeId, string>>, agent = false): Fleet {
   const node = (id: DemoNodeId): FleetNode => ({
     id,
@@ -87,7 +90,7 @@ export function demoFleet(urls: Readonly<Record<DemoNodeId, string>>, agent = fa
   };
 }
 
-/** The demo fleet with the user's own inference servers in the pool, and no simulated nodes. */
+/** Builds the demo fleet with the user's own inference servers in the pool, and no simulated nodes. */
 export function engineFleet(
   engines: readonly { readonly url: string; readonly engine: DetectedEngine }[],
 ): Fleet {

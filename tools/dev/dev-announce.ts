@@ -1,4 +1,4 @@
-/** Output of `headgate dev` when it is ready: a context file for the CLI, a ready file for scripts, and commands to try. */
+/** Output of `headgate dev` once it is ready: a context file for the CLI, a ready file for scripts, and commands to try. */
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { usingOption } from '../../cli/processes/options.ts';
@@ -12,7 +12,7 @@ import type { RunningChild } from './dev-gateways.ts';
 export interface DevFacts {
   readonly admin: string;
   readonly console: string;
-  /** A link that signs in the operator, once and soon. */
+  /** A link that signs in the operator. It works once and expires soon. */
   readonly signIn: string;
   readonly operatorToken: string;
   readonly dataDir: string;
@@ -23,7 +23,7 @@ export interface DevFacts {
   readonly keys: Readonly<Record<string, string>>;
   readonly organisations: readonly Organisation[];
   readonly nodes: readonly LiveNodeResource[];
-  /** Of the pool. */
+  /** Models of the pool. */
   readonly models: readonly string[];
 }
 
@@ -44,7 +44,10 @@ export function announce(facts: DevFacts): void {
   process.stdout.write(humanText(facts, document));
 }
 
-/** Writes the file by which the CLI finds this fleet: HEADGATE_CONTEXT, or one in the working folder. A failure is only a warning. */
+/**
+ * Writes the context file through which the CLI finds this fleet, at HEADGATE_CONTEXT or in the working folder. A failure
+ * only causes a warning.
+ */
 function writeContext(context: object): void {
   const named = readSetting('HEADGATE_CONTEXT')?.replace(/^~(?=\/)/, homedir());
   const path = named ?? join('.headgate', 'context.json');
@@ -144,7 +147,7 @@ function tryText(
   ];
 }
 
-/** A model for chat, judged by its name. */
+/** Chooses a chat model by its name. */
 function chatModel(models: readonly string[]): string {
   return models.find((model) => !/embed/i.test(model)) ?? models[0] ?? 'MODEL';
 }

@@ -1,6 +1,6 @@
 /**
- * The fleet of `headgate dev`: simulated nodes with their agents, or the user's own inference servers, and the demo
- * fleet. A second start on the same folder continues with the existing fleet.
+ * Sets up the fleet of `headgate dev`: the demo fleet with simulated nodes and their agents, or with the user's own inference
+ * servers. A second start on the same folder continues with the existing fleet.
  */
 import { join } from 'node:path';
 import { NodeAgent } from '../../agent/agent.ts';
@@ -22,21 +22,21 @@ export interface DevFleetOptions {
   /** Inference servers for the pool, instead of simulated nodes. */
   readonly engines: readonly string[];
   readonly demo: boolean;
-  /** 0: every simulated node uses a free port. */
+  /** Port of the first simulated node; 0 gives each a free port. */
   readonly firstPort: number;
-  /** Base address of the control plane. */
+  /** Base URL of the control plane. */
   readonly controlPlane: string;
   readonly dataDir: string;
   readonly logger: Logger;
 }
 
 export interface DevFleet {
-  /** Models of the pool, for the printed commands. */
+  /** Models of the pool, used in the printed commands. */
   readonly models: readonly string[];
   close(): Promise<void>;
 }
 
-/** Starts what the fleet needs and applies it. */
+/** Starts the nodes and agents that the fleet needs, and applies the fleet. */
 export async function bringUpFleet(admin: DevAdmin, options: DevFleetOptions): Promise<DevFleet> {
   if (options.fleetFile !== undefined) {
     const { fleetFile } = options;
@@ -65,7 +65,7 @@ export async function bringUpFleet(admin: DevAdmin, options: DevFleetOptions): P
 
 const nothingToClose: DevFleet = { models: [], close: async () => undefined };
 
-/** Also removes nodes of an earlier start that no longer run. */
+/** Adds the user's inference servers. Also removes nodes of an earlier start that no longer run. */
 async function bringUpEngines(admin: DevAdmin, addresses: readonly string[]): Promise<DevFleet> {
   const engines = await Promise.all(
     addresses.map(async (url) => ({ url: baseUrl(url), engine: await detectEngine(url) })),
@@ -84,7 +84,7 @@ async function startSimulated(firstPort: number): Promise<{ id: DemoNodeId; node
   return Promise.all(
     demoNodes.map(async ({ id, models }, index) => {
       const preferred = firstPort === 0 ? 0 : firstPort + index;
-      // If the port is in use, any other will do: only the fleet uses it.
+      // If the port is in use, any other will do, because only this fleet uses it.
       const node = await startSimNode({ models, port: preferred }).catch(() =>
         startSimNode({ models, port: 0 }),
       );
@@ -104,7 +104,7 @@ function withUrls(fleet: Fleet, urls: Readonly<Record<string, string>>): Fleet {
   );
 }
 
-/** An agent for each simulated node that is registered with one; an operator may have changed that. */
+/** Starts an agent for each simulated node that is registered with one; an operator may have changed that. */
 async function startAgents(
   admin: DevAdmin,
   urls: Readonly<Record<string, string>>,
@@ -132,7 +132,7 @@ async function startAgents(
   );
 }
 
-/** Throws an Error whose message lists every fault as FILE:LINE:COL. */
+/** Parses a fleet file. Throws an error whose message lists every fault as FILE:LINE:COL. */
 function parseFleetFile(path: string): Fleet {
   const parsed = parseFleet(textOfNamed(path, 2 * fleetFileBytesMax), path);
   if ('fleet' in parsed) return parsed.fleet;

@@ -1,6 +1,6 @@
 /**
- * The gateways of `headgate dev`: separate processes, so that each can be measured and killed alone. Its IPC channel
- * closes when this process ends, for any reason, and a gateway exits when its channel closes.
+ * Runs the gateways of `headgate dev` as separate processes, so that each can be measured and killed separately. Their IPC
+ * channels close when this process ends for any reason, and a gateway exits when its channel closes.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -9,7 +9,7 @@ import type { Closers } from '../../shared/runtime/closers.ts';
 import { environment } from '../../shared/runtime/settings.ts';
 
 type Value = string | number | true | readonly string[] | undefined;
-/** Options of a gateway, as texts where they are parsed. */
+/** Options of a gateway; an option that is parsed may be given as text. */
 type GatewayPlan = { readonly [Name in keyof typeof gatewayOptions]?: Value } & { readonly name: string };
 
 export interface RunningChild {
@@ -18,7 +18,7 @@ export interface RunningChild {
   readonly api: string;
   readonly metrics: string;
   readonly stacks: readonly { readonly stack: string; readonly url: string }[];
-  /** Address of the page for visitors. */
+  /** URL of the playground page. */
   readonly play?: string;
 }
 
@@ -27,11 +27,13 @@ const stopTimeoutMs = 10_000;
 
 interface Starting {
   readonly gatewayToken: string;
-  /** Called when a gateway ends without `stop`. */
+  /** Called when a gateway ends without having been stopped. */
   readonly onEnd: (name: string, how: string) => void;
 }
 
-/** Starts one gateway and resolves once it is ready; `closers` end it, also where it or another never is. */
+/**
+ * Starts one gateway and resolves once it is ready. `closers` stop it, even if this or another gateway never becomes ready.
+ */
 export async function startChild(
   plan: GatewayPlan,
   { gatewayToken, onEnd }: Starting,
@@ -44,7 +46,7 @@ export async function startChild(
   const child = fork(process.argv[1] ?? '', ['gateway', ...flags], {
     env,
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-    // Only this process handles Ctrl-C and drains its gateways; a second signal would end them at once.
+    // Only this process handles Ctrl-C and drains its gateways. A second signal would end them at once.
     detached: true,
   });
   let stopping = false;
@@ -75,14 +77,14 @@ const withheldFromGateways = [
   'HEADGATE_GATEWAY_TOKEN_PREVIOUS',
 ];
 
-/** The environment of a gateway, without operator secrets: clients can reach this process. */
+/** Environment of a gateway, without operator secrets, because clients can reach that process. */
 function gatewayEnvironment(gatewayToken: string): NodeJS.ProcessEnv {
   const env = { HEADGATE_LOG_LEVEL: 'warn', ...environment, HEADGATE_GATEWAY_TOKEN: gatewayToken };
   for (const name of withheldFromGateways) Reflect.deleteProperty(env, name);
   return env;
 }
 
-/** A flag with each of its values, or nothing if there is none. */
+/** Repeats a flag for each of its values; empty if there is none. */
 function flag(name: string, value: Value): string[] {
   if (value === true) return [name];
   return [value ?? []].flat().flatMap((each) => [name, String(each)]);

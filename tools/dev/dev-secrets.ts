@@ -1,5 +1,5 @@
 /**
- * The keys and node tokens of `headgate dev`. The admin API returns their values only once, so they are stored in the
+ * Stores the keys and node tokens of `headgate dev`. The admin API returns their values only once, so they are kept in the
  * data folder, readable only by its owner. A revoked one is replaced at the next start.
  */
 import { existsSync } from 'node:fs';
@@ -7,7 +7,7 @@ import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { writeJsonAtomically } from '../../shared/runtime/ready-file.ts';
 import type { DevAdmin, DevSecret } from './dev-admin.ts';
 
-/** The value of a key for each organisation, by organisation id. */
+/** Returns a key for each organisation, by organisation id. */
 export async function demoKeys(admin: DevAdmin, path: string): Promise<Record<string, string>> {
   const active = new Set(await admin.activeKeys());
   const organisations = (await admin.organisations()).map(({ id }) => id);
@@ -17,7 +17,7 @@ export async function demoKeys(admin: DevAdmin, path: string): Promise<Record<st
   });
 }
 
-/** The value of a token for each node, by node id. */
+/** Returns a token for each node, by node id. */
 export function nodeTokens(
   admin: DevAdmin,
   path: string,

@@ -1,4 +1,4 @@
-/** `headgate dev`: the whole service with one command, on an embedded log. */
+/** The `headgate dev` command: runs the whole service on an embedded log. */
 import { mkdirSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { hostname } from 'node:os';
@@ -31,7 +31,7 @@ import type { RunningChild } from './dev-gateways.ts';
 
 const firstSimulatedPort = 9001;
 const portDefault = 8080;
-/** What other ports are with that one. */
+/** Ports that belong to the default port. */
 const standardPorts = { admin: 8081, console: 8082, play: 8083, stack: 8101, metrics: 9464 } as const;
 const portMax = 65_535;
 const portsBetweenGateways = 10;
@@ -93,7 +93,10 @@ export function devCommand(program: Command): void {
   addOptions(command, devOptions).action(run);
 }
 
-/** Ports that no option gives follow --port, so that a second fleet needs that option alone; where there is none so high, a free one. */
+/**
+ * Port that a listener uses if no option sets it. It moves with --port, so a second fleet needs only that option. Returns 0
+ * (a free port) if the number would be too high.
+ */
 function following(port: number, other: keyof typeof standardPorts): number {
   const wanted = standardPorts[other] + port - portDefault;
   return port === 0 || wanted > portMax ? 0 : wanted;
@@ -119,7 +122,7 @@ async function run(options: Options): Promise<void> {
   await openAll(logger, async (closers) => {
     const folder = lockDataFolder(dataDir);
     closers.add(() => folder.release());
-    // Closed after the control plane, so that the end of the simulated nodes is not logged as a failure.
+    // Closed after the control plane, so that it does not log the end of the simulated nodes as a failure.
     const fleet: { close?: () => Promise<void> } = {};
     closers.add(async () => fleet.close?.());
     const operatorToken =
@@ -172,12 +175,12 @@ function isLoopback(bind: string): boolean {
   return /^(?:127\.|::1$|localhost$)/.test(bind);
 }
 
-/** Names that browsers may use. If other machines can reach the fleet, this machine's name is one of them. */
+/** Host names that browsers may use. They include this machine's name if other machines can reach the fleet. */
 function browserNames(bind: string, names: readonly string[]): readonly string[] {
   return isLoopback(bind) ? names : [...names, hostname()];
 }
 
-/** Members sign in by a button only where nobody but this machine can reach the page. */
+/** Options of the console. Members can sign in with a button only if no other machine can reach the page. */
 function consoleOptions(options: Options) {
   const { bind, port, consolePort, consoleHost, consoleUrl, fleet } = options;
   const isLocal = isLoopback(bind) && consoleHost.length === 0 && consoleUrl === undefined;
@@ -275,7 +278,7 @@ async function startGateways(
       (isLoopback(options.bind) ? `127.0.0.1,localhost,${options.bind}` : '*'),
     trustedProxies: options.trustedProxies,
     ...{ drainDelay: 0, drainTimeout: 5 },
-    // The control plane runs on this machine, whatever its address.
+    // The control plane runs on this machine, whatever its address is.
     insecureSnapshots: true as const,
   };
   const playDefault = visitors ? following(options.port, 'play') : undefined;
@@ -302,7 +305,7 @@ async function startGateways(
   );
 }
 
-/** No option chooses the ports of stacks: one that is taken is replaced by a free one. */
+/** Whether a port is free. No option sets the ports of stacks, so a port in use is replaced by a free one. */
 async function canListen(host: string, port: number): Promise<boolean> {
   if (port > portMax) return false;
   const server = createServer();
@@ -316,7 +319,7 @@ async function canListen(host: string, port: number): Promise<boolean> {
   }
 }
 
-/** Waits for the first health reports of the nodes, so that the printed commands work. */
+/** Waits for the nodes' first health reports, so that the printed commands work. */
 async function nodesUp(admin: { nodes(): Promise<readonly { up: boolean }[]> }): Promise<void> {
   const until = performance.now() + 10_000;
   while (performance.now() < until && !(await admin.nodes()).every(({ up }) => up))

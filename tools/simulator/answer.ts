@@ -1,6 +1,6 @@
 /**
- * What a simulated node answers to a chat request: the tokens of every choice, their ends and the usage.
- * A pure function of the request: no clock, no randomness. chat-frames.ts encodes it.
+ * Computes a simulated node's answer to a chat request: the tokens of every choice, their finish reasons and the usage. It is
+ * a pure function of the request, without clock or randomness. chat-frames.ts encodes the answer.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import { parseRequestedCalls, type RequestedCall } from './asked-calls.ts';
@@ -8,10 +8,10 @@ import type { SimChatRequest, Tool } from './chat-request.ts';
 import { sampleValue } from './json-sample.ts';
 import { cutAtStop, echo, pieces, promptTokens, wordsAsked } from './text.ts';
 
-/** Words of the thoughts before an answer, where `reasoning_effort` requests them. */
+/** Number of words in the reasoning before an answer, if `reasoning_effort` requests reasoning. */
 const reasoningWords = 6;
 
-/** One token of an answer and where it belongs; `tool` is the index of the call. */
+/** One token of an answer. `tool` is the index of the tool call that it belongs to. */
 export interface Token {
   readonly kind: 'reasoning' | 'content' | 'tool';
   readonly text: string;
@@ -20,10 +20,10 @@ export interface Token {
 
 export interface Choice {
   readonly tokens: readonly Token[];
-  /** Names of the tools called, by index. */
+  /** Names of the called tools, by index. */
   readonly calls: readonly string[];
   readonly finishReason: 'stop' | 'length' | 'tool_calls';
-  /** The stop sequence that ended it. */
+  /** Stop sequence that ended the choice. */
   readonly matchedStop: string | null;
 }
 
@@ -31,7 +31,7 @@ export interface SimUsage {
   readonly promptTokens: number;
   readonly completionTokens: number;
   readonly reasoningTokens: number;
-  /** Of the prompt, where the node has a prefix cache. */
+  /** Prompt tokens found in the prefix cache, if the node has one. */
   readonly cachedTokens?: number;
 }
 
@@ -46,7 +46,7 @@ export interface AnswerSettings {
   readonly answerWords: number;
 }
 
-/** The answer to a request that validate.ts lets pass. */
+/** Creates the answer to a request that passed validation. */
 export function createAnswer(request: SimChatRequest, settings: AnswerSettings): Answer {
   const { contextTokens, dialect } = settings;
   const prompt = Math.min(promptTokens(request.messages), contextTokens);
@@ -57,7 +57,7 @@ export function createAnswer(request: SimChatRequest, settings: AnswerSettings):
   const choices = Array.from({ length: wanted }, (_, index) =>
     createChoice(request, calls, budget, index, settings),
   );
-  // llama.cpp reports the tokens of one choice only.
+  // llama.cpp reports the tokens of only one choice.
   const counted = dialect === 'llamacpp' ? choices.slice(0, 1) : choices;
   const tokens = counted.flatMap((choice) => choice.tokens);
   return {
@@ -70,12 +70,12 @@ export function createAnswer(request: SimChatRequest, settings: AnswerSettings):
   };
 }
 
-/** The calls of the answer: forced, or requested by the user's text. */
+/** Tool calls of the answer: forced by the request, or requested by the user's text. */
 function planCalls(request: SimChatRequest): readonly RequestedCall[] {
   const { tools, toolChoice, userText, turnsSinceUser, parallelToolCalls } = request;
   const [first] = tools;
   if (first === undefined || toolChoice === 'none') return [];
-  // A turn asked for once is not taken again, or an agent would never end.
+  // Each requested turn happens only once, otherwise an agent would never finish.
   const asked = parseRequestedCalls(userText, tools)[turnsSinceUser] ?? [];
   if (typeof toolChoice === 'object') {
     const named = tools.find(({ name }) => name === toolChoice.named);
@@ -131,7 +131,7 @@ function spokenText(
   const format = request.responseFormat;
   if (format === 'json_object') return pieces('{}');
   if (format !== 'text') return pieces(JSON.stringify(sampleValue(format.schema)));
-  // One word above the budget is enough to detect that the budget ended it.
+  // One word more than the budget is enough to see that the budget ended the answer.
   return echo(
     request.lastText,
     Math.min(wordsAsked(request.lastText, settings.answerWords), budget + 1),

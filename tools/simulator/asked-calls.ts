@@ -1,14 +1,14 @@
 /**
- * Tool calls that the user's text requests of a simulated node: `call NAME`, or `call NAME with {…}` for a given input.
- * Each line that requests calls is one turn of the node; the turn of the next line follows their results.
- * Only the end of a long text is read: agents put the user's text after a long text of their own.
+ * Parses tool calls that the user's text requests from a simulated node: `call NAME`, or `call NAME with {…}` for a given
+ * input. Each line with calls is one turn of the node, and the next line's turn follows their results. Only the end of a long
+ * text is read, because agents put the user's text after a long text of their own.
  */
 import type { Tool } from './chat-request.ts';
 import { isRecord } from './loose.ts';
 
 export interface RequestedCall {
   readonly tool: Tool;
-  /** Undefined stands for the smallest input that the tool allows. */
+  /** Input of the call; undefined means the smallest input that the tool allows. */
   readonly input: unknown;
 }
 

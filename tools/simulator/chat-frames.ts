@@ -1,4 +1,4 @@
-/** An answer on the wire: one JSON body, or the frames of an event stream, in the format of its engine. */
+/** Encodes an answer as one JSON body or as the frames of an event stream, in the format of its engine. */
 import type { Dialect } from '../../schemas/names.ts';
 import type { Answer, Choice, Token } from './answer.ts';
 import type { SimChatRequest } from './chat-request.ts';
@@ -6,9 +6,9 @@ import { doneFrame } from './plan.ts';
 
 export interface FrameFacts {
   readonly id: string;
-  /** Unix time, seconds. */
+  /** Creation time, in Unix seconds. */
   readonly created: number;
-  /** The name of the model that the engine returns. */
+  /** Model name that the engine returns. */
   readonly model: string;
   readonly dialect: Dialect;
 }
@@ -31,7 +31,7 @@ const frameMarks: Readonly<Record<Dialect, string>> = {
   ollama: ',"system_fingerprint":"fp_ollama"',
 };
 
-/** The body of an answer that is not streamed. */
+/** Encodes an answer that is not streamed. */
 export function chatBody(request: SimChatRequest, answer: Answer, facts: FrameFacts): unknown {
   const { id, created, model, dialect } = facts;
   return {
@@ -51,7 +51,7 @@ export function chatBody(request: SimChatRequest, answer: Answer, facts: FrameFa
   };
 }
 
-/** The frames of a streamed answer, in the order of an engine that decodes all choices side by side. */
+/** Encodes a streamed answer. Its frames have the order of an engine that decodes all choices concurrently. */
 export function* chatFrames(request: SimChatRequest, answer: Answer, facts: FrameFacts): Generator<string> {
   const { id, created, model, dialect } = facts;
   const fixed = JSON.stringify({ id, object: 'chat.completion.chunk', created, model }).slice(0, -1);
@@ -66,7 +66,7 @@ export function* chatFrames(request: SimChatRequest, answer: Answer, facts: Fram
   yield doneFrame;
 }
 
-/** The `choices` of each frame; `token` marks the frames that carry one. */
+/** Generates the `choices` member of each frame. `token` marks frames that carry a token. */
 function* choiceFrames(
   request: SimChatRequest,
   answer: Answer,
@@ -155,7 +155,7 @@ function roleDelta(dialect: Dialect): Record<string, unknown> {
   return { role: 'assistant', content: dialect === 'llamacpp' ? null : '' };
 }
 
-/** The newer engines call it `reasoning`, the others as the first one did. */
+/** Name of the reasoning field, which differs between engines. */
 function reasoningField(dialect: Dialect): string {
   return dialect === 'vllm' || dialect === 'ollama' ? 'reasoning' : 'reasoning_content';
 }

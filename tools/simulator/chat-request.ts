@@ -1,47 +1,47 @@
 /**
- * What a simulated node reads of a chat request. Real engines are loose readers and so is this one:
- * fields of a wrong type count as absent, except those that validate.ts refuses as the engine does.
+ * The fields of a chat request that a simulated node reads. Like real engines, it reads loosely: a field of the wrong type
+ * counts as absent, except those that validate.ts refuses as the engine does.
  */
 import { integer, isRecord, type Loose } from './loose.ts';
 import { contentText } from './text.ts';
 
-/** A function that the caller offers. */
+/** A function that the caller offers to the model. */
 export interface Tool {
   readonly name: string;
   readonly parameters: unknown;
 }
 
-/** A chat request, read once. */
+/** A parsed chat request. */
 export interface SimChatRequest {
-  /** The model as asked; empty where the request names none. */
+  /** Requested model; empty if the request does not name one. */
   readonly model: string;
   readonly messages: readonly unknown[];
-  /** The text that the answer echoes: the last message of a user, or of a tool if that came after. */
+  /** Text that the answer echoes: the last message of the user, or of a tool if that came later. */
   readonly lastText: string;
-  /** The last text of the user, whatever tools answered after it. */
+  /** Last text of the user, even if tools answered after it. */
   readonly userText: string;
-  /** Turns of the model since then, where tools have answered. */
+  /** Number of the model's turns since that text, if tools have answered. */
   readonly turnsSinceUser: number;
   readonly stream: boolean;
   readonly includeUsage: boolean;
   readonly continuousUsage: boolean;
   readonly choices: number;
-  /** Undefined: the engine's own bound. */
+  /** Undefined means the engine's own limit. */
   readonly tokensMax: number | undefined;
   readonly stops: readonly string[];
   readonly tools: readonly Tool[];
-  /** `named` forces one tool, `required` any, `none` forbids. */
+  /** `named` forces one tool, `required` forces any tool, `none` forbids tools. */
   readonly toolChoice: 'auto' | 'none' | 'required' | { readonly named: string };
   readonly parallelToolCalls: boolean;
   readonly responseFormat: 'text' | 'json_object' | { readonly schema: unknown };
   readonly reasoning: boolean;
-  /** Undefined: no log probabilities wanted. */
+  /** Undefined if no log probabilities were requested. */
   readonly topLogprobs: number | undefined;
 }
 
 const choicesMax = 128;
 
-/** Reads a request body. `readsMaxCompletionTokens` is false for the engine that supports only `max_tokens`. */
+/** Reads a request body. `readsMaxCompletionTokens` is false for an engine that only supports `max_tokens`. */
 export function readChatRequest(body: Loose, readsMaxCompletionTokens: boolean): SimChatRequest {
   const messages = Array.isArray(body['messages']) ? body['messages'] : [];
   const last = lastSpoken(messages);
@@ -78,7 +78,7 @@ function lastSpoken(messages: readonly unknown[]): Loose {
 
 function sinceUser(messages: readonly unknown[]): Pick<SimChatRequest, 'userText' | 'turnsSinceUser'> {
   const at = messages.findLastIndex(
-    // The images of a tool's result are in a message of the user too, without text.
+    // Images in a tool's result also arrive in a user message, but without text.
     (message) => isRecord(message) && message.role === 'user' && contentText(message.content) !== '',
   );
   const user = messages[at];

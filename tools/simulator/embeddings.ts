@@ -1,13 +1,13 @@
 /**
- * Embeddings of a simulated node: unit vectors made from a hash of the input, the same for the same input.
- * Floats or base64 of little-endian 32-bit floats, as asked.
+ * Embeddings of a simulated node: unit vectors derived from a hash of the input, so equal inputs get equal vectors. They are
+ * encoded as floats or as base64 of little-endian 32-bit floats, as requested.
  */
 import { createHash } from 'node:crypto';
 import type { Dialect } from '../../schemas/names.ts';
 import { integer, type Loose } from './loose.ts';
 import { textTokens } from './text.ts';
 
-/** Length of a vector when the request asks for none. */
+/** Length of a vector if the request does not set one. */
 const dimensionsDefault = 64;
 const dimensionsMax = 8192;
 const inputsMax = 2048;
@@ -18,7 +18,7 @@ export interface SimEmbeddingsRequest {
   readonly base64: boolean;
 }
 
-/** Reads a request; undefined where the input is missing, empty, of a wrong type or of more than 2048 texts. */
+/** Reads a request; undefined if the input is missing, empty, of a wrong type, or has more than 2048 texts. */
 export function readEmbeddingsRequest(body: Loose, dialect: Dialect): SimEmbeddingsRequest | undefined {
   const inputs = parseInputs(body['input'], dialect);
   if (inputs === undefined || inputs.length === 0 || inputs.length > inputsMax) return undefined;
@@ -28,7 +28,7 @@ export function readEmbeddingsRequest(body: Loose, dialect: Dialect): SimEmbeddi
   return { inputs, dimensions, base64: body['encoding_format'] === 'base64' };
 }
 
-/** Tokens of all inputs: a quarter of the bytes of each text, rounded up; a token array counts its tokens. */
+/** Tokens of all inputs. A text counts a quarter of its bytes, rounded up; a token array counts its tokens. */
 export function embeddingTokens(inputs: SimEmbeddingsRequest['inputs']): number {
   return inputs.reduce(
     (sum, input) => sum + (typeof input === 'string' ? textTokens(input) : input.length),
@@ -36,7 +36,7 @@ export function embeddingTokens(inputs: SimEmbeddingsRequest['inputs']): number 
   );
 }
 
-/** The body of the answer. */
+/** Encodes the answer. */
 export function embeddingsBody(
   request: SimEmbeddingsRequest,
   id: string,
@@ -58,7 +58,7 @@ export function embeddingsBody(
   };
 }
 
-/** A vector of length 1: a xorshift sequence seeded by the SHA-256 of the text. */
+/** Creates a vector of length 1 from a xorshift sequence that the text's SHA-256 seeds. */
 function unitVector(text: string, dimensions: number): Float32Array {
   let state = createHash('sha256').update(text).digest().readUInt32LE(0) || 1;
   const raw = Float64Array.from({ length: dimensions }, () => {

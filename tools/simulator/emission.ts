@@ -1,16 +1,16 @@
 /**
- * Writes a plan to a connection: head, paced parts, end. Writes no faster than the client reads, and stops once the client has
- * disconnected.
+ * Writes a plan to a connection: head, paced parts, end. It never writes faster than the client reads, and stops once the
+ * client has disconnected.
  */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { guarded } from './guarded.ts';
 import type { Plan } from './plan.ts';
 
-/** Text joined into one write where several parts are due at once, characters. */
+/** Largest text in one write if several parts are due at once, in characters. */
 const writeCharactersMax = 16_384;
 
-/** Takes what an emission writes. */
+/** Receives the text that an emission writes. */
 export interface Outlet {
   /** False if the client must read before the next write. */
   write(text: string): boolean;
@@ -18,7 +18,7 @@ export interface Outlet {
   end(): void;
 }
 
-/** Starts the answer. */
+/** Starts to send a planned answer. */
 export function emit(plan: Plan, response: ServerResponse): void {
   const { socket } = response;
   if (socket === null || socket.destroyed) return;
@@ -35,12 +35,12 @@ export function emit(plan: Plan, response: ServerResponse): void {
   });
 }
 
-/** Writes the parts of a plan at their pace, then ends. */
+/** Writes a plan's parts at their pace, then ends the response. */
 export function emitParts(plan: Plan, response: ServerResponse, socket: Socket, outlet: Outlet): void {
   new Emission(plan, response, socket, outlet).step();
 }
 
-/** Checks its connection when it runs, so it needs no cancelling. */
+/** Runs a step after a wait. The step checks its connection when it runs, so it never needs to be cancelled. */
 function later(waitMs: number, step: () => void): void {
   if (waitMs === 0) step();
   else setTimeout(step, waitMs).unref();
@@ -72,7 +72,7 @@ class Emission {
     this.#dueMs = performance.now() + plan.firstPartMs;
   }
 
-  /** Writes what is due, then waits for the time or for the client, or ends. */
+  /** Writes everything that is due, then waits for the next part or for the client, or ends. */
   readonly step = (): void => guarded(this.#response, () => this.#step());
 
   #step(): void {
@@ -94,12 +94,13 @@ class Emission {
     }
   }
 
-  /** The parts that are due, as far as they fit into one write. */
+  /** Joins the parts that are due, as far as they fit into one write. */
   #gather(): { text: string; next: 'more' | 'wait' | 'end' } {
     const now = performance.now();
     let text = '';
     while (text.length < writeCharactersMax) {
-      // The end comes with the last part: who has its terminator may leave at once, and the answer was whole.
+      // The end is sent with the last part, because a client may leave once it has the terminator, although the answer was
+      // complete.
       if (this.#next.done) return { text, next: 'end' };
       if (this.#dueMs > now) return { text, next: 'wait' };
       this.#dueMs += this.#plan.gapMs;

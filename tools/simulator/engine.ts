@@ -1,6 +1,6 @@
 /**
- * The routes of a simulated node: from a request that has been read to the plan of its answer.
- * Has the paths, the listing and the behaviour of each dialect, but no socket and no clock.
+ * The routes of a simulated node, which turn a parsed request into the plan of its answer. They imitate the paths, listings
+ * and behaviour of each dialect, without a socket or a clock.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import { createAnswer } from './answer.ts';
@@ -15,28 +15,28 @@ import { pairTokens, readRerankRequest, rerankBody } from './rerank.ts';
 import { promptTokens, textTokens } from './text.ts';
 import { badRequest, chatFault, exceedsContext, unknownModel } from './validate.ts';
 
-/** What the engine is at the moment of a request. */
+/** State of the engine when a request arrives. */
 export interface SimEngine {
   readonly dialect: Dialect;
   readonly models: readonly string[];
-  /** Those of the models that take images. */
+  /** Models that accept images. */
   readonly imageModels: readonly string[];
-  /** Its models rerank, and do nothing else. */
+  /** Whether the models only rerank. */
   readonly reranks: boolean;
   readonly contextTokens: number;
-  /** 0: as fast as the client reads. */
+  /** Speed of an answer; 0 means as fast as the client reads. */
   readonly tokensPerSecond: number;
   readonly answerWords: number;
   readonly prefixCache?: PrefixCache | undefined;
-  /** 0: a prompt takes no time, however much of it is not cached. */
+  /** Speed of reading uncached prompt tokens; 0 means that prompts take no time. */
   readonly promptTokensPerSecond: number;
 }
 
-/** What makes one answer differ from the next. */
+/** Values that distinguish one answer from the next. */
 export interface Stamp {
-  /** Goes into the ids of the answer. */
+  /** Unique part of the answer's ids. */
   readonly serial: string;
-  /** Unix time, seconds. */
+  /** Creation time, in Unix seconds. */
   readonly created: number;
 }
 
@@ -46,12 +46,12 @@ const owners: Readonly<Record<Dialect, string>> = {
   llamacpp: 'llamacpp',
   ollama: 'library',
 };
-/** Token numbers that `/tokenize` lists at most. */
+/** Maximum number of token ids that `/tokenize` lists. */
 const tokensListedMax = 2 ** 20;
-/** Time at which the models were loaded, Unix seconds: 2026-01-01. */
+/** Time at which the models were loaded, in Unix seconds: 2026-01-01. */
 const loadedAt = 1_767_225_600;
 
-/** The answer to a GET. */
+/** Plans the answer to a GET. */
 export function answerGet(path: string, engine: SimEngine): Plan {
   const { dialect } = engine;
   if (path === '/v1/models') return jsonPlan(200, listing(engine));
@@ -62,7 +62,7 @@ export function answerGet(path: string, engine: SimEngine): Plan {
   return statusAnswer(path, dialect) ?? notFound(path, engine);
 }
 
-/** The answer to a POST whose body is an object. */
+/** Plans the answer to a POST whose body is an object. */
 export function answerPost(path: string, body: Loose, engine: SimEngine, stamp: Stamp): Plan {
   const { dialect } = engine;
   if (path === '/v1/rerank' && hasRoute(path, engine)) return rerank(body, engine, stamp);
@@ -75,7 +75,7 @@ export function answerPost(path: string, body: Loose, engine: SimEngine, stamp: 
   return notFound(path, engine);
 }
 
-/** The engine's refusal as an answer. */
+/** Plans an answer that contains the engine's refusal. */
 export function refuse(dialect: Dialect, error: SimError): Plan {
   return jsonPlan(error.status, errorBody(dialect, error));
 }
@@ -123,7 +123,7 @@ function embeddings(body: Loose, engine: SimEngine, stamp: Stamp): Plan {
       `This model's maximum context length is ${contextTokens} tokens.`,
       'input_tokens',
     );
-    // llama.cpp blames itself.
+    // llama.cpp reports a prompt that is too long as a server error.
     return refuse(dialect, dialect === 'llamacpp' ? { ...fault, status: 500 } : fault);
   }
   const id = `embd-${stamp.serial}`;
@@ -154,13 +154,16 @@ function rerank(body: Loose, engine: SimEngine, stamp: Stamp): Plan {
 
 const notSupported = 'not_supported_error';
 
-/** vLLM has the routes of what its model does; SGLang and llama.cpp have all of them, Ollama reranks nothing. */
+/**
+ * Whether an engine has this route. vLLM only has the routes that its model supports, SGLang and llama.cpp have all of them,
+ * and Ollama cannot rerank.
+ */
 function hasRoute(path: string, { dialect, reranks }: SimEngine): boolean {
   if (dialect === 'vllm') return (path === '/v1/rerank') === reranks;
   return dialect !== 'ollama' || path !== '/v1/rerank';
 }
 
-/** What SGLang reports of its model, as far as it says what the model does. */
+/** SGLang's description of its model, limited to what shows the model's purpose. */
 function modelInfo({ reranks }: SimEngine): unknown {
   const architecture = reranks ? 'XLMRobertaForSequenceClassification' : 'LlamaForCausalLM';
   return { model_path: 'sim', is_generation: !reranks, architectures: [architecture] };
@@ -174,12 +177,12 @@ function tokenize(body: Loose, engine: SimEngine): Plan {
   return jsonPlan(200, { count, max_model_len: engine.contextTokens, tokens, token_strs: null });
 }
 
-/** The name under which the engine answers, or undefined where it refuses the model. */
+/** Name under which the engine answers; undefined if it refuses the model. */
 function served(asked: string, engine: SimEngine): string | undefined {
   const { dialect, models } = engine;
   const [first] = models;
   if (first === undefined || models.includes(asked)) return first === undefined ? undefined : asked;
-  // SGLang and llama.cpp answer under any name.
+  // SGLang and llama.cpp accept any model name.
   if (dialect === 'llamacpp') return first;
   if (dialect === 'sglang') return asked === '' ? first : asked;
   return dialect === 'vllm' && asked === '' ? first : undefined;
@@ -200,7 +203,7 @@ function modelEntry(id: string, engine: SimEngine): unknown {
   return { ...entry, root: id, parent: null, max_model_len: engine.contextTokens };
 }
 
-/** What Ollama answers about one model, without its weights and templates. */
+/** Plans Ollama's description of one model, without weights and templates. */
 function modelDetails(body: Loose, engine: SimEngine): Plan {
   const { imageModels } = engine;
   const model = typeof body.model === 'string' ? body.model : '';
@@ -215,7 +218,7 @@ function modelDetails(body: Loose, engine: SimEngine): Plan {
   });
 }
 
-/** Health and greeting, where this engine has them. */
+/** Plans the answer to health and version paths; undefined if the engine does not have that path. */
 function statusAnswer(path: string, dialect: Dialect): Plan | undefined {
   switch (`${dialect} ${path}`) {
     case 'vllm /health':

@@ -1,7 +1,7 @@
 /**
- * The smallest JSON value that a JSON Schema allows, for tool arguments and structured answers.
- * Supports the keywords that clients of inference APIs use; a `pattern` is not solved. Depth and size are bounded,
- * because the schema comes from outside: beyond the bounds a value is null.
+ * Creates the smallest JSON value that a JSON Schema allows, for tool arguments and structured answers. It supports the
+ * keywords that clients of inference APIs use, except `pattern`. Depth and size are limited because callers supply the
+ * schema; beyond the limits a value is null.
  */
 import { isRecord, type Loose } from './loose.ts';
 
@@ -26,7 +26,7 @@ const formats = new Map<string, string>([
   ['hostname', 'example.com'],
 ]);
 
-/** A minimal value for `schema`; an empty object for an absent schema. */
+/** Creates a minimal value for `schema`; an empty object if there is no schema. */
 export function sampleValue(schema: unknown): unknown {
   if (schema === undefined || schema === null) return {};
   return sample(schema, { root: schema, nodes: 0 }, 0);
@@ -45,7 +45,7 @@ function sample(schema: unknown, walk: Walk, depth: number): unknown {
   return ofType(merged(schema), walk, depth);
 }
 
-/** `allOf` laid over the schema itself. */
+/** Merges the parts of `allOf` into the schema itself. */
 function merged(schema: Loose): Loose {
   if (!Array.isArray(schema['allOf'])) return schema;
   const parts = [schema, ...schema['allOf'].filter(isRecord)];

@@ -1,9 +1,6 @@
-/**
- * JSON from outside whose fields are not validated yet, and the type guard for objects.
- * A field is read only through `unknown`, so every reader must check its type.
- */
+/** Types for untrusted JSON. Every field is `unknown`, so readers must check its type. */
 
-/** A JSON object; the fields named here are those that several readers share. */
+/** A JSON object. The named fields are those that several readers use. */
 export interface Loose {
   readonly [field: string]: unknown;
   readonly model?: unknown;

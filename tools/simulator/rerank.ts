@@ -1,6 +1,6 @@
 /**
- * Reranking of a simulated node: the part of the query's words that a document has. vLLM and SGLang give it from 0 to 1,
- * llama.cpp as a logit from -10 to 10.
+ * Reranking of a simulated node. The score is the share of the query's words that a document contains, from 0 to 1 as in vLLM
+ * and SGLang. llama.cpp returns a logit from -10 to 10 instead.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import type { Loose } from './loose.ts';
@@ -11,7 +11,7 @@ export interface SimRerankRequest {
   readonly documents: readonly string[];
 }
 
-/** Undefined where query or documents are missing or of a wrong type. */
+/** Reads a request; undefined if the query or the documents are missing or of a wrong type. */
 export function readRerankRequest({
   query,
   documents,
@@ -20,7 +20,7 @@ export function readRerankRequest({
   return documents.every((one) => typeof one === 'string') ? { query, documents } : undefined;
 }
 
-/** Of each document with the query. */
+/** Tokens of each document together with the query. */
 export function pairTokens({ query, documents }: SimRerankRequest): number[] {
   return documents.map((document) => textTokens(query) + textTokens(document));
 }
@@ -45,7 +45,7 @@ function splitWords(text: string): Set<string> {
   return new Set(text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []);
 }
 
-/** The body of the answer. */
+/** Encodes the answer. */
 export function rerankBody(request: SimRerankRequest, dialect: Dialect, id: string, model: string): unknown {
   const tokens = pairTokens(request);
   const total = tokens.reduce((sum, one) => sum + one, 0);

@@ -1,7 +1,7 @@
 /**
- * A simulated node: a deterministic OpenAI-compatible inference server for demos, tests and load.
- * It echoes its prompt, counts tokens by a documented rule, and behaves as each engine does. A request that was read waits
- * for a slot, and gets its plan. It injects no faults: the nodes of tests extend it for that (test/simulator).
+ * A simulated node: a deterministic OpenAI-compatible inference server for demos, tests and load. It echoes its prompt,
+ * counts tokens by a documented rule, and imitates the behaviour of each engine. A parsed request waits for a slot and is
+ * then answered. It does not inject faults; test nodes extend it for that (test/simulator).
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
@@ -24,39 +24,39 @@ import { Slots } from './slots.ts';
 import { answerWordsDefault } from './text.ts';
 import { badRequest } from './validate.ts';
 
-/** A larger request is refused. */
+/** Maximum size of a request body in bytes. */
 const bodyBytesMax = 64 * 2 ** 20;
-/** A keep-alive shorter than a client's own would race with its next request. */
+/** A keep-alive shorter than the client's would race with the client's next request. */
 const timeouts = { headersTimeoutMs: 60_000, requestTimeoutMs: 60_000, keepAliveTimeoutMs: 70_000 };
 
 export interface SimNodeOptions {
   /** Address to listen on; 127.0.0.1 by default. */
   readonly bind?: string;
-  /** 0 takes a free port. */
+  /** Port number; 0 chooses a free port. */
   readonly port?: number;
   readonly models: readonly string[];
-  /** Those of the models that take images; only Ollama names them. */
+  /** Models that accept images; only Ollama reports them. */
   readonly imageModels?: readonly string[];
-  /** Its models rerank, and do nothing else. */
+  /** Whether the models only rerank. */
   readonly reranks?: boolean;
-  /** Pace of every stream; 0 is as fast as the client reads. */
+  /** Pace of every stream; 0 means as fast as the client reads. */
   readonly tokensPerSecond?: number;
-  /** The window: prompt and answer together. */
+  /** Context window for prompt and answer together. */
   readonly contextTokens?: number;
-  /** The engine whose API and behaviour the node has. */
+  /** The engine that the node imitates. */
   readonly dialect?: Dialect;
-  /** Requests worked on at once; further ones wait in order. Unlimited by default. */
+  /** Maximum number of concurrent requests; others wait in order. Unlimited by default. */
   readonly concurrency?: number;
-  /** Tokens that its prefix cache holds; without it, it has none. Cached tokens are reported as vLLM does. */
+  /** Size of the prefix cache in tokens; without it the node has no cache. Cached tokens are reported as in vLLM. */
   readonly cacheTokens?: number;
-  /** Speed at which it reads what is not cached of a prompt; 0, the default, is at once. */
+  /** Speed of reading uncached prompt tokens; 0, the default, takes no time. */
   readonly promptTokensPerSecond?: number;
   readonly certificate?: Certificate | undefined;
-  /** Bounds and counts its connections; its own by default. */
+  /** Limits and counts the node's connections; by default the node has its own. */
   readonly connections?: Connections;
 }
 
-/** A request that has been read. */
+/** A parsed request. */
 export interface SimRequest {
   readonly method: string;
   readonly path: string;
@@ -95,12 +95,12 @@ export class SimNode {
     this.server.on('connection', (socket: Socket) => socket.setNoDelay(true));
   }
 
-  /** Rejects if the address is not available. */
+  /** Starts to listen. Rejects if the address is not available. */
   async open(): Promise<void> {
     const { port = 0 } = this.#options;
     const address = await listen(this.server, { host: this.host, port }, { bind: '--bind', port: '--port' });
     this.#port = address.port;
-    // A connection that cannot be accepted, because no file descriptor is free, ends nothing else.
+    // If a connection cannot be accepted for lack of a file descriptor, nothing else is affected.
     this.server.on('error', () => {});
   }
 
@@ -108,7 +108,7 @@ export class SimNode {
     return this.#port;
   }
 
-  /** Base address, without `/v1`. */
+  /** Base URL, without `/v1`. */
   get url(): string {
     return listenerUrl({ address: this.host, port: this.#port }, this.#options.certificate !== undefined);
   }
@@ -117,7 +117,7 @@ export class SimNode {
     return this.#options.bind ?? '127.0.0.1';
   }
 
-  /** Ends every connection and releases the port. Idempotent. */
+  /** Closes every connection and releases the port. Idempotent. */
   async close(): Promise<void> {
     if (!this.server.listening) {
       this.server.closeAllConnections();
@@ -137,7 +137,7 @@ export class SimNode {
     return this.#requests;
   }
 
-  /** Requests begun and not ended. */
+  /** Number of requests in progress. */
   get inFlight(): number {
     return this.#inFlight;
   }
@@ -201,12 +201,12 @@ export class SimNode {
     return answerPost(path, body, this.engine, { serial, created: Math.floor(Date.now() / 1000) });
   }
 
-  /** Answers a request with its plan; `request` is undefined if it was refused before it got a slot. */
+  /** Sends a planned answer. `request` is undefined if it was refused before it got a slot. */
   protected send(plan: Plan, _request: SimRequest | undefined, response: ServerResponse): void {
     emit(this.signed(plan), response);
   }
 
-  /** The plan with the headers of the engine. */
+  /** Adds the engine's headers to a plan. */
   protected signed<P extends Plan>(plan: P): P {
     return { ...plan, headers: { ...this.#engineHeaders, ...plan.headers } };
   }
@@ -226,7 +226,7 @@ interface SimLoad {
   readonly waiting: number;
 }
 
-/** The answer to a GET, or undefined where the path is not the engine's for this. */
+/** Plans the answer to a GET for the engine's load; undefined if the engine does not have that path. */
 function answerLoad(path: string, dialect: Dialect, { running, waiting }: SimLoad): Plan | undefined {
   switch (`${dialect} ${path}`) {
     case 'vllm /metrics':
@@ -250,7 +250,7 @@ function metrics(gauges: Readonly<Record<string, number>>): Plan {
   return bodyPlan(200, lines.join(''), 'text/plain; version=0.0.4; charset=utf-8');
 }
 
-/** Calls back with the whole body, or with undefined once it is larger than `bytesMax`. Never calls back for a client that left. */
+/** Passes the whole body to `done`, or undefined once it exceeds `bytesMax`. Does not call `done` if the client left. */
 export function readBody(
   request: IncomingMessage,
   bytesMax: number,
@@ -267,7 +267,7 @@ export function readBody(
   );
 }
 
-/** The JSON value of a body, or undefined where it is none. */
+/** JSON value of a body; undefined if it is not JSON. */
 export function jsonOf(body: Buffer): unknown {
   try {
     return JSON.parse(body.toString('utf8'));

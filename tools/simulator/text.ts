@@ -1,14 +1,14 @@
 /**
- * The words of a simulated node's answer and how it counts tokens: pure functions of the request.
- * The same request always gets the same words and the same usage, so that a test can state both in advance.
+ * Words and token counts of a simulated node's answers, as pure functions of the request. Equal requests always get equal
+ * words and usage, so tests can state both in advance.
  */
 import { isRecord } from './loose.ts';
 
 /** Tokens that every message costs in addition to its text. */
 const messageOverheadTokens = 3;
-/** Words of an answer when nothing asks for another length. */
+/** Default number of words in an answer. */
 export const answerWordsDefault = 16;
-/** An echo repeats only the beginning of a long prompt, so that its cost does not grow with the prompt. */
+/** Characters of the prompt that an echo repeats, so that its cost does not grow with the prompt. */
 const echoedCharactersMax = 4096;
 
 /** The text of a message's content: a string, or text parts joined; anything else is empty. */
@@ -31,13 +31,13 @@ export function promptTokens(messages: readonly unknown[]): number {
   return Math.ceil(bytes / 4) + messageOverheadTokens * messages.length;
 }
 
-/** How many words the text asks for: `say 500 words`, else the default. */
+/** Number of words that the text requests with `say 500 words`, or the default. */
 export function wordsAsked(text: string, otherwise: number): number {
   const asked = /\bsay (\d{1,6}) words\b/i.exec(text.slice(0, echoedCharactersMax))?.[1];
   return asked === undefined ? otherwise : Number(asked);
 }
 
-/** `echo:` and the words of the text, over and over; every word is one token. `shift` makes choices differ. */
+/** Repeats `echo:` and the words of the text; every word is one token. `shift` makes the choices differ. */
 export function echo(text: string, words: number, shift = 0): string[] {
   const said = text
     .slice(0, echoedCharactersMax)
@@ -52,12 +52,12 @@ export function echo(text: string, words: number, shift = 0): string[] {
   return pieces;
 }
 
-/** Cuts machine-made text (JSON) into tokens of eight characters. */
+/** Splits generated text such as JSON into tokens of eight characters. */
 export function pieces(text: string): string[] {
   return text.match(/[\s\S]{1,8}/g) ?? [];
 }
 
-/** What is left of an answer before the earliest stop sequence; `matched` is that sequence. */
+/** Cuts an answer before the earliest stop sequence, which is returned as `matched`. */
 export function cutAtStop(
   tokens: readonly string[],
   stops: readonly string[],

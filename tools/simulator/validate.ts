@@ -1,6 +1,6 @@
 /**
- * What an engine refuses before it generates: missing fields, impossible limits, prompts beyond its window.
- * Each dialect refuses what the engine of that name was observed to refuse, with the error that it was observed to return.
+ * Checks that an engine makes before it generates: missing fields, impossible limits, prompts beyond its window. Each dialect
+ * refuses what its engine was observed to refuse, with the error that was observed.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import type { SimChatRequest } from './chat-request.ts';
@@ -33,7 +33,7 @@ export function badRequest(message: string, param?: string): SimError {
   return { status: 400, message, type: 'BadRequestError', ...(param === undefined ? {} : { param }) };
 }
 
-/** A refusal with status 404, as the engines with a fixed set of models give it. */
+/** A refusal with status 404, as returned by engines with a fixed set of models. */
 export function unknownModel(dialect: Dialect, model: string, models: readonly string[]): SimError {
   const message =
     dialect === 'ollama'
