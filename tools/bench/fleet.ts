@@ -1,7 +1,7 @@
-// What the traffic of others costs a gateway that has none: 50 peers (BENCH_PEERS) serve BENCH_REQUESTS_PER_SECOND requests for
-// 1 000 and 5 000 active organisations, and publish what the rules of the product say on the topics of counters and gauges.
-// First the processor time to authenticate, decode and fold the records, in this process; then that of a real idle gateway that
-// reads them at their pace, above its time with peers that have no requests; last, that of a control plane per usage row.
+// Measures what other gateways' traffic costs a gateway without requests. 50 peers (BENCH_PEERS) serve
+// BENCH_REQUESTS_PER_SECOND requests for 1 000 and 5 000 active organisations, and publish counters and gauges by the
+// product's rules. Measures the CPU time to authenticate, decode and fold the records in this process. Then measures a real
+// idle gateway that reads them at their pace, minus its time with idle peers, and a control plane per usage row.
 import { randomUUID } from 'node:crypto';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -38,7 +38,7 @@ import {
 
 const peers = Number(process.env['BENCH_PEERS'] ?? 50);
 const requestsPerSecond = Number(process.env['BENCH_REQUESTS_PER_SECOND'] ?? 1000);
-/** Of an idle gateway, each with and without the traffic of the others. */
+/** Rounds for an idle gateway; each measures it with and without the others' traffic. */
 const rounds = Number(process.env['BENCH_ROUNDS'] ?? 3);
 const counterSeconds = 60;
 const gaugeSeconds = 10;
@@ -55,7 +55,7 @@ const rounded = (value: number): number => Number(value.toFixed(2));
 const sumBytes = (records: readonly Published[]): number =>
   records.reduce((sum, { value }) => sum + value.length + 32, 0);
 
-/** The least processor time of some runs, µs: the others had the machine less to themselves. */
+/** Lowest CPU time of several runs, in µs. The machine was busier with other work during the slower runs. */
 function least(run: () => void): number {
   const times = Array.from({ length: 5 }, () => {
     const before = process.cpuUsage();
@@ -85,7 +85,7 @@ function records(traffic: Traffic): Traffics {
   };
 }
 
-/** Rules alone, µs per request served elsewhere. */
+/** Cost of the rules alone, in µs per request served elsewhere. */
 function folding({ counters, gauges }: Traffics, { organisations }: Traffic) {
   const state = new CounterState();
   const nowMs = Date.now();
@@ -120,10 +120,10 @@ function folding({ counters, gauges }: Traffics, { organisations }: Traffic) {
   };
 }
 
-/** Bytes of memory for each subject and replica, of a gateway that has read of all of them. */
+/** Bytes of memory per subject and replica, in a gateway that has read the records of all of them. */
 async function memory({ organisations }: Traffic) {
   const sumBytes = async (make: () => unknown): Promise<number> => {
-    // In a turn of its own, so that nothing of what was measured before is still referred to.
+    // Wait for another turn of the event loop, so that nothing references what was measured before.
     await sleep(1);
     collectGarbage();
     const before = process.memoryUsage();
@@ -131,7 +131,7 @@ async function memory({ organisations }: Traffic) {
     await sleep(1);
     collectGarbage();
     const { heapUsed, external } = process.memoryUsage();
-    // Read until here, so that it is not collected.
+    // Used here, so that it is not collected earlier.
     return made === undefined ? 0 : heapUsed + external - before.heapUsed - before.external;
   };
   const nowMs = Date.now();
@@ -148,7 +148,7 @@ async function memory({ organisations }: Traffic) {
         const record = readCounterRecord(value);
         if (record !== undefined) state.apply(record, nowMs);
       }
-    // As a gateway does for its copy on disk: until then each value is also remembered as changed.
+    // Gateways do this when they copy the state to disk. Until then each value is also remembered as changed.
     Array.from(state.takeUnsaved());
     return state;
   });
@@ -197,7 +197,10 @@ async function publish(
   for (const topic of topics) await topic.close();
 }
 
-/** A real gateway without requests: its processor time while peers serve, above that while peers only show that they live. */
+/**
+ * CPU time of a real gateway without requests while its peers serve, minus its time while they only report that they are
+ * alive.
+ */
 async function idleGateway(busy: Traffics, { organisations }: Traffic) {
   const fleet = new ProcessFleet();
   try {
@@ -218,7 +221,7 @@ async function idleGateway(busy: Traffics, { organisations }: Traffic) {
       await publish(fleet.logUrl, published);
       return threadMicroseconds(ready.pid) - before;
     };
-    // The first seconds of a process cost more than the later ones.
+    // The first seconds of a process cost more than later ones.
     await spent(quiet);
     await spent(busy);
     const pairs: (readonly [number, number])[] = [];
@@ -268,7 +271,7 @@ function controlPlane() {
 }
 
 const sizes = [1000, 5000].map((organisations) => ({ peers, organisations, requestsPerSecond }));
-// First, while nothing else is there that might be collected meanwhile.
+// Measured first, while the heap contains nothing else that could be collected meanwhile.
 const memories: Awaited<ReturnType<typeof memory>>[] = [];
 for (const traffic of sizes) memories.push(await memory(traffic));
 const rules: ReturnType<typeof folding>[] = [];

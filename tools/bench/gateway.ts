@@ -1,7 +1,6 @@
-// What the gateway costs compared with nginx and a bare Node proxy, in one run: CPU per request, throughput, added latency, and
-// the delay it adds between the tokens of many streams. Everything is on: keys, limits, routing, metering.
-// All targets take turns in each round, and ratios are the median of the rounds: trust those, because the machine's other
-// load moves the rest. Targets are warmed up first, as a compiler in the process makes its first seconds twice as slow.
+// Compares a gateway with nginx and a bare Node proxy in one run: CPU per request, throughput, added latency, and the delay
+// added between the tokens of many streams. Keys, limits, routing and metering are all on. Targets are warmed up and take
+// turns in each round. Trust the ratios, which are medians of the rounds; other load on the machine distorts the rest.
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -13,7 +12,7 @@ import { body, createTarget, serve, startScript } from './support/served.ts';
 
 const seconds = Number(process.env['BENCH_SECONDS'] ?? 5);
 const rounds = Number(process.env['BENCH_ROUNDS'] ?? 3);
-/** Before anything is measured, each target answers so many requests, or works for so many seconds. */
+/** Warm-up of each target before anything is measured: a number of requests, or at most this many seconds. */
 const warmUp = { requests: 40_000, secondsMax: 30 };
 const connections = 64;
 const rate = 1000;
@@ -73,7 +72,7 @@ http { access_log off; client_body_temp_path ${dir}/body; proxy_temp_path ${dir}
 
 const cpu = (pids: readonly number[]): number => pids.reduce((sum, pid) => sum + cpuMicroseconds(pid), 0);
 const figures: Record<string, Record<string, number>> = {};
-/** CPU per request or event, one entry a round. */
+/** CPU per request or event, one entry per round. */
 const costs: Record<string, number[]> = {};
 
 const tenths = (value: number): number => Math.round(value * 10) / 10;
@@ -82,7 +81,7 @@ function median(values: readonly number[]): number {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
 }
 
-/** How many times the cost of another target, round by round; undefined where that was not there. */
+/** Median ratio of one target's cost to another's; undefined if the other was not measured. */
 function costRatio(name: string, other: string): number | undefined {
   const others = costs[other];
   if (others === undefined) return undefined;
@@ -138,7 +137,7 @@ async function measureStreams({ name, target, pids }: Measurable, count: number)
   };
 }
 
-/** An answer of 60 words has half a KB; a stream of 240 has that many events, one word each. */
+/** Prepares the targets. An answer of 60 words is half a KB; a stream of 240 words has that many events. */
 async function lineUp(
   upstream: { url: string; pid: number },
   nginxPort: number,

@@ -1,12 +1,13 @@
-// A gateway saturated on one processor: no answer may be an error, and afterwards each answer is on the usage log, once.
-// BENCH_SECONDS (60) · the bare proxy next to it has a sixth of the time, for the ratio of the tails.
+// Saturates a gateway on one processor. No answer may be an error, and afterwards the usage log must contain each answer
+// exactly once. BENCH_SECONDS sets the duration (60). A bare proxy then runs for a sixth of that time, to compare tail
+// latencies.
 import { cpuMicroseconds, rssMegabytes } from './support/cpu.ts';
 import { percentile, saturate } from './support/load.ts';
 import { startOnOneCore } from './support/one-core.ts';
 
 const seconds = Number(process.env['BENCH_SECONDS'] ?? 60);
 const connections = 64;
-/** The last rows are published within this. */
+/** Time within which the last rows are published, in ms. */
 const settleMs = 10_000;
 
 const { admin, pid, target, bare, end } = await startOnOneCore();

@@ -1,8 +1,8 @@
 /**
- * What the admin API costs by the number of keys: pages, searches, the whole list, keys that are created one by one and many at
- * once, revoked and forgotten, and the count of their bounds. All
- * in this process, over a log in memory. Figures are processor time of the thread of the event loop, because that is how long
- * nobody else is answered, on a busy machine too. `--full` adds a million keys to the sizes, `--sizes N,N` names others.
+ * Measures what the admin API costs by the number of keys: pages, searches, the whole list, counts of bounds, and keys that
+ * are created singly or in bulk, revoked and removed. Everything runs in this process over a log in memory. Figures are CPU
+ * time of the event loop's thread, because that is how long other callers wait. `--full` adds a million keys to the sizes;
+ * `--sizes N,N` sets others.
  */
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -31,10 +31,10 @@ const { values } = parseArgs({
 const sizes = values.sizes?.split(',').map(Number) ?? [1_000, 100_000, ...(values.full ? [1_000_000] : [])];
 const keysPerCommit = 100;
 const keysPerOrganisation = 100;
-/** Of a bound that a bench must not meet. */
+/** Bounds that are high enough for the bench never to reach them. */
 const bounds = known('bounds.set', { activeKeysPerOrganisation: 1_000_000, keysPerOrganisation: 1_000_000 });
 const keysMade = 200;
-/** Below the bound of all keys, for those that are made. */
+/** Room below the total bound for keys that the bench creates. */
 const room = 2000;
 const callers = 64;
 const keysAtOnce = 1000;
@@ -43,14 +43,16 @@ const measuredMs = 60;
 
 type Figures = Record<string, number>;
 
-/** Processor time of this thread so far, ms. */
+/** CPU time of this thread so far, in ms. */
 function loopMs(): number {
   return Number(readFileSync('/proc/thread-self/schedstat', 'utf8').split(' ')[0]) / 1e6;
 }
 
 const round = (value: number): number => Number(value.toPrecision(3));
 
-/** The kernel counts the time of a thread that runs in ticks of some ms, so what is short is done many times. */
+/**
+ * CPU time of some work, in ms. The kernel counts a running thread's time in ticks of several ms, so short work is repeated.
+ */
 function costMs(work: () => void): number {
   const beganMs = loopMs();
   for (let times = 1; ; times++) {
@@ -67,7 +69,7 @@ function keyCreated(n: number, organisations: number): KnownEvent {
   });
 }
 
-/** A fleet of so many keys in a file, and the log that it was folded from. */
+/** Creates a fleet with this many keys in a file, and the log from which it was folded. */
 function makeFleet(path: string, keys: number): { readonly snapshot: Snapshot; readonly topic: MemoryTopic } {
   const organisations = Math.max(1, Math.min(10_000, keys / keysPerOrganisation));
   const { snapshot } = openOrRebuild(path);
@@ -119,7 +121,7 @@ function listCosts({ db }: Snapshot): Figures {
   };
 }
 
-/** Page after page, as the command line reads it. */
+/** Reads the whole list page by page, as the CLI does. */
 function wholeList(page: (query: Partial<PageQuery>) => ReturnType<typeof listPage>): Figures {
   let [total, longest] = [0, 0];
   let after: string | undefined;
@@ -139,7 +141,7 @@ const defineNode = (name: string) => {
   return found;
 };
 
-/** Deciding to create a key: all of it is that its bounds are counted. */
+/** Cost of the decision to create a key, most of which is counting its bounds. */
 function decideCost({ db }: Snapshot): Figures {
   const body = { organisation: 'org-0', name: 'one more', expires: 'never' };
   const context = { nowMs: firstMomentMs, actor: operator, mint: randomBytes };
@@ -195,7 +197,7 @@ async function createCosts(snapshot: Snapshot, topic: MemoryTopic): Promise<Figu
   }
 }
 
-/** Of the keys that were revoked last, by a clock that is far ahead. */
+/** Cost of removing the keys that were revoked last, with a clock that is far ahead. */
 async function forgetCosts(
   parts: Pick<EndedKeysOptions, 'snapshot' | 'replicator' | 'writer'>,
 ): Promise<Figures> {

@@ -1,10 +1,10 @@
-// The commit of the sources in the working folder, for the version of a build.
+// Finds the commit of the sources in the working folder, for the version of a build.
 import { spawnSync } from 'node:child_process';
 import { realpathSync } from 'node:fs';
 
 /**
- * `gCOMMIT`, with `.changed` where files of the commit were changed; undefined without git, and in the folder of another project. A
- * build without the folder of git, such as that of the image, is given it.
+ * Returns `gCOMMIT`, followed by `.changed` if tracked files were modified; undefined without git or in another project's
+ * folder. A build without a git folder, such as the image, receives the commit in a variable.
  */
 export function buildCommit() {
   const given = process.env.HEADGATE_BUILD_REVISION ?? '';

@@ -1,4 +1,4 @@
-// Builds the pages for browsers, into dist/console and dist/play: hashed names, and each file compressed once, here, for the listeners to serve.
+// Builds the web pages into dist/console and dist/play. File names contain a hash, and each file is compressed once here.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
@@ -18,7 +18,7 @@ async function buildPages(root, outDir) {
       outDir: join(process.cwd(), outDir),
       emptyOutDir: true,
       target: 'es2022',
-      // Nothing inline: the pages' policy allows files of this origin alone.
+      // The pages' content policy only allows files of their own origin, so nothing may be inlined.
       assetsInlineLimit: 0,
       modulePreload: { polyfill: false },
     },

@@ -1,10 +1,11 @@
-// Compiles the sources to dist/, and the console's pages to dist/console, and notes the commit. When a built package is installed without its sources there is nothing to do.
+// Compiles the sources to dist/, builds the web pages and records the commit. In an installed package without sources, it
+// does nothing.
 import { spawnSync } from 'node:child_process';
 import { chmodSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { buildCommit } from './build-commit.mjs';
 
 if (existsSync('tsconfig.json') && existsSync('node_modules/typescript')) {
-  // The compiler writes nothing again that it wrote once, so what was removed of dist/ would be missing.
+  // The compiler does not rewrite files that it wrote before, so files removed from dist/ would stay missing.
   if (!isBuilt()) rmSync('dist/build.tsbuildinfo', { force: true });
   const run = spawnSync(process.execPath, ['node_modules/typescript/bin/tsc'], { stdio: 'inherit' });
   if (run.status !== 0) process.exit(run.status ?? 1);
@@ -14,7 +15,7 @@ if (existsSync('tsconfig.json') && existsSync('node_modules/typescript')) {
   if (pages.status !== 0) process.exit(pages.status ?? 1);
 }
 
-/** Has every source its output? */
+/** Whether every source file has its output. */
 function isBuilt() {
   const { include } = JSON.parse(readFileSync('tsconfig.json', 'utf8'));
   return include.every((folder) =>

@@ -1,5 +1,5 @@
-// `npm run dev`: the whole service, built again and restarted whenever a source changes. Arguments go to `headgate dev`.
-// A build with errors changes nothing: the service that runs stays up until a build succeeds.
+// `npm run dev`: runs the whole service, and rebuilds and restarts it whenever a source changes. Arguments go to `headgate
+// dev`. After a failed build, the running service stays up until a build succeeds.
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 
@@ -17,7 +17,7 @@ function start() {
   });
 }
 
-/** Ends the service, at once where it has not drained within a second, and resolves when it is gone. */
+/** Stops the service and resolves when it has ended. It has a second to drain. */
 async function stop() {
   if (!service || service.exitCode !== null || service.signalCode !== null) return;
   const ended = new Promise((resolve) => service.once('exit', resolve));

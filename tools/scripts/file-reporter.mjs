@@ -1,4 +1,4 @@
-// A reporter of Vitest: writes what tools/scripts/test-verdict.mjs must know of a run to the file that HEADGATE_TEST_REPORT names.
+// A Vitest reporter that writes the results that tools/scripts/test-verdict.mjs needs to the file in HEADGATE_TEST_REPORT.
 import { writeFileSync } from 'node:fs';
 import { relative } from 'node:path';
 
@@ -29,7 +29,7 @@ export default class FileReporter {
   }
 }
 
-/** One for a test, however many errors it has. */
+/** One failure per test, however many errors it has. */
 function failuresOf(test, errors = []) {
   return errors.length === 0 ? [] : [{ test, message: errors.map(({ message }) => message).join('\n') }];
 }

@@ -1,6 +1,6 @@
-// The image: `npm run image [-- --tag NAME] [--base IMAGE | --stand-in]`, with docker, podman or buildah, whichever is
-// there. `--stand-in` makes the base on this machine, where no image registry can be reached: Debian by mmdebstrap
-// (as root), Node and npm from their npm packages. Prints the size and the layers; the last line is the name of the image.
+// Builds the image: `npm run image [-- --tag NAME] [--base IMAGE | --stand-in]`, with docker, podman or buildah, whichever is
+// installed. Without access to an image registry, `--stand-in` builds the base here: Debian with mmdebstrap (as root), Node
+// and npm from npm packages. Prints the size and the layers; the last line is the image name.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, realpathSync, renameSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -29,7 +29,7 @@ function run(command, args) {
 const output = (command, args) => execFileSync(command, args, { cwd: root, encoding: 'utf8' }).trim();
 const works = (command, args) => spawnSync(command, args, { stdio: 'ignore' }).status === 0;
 
-/** Without a daemon and without user namespaces, which containers and CI machines rarely have. */
+/** Works without a daemon or user namespaces, which containers and CI machines rarely have. */
 const storage = ['--storage-driver', 'vfs'];
 const buildah = (...words) => run('buildah', [...storage, ...words]);
 const builders = {
@@ -43,7 +43,7 @@ const builders = {
 const name = Object.keys(builders).find((each) => builders[each].isThere());
 if (!name) fail('npm run image needs docker, podman or buildah (Debian: apt-get install buildah).');
 
-/** The folder of node_modules with Node 24 of this machine's platform, and npm. */
+/** Installs Node 24 for this platform and npm, and returns their node_modules folder. */
 function nodePackages() {
   const prefix = join(root, '.cache', 'image-node-24');
   const platform = `node-${process.platform}-${process.arch}`;
@@ -55,7 +55,7 @@ function nodePackages() {
   return { node: realpathSync(join(folder, platform, 'bin')), npm: realpathSync(join(folder, 'npm')) };
 }
 
-/** Debian's smallest set of packages, and Node; kept for the next build. */
+/** Builds a base from Debian's smallest package set and Node, and caches it for the next build. */
 function standIn() {
   if (name !== 'buildah') fail('--stand-in needs buildah (Debian: apt-get install buildah mmdebstrap).');
   const image = 'localhost/headgate-base';
@@ -77,7 +77,7 @@ function standIn() {
   return image;
 }
 
-/** The certificate authority of a proxy between this machine and the package registry, readable within the build, too. */
+/** Makes the certificate authority of a proxy in front of the package registry readable within the build. */
 function authority() {
   const path = process.env.NODE_EXTRA_CA_CERTS;
   if (name === 'docker' || !path || !existsSync(path)) return [];
@@ -85,7 +85,7 @@ function authority() {
   return ['--volume', `${realpathSync(path)}:${inside}:ro`, '--build-arg', `NODE_EXTRA_CA_CERTS=${inside}`];
 }
 
-/** The size of the image and what each of its layers adds. */
+/** Prints the size of the image and of each layer. */
 function report() {
   if (name !== 'buildah') {
     run(name, ['history', values.tag]);

@@ -1,6 +1,6 @@
-// `npm test -- --nightly [TEXT...]`: every long form of the tests, one after another and unattended, for hours. A step that fails
-// or meets its deadline does not stop the next. Outputs are in .cache/nightly/, with a report that is written after each
-// step. TEXT chooses the steps whose names contain it.
+// `npm test -- --nightly [TEXT...]`: runs every long form of the tests in sequence and unattended, for hours. A step that
+// fails or reaches its deadline does not stop the next. .cache/nightly/ contains the outputs and a report, which is updated
+// after each step. TEXT selects the steps whose names contain it.
 import { spawn, spawnSync } from 'node:child_process';
 import { createWriteStream, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -10,7 +10,7 @@ const script = (name, ...words) => [process.execPath, `scripts/${name}.mjs`, ...
 const built = (...words) => script('run-built', ...words);
 const suite = script('test', '--all', '--tenfold');
 
-/** As the command lists them where it is given none. */
+/** Scenario names, parsed from the error that the command prints without arguments. */
 function chaosScenarios() {
   const { stderr } = spawnSync(process.execPath, ['dist/test/chaos/main.js'], { encoding: 'utf8' });
   return (/NAME is one of: (.*)/.exec(stderr)?.[1] ?? '').split(', ');
@@ -36,11 +36,13 @@ function end(child, signal) {
   try {
     process.kill(-child.pid, signal);
   } catch {
-    // It has ended.
+    // The process has already ended.
   }
 }
 
-/** Resolves with how the step ended. It is a process group of its own, so that all of it ends by its deadline. */
+/**
+ * Runs a step and resolves with its result. The step is its own process group, so that all its processes end at the deadline.
+ */
 function run([name, minutes, [command, ...args]]) {
   const path = join(folder, `${name}.log`);
   const output = createWriteStream(path);
@@ -82,7 +84,7 @@ function reportOf(results) {
   return [head, '| step | result | seconds | output |\n|---|---|--:|---|', ...rows, '', ...ends].join('\n');
 }
 
-/** Runs the steps whose names contain one of the texts, all without one; resolves with an exit code. */
+/** Runs the steps whose names contain one of the texts, or all steps if there are none. Resolves to an exit code. */
 export async function runNightly(texts) {
   let isStopped = false;
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'])

@@ -1,5 +1,5 @@
-// Makes what README shows of the product, from the demo fleet: docs/pictures/*.png, and the section between its two marks.
-// `npm run build && npm run pictures`; it needs /usr/bin/chromium.
+// Creates README's pictures (docs/pictures/*.png) and the section between its two marks from the demo fleet. Run `npm run
+// build && npm run pictures`; it needs /usr/bin/chromium.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
@@ -18,7 +18,7 @@ const fleet = await ConsoleFleet.start();
 const traffic = new AbortController();
 const sending = sendUntil(traffic.signal);
 try {
-  // Plots and list have something to show.
+  // Wait until plots and lists contain data.
   await sleep(15_000);
   await takePictures();
   const session = await terminalSession();
@@ -45,7 +45,7 @@ async function ask(organisation, model, prompt) {
   return { request: answer.headers.get('x-request-id'), status: answer.status };
 }
 
-/** Where others of the organisation are in flight, it is refused for that. */
+/** Sends requests until the plan refuses one. Other requests of the organisation may cause a different refusal first. */
 async function refusedByPlan() {
   for (;;) {
     const { request, status } = await ask('cedar', 'echo-large', 'words');
@@ -54,7 +54,7 @@ async function refusedByPlan() {
   }
 }
 
-/** A small mix: most are served, some are refused. */
+/** Sends a mix of requests, most of which are served and some refused. */
 async function sendUntil(signal) {
   const kinds = [
     ...[
@@ -87,7 +87,7 @@ async function takePictures() {
     await page.goto(`/explain?request=${refused}`);
     await heading(page, 'Explain').waitFor();
     await page.getByRole('list', { name: 'Steps' }).waitFor();
-    // The verdict and the steps, without the form.
+    // Scroll past the form to the verdict and the steps.
     await page.mouse.wheel(0, 260);
     await sleep(500);
     await save(page, 'explanation');
@@ -100,7 +100,7 @@ async function save(page, name) {
   if (statSync(path).size > bytesMax) throw new Error(`${path} is larger than ${bytesMax} bytes`);
 }
 
-/** What these commands print, each below its prompt. */
+/** Output of these commands, each below its prompt. */
 async function terminalSession() {
   const tail = await run(['requests', 'tail', '-o', 'table'], { lines: linesOfTail });
   const refused = await refusedByPlan();
@@ -123,7 +123,7 @@ async function terminalSession() {
   return texts.join('');
 }
 
-/** Of an explanation: the verdict, the first steps, those that failed, and what is after the steps. */
+/** Shortens an explanation to its verdict, the first steps, the failed steps and the text after the steps. */
 function shortened(explained) {
   const isStep = (line) => /^ {2}\S/.test(line);
   const lines = explained.split('\n').filter((line) => line.trim() !== '');
@@ -147,7 +147,10 @@ ${session}\`\`\`
 `;
 }
 
-/** Its output, colours left out, or its data alone; of a command that follows, so many lines. */
+/**
+ * Runs a command and returns its output without colours, or only its data. `lines` limits the output of a command that
+ * follows.
+ */
 async function run(words, { lines, isData = false } = {}) {
   const { admin, operatorToken } = fleet.ready;
   const env = { ...process.env, HEADGATE_ADMIN: admin, HEADGATE_TOKEN: operatorToken, NO_COLOR: '1' };

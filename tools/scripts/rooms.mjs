@@ -10,11 +10,11 @@ import { dirname, join } from 'node:path';
 const schemas = ['schemas', 'schemas/events', 'schemas/api', 'schemas/records', 'schemas/admin'];
 const plumbing = [...schemas, 'shared/runtime', 'shared/ids'];
 const log = [...plumbing, 'shared/log/core', 'shared/log'];
-/** What a request may know: no log, no driver, no server. */
+/** Rooms that a decision may import; they exclude the log, drivers and servers. */
 const decision = [...plumbing, 'shared/engines', 'shared/snapshot', 'shared/decision'];
 const folded = [...log, 'shared/snapshot', 'shared/usage', 'shared/status', 'shared/limits'];
 
-/** Entries of rooms of which each may import the ones before it. */
+/** Creates the entries of rooms, each of which may import the ones before it. */
 function inOrder(base, rows) {
   const earlier = [];
   return Object.fromEntries(
@@ -26,7 +26,7 @@ function inOrder(base, rows) {
   );
 }
 
-/** The way of a request to a node and back. */
+/** Rooms on a request's way to a node and back, in order. */
 const requestRoad = inOrder(decision, [
   ['data-plane/surfaces/common', 2800],
   ['data-plane/http', 2300],
@@ -56,7 +56,7 @@ const controlPlane = inOrder(folded, [
   ['control-plane', 500],
 ]);
 
-/** Each room: the most lines that its sources may have, tests not counted, and all other rooms that it may import. */
+/** Maximum number of source lines of each room without tests, and the other rooms that it may import. */
 const rooms = {
   ...inOrder(
     [],
@@ -146,7 +146,7 @@ const rooms = {
     ],
   ],
   cli: [300, ['shared/runtime', 'cli/terminal', 'cli/commands', 'cli/processes', 'tools/dev']],
-  // Browsers get the schemas alone: types of other rooms leave nothing in the built files.
+  // Browsers only receive the schemas, because types from other rooms leave nothing in the built files.
   ...inOrder(schemas, [
     ['console/lib', 1850],
     ['console/ui', 2250],
@@ -170,14 +170,14 @@ const rooms = {
   ],
 };
 
-/** Folders of the workshop with a budget alone: they may import anything. */
+/** Workshop folders, which only have a budget and may import anything. */
 const workshop = {
   'tools/bench': 1250,
   'tools/bench/support': 650,
   'tools/scripts': 1350,
 };
 
-/** The only room or file that may import a driver. */
+/** Drivers, each with the only room or file that may import it. */
 const drivers = [
   [/^better-sqlite3/, /^shared\/runtime\/sqlite\.ts/],
   [/^kafkajs/, /^shared\/log\/kafka\/client\.ts/],
@@ -209,16 +209,16 @@ function sourcesIn(folder) {
 }
 
 const statement = /(?:^|\n)(?:import|export)\s+(?:type\s+)?([\w*{][^'";]*?)?(?:\s*from\s+)?'([^']+)'/g;
-/** `const { names } = await import('…')`, `(await import('…')).name` or the type `import('…').Name`. */
+/** Matches `const { names } = await import('…')`, `(await import('…')).name` and the type `import('…').Name`. */
 const dynamic = /(?:\{([^{}]*)\} = \(?await )?\bimport\(\s*'([^']+)'\s*\)\)?(?:\.(\w+))?/g;
 const workerFile = /new URL\(\s*'(\.[^']+)'/g;
 
-/** The first word of each: what is exported, whatever it is called where it is imported. */
+/** Exported names of an import or export list, without their local aliases. */
 function namesIn(list) {
   return list.split(',').flatMap((name) => /^\s*(?:type\s+)?(\w+|\*)/.exec(name)?.[1] ?? []);
 }
 
-/** `names`: what is imported by name; '*' where all of it is. */
+/** Imports of a file. `names` contains the imported names, or '*' for a whole module. */
 function importsOf(path) {
   const text = readFileSync(path, 'utf8');
   const found = [];
@@ -262,7 +262,7 @@ function checkDoors(path, { to }) {
   for (const [inside, users] of doors)
     if (inside.test(to ?? '') && !users.test(path)) faults.push(`${path}: only ${users} may import ${to}`);
 }
-/** Circles of the graph, each as the list of its members; found once each. */
+/** Finds each import cycle once, as the list of its members. */
 function circles(edges) {
   const state = new Map();
   const found = [];

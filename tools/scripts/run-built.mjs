@@ -1,5 +1,6 @@
-// Builds, then runs a module of the build with the arguments that follow: `node tools/scripts/run-built.mjs test/fuzz/main --seconds 60`.
-// What each of them takes is at its head. A folder in its place takes the next argument as the module, and lists them without it.
+// Builds, then runs a built module with its arguments: `node tools/scripts/run-built.mjs test/fuzz/main --seconds 60`. Each
+// module's head comment explains its arguments. Given a folder, the next argument names the module; without one, the modules
+// are listed.
 import { spawnSync } from 'node:child_process';
 import { readdirSync, statSync } from 'node:fs';
 import { basename } from 'node:path';

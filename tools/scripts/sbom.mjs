@@ -1,6 +1,5 @@
-// The bill of materials of what is installed to run, CycloneDX, on stdout: `npm run --silent sbom > headgate.cdx.json`.
-// From the lock file, so it is that of the image and of `npm ci`. Not by `npm sbom`, which leaves out packages that are
-// needed for development too (npm 11.19).
+// Prints a CycloneDX bill of materials of the runtime packages: `npm run --silent sbom > headgate.cdx.json`. It reads the
+// lock file, so it matches the image and `npm ci`. `npm sbom` omits packages that development also needs (npm 11.19).
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 
@@ -12,7 +11,7 @@ const installed = new Map(Object.entries(packages).filter(([path, { dev }]) => p
 const nameOf = (path) => packages[path].name ?? path.split('node_modules/').pop();
 const purlOf = (path) => `pkg:npm/${nameOf(path).replace('@', '%40')}@${packages[path].version}`;
 
-/** Where a package finds another: in its own folder, or in one above it. */
+/** Finds the folder from which a package loads another: its own, or one above it. */
 function pathOf(from, wanted) {
   for (let folder = from; ; folder = folder.slice(0, Math.max(0, folder.lastIndexOf('/node_modules/')))) {
     const path = `${folder === '' ? '' : `${folder}/`}node_modules/${wanted}`;

@@ -1,5 +1,5 @@
-// Tries the gateway with real client libraries: installs them apart from the project, builds the service, then runs the
-// clients suite. Needs Python 3 with venv, and the npm and PyPI registries the first time. Arguments are handed to vitest.
+// Tests the gateway with real client libraries: installs them outside the project, builds the service and runs the clients
+// suite. Needs Python 3 with venv and, the first time, the npm and PyPI registries. Arguments go to vitest.
 import { spawnSync } from 'node:child_process';
 
 const steps = [

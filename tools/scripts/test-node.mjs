@@ -1,6 +1,6 @@
-// Every test on other versions of Node: `npm run test:node -- 22 24`. Each version comes as an npm package with its
-// headers, so that the native module is built for it; the project is copied, with its history that some tests read, and is
-// installed and tested outside of this folder.
+// Runs every test on other Node versions: `npm run test:node -- 22 24`. Each version is an npm package with headers, so that
+// the native module can be built for it. The project and its history, which some tests read, are copied and tested outside
+// this folder.
 import { spawnSync } from 'node:child_process';
 import { chmodSync, cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -16,7 +16,7 @@ function run(command, args, options) {
   return status === 0;
 }
 
-/** The folder of a version of Node, fetched once. */
+/** Installs a Node version once and returns its folder. */
 function provide(version) {
   const prefix = join(cache, `node-${version}`);
   const name = `node-${process.platform}-${process.arch}`;
@@ -32,7 +32,7 @@ function testOn(version) {
   if (!node) return false;
   const copy = mkdtempSync(join(tmpdir(), `headgate-node-${version}-`));
   try {
-    // A test runs the build as another user.
+    // One test runs the build as another user.
     chmodSync(copy, 0o755);
     cpSync(root, copy, { recursive: true, filter: (path) => !apart.has(path) });
     mkdirSync(cache, { recursive: true });

@@ -1,13 +1,16 @@
-// node tools/scripts/test-verdict.mjs COMMAND...: runs a command that runs Vitest, and says where its time went. A file whose
-// timing depends on the machine and that failed is run once more, alone; what passes then is counted as passed, and named,
-// as what fails is. The last line is `N passed, N failed`.
+// Usage: node tools/scripts/test-verdict.mjs COMMAND... Runs a Vitest command and reports where its time went. If a file
+// fails whose timing depends on the machine, it runs once more, alone. Tests that pass then count as passed, and both they
+// and failures are listed. The last line is `N passed, N failed`.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** A failure of these, of a file that starts a whole fleet, or that waits for something, may be the machine's. Where more fail, it is not. */
+/**
+ * Projects whose failures may be the machine's fault, as are those of files that start a fleet or wait. If more fail, it is
+ * not.
+ */
 const onMachine = ['process', 'kafka', 'browser', 'llamacpp'];
 const fleets = 'test/';
 const waits = /\/support\/until\.ts'/;
@@ -16,7 +19,7 @@ const againMax = 10;
 const reporter = fileURLToPath(new URL('file-reporter.mjs', import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), 'headgate-verdict-'));
 
-/** A run that wrote no report ended before its tests did. */
+/** Runs a command. A run without a report ended before its tests did. */
 function run(command, args) {
   const path = join(folder, 'report.json');
   rmSync(path, { force: true });
@@ -47,7 +50,7 @@ function printSeconds(files) {
   for (const { file, seconds } of slowest) console.log(`${seconds.toFixed(0).padStart(6)}  ${file}`);
 }
 
-/** The file as it was when it ran alone, where it passed all then. */
+/** Runs a file alone and returns its new result if everything passed. */
 function alone({ project, file }) {
   console.log(`\nonce more, alone: ${file}`);
   const words = ['--no-install', 'vitest', 'run', '--project', project, file];
@@ -78,7 +81,7 @@ const files = first.files.map((file) => again.get(file) ?? file);
 for (const file of failing)
   print(again.get(file) === undefined ? 'failed' : 'passed only when run alone', file);
 print('failed', { file: '(the run)', failures: first.unhandled });
-// A failing status that no test explains, such as that of a suite that cannot run here, counts as a failure of its own.
+// A failing status that no test explains, such as that of a suite that cannot run here, counts as a failure.
 const isUnexplained =
   first.status !== 0 && (failing.length + first.unhandled.length === 0 || first.status !== 1);
 if (isUnexplained) console.log(`failed: (the run): status ${first.status}`);

@@ -1,8 +1,8 @@
-// The test command. `npm test`: the fast tier, with a smoke test of real processes and one of Kafka where Java and Maven
-// are installed. `npm test -- --all`: every suite that this machine can run; `--tenfold`: the same with ten times the runs
-// of each property; `--nightly`: all long forms (tools/scripts/nightly.mjs). What cannot run is reported loudly, and
-// HEADGATE_REQUIRE=kafka,llamacpp,chromium,helm turns that into a failure. `--part=unit`, `process` or `kafka` runs a part, for machines that share the work.
-// Other arguments are passed to vitest.
+// The test command. `npm test` runs the fast tier, a smoke test of real processes, and one of Kafka if Java and Maven are
+// installed. `--all` runs every suite that this machine can run, `--tenfold` the same with ten times the runs of each
+// property, and `--nightly` all long forms (tools/scripts/nightly.mjs). Suites that cannot run are reported;
+// HEADGATE_REQUIRE=kafka,llamacpp,chromium,helm makes them failures. `--part=unit`, `process` or `kafka` runs one part. Other
+// arguments go to vitest.
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 
@@ -33,7 +33,7 @@ function has(command, args) {
   return spawnSync(command, args, { stdio: 'ignore' }).status === 0;
 }
 
-/** Adds a suite whose needs are met. */
+/** Adds a suite if its requirements are met. */
 function offer(suite, project, missing) {
   if (missing.length === 0) projects.push(project);
   else if (isInPart(project)) skipped.push({ suite, why: `needs ${missing.join(' and ')}` });
@@ -46,18 +46,18 @@ offer('kafka', isAll ? 'kafka' : 'kafka-smoke', kafkaMissing);
 if (isAll) {
   const missing = existsSync('/usr/bin/chromium') ? [] : ['chromium (Debian: apt-get install chromium)'];
   offer('chromium', 'browser', missing);
-  // One of the Kafka tests shows a page.
+  // One of the Kafka tests opens a page in a browser.
   if (part === 'kafka' && missing.length > 0) skipped.push({ suite: 'chromium', why: `needs ${missing}` });
 }
 if (isAll && isInPart('llamacpp'))
   offer('llamacpp', 'llamacpp', missingAfter('test/engines/install.mjs', 'llamacpp'));
-// The chart is tested by unit tests, where its tools are there.
+// Unit tests cover the Helm chart if its tools are installed.
 if (isAll && isInPart('unit')) {
   const missing = missingAfter('test/deploy/install.mjs');
   if (missing.length > 0) skipped.push({ suite: 'helm', why: `needs ${missing.join(' and ')}` });
 }
 
-/** What a script could not install on the way; what it installs is small and stays in .cache. */
+/** Runs an install script and returns what is missing. What it installs is small and stays in .cache. */
 function missingAfter(...script) {
   const { status, stderr } = spawnSync('node', script, { encoding: 'utf8' });
   const why = stderr.trim().split('\n').pop();
@@ -72,5 +72,5 @@ const run = spawnSync('npx', [...args, ...rest], {
 });
 for (const { suite, why } of skipped) console.error(`\n*** SKIPPED: the ${suite} suite ${why} ***`);
 const isComplete = skipped.every(({ suite }) => !required.has(suite));
-// Apart from the status of tests that fail.
+// A separate status distinguishes an incomplete run from failed tests.
 process.exit(isComplete ? (run.status ?? 1) : 3);

@@ -1,6 +1,6 @@
 /**
- * A node that costs nearly nothing, so that it and the load share one processor: raw sockets, fixed bytes, whole answers only.
- * `node flat-node.js` prints its port.
+ * A node that costs almost nothing, so that it can share a processor with the load. It uses raw sockets and fixed bytes, and
+ * does not stream. `node flat-node.js` prints its port.
  */
 import { type AddressInfo, createServer } from 'node:net';
 

@@ -1,6 +1,6 @@
 /**
- * A small load client on raw sockets: cheap enough to measure others by. It speaks as much HTTP/1.1 as the benches need:
- * keep-alive, content-length and chunked answers, server-sent events separated by their blank line.
+ * A small load client on raw sockets, cheap enough to measure other processes. It supports only the parts of HTTP/1.1 that
+ * the benches need: keep-alive, content-length and chunked answers, and server-sent events separated by a blank line.
  */
 import { connect, type Socket } from 'node:net';
 
@@ -23,7 +23,7 @@ export function requestBytes({ path, host, headers, body }: Target): Buffer {
   return Buffer.from(`${lines.join('\r\n')}\r\n\r\n${body}`);
 }
 
-/** One kept-alive connection that does one request at a time; calls back with the status when the answer is whole. */
+/** A kept-alive connection that sends one request at a time, and passes on the status once the answer is complete. */
 export class Connection {
   readonly #socket: Socket;
   #text = '';
@@ -44,12 +44,12 @@ export class Connection {
     this.#socket.on('close', () => this.#finish(0));
   }
 
-  /** Has it ended since its last request? A server closes connections that are idle. */
+  /** Whether the connection has closed since its last request. Servers close idle connections. */
   get isClosed(): boolean {
     return this.#socket.destroyed || this.#socket.readableEnded;
   }
 
-  /** What the last request met that was not answered. */
+  /** Describes why the last request was not answered. */
   get fault(): string {
     const read = this.#socket.bytesRead - this.#readBefore;
     return `${this.#error}, request ${this.#sent} of its connection, ${read} bytes of an answer`;
@@ -94,11 +94,11 @@ export interface Measured {
   readonly requests: number;
   readonly failures: number;
   readonly seconds: number;
-  /** Latencies in µs, sorted. */
+  /** Latencies in µs, in ascending order. */
   readonly latencies: Float64Array;
 }
 
-/** As many requests as `connections` can carry, for `seconds`. */
+/** Sends as many requests as `connections` can carry, for `seconds`. */
 export async function saturate(target: Target, connections: number, seconds: number): Promise<Measured> {
   const bytes = requestBytes(target);
   const until = performance.now() + seconds * 1000;
@@ -121,7 +121,7 @@ export async function saturate(target: Target, connections: number, seconds: num
   return measured(latencies, failures, started);
 }
 
-/** A fixed rate, whatever the target's pace: a late answer does not hold back the next request. */
+/** Sends requests at a fixed rate, whatever the target's pace. A late answer does not delay the next request. */
 export async function atRate(target: Target, perSecond: number, seconds: number): Promise<Measured> {
   const bytes = requestBytes(target);
   const idle: Connection[] = [];
@@ -168,11 +168,13 @@ export function percentile(sorted: Float64Array, p: number): number {
 export interface Streamed {
   readonly events: number;
   readonly completed: number;
-  /** How much later than its nominal pace each event came, µs, sorted. */
+  /** Delay of each event after its expected time, in µs and in ascending order. */
   readonly delays: Float64Array;
 }
 
-/** `streams` at once, one request each; delays are gaps between data events less the node's interval. */
+/**
+ * Opens `count` streams at once, with one request each. A delay is the gap between two data events minus the node's interval.
+ */
 export async function streams(target: Target, count: number, intervalMs: number): Promise<Streamed> {
   const bytes = requestBytes(target);
   const delays: number[] = [];
@@ -183,7 +185,7 @@ export async function streams(target: Target, count: number, intervalMs: number)
       { length: count },
       (_, index) =>
         new Promise<void>((resolve) => {
-          // Spread over one interval, so that not all nodes' timers fire together.
+          // Starts are spread over one interval, so that the node's timers do not all fire together.
           setTimeout(
             () => {
               const socket = connect(target.port, '127.0.0.1', () => socket.write(bytes));

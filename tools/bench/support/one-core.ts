@@ -1,6 +1,6 @@
 /**
- * A gateway with everything on, alone on one processor; load, node and control plane are on another. Pinning needs `taskset`:
- * without it all share the machine, and the figures say less.
+ * Runs a gateway with everything on, alone on one processor; load, node and control plane run on another. Pinning needs
+ * `taskset`. Without it, all share the machine and the figures mean less.
  */
 import { spawnSync } from 'node:child_process';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
@@ -14,7 +14,7 @@ export interface OneCore {
   readonly admin: DevAdmin;
   readonly pid: number;
   readonly target: Target;
-  /** A bare Node proxy on the same processor. */
+  /** A bare Node proxy on the gateway's processor. */
   readonly bare: { readonly pid: number; readonly target: Target };
   end(): Promise<void>;
 }
@@ -24,7 +24,7 @@ function pin(pid: number, core: string): void {
 }
 
 export async function startOnOneCore(): Promise<OneCore> {
-  // What this process starts is on its processor, too.
+  // Processes started from here inherit the processor.
   pin(process.pid, otherCore);
   const node = await startScript('flat-node');
   const upstream = `http://127.0.0.1:${node.port}`;

@@ -1,6 +1,6 @@
 /**
- * What busy gateways publish on the topics of counters and gauges, made by the rules that the product runs, in simulated
- * time: their requests are spread evenly over the organisations, and a twentieth of these is near the end of its allowance.
+ * Generates what busy gateways publish as counters and gauges, by the product's own rules and in simulated time. Requests are
+ * spread evenly over the organisations, and a twentieth of these are close to the end of their allowance.
  */
 import { randomUUID } from 'node:crypto';
 import { Claimant } from '../../../data-plane/limits/claimant.ts';
@@ -18,24 +18,24 @@ import { CounterState, counterKey, type Sum } from '../../../shared/limits/count
 export interface Traffic {
   readonly peers: number;
   readonly organisations: number;
-  /** Over all peers. */
+  /** Request rate of all peers together. */
   readonly requestsPerSecond: number;
 }
 
 export interface Published {
-  /** Since the beginning of the measured time. */
+  /** Time since the start of the measurement, in ms. */
   readonly atMs: number;
   readonly value: Buffer;
 }
 
-/** A gateway publishes as the same process and replica in all of a bench. */
+/** Ids of gateways, which keep the same process and replica during the whole bench. */
 const idsOf = Array.from({ length: 1000 }, () => randomUUID());
 
 export const period = `${new Date().toISOString().slice(0, 8)}01`;
 const stepMs = 10;
 const tickMs = 200;
 const heldMs = 1000;
-/** A lag of the log, there and back. */
+/** Round trip to the log, in ms. */
 const lagMs = 20;
 const tokensPerRequest = 60;
 const nearEndPart = 20;
@@ -81,7 +81,7 @@ function pickOrganisation(traffic: Traffic): number {
   return Math.floor(Math.random() * traffic.organisations);
 }
 
-/** Records of counters: `warm` until each peer has published what it serves, then those of the measured seconds. */
+/** Generates counter records: `warm` until each peer has published what it serves, then those of the measured seconds. */
 export function counterRecords(traffic: Traffic, seconds: number) {
   const { peers, requestsPerSecond } = traffic;
   const startMs = Date.now() - 130_000;
@@ -125,7 +125,7 @@ interface Peer {
   urgentMs: number | undefined;
 }
 
-/** Records of gauges. Without requests these are what live gateways publish each second. */
+/** Generates gauge records. Without requests they are what live gateways publish every second. */
 export function gaugeRecords(traffic: Traffic, seconds: number) {
   const { peers, requestsPerSecond } = traffic;
   const gateways = Array.from({ length: peers }, (_, index): Peer => {
@@ -180,7 +180,7 @@ export function gaugeRecords(traffic: Traffic, seconds: number) {
 
 const numbersOfRound = 1_000_000;
 
-/** Records that were published before, as they are in a later round: a reader skips those whose numbers it has read. */
+/** Renumbers published records for a later round, because a reader skips numbers that it has already read. */
 export function gaugesOfRound(records: readonly Published[], round: number): Published[] {
   const minute = Date.now() - (Date.now() % windowMs);
   return records.map(({ atMs, value }) => {

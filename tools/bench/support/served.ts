@@ -1,4 +1,6 @@
-/** What is measured: a gateway with everything on, in front of a node, without limits; and scripts of this folder next to it. */
+/**
+ * Starts the gateway to measure, with everything on, no limits and one node behind it, and scripts of this folder beside it.
+ */
 import { spawn } from 'node:child_process';
 import { ProcessFleet } from '../../../test/support/process-fleet.ts';
 import { until } from '../../../test/support/until.ts';
@@ -25,7 +27,7 @@ export async function serve(upstream: string): Promise<Served> {
   const gateway = await fleet.startGateway('gateway');
   return {
     ...{ admin, key, pid: gateway.ready.pid, port: Number(new URL(gateway.ready.api).port) },
-    // In good order: what a gateway writes at its end belongs to it.
+    // Stops cleanly, because the measurement includes what a gateway writes when it ends.
     end: async () => {
       await gateway.end();
       await fleet.close();
@@ -33,7 +35,7 @@ export async function serve(upstream: string): Promise<Served> {
   };
 }
 
-/** Starts a script of this folder that prints its port. */
+/** Starts a script of this folder, which prints its port. */
 export async function startScript(
   name: string,
   args: readonly string[] = [],
@@ -46,7 +48,7 @@ export async function startScript(
   return { port, pid: child.pid ?? 0, stop: () => void child.kill('SIGKILL') };
 }
 
-/** A request of 1.1 KB for so many words. */
+/** Body of a 1.1 KB request that asks for this many words. */
 export function body(words: number, more: Readonly<Record<string, unknown>> = {}): string {
   const content = `say ${words} words like ${'words of some length '.repeat(48)}`;
   return JSON.stringify({
