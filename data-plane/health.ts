@@ -53,10 +53,7 @@ export async function startHealth(
   return health;
 }
 
-/**
- * Informs operators about the clock; never fails. Limits and usage follow the log's clock, but keys expire by this gateway's
- * own clock.
- */
+/** Tells operators about the clock; never fails. Limits and usage follow the log's clock, but keys expire by this one. */
 function clockCheck({ clockAheadMs, leapMs }: LimitExchange): Check {
   const seconds = Math.round(Math.abs(clockAheadMs) / 1000);
   const follows =

@@ -35,10 +35,7 @@ export interface GatewaySettings {
   readonly insecureSnapshots?: boolean | undefined;
   /** Token shared with the control planes. It authenticates snapshot requests and this gateway's reports. */
   readonly gatewayToken: string;
-  /**
-   * Trusted signers: fingerprints, public keys or PEM files. One of them must have begun the log. If empty, any log is
-   * accepted.
-   */
+  /** Fingerprints, public keys or PEM files. One of these signers must have begun the log; if empty, any log will do. */
   readonly trustedSigners?: readonly string[] | undefined;
   readonly nodeCredentials?: CredentialSource;
   /** If false, requests to the pool are sent without `cache_salt`, for engines that refuse it. */
@@ -54,10 +51,7 @@ export interface GatewaySettings {
   readonly certificate?: Certificate | undefined;
   /** Intervals of the control log and its snapshot; omitted ones have defaults. */
   readonly intervals?: Partial<SnapshotIntervals>;
-  /**
-   * One in this many completed requests is recorded in the decision journal, and all others are always recorded. 0 disables
-   * the journal.
-   */
+  /** Records one in this many completed requests in the decision journal, and all others. 0 disables the journal. */
   readonly decisionsOneIn?: number | undefined;
   readonly logger: Logger;
   /** Receives the log lines of requests; `logger` by default. */

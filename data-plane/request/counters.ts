@@ -38,9 +38,7 @@ export interface FleetLimits {
   readonly periodsAheadMs: number;
   /** Amount that counts against the limit for a new request of this weight. */
   taken(limit: Limit, weight: number): number;
-  /**
-   * Total use of the limit, and the amount that other gateways use or hold for themselves, as far as the log has been read.
-   */
+  /** Total use of the limit, and what other gateways use or hold for themselves, as far as the log has been read. */
   known(limit: Limit): { readonly used: number; readonly held: number };
   add(limit: Limit, weight: number): void;
   remove(limit: Limit, weight: number): void;
@@ -166,10 +164,7 @@ export class LocalCounters implements Counters {
     };
   }
 
-  /**
-   * Counts a turn of a visitor and of the visitor's network until it ends. By then it has either completed and counts as
-   * usage, or does not count.
-   */
+  /** Counts a turn of a visitor and its network while it is in progress. A completed turn counts as usage instead. */
   reserveTurn({
     visitor,
     network,

@@ -26,9 +26,7 @@ export interface Gateway extends ForwardMeans {
   readonly meter: Meter;
   readonly countTokens: PromptCounter;
   readonly logger: Logger;
-  /**
-   * Whether no key may be accepted, because the snapshot cannot be proven to be fresh enough. Checked within each request.
-   */
+  /** Whether no key may be accepted, because the snapshot may not be fresh enough. Checked within each request. */
   fenced(): boolean;
   /** Waits a bounded time for a new proof of freshness; undefined if waiting cannot help. */
   awaitFreshProof(): Promise<void> | undefined;

@@ -200,10 +200,7 @@ function send(
   });
 }
 
-/**
- * Attributes a request that the gateway cut off to the gateway instead of the client. Throws the refusal if the answer had
- * not begun.
- */
+/** Blames the gateway, not the client, for a request that it cut off. Throws if the answer had not begun. */
 function attributeEnd({ cut, startedMs }: Exchange, outcome: ForwardOutcome): ForwardOutcome {
   if (cut === undefined || outcome.kind === 'completed') return outcome;
   if (startedMs === undefined) throw cut;

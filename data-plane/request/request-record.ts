@@ -51,10 +51,7 @@ export class RequestRecord {
   decision: Decision | undefined;
   outcome: ForwardOutcome | undefined;
   refusal: Refusal | undefined;
-  /**
-   * When the request was refused or answered with a list, ms since 1970; 0 before. `seen` contains the time at which limits
-   * and route were decided.
-   */
+  /** Time of a refusal or of a list answer, ms since 1970; 0 before. Limits and route have theirs in `seen`. */
   decidedMs = 0;
   /** `seq` of the commit at which the decision was made. */
   position: number | undefined;
@@ -91,9 +88,7 @@ export class RequestRecord {
   }
 }
 
-/**
- * `completed`, or `ended by …` with the party that ended it; undefined for a refused request and for one that needs no node.
- */
+/** `completed`, or `ended by …` and the party; undefined if the request was refused or needs no node. */
 export function recordedOutcome({ outcome }: Pick<RequestRecord, 'outcome'>): string | undefined {
   return outcome?.kind === 'ended-early' ? recordedEnd(outcome.by) : outcome?.kind;
 }

@@ -28,10 +28,7 @@ export interface Reservation {
 /** Longest wait for the log to grant room that other gateways hold, in ms. */
 const roomTimeoutMs = waits.gatewayRoom.ms;
 
-/**
- * Reserves at once, or waits if there is no room. `ends` maps each limit for which a wait has begun to the end of the wait,
- * in monotonic ms.
- */
+/** Reserves at once, or waits if there is no room. `ends` maps limits to the ends of their waits, in monotonic ms. */
 export function reserveOrWait(
   gateway: Gateway,
   facts: RequestFacts,

@@ -1,7 +1,4 @@
-/**
- * Counters that remember the values that one decision read, because the counters will have changed when the decision is
- * explained.
- */
+/** Counters that remember what one decision read, because they will differ when the decision is explained. */
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Counters } from '../../shared/decision/decide.ts';
 import type { LimitKind, RateWindow } from '../../shared/decision/limits.ts';
@@ -24,10 +21,7 @@ interface SeenVisitors extends SeenLimits {
 
 export class SeenCounters implements Counters {
   readonly #counters: Counters;
-  /**
-   * When the limits were checked, ms since 1970; 0 before. The refusal of a rate limit names the seconds that were left in
-   * the minute at that time.
-   */
+  /** When the limits were checked, ms since 1970; 0 before. A refusal names the seconds left in that minute. */
   atMs = 0;
   windowUsed = 0;
   unitsInFlight = 0;

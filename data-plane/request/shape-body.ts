@@ -34,10 +34,7 @@ export interface BodyToShape {
   readonly sealKeys: TenantSecrets;
 }
 
-/**
- * A parsed body. The text that the worker retains is discarded once a node's body is rendered. Its memory is charged until it
- * is released.
- */
+/** A parsed body. The worker's text is discarded once a node's body is rendered, but charged until the release. */
 export interface ShapedBody extends ReadableBody {
   readonly shaped: ValidRequest;
 }

@@ -37,10 +37,7 @@ export function readPieces(request: IncomingMessage, onPiece: (piece: Buffer) =>
   });
 }
 
-/**
- * Discards the rest of a refused request's body, so that the client reads the refusal. The request timeout limits how long
- * this takes.
- */
+/** Discards the rest of a refused request's body, within its timeout, so that the client reads the refusal. */
 export function dropBody(request: IncomingMessage): void {
   if (request.complete || request.listenerCount('data') > 0) return;
   boundPieces(request);

@@ -1,8 +1,6 @@
 /** A map of bounded size, for keys that callers choose: they must not be able to exhaust the memory. */
 
-/**
- * Entries that are dropped to make room: `all` if they are cheap to recompute, `oldest` to drop the one that was set first.
- */
+/** Entries dropped to make room: `all` if they are cheap to recompute, `oldest` for the one that was set first. */
 export type Dropped = 'all' | 'oldest';
 
 export class BoundedMap<Key, Value> extends Map<Key, Value> {

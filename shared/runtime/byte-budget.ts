@@ -7,10 +7,7 @@ import { withinMemory } from './memory-limit.ts';
 const allBytesMax = 512 * 1024 * 1024;
 /** Number of shares that make up the total; a caller may use one. */
 const shares = 8;
-/**
- * Number of idle owners that stay in the map. A map that loses and gains an entry with every request is reallocated again and
- * again.
- */
+/** Idle owners that stay in the map. If entries came and went with each request, it would often be reallocated. */
 const idleOwnersMax = 1000;
 /** Maximum number of waiting bodies per owner. What they have already read takes less than half a share. */
 const waitingMax = 400;
@@ -41,14 +38,9 @@ export interface SharedBudget extends MemoryBudget {
   wait(body: HeldBody): boolean;
   /** Call it when the body has ended or no longer needs room. Idempotent. */
   leave(body: HeldBody): void;
-  /**
-   * Reserves up to twice the share, even while others wait. For small bodies, and for bytes that were already read when a
-   * body was paused.
-   */
+  /** Reserves up to twice the share, even while others wait: for small bodies, and for bytes that were already read. */
   reserveBeyond(bytes: number): boolean;
-  /**
-   * Tries again to admit waiting bodies, because the total may have room again although nothing in the share was released.
-   */
+  /** Tries again to admit waiting bodies, because the total may have room again although the share released none. */
   admit(): void;
 }
 

@@ -13,10 +13,7 @@ export function wallClockMs(): number {
   return Date.now();
 }
 
-/**
- * Returns the log's time, or `earlierMs` if the log's time has jumped. It has jumped if the two other clocks are nearer to
- * each other than to it.
- */
+/** Returns the log's time, or `earlierMs` if the other two times are nearer to each other than to the log's time. */
 export function agreedMs(logMs: number, wallMs: number, earlierMs: number): number {
   const isWrong =
     Math.abs(wallMs - earlierMs) < Math.min(Math.abs(logMs - wallMs), Math.abs(logMs - earlierMs));

@@ -5,10 +5,7 @@ import { within } from './retry.ts';
 /** Timeout of closing, so that a resource that cannot be closed does not keep a failed process alive. */
 const closeTimeoutMs = 20_000;
 
-/**
- * Runs a function that opens a process's resources. If it fails, the resources opened so far are closed before the error is
- * thrown.
- */
+/** Runs a function that opens resources. If it throws, closes the resources opened so far and rethrows. */
 export async function openAll<Opened>(
   logger: Pick<LineLogger, 'error'>,
   open: (closers: Closers) => Promise<Opened>,

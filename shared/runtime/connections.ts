@@ -36,18 +36,13 @@ export interface ConnectionsOptions {
 }
 
 export const connectionsMaxDefault = 10_000;
-/**
- * Limits of the metrics listener. Only a few load balancers and scrapers use it, so an idle connection makes room for a new
- * one.
- */
+/** Limits of the metrics listener. It has few clients, so an idle connection is closed to make room for a new one. */
 const metricsLimits = connectionLimits({ max: 100 });
 /** Idle time before the first TCP keep-alive probe, in ms. The kernel uses these probes to detect dead peers. */
 const probeAfterMs = 60_000;
 /** Refused connections that may still read their response; any more are closed at once. */
 const readingMax = 256;
-/**
- * Shortest time between two log lines about refused connections, in ms. Anyone can cause such lines and could fill the disk.
- */
+/** Shortest time between two log lines about refused connections, in ms. Anyone could fill the disk with them. */
 const logIntervalMs = 1000;
 
 /** Fills in default limits. One address gets at most 90 % of the connections, so that it cannot exhaust the listener. */
@@ -90,10 +85,7 @@ export class Connections {
     return this.#limits.keepAliveMs;
   }
 
-  /**
-   * Limits the connections of a server and, if a pace is given, the rate at which they start. Call it before the server
-   * listens.
-   */
+  /** Limits a server's connections and, with a pace, the rate of new ones. Call it before the server listens. */
   guard(server: Server, listener: ListenerName, pace?: Pace): void {
     const { max, perAddress } = listener === 'metrics' ? metricsLimits : this.#limits;
     const idle = listener === 'metrics' ? new IdleSockets(server) : undefined;

@@ -31,19 +31,13 @@ export function lockDataFolder(path: string): DataFolder {
   }
 }
 
-/**
- * Whether the folder is empty or a data folder. A folder with other files may be shared on purpose, so its permissions stay
- * unchanged.
- */
+/** Whether the folder is empty or a data folder. A folder with other files may be shared on purpose. */
 function isEmptyOrOurs(path: string): boolean {
   const names = readdirSync(path);
   return names.length === 0 || names.includes('lock.db');
 }
 
-/**
- * Removes the permissions that an earlier version, a mount or another umask left for others. Files of other users are not
- * changed.
- */
+/** Removes others' permissions, for example from an earlier version or umask. Skips the files of other users. */
 function closeToOthers(path: string): void {
   const databases = readdirSync(path).filter((name) => /\.db(\.aside)?(-wal|-shm)?$/.test(name));
   for (const each of [path, ...databases.map((name) => join(path, name))]) {

@@ -70,10 +70,7 @@ export class Distribution {
     for (const series of this.#series.values()) series.reset();
   }
 
-  /**
-   * Returns what the registry exports: cumulative buckets, sum and count of every series with observations (Prometheus text
-   * format 0.0.4).
-   */
+  /** Returns cumulative buckets, sum and count of every series with observations (Prometheus text format 0.0.4). */
   get(): Promise<object> {
     const values = [...this.#series.values()].flatMap((series) => this.#toValues(series));
     return Promise.resolve({ name: this.name, help: this.help, type: this.type, aggregator: 'sum', values });

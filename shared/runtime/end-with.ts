@@ -4,10 +4,7 @@ import type { Socket } from 'node:net';
 /** How long a client may take to read the last bytes of its connection, in ms. */
 const lingerMs = 5000;
 
-/**
- * Sends the last bytes of a connection and closes it. Nothing reads the socket after a CONNECT, so its end would otherwise go
- * unnoticed.
- */
+/** Sends a connection's last bytes and closes it. After a CONNECT nothing reads the socket, so drain it here. */
 export function writeAndClose(socket: Socket, bytes: string): void {
   socket.end(bytes);
   linger(socket);

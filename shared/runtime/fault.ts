@@ -36,10 +36,7 @@ export function faultFields(thrown: unknown): FaultFields {
   };
 }
 
-/**
- * Whether the message cannot contain external input. This holds for system errors, SQLite errors and this project's own error
- * classes.
- */
+/** Whether the message cannot contain external input: system errors, SQLite errors and this project's own classes. */
 function hasSafeMessage(error: Error, code: string | undefined): boolean {
   if (outOfMemory.test(error.message)) return true;
   if (code !== undefined) return 'syscall' in error || /^(?:SQLITE|ERR_WORKER|ERR_MODULE)_/.test(code);
@@ -65,10 +62,7 @@ const unhandledRejection = 'unhandled rejection: the process ends';
 const uncaughtException = 'unhandled exception: the process ends';
 let onUncaught: NodeJS.UncaughtExceptionListener | undefined;
 
-/**
- * Exits on an uncaught exception or unhandled rejection, as Node.js does by default, but with a log line. A later call
- * replaces the logger.
- */
+/** Logs an uncaught exception or unhandled rejection and exits. A later call replaces the logger. */
 export function endOnUncaught(logger: Pick<LineLogger, 'fatal'>): void {
   if (onUncaught !== undefined) process.off('uncaughtException', onUncaught);
   onUncaught = (error: unknown, origin) => {

@@ -20,10 +20,7 @@ export function countStart(dataDir: string): FolderStart {
   return now;
 }
 
-/**
- * Reads the file; undefined if it is missing or unreadable. The folder then gets a new id, because nothing proves which
- * earlier processes have ended.
- */
+/** Undefined if the file is missing or unreadable. The folder then gets a new id, because earlier processes may run. */
 function read(path: string): FolderStart | undefined {
   try {
     return folderStartSchema.parse(JSON.parse(textOfNamed(path)));

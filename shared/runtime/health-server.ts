@@ -67,10 +67,7 @@ export async function startHealthServer(options: HealthOptions): Promise<HealthS
   };
 }
 
-/**
- * Renders the metrics once for all requests of one turn of the event loop. Rendering takes some milliseconds, and many
- * requests may arrive at once.
- */
+/** Renders the metrics once for all requests of one turn of the event loop, because it takes some milliseconds. */
 function scraper({ metrics }: HealthOptions): () => Promise<string> {
   let text: Promise<string> | undefined;
   const written = async (): Promise<string> => {
@@ -91,9 +88,7 @@ function scraper({ metrics }: HealthOptions): () => Promise<string> {
   };
 }
 
-/**
- * Renders one metric. If it cannot be collected, for example because no file descriptor is left, the others are not affected.
- */
+/** Renders one metric. If it fails, for example for lack of a file descriptor, the others are not affected. */
 async function writtenAlone(metrics: Registry, name: string): Promise<string> {
   try {
     return await metrics.getSingleMetricAsString(name);
@@ -102,10 +97,7 @@ async function writtenAlone(metrics: Registry, name: string): Promise<string> {
   }
 }
 
-/**
- * Answers a request. It parses the target as text, because a request line need not contain a URL. Rejects if a check or a
- * metric throws.
- */
+/** Answers a request, whose target may be anything but a URL. Rejects if a check or a metric throws. */
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,

@@ -59,10 +59,7 @@ export function scanJson(text: string, bounds: JsonBounds): JsonCounts {
   return { names, values, exceeded: exceeded({ depth: deepest, names, values, containers }, bounds) };
 }
 
-/**
- * Returns the text of an array member of a JSON object; undefined if there is no array of that name, written without escapes.
- * Member names must be unique.
- */
+/** Text of an object's array member; undefined if the text has none with that unescaped name. Names must be unique. */
 export function arrayText(json: string, name: string): string | undefined {
   const quoted = `"${name}"`;
   let depth = 0;
@@ -89,9 +86,7 @@ export function arrayText(json: string, name: string): string | undefined {
   return undefined;
 }
 
-/**
- * Index at which the array begins whose name ends at `at`; -1 if that text is not a member name or its value is not an array.
- */
+/** Index at which the array of the name that ends at `at` begins; -1 if it is not a name or has another value. */
 function findArrayEnd(json: string, at: number): number {
   const colon = skipSpace(json, at + 1);
   if (json.charCodeAt(colon) !== 0x3a) return -1;

@@ -48,10 +48,7 @@ export function createLogger(name: string, level: string): Logger {
   return pino({ ...options, transport: target });
 }
 
-/**
- * Whether repeated lines of this level are limited: levels that report a fault without ending the process (40 is warn, 60 is
- * fatal).
- */
+/** Whether repeated lines are limited: levels that report a fault without ending the process (40 warn, 60 fatal). */
 const isLimited = (level: number): boolean => level >= 40 && level < 60;
 
 /** Adds the line's event code to its fields, and writes a fault with identical fields at most once a minute. */

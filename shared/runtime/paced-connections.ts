@@ -67,10 +67,7 @@ export function paceConnections(server: Server, paced: Paced): void {
   });
 }
 
-/**
- * Whether one more connection of a peer may wait. In a full room, a peer with no waiting connection replaces the newest one
- * of the peer with most.
- */
+/** Whether a peer may wait. In a full room, a newcomer replaces the newest connection of the peer with most. */
 function makeRoom(waiting: TurnQueue<Socket>, peer: string, refuse: Paced['refuse']): boolean {
   const count = waiting.countOf(peer);
   if (count < (waitingMax - waiting.size) * shareOfRoom) return true;

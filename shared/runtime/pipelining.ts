@@ -5,17 +5,12 @@
 import type { RequestListener, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-/**
- * Unanswered requests per connection. HTTP/1.1 clients usually wait for a response before their next request; the others send
- * few ahead.
- */
+/** Maximum number of pending responses. Most HTTP/1.1 clients wait for each response; the others send few ahead. */
 export const pipelinedMax = 32;
 
 const owed = Symbol('answers that are owed, in the order of their requests');
 
-/**
- * A socket with its pending responses. A property costs less than a WeakMap, which the garbage collector visits each time.
- */
+/** A socket with its pending responses. A property is cheaper than a WeakMap for the garbage collector. */
 interface OwingSocket extends Socket {
   /** Pending responses in request order; almost always one. */
   [owed]?: ServerResponse[];

@@ -1,7 +1,4 @@
-/**
- * Token bucket: allows `burst` at once, then `perSecond`. Refuses the excess; never delays. An event costs 1 unless a cost is
- * given.
- */
+/** Token bucket: allows `burst` at once, then `perSecond`. Refuses the excess; never delays. The default cost is 1. */
 
 export interface RateLimitSize {
   readonly burst: number;

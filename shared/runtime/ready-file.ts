@@ -7,10 +7,7 @@ export function writeJsonAtomically(path: string, document: unknown): void {
   writeFileAtomically(path, `${JSON.stringify(document, null, 2)}\n`);
 }
 
-/**
- * Writes a temporary file and renames it. Its name is unpredictable and must not exist yet, so a link planted in its place is
- * not followed.
- */
+/** Writes a new temporary file with an unpredictable name and renames it, so a planted link is not followed. */
 export function writeFileAtomically(path: string, text: string): void {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   const temporary = `${path}.${randomUUID()}.part`;

@@ -26,10 +26,7 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/**
- * Resolves to the promise's result, or to 'late' once the timeout has passed or the signal aborts. A later result is
- * discarded.
- */
+/** Resolves to the result, or to 'late' after the timeout or on abort. A later result is discarded. */
 export async function within<Result>(
   pending: Promise<Result>,
   timeoutMs: number,

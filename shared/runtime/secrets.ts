@@ -97,9 +97,7 @@ export function isToken(text: string): boolean {
   return text.length >= tokenLengthMin && text.length <= tokenLengthMax && /^[\x21-\x7e]+$/.test(text);
 }
 
-/**
- * Compares in constant time. Returns false if either side is missing or empty, so that an unset secret never grants access.
- */
+/** Compares in constant time. False if a side is missing or empty, so that an unset secret never grants access. */
 export function isSameSecret(given: string | undefined, wanted: string | undefined): boolean {
   if (!given || !wanted) return false;
   const digest = (text: string): Buffer => createHash('sha256').update(text).digest();

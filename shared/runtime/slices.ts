@@ -4,10 +4,7 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
-/**
- * How long work runs before others get a turn: far less than a caller notices, and far more than a turn of the event loop
- * costs.
- */
+/** Time after which others get a turn: less than a caller notices, and far more than a turn itself costs. */
 const sliceMsDefault = 20;
 
 /** Runs the work to its end in one turn of the event loop. */
@@ -18,10 +15,7 @@ export function atOnce<Result>(work: Generator<void, Result>): Result {
   }
 }
 
-/**
- * Runs the work to its end, and gives others a turn whenever it has run for `sliceMs`. The state that it reads may change in
- * these turns.
- */
+/** Runs the work, and gives others a turn whenever `sliceMs` have passed. Its input may change in these turns. */
 export async function inSlices<Result>(
   work: Generator<void, Result>,
   sliceMs = sliceMsDefault,

@@ -104,10 +104,7 @@ function refuseOtherKinds(path: string): void {
     );
 }
 
-/**
- * Refuses views, triggers and virtual tables. They run the code of whoever wrote the file at the first statement that touches
- * them.
- */
+/** Refuses views, triggers and virtual tables, because a first access would run the code of the file's writer. */
 function refuseCode(db: Database, path: string): void {
   const found = db
     .prepare<[], { type: string; name: string }>(
@@ -148,10 +145,7 @@ interface SchemaRow {
   readonly columns: string;
 }
 
-/**
- * Columns and definition words of each table and index. Comments and the place of the key are ignored, because earlier builds
- * wrote them differently.
- */
+/** Columns and definition words of each table and index, without comments and order, which earlier builds changed. */
 function readSchema(db: Database): ReadonlyMap<string, string> {
   const rows = db.prepare<[], SchemaRow>(schemaQuery).all();
   return new Map(
@@ -186,10 +180,7 @@ export function walBytes(path: string): number {
   return statSync(`${path}-wal`, { throwIfNoEntry: false })?.size ?? 0;
 }
 
-/**
- * Moves a long write-ahead log into its file. It never waits: pages that another connection still reads stay until a later
- * call.
- */
+/** Moves a long write-ahead log into its file. Never waits: pages that others still read stay until a later call. */
 export function shortenWal(db: Database, path: string): void {
   if (walBytes(path) <= walBytesKept) return;
   const timeoutMs = db.pragma('busy_timeout', { simple: true });

@@ -15,10 +15,7 @@ function prepared<Row>(db: Database, sql: string): Statement<SqlValue[], Row> {
   return statement as Statement<SqlValue[], Row>;
 }
 
-/**
- * Returns all rows of a query. `sql` must be one of a fixed set of texts, because each text is cached. `Row` is the type of
- * its columns.
- */
+/** Returns all rows. `sql` must be one of a fixed set of texts, because each is cached. `Row` types the columns. */
 export function all<Row>(db: Database, sql: string, ...values: SqlValue[]): Row[] {
   return prepared<Row>(db, sql).all(...values);
 }
@@ -46,10 +43,7 @@ export function sqlLimit(limit: number | undefined): number {
   return limit ?? -1;
 }
 
-/**
- * Formats a time as RFC 3339 in UTC. Null for null and for a time outside the range of dates, which only a hand-made event
- * contains.
- */
+/** Formats a time as RFC 3339 in UTC; null for null and for a time that no date can hold. */
 export function moment(ms: number | null): string | null {
   const date = new Date(ms ?? Number.NaN);
   return Number.isNaN(date.getTime()) ? null : date.toISOString();

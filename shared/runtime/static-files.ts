@@ -1,6 +1,4 @@
-/**
- * Serves the built web pages, which are read once into memory. A request is a map look-up, so no path can escape the folder.
- */
+/** The built web pages, read once into memory. A request is a map look-up, so no path can escape the folder. */
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import type { IncomingHttpHeaders } from 'node:http';

@@ -61,10 +61,7 @@ interface DefaultAuthorities {
   setDefaultCACertificates?(certificates: readonly string[]): void;
 }
 
-/**
- * The authorities in the file that NODE_EXTRA_CA_CERTS names. Node itself reads the file at start, and continues without it
- * if that fails.
- */
+/** Authorities from the file NODE_EXTRA_CA_CERTS. Node reads it only at start, and continues without it if that fails. */
 export class ExtraAuthorities implements Renewable {
   readonly #files: WatchedFiles<readonly string[]>;
   readonly #node: DefaultAuthorities;

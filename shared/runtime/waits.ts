@@ -29,9 +29,7 @@ export const waits = {
   nodeCount: { ms: 2000 },
   /** Node: accepts the request and sends the first event of a stream. */
   nodeFirstEvent: { ms: 300_000 },
-  /**
-   * Node: sends the next event. Comments in the stream or tools in the request extend this wait up to that for a first event.
-   */
+  /** Node: sends the next event. Comments in the stream or tools in the request extend it up to a first event's. */
   nodeNextEvent: { ms: 60_000 },
   /** Node: accepts the request and sends the head of a response without a stream. The body gets the same time again. */
   nodeWhole: { ms: 300_000 },

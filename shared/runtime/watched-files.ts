@@ -61,10 +61,7 @@ export interface Renewable {
 
 const periodMsDefault = 60_000;
 
-/**
- * Checks all files every minute and reads them again on SIGHUP. The signal never ends a process, because it may be sent to a
- * whole fleet.
- */
+/** Checks all files every minute and reads them again on SIGHUP, which may safely be sent to a whole fleet. */
 export function keepRenewed(all: readonly Renewable[], logger: Logger, periodMs = periodMsDefault): void {
   setInterval(() => {
     for (const each of all) each.renew(logger, false);

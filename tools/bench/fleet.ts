@@ -197,10 +197,7 @@ async function publish(
   for (const topic of topics) await topic.close();
 }
 
-/**
- * CPU time of a real gateway without requests while its peers serve, minus its time while they only report that they are
- * alive.
- */
+/** CPU time of a real gateway without requests while its peers serve, minus its time while they are idle. */
 async function idleGateway(busy: Traffics, { organisations }: Traffic) {
   const fleet = new ProcessFleet();
   try {

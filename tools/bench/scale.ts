@@ -50,9 +50,7 @@ function loopMs(): number {
 
 const round = (value: number): number => Number(value.toPrecision(3));
 
-/**
- * CPU time of some work, in ms. The kernel counts a running thread's time in ticks of several ms, so short work is repeated.
- */
+/** CPU time of some work, in ms. The kernel counts a thread's time in ticks of several ms, so short work is repeated. */
 function costMs(work: () => void): number {
   const beganMs = loopMs();
   for (let times = 1; ; times++) {

@@ -44,10 +44,7 @@ export function announce(facts: DevFacts): void {
   process.stdout.write(humanText(facts, document));
 }
 
-/**
- * Writes the context file through which the CLI finds this fleet, at HEADGATE_CONTEXT or in the working folder. A failure
- * only causes a warning.
- */
+/** Writes the context file from which the CLI knows this fleet. A failure only causes a warning. */
 function writeContext(context: object): void {
   const named = readSetting('HEADGATE_CONTEXT')?.replace(/^~(?=\/)/, homedir());
   const path = named ?? join('.headgate', 'context.json');

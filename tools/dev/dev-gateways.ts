@@ -31,9 +31,7 @@ interface Starting {
   readonly onEnd: (name: string, how: string) => void;
 }
 
-/**
- * Starts one gateway and resolves once it is ready. `closers` stop it, even if this or another gateway never becomes ready.
- */
+/** Starts one gateway and resolves once it is ready. `closers` stop it, even if it never becomes ready. */
 export async function startChild(
   plan: GatewayPlan,
   { gatewayToken, onEnd }: Starting,

@@ -1,5 +1,4 @@
-// Compiles the sources to dist/, builds the web pages and records the commit. In an installed package without sources, it
-// does nothing.
+// Compiles the sources to dist/, builds the web pages and records the commit. Does nothing in a package without sources.
 import { spawnSync } from 'node:child_process';
 import { chmodSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { buildCommit } from './build-commit.mjs';

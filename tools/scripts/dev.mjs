@@ -1,5 +1,5 @@
-// `npm run dev`: runs the whole service, and rebuilds and restarts it whenever a source changes. Arguments go to `headgate
-// dev`. After a failed build, the running service stays up until a build succeeds.
+// `npm run dev`: runs the whole service, and rebuilds and restarts it whenever a source changes. Arguments go to that
+// service, `headgate dev`. After a failed build, the running service stays up until a build succeeds.
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 

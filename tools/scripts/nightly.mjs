@@ -40,9 +40,7 @@ function end(child, signal) {
   }
 }
 
-/**
- * Runs a step and resolves with its result. The step is its own process group, so that all its processes end at the deadline.
- */
+/** Runs a step and resolves with its result. It is its own process group, so that all of it ends at the deadline. */
 function run([name, minutes, [command, ...args]]) {
   const path = join(folder, `${name}.log`);
   const output = createWriteStream(path);

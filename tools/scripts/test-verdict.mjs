@@ -7,10 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/**
- * Projects whose failures may be the machine's fault, as are those of files that start a fleet or wait. If more fail, it is
- * not.
- */
+/** Projects in which a failure may be the machine's fault. More failures than this are not. */
 const onMachine = ['process', 'kafka', 'browser', 'llamacpp'];
 const fleets = 'test/';
 const waits = /\/support\/until\.ts'/;

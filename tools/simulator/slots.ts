@@ -19,10 +19,7 @@ export class Slots {
     return this.#waiting.length;
   }
 
-  /**
-   * Runs `start` now or once a slot is free. Returns false if too many requests are waiting. The started request must call
-   * `release`.
-   */
+  /** Runs `start` now or once a slot is free; the request must then call `release`. False if too many are waiting. */
   acquire(start: () => void): boolean {
     if (this.#free > 0) {
       this.#free -= 1;

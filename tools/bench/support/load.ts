@@ -172,9 +172,7 @@ export interface Streamed {
   readonly delays: Float64Array;
 }
 
-/**
- * Opens `count` streams at once, with one request each. A delay is the gap between two data events minus the node's interval.
- */
+/** Opens `count` streams at once. A delay is the gap between two data events minus the node's interval. */
 export async function streams(target: Target, count: number, intervalMs: number): Promise<Streamed> {
   const bytes = requestBytes(target);
   const delays: number[] = [];

@@ -1,6 +1,4 @@
-/**
- * Starts the gateway to measure, with everything on, no limits and one node behind it, and scripts of this folder beside it.
- */
+/** Starts what is measured: a gateway with everything on, no limits and one node, and scripts of this folder. */
 import { spawn } from 'node:child_process';
 import { ProcessFleet } from '../../../test/support/process-fleet.ts';
 import { until } from '../../../test/support/until.ts';
