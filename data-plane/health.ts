@@ -53,7 +53,7 @@ export async function startHealth(
   return health;
 }
 
-/** Tells operators about the clock; never fails. Limits and usage follow the log's clock, but keys expire by this one. */
+/** Tells operators about the clock; never fails. Limits and usage follow the log's clock, but key expiry does not. */
 function clockCheck({ clockAheadMs, leapMs }: LimitExchange): Check {
   const seconds = Math.round(Math.abs(clockAheadMs) / 1000);
   const follows =

@@ -104,7 +104,7 @@ test('a cancelled request leaves no trace in its minute, but only as often in a 
   released.release();
   released.cancel(null);
   expect(used(0)).toBe(3);
-  // Of a minute that is over, nothing is given back to the next.
+  // A request of a past minute is not subtracted from the next one.
   const late = counters.reserve('acme', 1, 0);
   counters.reserve('acme', 1, 120_000);
   late.cancel(null);

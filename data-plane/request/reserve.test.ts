@@ -26,7 +26,7 @@ const candidates = ['n1', 'n2', 'n3'].map((node) => routeTo('http://127.0.0.1:1'
 
 type Answer = (watch: CountWatch) => number | undefined;
 
-/** Has one of three nodes count, each of which answers as given; the first asked is the first named. */
+/** Lets one of three nodes count, with the given answers. The first node asked is the first one named. */
 async function count(answers: readonly Answer[], shaped: AskedRequest = chat) {
   const load = new NodeLoad({ random: () => 0 });
   const asked: string[] = [];
@@ -166,7 +166,7 @@ const ofVisitor = (n: number) => ({
   ...{ model: 'echo-small', surface: 'openai' as const, reranks: false, promptTokensMax: 1, maxTokens: 1 },
 });
 
-/** A gateway for visitors, who have together what `total` says. */
+/** A gateway for visitors, who together have the limits in `total`. */
 function gatewayOf(total: object, fleet?: FleetLimits) {
   const limits = { contextTokens: 100, models: '*' as const, freeTurns: 100 };
   const { db } = new TestState().given([known('anonymous.set', { ...limits, requestsPerMinute: 1, total })]);
@@ -197,7 +197,7 @@ test('Limits 1, Limits 2: a request that waited for one limit has the whole time
     { requestsPerMinute: 3, concurrency: 3 },
     {
       ...{ clockAheadMs: 0, periodsAheadMs: 0, known: () => ({ used: 0, held: 0 }), add: none, remove: none },
-      // Room in the minute comes with the first wait, in flight with none.
+      // The minute has room after the first wait; the in-flight limit never has.
       taken: (limit) => (nameOf(limit) === 'minute' && asked.length > 0 ? 0 : limit.limit),
       waitForRoom: (limit, _weight, untilMs) => {
         asked.push([nameOf(limit), untilMs]);

@@ -1,4 +1,7 @@
-/** The bound of connections over real sockets: how many a listener and one address may hold, and what shows of the rest. */
+/**
+ * Limits of connections over real sockets: the connections of a listener and of one address, and what clients see beyond
+ * them.
+ */
 import { Registry } from 'prom-client';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { portOf } from '../../test/support/listen.ts';
@@ -72,7 +75,7 @@ test.each([false, true])(
     const { open, value, logged } = await bounded({ max: 3, perAddress: 3 }, tls);
     const held = [await open(), await open(), await open()];
     for (const peer of held) expect(await isServed(peer)).toBe(true);
-    // What is refused may be seen as a connection that closes, or as none; over TLS it is none.
+    // A client may see a refusal as a closed connection or as a failed one; over TLS the connection fails.
     for (let n = 0; n < 5; n++) {
       const refused = await open().catch(() => undefined);
       expect(refused === undefined ? false : await isServed(refused)).toBe(false);
@@ -159,7 +162,7 @@ test.each([false, true])(
       Array.from({ length: 95 }, () => RawPeer.open(endpoint, { from }).catch(() => undefined)),
     );
     const peers = (await Promise.all(idle)).filter((peer) => peer !== undefined);
-    // Some sent a part of a head, others had an answer already.
+    // Some peers have sent part of a head, others have already received an answer.
     await Promise.all(peers.map((peer, at) => (at % 3 === 0 ? peer.send('GET /rea') : undefined)));
     await Promise.all(peers.slice(-30).map((peer, at) => (at % 3 === 1 ? isAnswered(peer) : undefined)));
     for (let ask = 0; ask < 50; ask++) {

@@ -18,7 +18,7 @@ export interface ConnectionLimits {
   readonly max: number;
   /** Maximum number of connections per listener and address. A /64 IPv6 network counts as one address. */
   readonly perAddress: number;
-  /** How long a connection may stay idle between two requests, in ms. */
+  /** Longest idle time of a connection between two requests, in ms. */
   readonly keepAliveMs: number;
 }
 

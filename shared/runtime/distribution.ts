@@ -14,10 +14,10 @@ export interface DistributionOptions {
 
 type Labels = Readonly<Record<string, string>>;
 
-/** One series of a histogram. */
+/** A series of a histogram. */
 export class Observations {
   readonly labels: Labels;
-  /** One count per bucket, not cumulative. The last bucket counts values above all bounds. */
+  /** Counts per bucket, not cumulative. The last bucket counts values above all bounds. */
   readonly counts: number[];
   sum = 0;
   readonly #bounds: readonly number[];

@@ -1,7 +1,7 @@
 /** Closes a connection so that its client can still read the last response. */
 import type { Socket } from 'node:net';
 
-/** How long a client may take to read the last bytes of its connection, in ms. */
+/** Time for a client to read the last bytes of its connection, in ms. */
 const lingerMs = 5000;
 
 /** Sends a connection's last bytes and closes it. After a CONNECT nothing reads the socket, so drain it here. */

@@ -1,4 +1,4 @@
-/** Requests of many connections in one turn of the event loop, over real sockets: whose are handled before whose. */
+/** The order in which requests of many connections are handled in one turn of the event loop, over real sockets. */
 import { Registry } from 'prom-client';
 import { expect, test, vi } from 'vitest';
 import { portOf } from '../../test/support/listen.ts';

@@ -1,4 +1,4 @@
-/** What holds for the connections of every listener of `node:http`, with a client that does not read. */
+/** Rules for the connections of every `node:http` listener, tested with a client that does not read. */
 import { Registry } from 'prom-client';
 import { expect, onTestFinished, test } from 'vitest';
 import { portOf } from '../../test/support/listen.ts';

@@ -35,7 +35,7 @@ export interface HttpServerOptions {
   /** Timeout of the whole request including its body, in ms. */
   readonly requestTimeoutMs: number;
   readonly keepAliveTimeoutMs?: number;
-  /** How long a client may read nothing of its response, in ms. */
+  /** Longest time for which a client may read nothing of its response, in ms. */
   readonly stallTimeoutMs?: number;
   /** Answers a request with an ambiguous head. `fault` describes the fault in a sentence. */
   readonly badHttp: BadHttp;
@@ -53,7 +53,7 @@ export interface ParserError extends Error {
   readonly rawPacket?: Buffer;
 }
 
-/** How often Node checks the timeouts, ms. */
+/** Interval at which Node checks the timeouts, in ms. */
 const timeoutCheckMs = 5000;
 const keepAliveTimeoutMsDefault = 5000;
 /** Buffer of unread body bytes, set explicitly because the default differs between Node versions. */

@@ -14,7 +14,7 @@ const ownCodes: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE']);
 /** Files that are not available for client connections, because databases, the log and nodes need them. */
 const reserveMin = 128;
 const reserveShare = 1 / 4;
-/** How long this process counts as short of files after the last failure, in ms. */
+/** Time after the last failure for which this process counts as short of files, in ms. */
 const shortMs = 10_000;
 
 /** Soft limit of open files, which Node raises to the hard limit at start; undefined if the machine does not state it. */

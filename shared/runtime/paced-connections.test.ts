@@ -23,16 +23,16 @@ interface Line {
 }
 
 interface Paced {
-  /** The clock of the pace; it is moved by hand. */
+  /** Clock of the pace, which tests advance by hand. */
   nowMs: number;
   /** Addresses in the order in which their requests were handled. */
   readonly handled: string[];
-  /** As the server has them. */
+  /** Sockets of the server, in the order of their connections. */
   readonly sockets: Socket[];
   open(from: string): Promise<RawPeer>;
   refused(): Promise<number>;
   readonly connections: Connections;
-  /** Fields of the lines of the log. */
+  /** Fields of the log lines. */
   readonly logged: Line[];
 }
 
@@ -76,7 +76,7 @@ async function paced(tls = false): Promise<Paced> {
   });
 }
 
-/** So many connections of an address, each with a request. */
+/** Opens this many connections from an address, each with a request. */
 async function flood(server: Paced, from: string, count: number): Promise<RawPeer[]> {
   const before = server.sockets.length;
   const peers = await Promise.all(Array.from({ length: count }, () => server.open(from)));
@@ -93,7 +93,7 @@ test('of a flood 16 start at once, then 100 a second, and what waits is not read
   expect(server.sockets.filter(({ bytesRead }) => bytesRead === 0)).toHaveLength(84);
   server.nowMs += 50;
   await handled(21);
-  // Never more at once than at first, however long nothing came.
+  // However long nothing arrived, no more start at once than at first.
   server.nowMs += 60_000;
   await handled(37);
   await server.open(exempt);
@@ -115,7 +115,7 @@ test('addresses take turns: one that comes late is next, however many of another
 test('an address has at most a fourth of the room, and the next one of what is left; what finds none reads why', async () => {
   const server = await paced();
   const peers = await flood(server, '127.0.1.1', 200);
-  // 16 started, and 103 is the first number above a fourth of what it leaves of 512.
+  // 16 started. 103 is the first number above a quarter of the room that it leaves of 512.
   expect(await server.refused()).toBe(200 - 16 - 103);
   await until(() => peers.some((peer) => peer.text.includes('429 Later')));
   await flood(server, '127.0.1.2', 100);
@@ -139,7 +139,7 @@ test('in a full room an address that has nothing waiting replaces one of the add
   await flood(server, '127.2.0.1', 1);
   await until(async () => (await server.refused()) === 2);
   expect([...late, ...single].filter((peer) => peer.text.includes('429 Later'))).toEqual([]);
-  // Three of the first address are left, of which two can be replaced.
+  // Three connections of the first address remain, two of which can be replaced.
   for (const n of [2, 3, 4]) await flood(server, `127.2.0.${n}`, 1);
   await until(async () => (await server.refused()) === 5);
   expect([...late, ...single].filter((peer) => peer.text.includes('429 Later'))).toEqual([]);

@@ -1,4 +1,4 @@
-/** Pauses between retries grow, vary and end early; sleeping leaves nothing behind on its signal. */
+/** Pauses between retries grow, vary and end early. Sleeping leaves no listener on its signal. */
 import { getEventListeners } from 'node:events';
 import { expect, test } from 'vitest';
 import { Backoff, type Clock, sleep } from './retry.ts';

@@ -116,7 +116,7 @@ test('a document replaces a link instead of following it, and a failure leaves n
   writeFileSync(join(dir, 'target'), 'untouched');
   rmSync(join(folder, 'ready.json'));
   symlinkSync(join(dir, 'target'), join(folder, 'ready.json'));
-  // The name that the temporary file had before: a file planted there keeps its mode and gets no secret.
+  // Earlier versions gave the temporary file this name. A file planted there keeps its mode and does not receive the secret.
   const planted = join(folder, `ready.json.${process.pid}.part`);
   writeFileSync(planted, 'planted', { mode: 0o666 });
   writeJsonAtomically(join(folder, 'ready.json'), { token: 'secret' });

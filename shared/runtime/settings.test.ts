@@ -1,4 +1,4 @@
-/** Settings are read in one place, so that every other function can be called with settings of a test. */
+/** Settings are read in one place, so that tests can call every other function with their own settings. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

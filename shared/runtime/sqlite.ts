@@ -32,7 +32,7 @@ export interface OpenOptions {
    */
   readonly durability: Durability;
   readonly readOnly?: boolean;
-  /** How long a statement may wait for another process's lock, in ms. Use 0 where an event loop must never block. */
+  /** Longest wait of a statement for another process's lock, in ms; 0 if an event loop must never block. */
   readonly busyTimeoutMs?: number;
   /** Size of the page cache in KB. The driver's default is 16 000, but a queue rereads few pages. */
   readonly cacheKilobytes?: number;

@@ -1,5 +1,5 @@
 /**
- * One coarse clock for many waits, such as those for nodes or agent frames, instead of a timer for each. It counts only the
+ * A coarse clock for many waits, such as those for nodes or agent frames, instead of a timer for each. It counts only the
  * time in which this process ran, and checks the waits only after sockets were read, so that data which arrived during a
  * stall is handled before a wait can end. A wait may therefore end up to one tick late. The timer runs only while something
  * waits, and never keeps a process alive.

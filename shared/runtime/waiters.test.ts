@@ -1,4 +1,4 @@
-/** A reader that waits for a change waits for nothing else, and not beyond its signal. */
+/** A reader waits only for a change, and never longer than its signal allows. */
 import { expect, test } from 'vitest';
 import { howItWaits } from '../../test/support/turns.ts';
 import { Waiters } from './waiters.ts';

@@ -1,4 +1,4 @@
-/** Goal: files of TLS that change are taken up by themselves, and what cannot be used changes nothing but the log, once. */
+/** Changed TLS files are applied automatically. Unusable files only cause one log line. */
 import { once } from 'node:events';
 import {
   copyFileSync,
@@ -66,7 +66,7 @@ async function serve(certificate: Certificate): Promise<number> {
   return listening(createHttpServer(options, (_request, response) => response.end()));
 }
 
-/** Whose certificate a new connection is shown. */
+/** Name in the certificate that a new connection receives. */
 async function shown(port: number): Promise<string> {
   const socket: TLSSocket = connect({ host: '127.0.0.1', port, ca });
   await once(socket, 'secureConnect');

@@ -96,7 +96,7 @@ function awaitEnd(port: MessagePort | Worker): Promise<ThreadEnd> {
   });
 }
 
-/** One task on a thread, whose entry file posts the result. */
+/** A task on a thread, whose entry file posts the result. */
 export interface ThreadTask<Result> {
   /** Rejects with the task's error, or if the thread ends without a result. */
   readonly result: Promise<Result>;

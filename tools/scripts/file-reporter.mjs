@@ -29,7 +29,7 @@ export default class FileReporter {
   }
 }
 
-/** One failure per test, however many errors it has. */
+/** Counts a test as one failure, however many errors it has. */
 function failuresOf(test, errors = []) {
   return errors.length === 0 ? [] : [{ test, message: errors.map(({ message }) => message).join('\n') }];
 }

@@ -1,8 +1,9 @@
 /**
- * Checks the size of each room (a folder), and the imports of all sources, types included. A room has at most the lines of its
- * entry, and imports only the rooms that its entry names, in the order of the two roads (ARCHITECTURE.md), never in a circle. Only its owner imports a driver. The product does not import tests.
- * Every export is imported somewhere, no two exported types of the product share a name, and only one module reads the wall clock.
- * Imports are found by their text, because TypeScript 7 has no interface for tools; the formatter keeps that text uniform.
+ * Checks the size of each room (a folder) and the imports of all sources, including types. A room may have the number of lines
+ * in its entry and import the rooms that the entry names, in the order of the two roads (ARCHITECTURE.md), without cycles. Only
+ * its owner imports a driver, the product never imports tests, every export is imported somewhere, no two exported types of the
+ * product share a name, and only one module reads the wall clock. Imports are found by their text, because TypeScript 7 has no
+ * API for tools; the formatter keeps that text uniform.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -315,7 +316,7 @@ for (const path of files) {
   }
 }
 
-/** One name has one meaning, so a reader who searches for a type finds one declaration. */
+/** Each type name has one meaning, so a reader who searches for it finds one declaration. */
 const typeOwners = new Map();
 for (const path of files) {
   if (isTest(path) || !/\.tsx?$/.test(path)) continue;

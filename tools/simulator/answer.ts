@@ -11,7 +11,7 @@ import { cutAtStop, echo, pieces, promptTokens, wordsAsked } from './text.ts';
 /** Number of words in the reasoning before an answer, if `reasoning_effort` requests reasoning. */
 const reasoningWords = 6;
 
-/** One token of an answer. `tool` is the index of the tool call that it belongs to. */
+/** A token of an answer. `tool` is the index of the tool call that it belongs to. */
 export interface Token {
   readonly kind: 'reasoning' | 'content' | 'tool';
   readonly text: string;

@@ -1,4 +1,4 @@
-/** Goal: the input of a tool call and a structured answer satisfy the requested schema. */
+/** Inputs of tool calls and structured answers satisfy the requested schema. */
 import { expect, test } from 'vitest';
 import { sampleValue } from './json-sample.ts';
 

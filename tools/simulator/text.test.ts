@@ -1,4 +1,4 @@
-/** Goal: the rule is enough to predict what a simulated node answers and what it counts. */
+/** The documented rule suffices to predict a simulated node's answer and token counts. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { contentText, cutAtStop, echo, pieces, promptTokens, textTokens, wordsAsked } from './text.ts';
