@@ -51,7 +51,7 @@ export interface GatewaySettings {
   readonly certificate?: Certificate | undefined;
   /** Intervals of the control log and its snapshot; omitted ones have defaults. */
   readonly intervals?: Partial<SnapshotIntervals>;
-  /** Records one in this many completed requests in the decision journal, and all others. 0 disables the journal. */
+  /** Records one in this many completed requests in the decision journal, and every other request. 0 disables it. */
   readonly decisionsOneIn?: number | undefined;
   readonly logger: Logger;
   /** Receives the log lines of requests; `logger` by default. */

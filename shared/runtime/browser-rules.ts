@@ -33,7 +33,7 @@ function hostParts(host: string): { readonly name: string; readonly port: string
   return match ? { name: (match[1] ?? '').toLowerCase(), port: match[2] ?? '' } : undefined;
 }
 
-/** Whether a Host header names this listener. Accepts any IP address, because attackers can only redirect names. */
+/** Whether a Host header names this listener. Any IP address is accepted, because DNS rebinding needs a name. */
 export function isOwnHost(host: string | undefined, names: readonly string[]): boolean {
   const name = host === undefined ? undefined : hostParts(host)?.name;
   if (name === undefined) return false;
