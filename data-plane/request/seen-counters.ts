@@ -30,7 +30,7 @@ export class SeenCounters implements Counters {
   networkTurnsUsed: number | undefined;
   /** Counters of all visitors together, if the decision read them. */
   visitors: SeenVisitors | undefined;
-  /** Use of the request limit by this gateway and others; `concurrency` is the same for the other limit. */
+  /** Use of the limit on requests, by this gateway and by others. The next field is its counterpart for concurrency. */
   requests: UseCells | undefined;
   concurrency: UseCells | undefined;
 

@@ -22,7 +22,7 @@ export function nodeCredentials(
     if (!/^[A-Za-z0-9_]{1,64}$/.test(name)) return undefined;
     const fromEnvironment = readProtectedSetting(prefix + name.toUpperCase(), from);
     const value = fromEnvironment ?? (folder === undefined ? undefined : readIfPresent(join(folder, name)));
-    // Accepts only characters that a header line can contain. The HTTP engine limits the length.
+    // Accepts only characters that a header line can contain. The inference server limits the length.
     return value !== undefined && /^[\x20-\x7e]+$/.test(value) ? value : undefined;
   };
 }

@@ -5,47 +5,47 @@
  */
 
 export const waits = {
-  /** Client: completes a handshake or the head of a request. */
+  /** Time for a client to complete a handshake or the head of a request. */
   clientHead: { ms: 30_000 },
-  /** Client: sends another request on an open connection. */
+  /** Time for a client to send another request on an open connection. */
   clientNext: { ms: 75_000 },
-  /** Client: sends another 80 KiB of a body, or its end. The first such period is not judged. */
+  /** Time for a client to send another 80 KiB of a body, or its end. The first such period is not judged. */
   clientBody: { ms: 10_000 },
-  /** Client: sends a whole request. */
+  /** Time for a client to send a whole request. */
   clientRequest: { ms: 300_000 },
-  /** Client: sends the rest of a refused body. */
+  /** Time for a client to send the rest of a refused body. */
   clientRest: { ms: 10_000 },
-  /** Client: reads at least a byte of the response. */
+  /** Time for a client to read at least a byte of the response. */
   clientReads: { ms: 60_000 },
-  /** Client: reads what was delivered of a response that ended early. */
+  /** Time for a client to read what was delivered of a response that ended early. */
   clientLastBytes: { ms: 2500 },
-  /** Organisation: has room for a body in its share of memory. */
+  /** Time for an organisation to make room for a body in its share of memory. */
   bodyTurn: { ms: 30_000 },
-  /** Node: accepts a connection. */
+  /** Time for a node to accept a connection. */
   nodeConnect: { ms: 2000 },
-  /** Node: any candidate accepts a connection. */
+  /** Time for any candidate node to accept a connection. */
   nodeSearch: { ms: 6000 },
-  /** Node: counts the tokens of a prompt. */
+  /** Time for a node to count the tokens of a prompt. */
   nodeCount: { ms: 2000 },
-  /** Node: accepts the request and sends the first event of a stream. */
+  /** Time for a node to accept the request and send the first event of a stream. */
   nodeFirstEvent: { ms: 300_000 },
-  /** Node: sends the next event. Comments in the stream or tools in the request extend it up to a first event's. */
+  /** Time for a node to send the next event. Comments in the stream or tools in the request extend it to that of a first event. */
   nodeNextEvent: { ms: 60_000 },
-  /** Node: accepts the request and sends the head of a response without a stream. The body gets the same time again. */
+  /** Time for a node to accept the request and send the head of a response without a stream. The body gets the same time again. */
   nodeWhole: { ms: 300_000 },
-  /** Node: sends the next piece of a response without a stream. */
+  /** Time for a node to send the next piece of a response without a stream. */
   nodeNextBytes: { ms: 60_000 },
-  /** Node: sends the body of an error. */
+  /** Time for a node to send the body of an error. */
   nodeError: { ms: 10_000 },
-  /** Node: ends a body whose response is already complete. */
+  /** Time for a node to end a body whose response is already complete. */
   nodeRest: { ms: 2000 },
-  /** Gateway: gets room in a limit that other requests use. */
+  /** Time for a gateway to get room in a limit that other requests use. */
   gatewayRoom: { ms: 2000 },
-  /** Control plane: sends the head of a snapshot. */
+  /** Time for a control plane to send the head of a snapshot. */
   snapshotHead: { ms: 60_000 },
-  /** Control plane: sends the next piece of a snapshot. */
+  /** Time for a control plane to send the next piece of a snapshot. */
   snapshotPiece: { ms: 30_000 },
-  /** Control plane: sends a whole snapshot. */
+  /** Time for a control plane to send a whole snapshot. */
   snapshotWhole: { ms: 900_000 },
 } as const;
 

@@ -147,7 +147,7 @@ ${session}\`\`\`
 `;
 }
 
-/** Returns a command's output without colours, or only its data. `lines` ends a command that follows. */
+/** Returns a command's output without colours, or only its data. Stops a following command after `lines` lines. */
 async function run(words, { lines, isData = false } = {}) {
   const { admin, operatorToken } = fleet.ready;
   const env = { ...process.env, HEADGATE_ADMIN: admin, HEADGATE_TOKEN: operatorToken, NO_COLOR: '1' };

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** Projects in which a failure may be the machine's fault. More failures than this are not. */
+/** Projects, folders and helpers whose failures may be the machine's fault, up to `againMax` of them. */
 const onMachine = ['process', 'kafka', 'browser', 'llamacpp'];
 const fleets = 'test/';
 const waits = /\/support\/until\.ts'/;
