@@ -29,9 +29,9 @@ export const waits = {
   nodeCount: { ms: 2000 },
   /** Time for a node to accept the request and send the first event of a stream. */
   nodeFirstEvent: { ms: 300_000 },
-  /** Time for a node to send the next event. Comments in the stream or tools in the request extend it to that of a first event. */
+  /** Time for a node to send the next event; as long as for a first event after comments, or with tools in the request. */
   nodeNextEvent: { ms: 60_000 },
-  /** Time for a node to accept the request and send the head of a response without a stream. The body gets the same time again. */
+  /** Time for a node to accept the request and send the head of a response without a stream, and again for its body. */
   nodeWhole: { ms: 300_000 },
   /** Time for a node to send the next piece of a response without a stream. */
   nodeNextBytes: { ms: 60_000 },
