@@ -1,6 +1,6 @@
 /**
- * Composition root of a control-plane replica: any number of equal ones may run over one log.
- * It folds the log, runs commands, monitors nodes, and publishes its status.
+ * Composition root of a control-plane replica. A replica folds the log, runs commands, monitors nodes, and publishes its
+ * status. Any number of equal replicas may run over one log.
  */
 import type { AddressInfo } from 'node:net';
 import { controlTopic } from '../schemas/events/commit.ts';
@@ -32,9 +32,9 @@ export interface ControlPlane {
   /** Base address of the admin API, without its prefix. */
   readonly admin: string;
   readonly metrics: string;
-  /** Address of the console, where there is one. */
+  /** Address of the console, if there is one. */
   readonly console?: string | undefined;
-  /** Drains, then closes. */
+  /** Drains the replica, then closes it. */
   close(): Promise<void>;
 }
 
@@ -49,7 +49,7 @@ export function startControlPlane(settings: ControlPlaneSettings): Promise<Contr
     const trusted = parsePins(settings.trustedSigners);
     const log = await openLog(settings.logUrl, { topic: controlTopic });
     closers.add(() => log.close());
-    // A later start of this folder proves that the replica of the earlier one has ended.
+    // A later start in the same data folder proves that the earlier process has ended.
     const start = countStart(settings.dataDir);
     const gauges = openFleetGauges(settings);
     closers.add(() => gauges.stop());
@@ -110,7 +110,7 @@ async function serve(
     { board, ...nodes, drain, connections },
     closers,
   );
-  // Before the listener closes their sockets: an agent that is sent away does not count as lost.
+  // Runs before the listener closes the agents' sockets, so that an agent that is sent away does not count as lost.
   closers.add(() => nodes.agents.stop());
   const changes = new StagedWatch({
     ...{ name, snapshot, writer, board, traffic: replica.traffic },

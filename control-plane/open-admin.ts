@@ -1,4 +1,4 @@
-/** Opens what the admin API and the console serve, and their listeners. */
+/** Opens the usage totals, the history, and the listeners of the admin API and the console. */
 import { join } from 'node:path';
 import type { ControlLog } from '../shared/log/core/control-log.ts';
 import type { Closers } from '../shared/runtime/closers.ts';
@@ -32,7 +32,6 @@ export interface OpenedAdmin {
   readonly usageFile: UsageFile;
 }
 
-/** Opens the usage totals, the history and the listeners of the admin API and the console. */
 export async function openAdmin(
   settings: ControlPlaneSettings,
   log: ControlLog,
@@ -100,7 +99,7 @@ export async function openAdmin(
   return { app, console: await startConsole(settings.console, context, people, closers), usageFile };
 }
 
-/** What `doctor` checks of the admin API's listener. */
+/** Facts about the admin API's listener, for `doctor`. */
 function adminListener({ bind, certificate }: ControlPlaneSettings): ReturnType<AdminContext['listener']> {
   return {
     name: 'admin',
@@ -109,7 +108,7 @@ function adminListener({ bind, certificate }: ControlPlaneSettings): ReturnType<
   };
 }
 
-/** Every past state, on a thread of its own. */
+/** Opens the history of past states, which runs on its own thread. */
 function startHistory(settings: ControlPlaneSettings, snapshot: Snapshot, closers: Closers): PastStates {
   const { logUrl, logger } = settings;
   const history = new HistoryThread({

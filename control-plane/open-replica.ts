@@ -1,4 +1,4 @@
-/** Opens the folded state of a replica and its writer of commands. */
+/** Opens a replica's folded state and its command writer. */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type { Commit } from '../schemas/events/commit.ts';
@@ -35,10 +35,10 @@ export interface Replica extends ReplicaParts {
   readonly metrics: FoldMetrics;
 }
 
-/** Commits between two digests of the whole state in the log. */
+/** Number of commits between two checkpoints, which are digests of the whole state in the log. */
 const commitsPerCheckpoint = 1000;
 
-/** Folds the log to its end, creates it if it is empty, and opens the writer of commands. */
+/** Folds the log to its end, creates it if it is empty, and opens the command writer. */
 export async function openReplica(
   settings: ControlPlaneSettings,
   log: ControlLog,
@@ -84,7 +84,9 @@ export async function openReplica(
   }
 }
 
-/** After each fold: the digest is stored for comparison, and every 1000 commits written to the log. */
+/**
+ * Stores the digest after each fold, for comparison with other replicas. Writes a checkpoint to the log every 1000 commits.
+ */
 export function watchCommits(replica: Replica, logger: Logger): void {
   const { snapshot, writer, board } = replica;
   let checkpointAt = snapshot.seq + commitsPerCheckpoint;

@@ -1,4 +1,4 @@
-/** Settings of a control-plane replica, as its options and variables give them. */
+/** Settings of a control-plane replica, from its options and environment variables. */
 import type { ConnectionLimits } from '../shared/runtime/connections.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
 import type { CredentialSource } from '../shared/runtime/node-credentials.ts';
@@ -12,44 +12,46 @@ export interface ControlPlaneSettings {
   readonly name: string;
   readonly bind: string;
   readonly port: number;
-  /** The option of the port; another where a process has several ports. */
+  /** Name of the port's option; `--port` unless the process has several ports. */
   readonly portFlag?: string;
-  /** Of health and metrics; loopback unless given. */
+  /** Address of health and metrics; loopback by default. */
   readonly metricsBind?: string | undefined;
   readonly metricsPort: number;
-  /** Of the admin API. */
+  /** Connection limits of the listeners. */
   readonly connections?: Partial<ConnectionLimits> | undefined;
   readonly operatorToken: string;
   readonly gatewayToken: string;
-  /** Also accepted, while gateways change over. */
+  /** Previous token, still accepted while gateways change over. */
   readonly previousGatewayToken?: string | undefined;
-  /** PEM file with an Ed25519 private key; signs the log. */
+  /** PEM file with the Ed25519 private key that signs the log. */
   readonly signingKeyFile?: string | undefined;
-  /** Start even if a key is given and the log is not signed. */
+  /** Whether to start even if a signing key is given but the log is not signed. */
   readonly allowUnsigned?: boolean | undefined;
-  /** Fingerprints, public keys or PEM files: one of them must have created the log. None: any log is accepted. */
+  /**
+   * Fingerprints, public keys or PEM files. One of these signers must have created the log. If empty, any log is accepted.
+   */
   readonly trustedSigners?: readonly string[] | undefined;
   /** Folder with one file for each node credential. */
   readonly nodeCredentials?: CredentialSource;
-  /** Between the loss of readiness and the end of new connections, seconds; 0 unless it is given. */
+  /** Seconds between the loss of readiness and the refusal of new connections; default 0. */
   readonly drainDelaySeconds?: number;
-  /** How long requests in flight may run after that, seconds. */
+  /** Seconds that requests in flight may run after new connections are refused; default 5. */
   readonly drainTimeoutSeconds?: number;
-  /** The console for people; none where it is left out. */
+  /** Settings of the console; undefined if this replica has none. */
   readonly console?: ConsoleSettings | undefined;
-  /** Of every listener. */
+  /** Certificate of every listener. */
   readonly certificate?: Certificate | undefined;
-  /** Each completed request is kept for so many days; its sums always. */
+  /** Number of days for which each completed request is kept. Its sums are kept forever. */
   readonly usageKeepDays?: number | undefined;
-  /** Of history.db, above which its oldest past is cut. */
+  /** Size of history.db above which its oldest states are removed. */
   readonly historyBytesMax?: number | undefined;
-  /** How long after its end a key is forgotten; 90 days unless it is given, never where it is infinite. */
+  /** Time after which an ended key is forgotten; default 90 days. If infinite, no key is forgotten. */
   readonly forgetKeysAfterMs?: number | undefined;
-  /** The defaults where they are left out. */
+  /** Intervals that differ from their defaults. */
   readonly nodeIntervals?: Partial<NodeIntervals> | undefined;
-  /** See gatewayAgent. */
+  /** TLS name of the gateways; see gatewayAgent. */
   readonly gatewayTlsName?: string | undefined;
-  /** See AdminContext. */
+  /** Timeout for questions to gateways; see AdminContext. */
   readonly askTimeoutMs?: number | undefined;
   readonly logger: Logger;
 }

@@ -1,4 +1,4 @@
-/** What a replica reports of itself to the fleet: the position of its fold, its signer and the nodes of its agents. */
+/** Publishes a replica's reports to the fleet: the position of its fold, its signer, and the nodes of its agents. */
 import { computeFingerprint, type Signer } from '../shared/log/core/signing.ts';
 import { wallClockMs } from '../shared/runtime/clock.ts';
 import type { FolderStart } from '../shared/runtime/folder-start.ts';
@@ -21,12 +21,12 @@ export interface ReportedState extends Pick<OpenedFleet, 'statusLog' | 'mac' | '
 
 const haltLengthMax = 500;
 
-/** Why the fold of this replica stopped for good: others then claim its nodes. */
+/** Reason why this replica's fold has stopped for good. Other replicas then claim its nodes. */
 function describeHalt({ fault }: Replicator): string | undefined {
   return fault?.message.slice(0, haltLengthMax);
 }
 
-/** Opens the publisher of this replica's reports, and starts it. */
+/** Opens and starts the publisher of this replica's reports. */
 export function statusPublisher(
   { name, logger }: { readonly name: string; readonly logger: Logger },
   { snapshot, replicator, signer, statusLog, mac, start, board, metrics }: ReportedState,

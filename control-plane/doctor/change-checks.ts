@@ -2,7 +2,7 @@
 import { check, type DoctorCheck } from './check.ts';
 import { nextOfHalted } from './halted.ts';
 
-/** Longer than releases take; the alert for one has the same bound. */
+/** Hours after which an open change is reported. Releases take less time. The alert for open changes has the same bound. */
 const openHoursMax = 24;
 
 const hoursText = (hours: number): string =>

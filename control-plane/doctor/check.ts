@@ -1,4 +1,4 @@
-/** One check of `doctor`: a stable code, and what it finds in the facts. */
+/** A check of `doctor`: a stable code, and a function that derives findings from the facts. */
 import type { DoctorFacts } from './facts.ts';
 
 export const doctorGroups = [
@@ -16,39 +16,39 @@ export type DoctorGroup = (typeof doctorGroups)[number];
 
 export interface Finding {
   readonly level: 'warn' | 'fail';
-  /** What it is about, such as the name of a node. */
+  /** Subject of the finding, such as a node's name. */
   readonly object?: string;
   readonly text: string;
   readonly next: string;
 }
 
-/** Undefined: the facts that it needs are not known. */
+/** Returns undefined if the facts that the check needs are not known. */
 export type Find = (facts: DoctorFacts) => readonly Finding[] | undefined;
 
 export interface DoctorCheck {
-  /** `HG` and four digits; the first is the group. Never used again for another check. */
+  /** `HG` and four digits. The first digit is the group. A code is never reused for another check. */
   readonly code: string;
-  /** The sentence where all is well. */
+  /** Sentence that is shown if the check finds nothing. */
   readonly well: string;
   readonly find: Find;
 }
 
-/** The same for all items, or by what one of them and all facts say. */
+/** One value for all items, or a function of the item and all facts. */
 type Said<Item, Value> = Value | ((item: Item, facts: DoctorFacts) => Value);
 
 interface Row<Item> extends Pick<DoctorCheck, 'code' | 'well'> {
-  /** What it looks at; undefined: that is not known. */
+  /** Items that the check examines; undefined if they are not known. */
   of(facts: DoctorFacts): readonly Item[] | undefined;
   readonly level: Said<Item, Finding['level']>;
-  /** Absent: each item is a finding. */
+  /** Whether the item is a finding. Without this function every item is one. */
   wrong?(item: Item, facts: DoctorFacts): boolean;
-  /** What a finding is about; absent: the item itself where it is a text, else its name or its id, where it has one. */
+  /** Subject of the finding. The default is the item if it is a string, otherwise its name or id, if any. */
   object?(item: Item): string | undefined;
   readonly text: Said<Item, string>;
   readonly next: Said<Item, string>;
 }
 
-/** A check that has a finding for each item that is wrong. */
+/** Builds a check that reports one finding for each wrong item. */
 export function check<Item>({ code, well, of, wrong, object = itemName, ...row }: Row<Item>): DoctorCheck {
   const find: Find = (facts) => {
     const toFinding = (item: Item): Finding => {
@@ -69,7 +69,7 @@ export function check<Item>({ code, well, of, wrong, object = itemName, ...row }
   return { code, well, find };
 }
 
-/** Checks that look at the same. */
+/** Shares one source of items among several checks. */
 export function defineChecks<Item>(of: Row<Item>['of']): (row: Omit<Row<Item>, 'of'>) => DoctorCheck {
   return (row) => check({ of, ...row });
 }
@@ -81,19 +81,19 @@ function itemName(item: unknown): string | undefined {
   return typeof found === 'string' ? found : undefined;
 }
 
-/** One item, where it is known. */
+/** Wraps the item in a list; undefined if the item is not known. */
 export function only<Item>(item: Item | undefined): readonly Item[] | undefined {
   return item === undefined ? undefined : [item];
 }
 
-/** Reports take a moment, so less than this is no difference of clocks. */
+/** Smallest clock difference that is reported. Reports take a moment to arrive, so smaller differences prove nothing. */
 const clockWarnSeconds = 30;
 
 interface Clock {
   readonly clockAheadSeconds?: number | undefined;
 }
 
-/** Of processes whose clock differs from that of this replica. */
+/** Part of the checks that find processes whose clock differs from this replica's clock. */
 export const wrongClock = {
   level: 'warn',
   wrong: ({ clockAheadSeconds: ahead = 0 }: Clock) => Math.abs(ahead) > clockWarnSeconds,
@@ -115,7 +115,7 @@ interface Certified {
   readonly certificateFault?: string | undefined;
 }
 
-/** Of listeners or processes whose certificate ends soon, or cannot be used. */
+/** Part of the checks that find certificates that expire soon or cannot be used. */
 export const endingCertificate = {
   level: ({ daysLeft = 0, certificateFault: fault }: Certified) =>
     fault !== undefined || daysLeft < 0 ? 'fail' : 'warn',

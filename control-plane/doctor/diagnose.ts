@@ -1,6 +1,6 @@
 /**
  * Runs the checks of `doctor` over facts, for the CLI, the admin API and `/readyz?verbose`. The room `control-plane/doctor`
- * contains the checks alone. They are pure: they must not read a clock, a database or the network, so each can be tested by its
+ * contains only the checks. They are pure: they must not read a clock, a database or the network, so a test needs nothing but
  * facts. Each finding has a code with a page in docs/errors.
  */
 import { changeChecks } from './change-checks.ts';
@@ -11,7 +11,7 @@ import { logChecks } from './log-checks.ts';
 import { controlPlaneChecks, machineChecks } from './machine-checks.ts';
 import { consoleChecks, limitChecks, modelChecks } from './model-checks.ts';
 
-/** In the order in which they are shown. */
+/** Checks by group, in the order in which they are shown. */
 const doctorChecks: Readonly<Record<DoctorGroup, readonly DoctorCheck[]>> = {
   machine: machineChecks,
   log: logChecks,
@@ -31,29 +31,31 @@ export interface CheckResult {
   readonly object?: string;
   readonly text: string;
   readonly next?: string;
-  /** What to read about it. */
+  /** Page that explains the finding. */
   readonly page?: string;
-  /** How many findings it stands for, where that is more than one. */
+  /** Number of findings that this entry represents, if more than one. */
   readonly findings?: number;
-  /** Some of them, without itself. */
+  /** Some of the other findings that this entry represents. */
   readonly examples?: Omit<Finding, 'level'>[];
 }
 
 export interface Diagnosis {
-  /** One entry for each check that found nothing, and a few for one that found something, however much it is. */
+  /** One entry for each check that found nothing, and a limited number of entries for each check with findings. */
   readonly checks: readonly CheckResult[];
-  /** How many checks are well. */
+  /** Number of checks without findings. */
   readonly ok: number;
-  /** How many findings there are. */
+  /** Number of findings, not of entries. */
   readonly warn: number;
   readonly fail: number;
 }
 
-/** Findings of one kind that are shown one by one; of more, the first stands for all. */
+/**
+ * Largest number of findings of one check and level that are listed singly. If there are more, the first one represents all.
+ */
 const shownAloneMax = 20;
 const examplesMax = 5;
 
-/** Checks whose facts are not known are left out. */
+/** Skips checks whose facts are not known. */
 export function diagnose(facts: DoctorFacts, groups: readonly DoctorGroup[] = doctorGroups): Diagnosis {
   return summarise(
     doctorGroups
@@ -78,7 +80,7 @@ function runCheck(group: DoctorGroup, { code, well, find }: DoctorCheck, facts: 
     .map((finding) => ({ code, group, ...finding, page }));
 }
 
-/** Of findings of one check and level. */
+/** Reduces the findings of one check and level to a single entry if there are too many to list. */
 function summedUp(alike: readonly Finding[]): (Finding & Pick<CheckResult, 'findings' | 'examples'>)[] {
   const [first, ...others] = alike;
   if (first === undefined || alike.length <= shownAloneMax) return [...alike];

@@ -1,4 +1,7 @@
-/** What the checks of `doctor` look at. Collected elsewhere; what is left out is not known there, and not checked. */
+/**
+ * Facts that the checks of `doctor` examine. Other rooms collect them. A missing fact is not known, so its checks are
+ * skipped.
+ */
 import type { Member, Tier } from '../../schemas/admin/admin.ts';
 import type { Overweight } from '../../schemas/events/overweight.ts';
 import type { LogInspection, TopicReading } from '../../shared/log/core/control-log.ts';
@@ -6,48 +9,48 @@ import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';
 import type { UsageFault } from '../usage/check-usage.ts';
 
 interface MachineFacts {
-  /** Such as `20.18.1`. */
+  /** Version of Node, such as `20.18.1`. */
   readonly node: string;
-  /** Why the SQLite module does not load. */
+  /** Reason why the SQLite module does not load. */
   readonly sqliteFault?: string;
   readonly openFilesMax?: number;
-  /** Where the data folder or the working folder is. */
+  /** Free space on the disk that contains the data folder or the working folder. */
   readonly diskFreeBytes?: number;
-  /** Files with secrets that others than their owner can read. */
+  /** Secret files that users other than their owner can read. */
   readonly readableSecrets?: readonly string[];
-  /** A data folder in use, and files in it, that others than their owner can enter or read. */
+  /** A data folder in use, and files in it, that users other than their owner can enter or read. */
   readonly openToOthers?: readonly string[];
-  /** Folders that a process is to write to and cannot. */
+  /** Folders that a process must write to but cannot. */
   readonly unwritable?: readonly string[];
-  /** Files of the data folder that are larger than they may become. */
+  /** Files in the data folder that exceed their size bound. */
   readonly overgrown?: readonly { readonly name: string; readonly bytes: number }[];
-  /** Ports that a process is to listen on, and another one has; left out where none was tried. */
+  /** Ports that a process needs but another process uses; undefined if no port was tried. */
   readonly takenPorts?: readonly number[];
 }
 
 interface LogFacts {
   readonly reachable: boolean;
-  /** Why nothing can be written to it, although it can be read. */
+  /** Reason why nothing can be written to the log, although it can be read. */
   readonly writeFault?: string | undefined;
-  /** Why not, where that is known. */
+  /** Reason why the log is unreachable, if known. */
   readonly reason?: string | undefined;
   readonly position: number;
-  /** Why the fold does not continue. */
+  /** Reason why the fold has stopped. */
   readonly fault?: string | undefined;
-  /** Since the last proof that all of the log is folded; null before the first. */
+  /** Seconds since the last proof that the whole log is folded; null before the first proof. */
   readonly freshSeconds: number | null;
   readonly skipped: number;
   readonly isSigned: boolean;
-  /** Rows of the state differ from its digest. */
+  /** Position at which the rows of the state differ from its digest. */
   readonly divergedAt?: number | undefined;
   readonly diskFreeBytes?: number | undefined;
-  /** How this replica reads each topic. */
+  /** Progress and failures of this replica on each topic. */
   readonly topics?: readonly TopicReading[] | undefined;
-  /** False while this replica does not read back its own reports, so that the silence of others proves nothing. */
+  /** False while this replica does not read back its own reports. The silence of other processes proves nothing then. */
   readonly hasReports?: boolean | undefined;
-  /** Of a log on Kafka. */
+  /** State of the brokers, for a log on Kafka. */
   readonly brokers?: LogInspection | undefined;
-  /** Topics with records that did not count for want of a valid MAC, since the start. */
+  /** Topics with records that were refused since the start because they had no valid MAC. */
   readonly refused?: readonly (RefusedRecords & { readonly topic: string })[] | undefined;
   readonly history?:
     | { readonly position: number; readonly bytes: number; readonly fault?: string | undefined }
@@ -56,16 +59,16 @@ interface LogFacts {
 
 interface ControlPlaneFacts {
   readonly name: string;
-  /** The one that collects the facts. */
+  /** Whether this is the replica that collects the facts. */
   readonly isSelf: boolean;
   readonly position: number;
-  /** At an equal position and fold version its digest is another. */
+  /** Whether this replica's digest differs from the collecting replica's at the same position and fold version. */
   readonly isDiverged: boolean;
   readonly foldVersion: number;
   readonly sameLog: boolean;
   readonly maySign: boolean;
   readonly silentSeconds: number;
-  /** By how much its clock is ahead of that of this replica; left out where it is not known. */
+  /** Seconds by which this process's clock is ahead of the collecting replica's; undefined if not known. */
   readonly clockAheadSeconds?: number | undefined;
   readonly fault?: string | undefined;
 }
@@ -82,36 +85,36 @@ interface GatewayFacts {
   readonly sameLog: boolean;
   readonly processes: number;
   readonly fault?: string | undefined;
-  /** Of the certificate of its listeners; left out where there is no TLS. */
+  /** Days until the certificate of the gateway's listeners expires; undefined without TLS. */
   readonly daysLeft?: number | undefined;
-  /** It keeps decisions, and answers no question for one. */
+  /** Whether the gateway records decisions but does not answer questions about them. */
   readonly isMute?: boolean | undefined;
-  /** It has no file descriptor left for connections to nodes. */
+  /** Whether the gateway has no file descriptors left for connections to nodes. */
   readonly isOutOfFiles?: boolean | undefined;
 }
 
 interface NodeFacts {
   readonly id: string;
-  /** `pool`, `stack:ID` or `organisation:ID`. */
+  /** Place of the node: `pool`, `stack:ID` or `organisation:ID`. */
   readonly place: string;
   readonly up: boolean;
   readonly drained: boolean;
   readonly reason?: string | undefined;
-  /** Name of the replica that reports on it. */
+  /** Name of the replica that reports on the node. */
   readonly owner?: string | undefined;
-  /** Catalog names of what it has loaded. */
+  /** Catalog names of the loaded models. */
   readonly models: readonly string[];
-  /** Models that its agent could not load, and why. */
+  /** Models that the node's agent could not load, with the reasons. */
   readonly failedLoads: readonly { readonly model: string; readonly reason?: string | undefined }[];
-  /** Gateways that have sent it requests for a while without an answer to any of them. */
+  /** Gateways that have sent requests to the node for a while without getting any answer. */
   readonly unansweredAt?: readonly string[] | undefined;
-  /** Gateways that it reported more tokens to than a request can use, in the last hour. */
+  /** Gateways to which the node reported more tokens than a request can use, in the last hour. */
   readonly overstatedTo?: readonly string[] | undefined;
-  /** Unusual, ambiguous or unknown forms of its answers in the last hour, each after its model. */
+  /** Unusual, ambiguous or unknown forms of the node's answers in the last hour, each after its model's name. */
   readonly oddForms?: readonly string[] | undefined;
-  /** It reported more than the log takes of one node, in the last hour. */
+  /** Whether the node reported more than the log accepts from one node, in the last hour. */
   readonly withheld?: boolean | undefined;
-  /** Changes of its health in the last hour. */
+  /** Number of changes of the node's health in the last hour. */
   readonly changesLastHour?: number | undefined;
 }
 
@@ -124,14 +127,14 @@ interface OrganisationFacts {
 interface KeyFacts {
   readonly id: string;
   readonly organisation: string;
-  /** null: never. */
+  /** Days until the key expires; null if it never expires. */
   readonly expiresInDays: number | null;
   readonly createdBy: string;
 }
 
 interface ModelFacts {
   readonly catalog: readonly string[];
-  /** Assigned models by place: `pool`, `stack:ID`. */
+  /** Installed models by place: `pool` or `stack:ID`. */
   readonly installs: readonly { readonly place: string; readonly model: string }[];
   readonly tiers: readonly Omit<Tier, 'rank'>[];
   readonly anonymousModels?: '*' | readonly string[] | undefined;
@@ -142,12 +145,12 @@ interface ModelFacts {
 }
 
 interface LimitFacts {
-  /** Damage in usage.db, and days on which its totals and the rows kept for billing differ. */
+  /** Damage in usage.db, and days on which its totals differ from the rows kept for billing. */
   readonly fileFaults: readonly UsageFault[];
-  /** Tiers with a model of theirs that counts as more than they carry in flight. */
+  /** Tiers with a model whose weight exceeds the tier's concurrency. */
   readonly overweight: readonly Overweight[];
   readonly usageFaults: Readonly<Record<string, number>>;
-  /** Periods in which the counters of the gateways and the rows of usage differ at rest, in tokens. */
+  /** Periods in which the gateways' counters and the usage rows still differ once all traffic has been counted, in tokens. */
   readonly counterDifferences: readonly {
     readonly organisation: string;
     readonly period: string;
@@ -159,13 +162,13 @@ interface LimitFacts {
 interface ListenerFacts {
   readonly name: string;
   readonly isLoopback: boolean;
-  /** Of its certificate; left out where there is no TLS. */
+  /** Days until the certificate expires; undefined without TLS. */
   readonly daysLeft?: number | undefined;
-  /** Why its certificate cannot be used. */
+  /** Reason why the certificate cannot be used. */
   readonly certificateFault?: string | undefined;
 }
 
-/** Answers of a gateway to the same request for a stack of another organisation, and for one that is not there. */
+/** A gateway's answers to the same request for another organisation's stack and for a stack that does not exist. */
 interface ProbeFacts {
   readonly gateway: string;
   readonly foreign: string;
@@ -178,13 +181,13 @@ interface ChangeFacts {
     | {
         readonly id: string;
         readonly openHours: number;
-        /** Why it does not continue by itself, where that is known. */
+        /** Reason why the change does not continue automatically, if known. */
         readonly stuck?: string | undefined;
-        /** Gateways of its waves that do not follow the log, and why. */
+        /** Gateways in the change's waves that do not follow the log, with the reasons. */
         readonly halted: readonly { readonly gateway: string; readonly reason: string }[];
       }
     | undefined;
-  /** By a control plane, in the last day. */
+  /** Changes that a control plane withdrew in the last day. */
   readonly withdrawn: readonly { readonly id: string; readonly hoursAgo: number; readonly reason: string }[];
 }
 

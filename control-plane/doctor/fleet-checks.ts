@@ -4,14 +4,14 @@ import type { DoctorFacts } from './facts.ts';
 import { nextOfHalted } from './halted.ts';
 import { hasOtherFold, otherFoldText } from './machine-checks.ts';
 
-/** A gateway that fences accepts no key once its proof is so old. */
+/** Age of its freshness proof at which a gateway stops accepting keys, unless it serves when stale. */
 const fencesSeconds = 45;
 const freshWarnSeconds = 20;
 const silentWarnSeconds = 10;
-/** A clock that is off by more than this has not merely drifted, and lets keys expire at a wrong time. */
+/** Larger clock differences are failures: they are more than drift, and keys expire at the wrong time. */
 const clockFailSeconds = 3600;
 
-/** What follows from a proof of this age. */
+/** Consequence of a freshness proof of this age. */
 function afterwards(seconds: number, policy: Gateway['stalePolicy']): string {
   if (policy === 'serve')
     return 'it continues to serve (--when-stale=serve), but does not know of later revocations';
@@ -20,7 +20,7 @@ function afterwards(seconds: number, policy: Gateway['stalePolicy']): string {
 
 type Gateway = NonNullable<DoctorFacts['gateways']>[number];
 
-/** Of one that other replicas remember, the silence is not known. */
+/** If only other replicas remember the gateway, the length of its silence is not known. */
 function silentText({ silentSeconds }: Gateway): string {
   return silentSeconds > silentWarnSeconds
     ? `it has not reported for ${Math.round(silentSeconds)} s`
@@ -33,7 +33,10 @@ function silentNext({ name }: Gateway): string {
 }
 
 const ofGateways = defineChecks(({ gateways }) => gateways);
-/** No gateways while this replica does not read back its own reports, because silence proves nothing then. HG2012 reports that. */
+/**
+ * Skips a check while this replica does not read back its own reports, because silence proves nothing then. HG2012 reports
+ * that.
+ */
 const ofReadGateways = defineChecks(({ gateways, log }) =>
   log?.hasReports === false ? undefined : gateways,
 );

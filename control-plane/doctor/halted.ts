@@ -1,6 +1,6 @@
-/** What to do about a process that does not follow the log, by the reason that it reports. */
+/** Advice for a process that does not follow the log, chosen by its reported reason. */
 
-/** The first that fits. */
+/** Patterns of reasons with their advice. The first match counts. */
 const nexts: readonly (readonly [is: RegExp, next: string])[] = [
   [
     / --trust-signer |signature|signer/,

@@ -178,5 +178,5 @@ const unreadableTexts: Readonly<Record<string, string>> = {
   malformed: 'broken',
 };
 
-/** Releases before it get no more corrections of the project. */
+/** Oldest Kafka release that still receives fixes. */
 const brokerReleaseMin = 3.9;

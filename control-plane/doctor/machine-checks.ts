@@ -7,7 +7,7 @@ const gigabyte = 1024 ** 3;
 export const diskFail = gigabyte;
 export const diskWarn = 5 * gigabyte;
 const openFilesMin = 4096;
-/** Node releases and the end of their maintenance. */
+/** Node releases and the dates on which their maintenance ends. */
 const endOfLife: Readonly<Record<number, string>> = { 20: '2026-04-30', 22: '2027-04-30', 24: '2028-04-30' };
 export const gigabytes = (bytes: number): string => `${(bytes / gigabyte).toFixed(1)} GB`;
 
@@ -105,7 +105,7 @@ export const machineChecks: readonly DoctorCheck[] = [
   }),
 ];
 
-/** A year in which an old release is no finding: quiet when well. */
+/** An old release is not reported until its maintenance ended a year ago, because `doctor` is quiet if nothing is wrong. */
 const graceMs = 365 * 86_400_000;
 
 const silentWarnSeconds = 10;

@@ -4,13 +4,13 @@ import { check, type DoctorCheck, endingCertificate, inDays } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
 
 const keyWarnDays = 7;
-/** Authors of commits that are no person; so is what has a colon. */
+/** Commit authors that are not people. An author with a colon in its name is not a person either. */
 const noPersons: readonly string[] = ['operator', 'restore', 'checkpoint'];
 
-/** A model at a place as one text. */
+/** Formats a place and a model as one string. */
 const at = (place: string, model: string): string => `${place}/${model}`;
 
-/** What nodes that serve have loaded. */
+/** Models that are loaded on serving nodes. */
 function loadedModels({ nodes = [] }: DoctorFacts): Set<string> {
   const serving = nodes.filter(({ up, drained }) => up && !drained);
   return new Set(serving.flatMap(({ place, models }) => models.map((model) => at(place, model))));
