@@ -18,14 +18,14 @@ type Context = Pick<
 declare module 'fastify' {
   interface FastifyContextConfig {
     access?: Access;
-    /** How large the body may be. */
+    /** Size class of the largest body that the route accepts. */
     body?: BodyKind;
-    /** Whether `at` names a moment of the past; every other route refuses it. */
+    /** Whether the route accepts `at`, a moment of the past. All other routes refuse it. */
     past?: boolean;
   }
 }
 
-/** Call it before the first route is added. */
+/** Guards the routes that are added later. Call it before the first route is added. */
 export function guardRoutes(app: FastifyInstance, context: Context): void {
   app.addHook('onRoute', checkDeclared);
   app.addHook('onRequest', (request, _reply, done) => done(refusal(request, context) ?? noPast(request)));
@@ -33,7 +33,7 @@ export function guardRoutes(app: FastifyInstance, context: Context): void {
 
 const methodsWithBody: readonly string[] = ['POST', 'PUT', 'PATCH'];
 
-/** Throws unless a route declares who may call it and, where it has a body, how large that may be. */
+/** Throws unless the route declares who may call it and, if its method has a body, how large the body may be. */
 export function checkDeclared({ method, url, config }: RouteOptions): void {
   const name = `the route ${String(method)} ${url}`;
   if (config?.access === undefined) throw new Error(`${name} does not declare who may call it`);
@@ -44,7 +44,7 @@ export function checkDeclared({ method, url, config }: RouteOptions): void {
     throw new Error(`${name} is public, and declares a body that is not tiny`);
 }
 
-/** The access of a route in the OpenAPI document. */
+/** Access of a route, for the OpenAPI document. */
 export function accessDocument(access: Access = 'operator'): object {
   const described = typeof access === 'string' ? [access] : ['operator', ...access];
   return {
@@ -63,7 +63,7 @@ export const securitySchemes = {
   nodeToken: { type: 'http', scheme: 'bearer', description: 'the token of one node' },
 } as const;
 
-/** An answer of the present where the past was asked for would mislead. */
+/** Refuses `at` on routes that know only the present, because their answer would mislead. */
 function noPast({ query, routeOptions, method }: FastifyRequest): CommandError | undefined {
   const { config, url = '' } = routeOptions;
   const isAsked = typeof query === 'object' && query !== null && 'at' in query;
@@ -75,7 +75,7 @@ function noPast({ query, routeOptions, method }: FastifyRequest): CommandError |
 }
 
 function refusal(request: FastifyRequest, context: Context): CommandError | undefined {
-  // An unknown path requires the operator, so that 404 shows others nothing about the routes.
+  // An unknown path requires the operator token, so that a 404 reveals nothing about the routes to others.
   const { access = 'operator' } = request.routeOptions.config;
   if (access === 'public' || access === 'node') return undefined;
   const token = readToken(request);
@@ -108,7 +108,10 @@ function isGatewayToken(token: string | undefined, { gatewayToken, previousGatew
   return isSameSecret(token, gatewayToken) || isSameSecret(token, previousGatewayToken);
 }
 
-/** Throws CommandError unless the actor may call a route with this access, as far as that is known before its parameters are. */
+/**
+ * Throws CommandError if the actor may not call a route with this access, as far as this is known before parameters are
+ * parsed.
+ */
 export function checkAccess(db: Database, actor: Actor, access: Access): void {
   if (actor.person === undefined) return;
   if (typeof access === 'string') authorise(db, actor, 'operator', () => undefined);

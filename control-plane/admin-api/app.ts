@@ -93,7 +93,7 @@ function registerRoutes(routes: FastifyInstance, context: AdminContext, document
   addHandlers(routes, ofPrograms);
 }
 
-/** The routes that the console has, too: what a request may do depends on its caller alone. */
+/** Registers the routes that the console serves too. A caller's rights do not depend on the listener. */
 export function registerSharedRoutes(routes: FastifyInstance, context: AdminContext): void {
   boundOpenCalls(routes, context);
   const handlers: OperationHandlers<SharedName> = {
@@ -120,7 +120,9 @@ export function registerSharedRoutes(routes: FastifyInstance, context: AdminCont
   addUndo(routes, context);
 }
 
-/** What the WebSocket library would refuse in no envelope, or wait for without end: a body is not read after an upgrade. */
+/**
+ * Refuses upgrades that the WebSocket library would answer without our envelope, or never: no body is read after an upgrade.
+ */
 function upgradeFault({ ws, method, headers }: FastifyRequest): CommandError | undefined {
   if (!ws) return undefined;
   if (method !== 'GET') return new CommandError('InvalidCommand', 'only a GET can be upgraded');

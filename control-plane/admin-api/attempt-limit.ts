@@ -1,5 +1,5 @@
 /**
- * Limits wrong secrets per minute, for each network address and for all together, wherever a secret is compared. The right secret is
+ * Limits wrong secrets per minute, for each network address and in total, wherever a secret is compared. The right secret is
  * accepted even when the limit is reached, because others may share its address.
  */
 import type { FastifyRequest } from 'fastify';
@@ -13,7 +13,7 @@ interface AttemptLimits {
   readonly perAddress: number;
   readonly all: number;
   readonly logger: Logger;
-  /** Monotonic, ms. */
+  /** Monotonic clock, in ms. */
   readonly now?: () => number;
 }
 
@@ -33,7 +33,7 @@ export class AttemptLimit {
     );
   }
 
-  /** Counts a wrong secret. Returns its answer: `refusal`, or that there were too many. */
+  /** Counts a wrong secret. Returns `refusal`, or an error that says that there were too many. */
   refuse({ raw }: FastifyRequest, refusal: CommandError): CommandError {
     const address = peerPrefix(raw.socket.remoteAddress);
     const retryAfterSeconds = this.#wrong.tryAcquire({

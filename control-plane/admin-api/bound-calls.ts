@@ -1,4 +1,6 @@
-/** Counts each open call of an admin API or console against the bounds of its kind, until its client has the answer or leaves. */
+/**
+ * Counts each open call of an admin API or console against the bounds of its kind, until its client has the answer or leaves.
+ */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { OpenCall } from '../../schemas/admin/admin-row.ts';
 import { callerName, membershipsOf } from '../commands/authorise.ts';
@@ -6,14 +8,14 @@ import { type AdminContext, requestCaller } from './context.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** What an open call of the route counts as; absent: a GET is a `read`, or a `question` where it names a moment. */
+    /** Kind of the route's open calls. By default a GET is a `read`, or a `question` if it names a moment. */
     opens?: OpenCall;
   }
 }
 
 function classifyCall({ routeOptions, method, query }: FastifyRequest): OpenCall | undefined {
   const { access, opens } = routeOptions.config;
-  // Nodes and gateways are bounded by what they are: sessions of agents, downloads of an address.
+  // Nodes and gateways have bounds of their own: on agent sessions, and on downloads per address.
   if (access === undefined || access === 'public' || access === 'node' || access === 'gateway')
     return undefined;
   if (opens !== undefined) return opens;
@@ -21,7 +23,7 @@ function classifyCall({ routeOptions, method, query }: FastifyRequest): OpenCall
   return typeof query === 'object' && query !== null && 'at' in query ? 'question' : 'read';
 }
 
-/** Call it once callers are identified, and before the routes are added. */
+/** Bounds the open calls of the routes that are added later. Call it once callers are identified. */
 export function boundOpenCalls(
   app: FastifyInstance,
   context: Pick<AdminContext, 'snapshot' | 'openCalls'>,
@@ -46,7 +48,7 @@ function begin(
   const { actor, session } = requestCaller(request);
   const person = actor.person === undefined ? undefined : callerName(actor);
   const organisations = membershipsOf(snapshot.db, actor).map(({ organisation }) => organisation);
-  // The answer of an upgrade ends before its socket does.
+  // The response to an upgrade ends before its socket does, so watch the socket.
   const connection = request.ws ? request.raw.socket : reply.raw;
   const end = openCalls.begin(kind, { person, session }, organisations, () => connection.destroy());
   connection.once('close', end);

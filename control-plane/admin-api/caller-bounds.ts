@@ -1,4 +1,4 @@
-/** What bounds each caller of this replica, one of each for all of its listeners. */
+/** Bounds on the callers of this replica, shared by all of its listeners. */
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { BodyBudgets } from '../core/body-limits.ts';
 import { GatewayTurns } from '../gateways/gateway-turns.ts';
@@ -7,7 +7,7 @@ import { OpenCalls } from '../state/open-calls.ts';
 import { AttemptLimit } from './attempt-limit.ts';
 import type { AdminContext } from './context.ts';
 
-/** Programs call the admin API, and some try on with a token that was replaced. */
+/** Wrong tokens allowed per minute. Programs call the admin API, and some keep trying a token that was replaced. */
 const wrongTokensPerMinute = { perAddress: 120, all: 1000 };
 
 export function callerBounds(

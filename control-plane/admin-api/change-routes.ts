@@ -1,4 +1,4 @@
-/** Staged changes as the admin API shows them, with what gateways counted, and how a command asks to be staged. */
+/** Routes of staged changes, with the figures that gateways counted, and the parsing of a command's staging options. */
 
 import type { z } from 'zod';
 import type { commandQuerySchema } from '../../schemas/admin/admin-row.ts';
@@ -15,7 +15,7 @@ type Context = Pick<AdminContext, 'snapshot' | 'board' | 'traffic'>;
 
 type CommandQuery = z.output<typeof commandQuerySchema>;
 
-/** `file`: how a fleet file would release it. Throws CommandError. */
+/** Reads a command's staging options. `file` contains the release options of a fleet file. Throws CommandError. */
 export function readStaging(
   { board }: Pick<AdminContext, 'board'>,
   query: CommandQuery,
@@ -60,7 +60,7 @@ function releaseTexts({ waves, hold, watch }: CommandQuery, file: ReleaseTexts):
   };
 }
 
-/** With what gateways have counted since its wave began. */
+/** Adds the figures that gateways have counted since the change's wave began. */
 export function withFigures(
   context: Pick<AdminContext, 'board' | 'traffic' | 'snapshot'>,
   change: Change,

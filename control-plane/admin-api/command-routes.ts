@@ -1,4 +1,4 @@
-/** Routes of all commands: from a request to the command writer, and from its result to an answer. */
+/** Routes of all commands. They pass each request to the command writer and turn its result into an answer. */
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
@@ -43,7 +43,7 @@ type Context = Pick<
 
 const idempotencyKeySchema = z.string().regex(/^[A-Za-z0-9._-]{8,64}$/);
 
-/** From the header; without one a repeat cannot be recognised. */
+/** Reads the command's id from the header. Without the header the id is random, so a repeat cannot be recognised. */
 export function readCommandId(request: FastifyRequest): string {
   const header = request.headers['idempotency-key'];
   if (header === undefined) return randomUUID();
@@ -66,7 +66,7 @@ function parseIfMatch(request: FastifyRequest): number | undefined {
 const repeatedNext =
   'this command was carried out before; a value that is shown once is not shown again: revoke it and create another';
 
-/** Fields of the answer in addition to the resource's, by what happened. */
+/** Additional fields of the answer, by the command's result. */
 const statusFields: Readonly<Record<CommandResult['status'], object>> = {
   done: {},
   unchanged: { unchanged: true },
@@ -74,7 +74,7 @@ const statusFields: Readonly<Record<CommandResult['status'], object>> = {
   repeated: { repeated: true, next: repeatedNext },
 };
 
-/** Writes the command of a request, and makes the answer. */
+/** Runs a request's command and builds the answer. */
 export async function runCommand(
   context: Context,
   definition: CommandDefinition,
@@ -102,7 +102,10 @@ export async function runCommand(
   return { ...shown, ...statusFields[status], ...(remaining !== undefined && { remaining }), position };
 }
 
-/** Of the fleet file in a body that nobody has checked yet; what is wrong there is refused with the file. */
+/**
+ * Reads the release options of the fleet file in an unchecked body. Ignores faults, because the file is refused for them
+ * later.
+ */
 function readRelease(body: unknown): ReleaseTexts | undefined {
   const { fleet } = toFieldTexts(body) as { readonly fleet?: unknown };
   return releaseSchema.safeParse(toFieldTexts(fleet)['release']).data;
@@ -112,7 +115,7 @@ function isChange(answer: object): answer is Change {
   return 'holdSeconds' in answer;
 }
 
-/** How many times a command's effect is worked out if the state changes meanwhile. */
+/** Largest number of times that a command's effect is worked out if the state keeps changing. */
 const effectTriesMax = 3;
 
 /**
@@ -158,7 +161,10 @@ export function addCommands(app: FastifyInstance, context: Context): void {
     addRoute(app, definition.name, (request) => runCommand(context, definition, request));
 }
 
-/** How often a comparison begins again because the state has changed, before it is made in one turn of the event loop. */
+/**
+ * Largest number of times that a comparison restarts because the state has changed. Then it runs in one turn of the event
+ * loop.
+ */
 const comparisonsMax = 3;
 
 export function planHandlers({ snapshot }: Context): OperationHandlers<'fleet.diff'> {

@@ -1,4 +1,4 @@
-/** What the routes of the admin API work with, and how a request's common parts are read. */
+/** Parts of a replica that the admin API's routes work with, and helpers that read the common parts of a request. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Dispatcher } from 'undici';
 import type { z } from 'zod';
@@ -48,39 +48,39 @@ export interface AdminContext {
   readonly usage: UsageReader;
   readonly counters: FleetCounters;
   readonly gauges: Pick<FleetGauges, 'uses' | 'gateways' | 'refused' | 'logNow'>;
-  /** Of all listeners of this process. */
+  /** Turns in which callers ask gateways, shared by all listeners of this process. */
   readonly gatewayTurns: GatewayTurns;
   readonly liveRequests: LiveRequests;
   readonly bodies: BodyBudgets;
-  /** The same. */
+  /** Open calls, counted over all listeners of this process. */
   readonly openCalls: OpenCalls;
-  /** Of the tokens of the admin API and of nodes. */
+  /** Limit on wrong tokens of the admin API and of nodes. */
   readonly attempts: AttemptLimit;
-  /** For how long a gateway is waited for that is asked for a decision; undefined: 3 s. */
+  /** Longest wait for a gateway that is asked for a decision, in ms; default 3 s. */
   readonly askTimeoutMs: number | undefined;
-  /** Rows of usage by result, since the start. */
+  /** Usage rows by result, counted since the start. */
   readonly usageCounts: Readonly<Record<'differing' | 'lost' | 'unread' | 'junk', number>>;
-  /** Opens connections to gateways; undefined: the one of all clients. */
+  /** Dispatcher for connections to gateways; undefined for the default one of all clients. */
   readonly gatewayAgent: Dispatcher | undefined;
-  /** What is known of damage in usage.db; absent where nothing looks for it. */
+  /** Known damage in usage.db; undefined if nothing checks the file. */
   readonly usageFile: (() => UsageFileState) | undefined;
-  /** The listener of the admin API. */
+  /** Facts about the admin API's listener. */
   listener(): { readonly name: string; readonly isLoopback: boolean; readonly daysLeft?: number | undefined };
-  /** The folder of this process alone. */
+  /** Data folder that only this process uses. */
   readonly dataDir: string;
   readonly operatorToken: string;
   readonly gatewayToken: string;
   readonly drain: Drain;
-  /** Calls back for each batch of commits once it is folded, until the function it returns is called. */
+  /** Calls the listener for each batch of folded commits. Returns a function that removes the listener. */
   onCommits(listener: (commits: readonly Commit[]) => void): () => void;
-  /** Makes sign-in links to the console; absent where this replica has none. */
+  /** Sign-in links to the console; undefined if this replica serves no console. */
   readonly links: SignInLinks | undefined;
-  /** Also accepted, while gateways change over. */
+  /** Previous token, still accepted while gateways change over. */
   readonly previousGatewayToken: string | undefined;
   readonly logger: Logger;
 }
 
-/** Parts with which gateways are asked for recorded decisions. */
+/** Parts of the context for asking gateways for recorded decisions. */
 export type GatewayQuestions =
   | 'askTimeoutMs'
   | 'board'
@@ -89,22 +89,22 @@ export type GatewayQuestions =
   | 'gatewayTurns'
   | 'previousGatewayToken';
 
-/** Who sent a request, and by which way. */
+/** Sender of a request, and the channel through which it came. */
 export interface RequestCaller {
   readonly actor: Actor;
   readonly via: Via;
-  /** Of the console. */
+  /** Console session that sent the request, if any. */
   readonly session?: string;
 }
 
 const callers = new WeakMap<FastifyRequest, RequestCaller>();
 
-/** For listeners that identify their callers by other means than the operator's token. */
+/** Sets a request's caller, for listeners that do not identify callers by the operator token. */
 export function setCaller(request: FastifyRequest, caller: RequestCaller): void {
   callers.set(request, caller);
 }
 
-/** The way by which a request came, for the log. */
+/** Channel through which a request came, for the log. */
 export function requestChannel(request: FastifyRequest): Via {
   const caller = callers.get(request);
   if (caller) return caller.via;
@@ -113,12 +113,12 @@ export function requestChannel(request: FastifyRequest): Via {
 
 const waitForMinMs = 10_000;
 
-/** Who acts: the operator, or a member in whose name the operator's token is used. */
+/** Actor of a request: the operator, or a member for whom the operator token or a session acts. */
 export function requestActor(request: FastifyRequest): Actor {
   return requestCaller(request).actor;
 }
 
-/** The same, and by which session. */
+/** Actor of a request, and its console session, if any. */
 export function requestCaller(request: FastifyRequest): Pick<RequestCaller, 'actor' | 'session'> {
   return callers.get(request) ?? { actor: actorNamed(request) };
 }
@@ -131,7 +131,7 @@ function actorNamed(request: FastifyRequest): Actor {
   return { person: parsed.data };
 }
 
-/** Aborts where the client leaves before its answer, so that nobody waits for work that nobody reads. */
+/** Signal that aborts if the client leaves before its answer, so that no work is done for a client that has gone. */
 export function clientSignal(reply: FastifyReply): AbortSignal {
   const client = new AbortController();
   const leave = (): void => client.abort(new CommandError('Busy', 'the client has left'));
@@ -140,12 +140,12 @@ export function clientSignal(reply: FastifyReply): AbortSignal {
   return client.signal;
 }
 
-/** Who reads the past by a request, until its client leaves. */
+/** Identity of a reader of past states, valid until the client of the request leaves. */
 export function createPastReader(request: FastifyRequest, reply: FastifyReply): PastReader {
   return { caller: callerName(requestActor(request)), client: clientSignal(reply) };
 }
 
-/** Waits until this commit is folded. */
+/** Waits up to ten seconds until the commit at position `min` is folded. */
 export async function awaitPosition(
   { replicator }: Pick<AdminContext, 'replicator'>,
   min: number | undefined,
@@ -156,7 +156,7 @@ export async function awaitPosition(
     });
 }
 
-/** The state a read is answered from: now, at a moment of the past, or once a position is folded. */
+/** Opens the state that answers a read: the present one, once position `min` is folded, or the one at a past moment. */
 export async function openState(
   context: Pick<AdminContext, 'snapshot' | 'replicator' | 'past'>,
   { at, min }: z.infer<typeof readQuerySchema>,
@@ -168,7 +168,7 @@ export async function openState(
   return context.past.at(seq, reader);
 }
 
-/** Throws InvalidCommand with every fault. */
+/** Parses a query. Throws a CommandError InvalidCommand that lists every fault. */
 export function parseQuery<Schema extends z.ZodType>(schema: Schema, query: unknown): z.output<Schema> {
   const parsed = schema.safeParse(query);
   if (parsed.success) return parsed.data;

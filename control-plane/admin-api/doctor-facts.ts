@@ -1,4 +1,4 @@
-/** Collects what `doctor` checks, as far as this replica knows it. */
+/** Collects the facts for `doctor`, as far as this replica knows them. */
 import { statfs } from 'node:fs/promises';
 import { dayMs, hourMs } from '../../schemas/durations.ts';
 import { countersTopic, gaugesTopic } from '../../schemas/records/limits.ts';
@@ -52,7 +52,7 @@ export type DoctorContext = Pick<
 >;
 
 export interface ReplicaView {
-  /** Its name. */
+  /** Name of this replica. */
   readonly replica: string;
   readonly log: Pick<ControlLog, 'readings' | 'writeFault'>;
   readonly snapshot: Snapshot;
@@ -61,11 +61,11 @@ export interface ReplicaView {
   readonly board: StatusBoard;
 }
 
-/** What is known at once: the log and the processes. */
+/** Facts that are available at once: the log and the processes. */
 export function processFacts(view: ReplicaView): DoctorFacts {
   return {
     log: logFacts(view),
-    // Before all reports are read, those that are missing prove nothing.
+    // Until all reports are read, a missing report proves nothing.
     ...(view.board.isComplete && {
       controlPlanes: controlPlaneFacts(view),
       gateways: gatewayFacts(view),
@@ -96,7 +96,10 @@ function logFacts({
   };
 }
 
-/** Why silence on the status topic proves nothing: the topic cannot be read, or this replica does not read back its own reports. */
+/**
+ * Reason why silence on the status topic proves nothing: the topic cannot be read, or this replica does not read back its own
+ * reports.
+ */
 function findStatusFault(board: StatusBoard, replica: string): TopicReading['failing'] {
   const seconds = Math.min((performance.now() - board.readBackMs(replica)) / 1000, process.uptime());
   if (board.fault !== undefined) return { seconds, reason: board.fault, isReached: false };
@@ -104,7 +107,7 @@ function findStatusFault(board: StatusBoard, replica: string): TopicReading['fai
   return { seconds, reason: 'this replica does not read back the reports that it writes', isReached: true };
 }
 
-/** A log without brokers knows of the status topic by its board alone. */
+/** Adds a failure of the status topic that only the status board knows, as on a log without brokers. */
 function topicFacts(readings: readonly TopicReading[], failing: TopicReading['failing']): TopicReading[] {
   const isKnown = readings.some(({ topic, failing }) => topic === statusTopic && failing !== undefined);
   if (failing === undefined || isKnown) return [...readings];
@@ -137,7 +140,7 @@ function controlPlaneFacts(view: ReplicaView): NonNullable<DoctorFacts['controlP
   });
 }
 
-/** Of what is read after a start, the age is not known; who is alive has reported again by then. */
+/** Reports that are read right after a start have an unknown age. Every live process has reported again by this time. */
 const settledSeconds = 15;
 const reportedSeconds = 10;
 
@@ -178,10 +181,10 @@ export function daysUntil(moment: string | undefined): number | undefined {
 }
 
 const gatewaysAskedMax = 100;
-/** No id: a gateway that can be asked answers without a search. */
+/** No request has this id, so a gateway that can be asked answers without a search. */
 const noRequest = 'none';
 
-/** Those that report, keep decisions and answer no question for one. */
+/** Gateways that report and record decisions, but do not answer questions about them. */
 async function muteGateways(context: DoctorContext, client: AbortSignal): Promise<Set<string>> {
   const asked = context.board
     .gateways()
@@ -193,7 +196,7 @@ async function muteGateways(context: DoctorContext, client: AbortSignal): Promis
   return new Set(unanswered);
 }
 
-/** All groups but the machine of the caller. */
+/** Collects the facts of all groups except the caller's machine. */
 export async function collectFacts(context: DoctorContext, reader: PastReader): Promise<DoctorFacts> {
   const { past, dataDir, listener } = context;
   const nowMs = wallClockMs();
@@ -204,7 +207,7 @@ export async function collectFacts(context: DoctorContext, reader: PastReader): 
     bytes: 0,
     fault: error instanceof Error ? error.message : String(error),
   }));
-  // A history that cannot be read would be waited for twice.
+  // A second question to an unreadable history would only double the wait.
   const hasHistory = !('fault' in history);
   const rows = hasHistory
     ? await past.ask('doctorRows', [0, nowMs], reader).catch(() => undefined)

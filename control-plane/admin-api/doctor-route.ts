@@ -1,4 +1,4 @@
-/** `GET /doctor`: what the checks find in all that this replica knows. */
+/** `GET /doctor`: runs the checks on everything that this replica knows. */
 
 import { CommandError } from '../core/command-error.ts';
 import { type DoctorGroup, doctorGroups } from '../doctor/check.ts';

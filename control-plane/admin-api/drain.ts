@@ -9,7 +9,7 @@ import { sleep } from '../../shared/runtime/retry.ts';
 
 /** RFC 6455, 1001 "going away": the client reconnects to another replica. */
 const goingAwayCode = 1001;
-/** Between our close frame and the termination of the socket. */
+/** Time between our close frame and the termination of the socket. */
 const closeGraceMs = 1000;
 const pollMs = 20;
 
@@ -21,9 +21,9 @@ export interface ClosableSocket {
 }
 
 export interface DrainTimes {
-  /** Between failing readiness and refusing new connections. */
+  /** Seconds between the loss of readiness and the refusal of new connections. */
   readonly delaySeconds: number;
-  /** How long requests in flight may run after that. */
+  /** Seconds that requests in flight may run after new connections are refused. */
   readonly timeoutSeconds: number;
 }
 
@@ -32,7 +32,7 @@ export class Drain {
   #requests = 0;
   #isDraining = false;
 
-  /** The readiness check. */
+  /** Readiness check, which fails during shutdown. */
   get check(): Check {
     return this.#isDraining
       ? { name: 'drain', ok: false, detail: 'this replica is closing' }
@@ -45,7 +45,7 @@ export class Drain {
     socket.once('close', () => this.#sockets.delete(socket));
   }
 
-  /** Counts the requests in flight of a server. */
+  /** Counts the server's requests in flight. */
   countRequests(server: Server): void {
     server.on('request', (_request, response) => {
       this.#requests++;
@@ -55,7 +55,7 @@ export class Drain {
     });
   }
 
-  /** Calls `onRefusing` once new connections are refused. */
+  /** Shuts the server down. Calls `onRefusing` once new connections are refused. */
   async run(server: Server, times: DrainTimes, onRefusing: () => Promise<void>): Promise<void> {
     this.#isDraining = true;
     await sleep(times.delaySeconds * 1000);
@@ -67,7 +67,7 @@ export class Drain {
   }
 }
 
-/** Resolves once the socket is closed. Terminates it where the client does not respond to the close frame. */
+/** Resolves once the socket is closed. Terminates the socket if the client does not answer the close frame. */
 function closeSocket(socket: ClosableSocket): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => socket.terminate(), closeGraceMs);

@@ -59,7 +59,7 @@ const nobodyServed = 'no gateway served a request in the last hour, so it is not
 
 export class EffectGuard {
   readonly #context: Context;
-  /** Of the last commit that can change what an effect says. */
+  /** Position of the last commit that can change an effect. */
   #turnedAt: number;
   /** The last command that was judged as a whole and wrote a part of it, and the position of that part. */
   #divided: { readonly hash: string; readonly position: number } | undefined;
@@ -89,7 +89,7 @@ export class EffectGuard {
     };
   }
 
-  /** Whether these events were checked, on a state that answers as the present one. */
+  /** Whether exactly these events were checked, on a state that gives the same answers as the present one. */
   holds(checked: CheckedEffect | undefined, events: readonly KnownEvent[]): boolean {
     if (!mayRefuse(events)) return true;
     return checked?.events === describeEvents(events) && checked.position >= this.#turnedAt;
@@ -100,7 +100,7 @@ export class EffectGuard {
     this.#divided = { hash, position };
   }
 
-  /** Whether the rest of a divided command was judged before, and nobody has since written what can change the judgement. */
+  /** Whether the rest of a divided command was judged before, and no later commit can have changed the judgement. */
   isJudged(hash: string | undefined): boolean {
     return hash !== undefined && this.#divided?.hash === hash && this.#turnedAt <= this.#divided.position;
   }
@@ -187,7 +187,7 @@ function refuseUnseen(error: unknown): never {
   });
 }
 
-/** Throws CommandError GuardRefused. */
+/** Throws CommandError GuardRefused if too many requests would be refused. */
 function refuseHarm({ asked, refused, lost, groups, gatewaysSilent: silent }: Recorded): void {
   if (asked < requestsMin || (refused <= asked * shareMax && lost.length === 0)) return;
   const nothing = lost.length === 0 ? '' : `; all requests of ${nameSome(lost)} would be refused`;
@@ -209,14 +209,14 @@ function refuseHarm({ asked, refused, lost, groups, gatewaysSilent: silent }: Re
   );
 }
 
-/** Without the time at which a model is added, which is that of each try. */
+/** Serialises events for comparison. Omits the time at which a model was added, because it differs between tries. */
 function describeEvents(events: readonly KnownEvent[]): string {
   return JSON.stringify(events, (name, value: unknown) => (name === 'added' ? undefined : value));
 }
 
 const guards = new WeakMap<Context, EffectGuard>();
 
-/** One for all listeners of this process. */
+/** Returns the guard that all listeners of this process share. */
 export function effectGuard(context: Context): EffectGuard {
   const known = guards.get(context) ?? new EffectGuard(context);
   guards.set(context, known);

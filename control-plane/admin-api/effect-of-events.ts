@@ -21,7 +21,7 @@ type Context = Pick<AdminContext, GatewayQuestions | 'past' | 'traffic'>;
 const minuteMs = 60_000;
 
 export interface AskedEffect {
-  /** The state that the events follow, or a later one. */
+  /** Position of the state that the events follow, or a later one. */
   readonly position: number;
   readonly reader: PastReader;
 }
@@ -56,7 +56,7 @@ export async function computeEffect(
   return askEffect(context, question, asked, sample);
 }
 
-/** Requests of one organisation, or of all. */
+/** Samples the recorded requests of one organisation, or of all. */
 export function recordedSample(
   context: Context,
   organisation: string | undefined,

@@ -1,4 +1,6 @@
-/** The effect of a command before it is written: it is decided as it would be run, and nothing of it reaches the log. */
+/**
+ * Shows the effect of a command before it is written. The command is planned as it would be run, but nothing reaches the log.
+ */
 import { randomUUID } from 'node:crypto';
 import { adminOperations, type OperationAnswer } from '../../schemas/admin/admin.ts';
 import { adminPrefix } from '../../schemas/admin/admin-routes.ts';
@@ -23,7 +25,7 @@ interface AskedCommand {
   readonly raw: { readonly params: Readonly<Record<string, string>>; readonly body: unknown };
 }
 
-/** The parameters of a path below the prefix, by the route that has them. */
+/** Matches a path below the prefix against a route. Returns the path's parameters, or undefined if it does not match. */
 function matchPath(route: string, path: string): Readonly<Record<string, string>> | undefined {
   const names = route.split('/');
   const parts = path.split('/');
@@ -65,7 +67,7 @@ async function findCommand(
     throw new CommandError('InvalidCommand', `${method} ${below} is no command`, {
       next: 'give method and path of a command as the document of this API has them',
     });
-  // First: whether a commit can be taken back, and why not, shows what it was.
+  // Authorise first, because whether a commit can be undone, and why not, reveals its content.
   authorise(context.snapshot.db, actor, adminOperations['commit.undo'].access, () => undefined);
   if (position > context.snapshot.seq || position < 1)
     throw new CommandError(
@@ -84,7 +86,7 @@ async function effect(
   const actor = requestActor(request);
   const { definition, raw } = await findCommand(context, asked.body, asked, actor);
   const isOperator = actor.person === undefined;
-  // Guards would refuse what is to be seen here; nobody may write more by asking.
+  // Operators skip the guards, which would refuse the command before its effect is shown. A dry run writes nothing.
   const planned = await context.writer.run(definition, raw, {
     ...{ id: `effect-${randomUUID()}`, actor, dryRun: true, force: isOperator },
     used: (organisation, period) => poolTokens(context, organisation, period),
@@ -99,7 +101,10 @@ async function effect(
   });
 }
 
-/** Whose effect a person sees. Asked once more: what the command is about, or the person's role, may be gone since it was planned. */
+/**
+ * Organisation whose effect a person may see. Authorises again, because the command's subject or the person's role may be
+ * gone by now.
+ */
 function keepOwn(
   { snapshot: { db } }: Context,
   actor: Actor,
@@ -108,7 +113,7 @@ function keepOwn(
 ): string {
   const own = definition.findOrganisation?.(db, parseInput(definition, raw));
   authorise(db, actor, definition.access, () => own);
-  // Without an organisation, a question is about all.
+  // A question without an organisation is about all organisations.
   if (own === undefined) throw new CommandError('Forbidden', 'only operators may ask this');
   return own;
 }

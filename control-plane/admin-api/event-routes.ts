@@ -17,16 +17,16 @@ type Context = Pick<AdminContext, 'snapshot' | 'replicator' | 'log' | 'past' | '
 
 type EventQuery = OperationQuery<'event.list'>;
 
-/** Events in one answer at most; `nextFrom` is the position to continue from. */
+/** Largest number of events in one answer; `nextFrom` is the position to continue from. */
 const eventsPerAnswerMax = 10_000;
-/** A tail whose client does not read is ended, not buffered without end. */
+/** Most bytes that are buffered for a tail whose client does not read. Beyond this the tail is closed. */
 const bufferedBytesMax = 4 * 1024 * 1024;
-/** RFC 6455: the server cannot continue. */
+/** Close code of RFC 6455: the server cannot continue. */
 const faultCode = 1011;
-/** Of a close frame, by RFC 6455. */
+/** Longest reason in a close frame, by RFC 6455. */
 const closeReasonBytesMax = 123;
 
-/** The events of one commit, of one type or of all. */
+/** Lists the events of one commit, of one type or of all. */
 export function listEvents(commit: Commit, type?: string): ListedEvent[] {
   const { seq, at, by, why, via, id } = commit;
   return commit.events
@@ -68,7 +68,7 @@ async function list(
 
 const filters = ['organisation', 'key', 'stack', 'node', 'actor', 'text'] as const;
 
-/** From the newest end, or by what an event is about: from the history. */
+/** Finds events in the history, newest first or filtered by their subject. */
 async function search(
   context: Context,
   query: EventQuery,
@@ -96,7 +96,7 @@ async function search(
   return { items, position, ...(order === 'asc' ? { nextFrom: next } : { nextTo: next }) };
 }
 
-/** Adds whole commits until there are enough; then returns the `seq` to continue from. */
+/** Adds whole commits until there are enough events. Returns the `seq` to continue from. */
 function collect(
   batch: readonly AcceptedRecord[],
   query: EventQuery,
@@ -110,7 +110,7 @@ function collect(
   return undefined;
 }
 
-/** Sends the commits from `from`, then each new one when it is folded. Rejects where no further commit can arrive. */
+/** Sends the commits from `from`, then each new commit once it is folded. Rejects if no further commit can arrive. */
 async function stream(context: Context, query: EventQuery, socket: WebSocket): Promise<void> {
   let open = true;
   const onEnd = (): void => {
@@ -129,19 +129,19 @@ async function stream(context: Context, query: EventQuery, socket: WebSocket): P
         return;
       }
     }
-    // Wakes at the next commit; the timeout bounds how long a closed socket is kept.
+    // Wakes at the next commit. The timeout bounds how long a closed socket is kept.
     await context.replicator.reached(reader.seq + 1, 1000);
   }
 }
 
-/** A reason of at most as many bytes as a close frame takes. */
+/** Shortens a reason to the length that a close frame allows. */
 function closeReason(text: string): string {
   const reason = Buffer.from(text).subarray(0, closeReasonBytesMax).toString('utf8');
-  // A character that was cut in two.
+  // Removes a last character that was cut in two.
   return reason.replace(/\uFFFD+$/, '');
 }
 
-/** The reason is for the user of the tail. */
+/** Closes a tail, with a reason for its user. */
 function endTail(context: Context, socket: WebSocket, error: unknown): void {
   const known = asFollowError(error);
   if (known === undefined) context.logger.error({ err: error }, 'event tail failed');
@@ -161,7 +161,7 @@ async function* exportLines(context: Context, from: number): AsyncIterable<strin
   }
 }
 
-/** Position of the first commit that is not earlier than this moment. */
+/** Position of the first commit at or after this moment. */
 async function findFirstSince({ past, snapshot }: Context, since: string | undefined, reader: PastReader) {
   if (since === undefined) return 1;
   const sinceMs = await past.timeOf(since, reader);
@@ -184,7 +184,7 @@ export function eventHandlers(context: Context): OperationHandlers<'event.list' 
   };
 }
 
-/** The live tail for programs, over WebSocket; it needs the plugin. */
+/** Registers the live tail for programs, which needs the WebSocket plugin. */
 export function registerEventStream(app: FastifyInstance, context: Context): void {
   const { url, config = {} } = routeOptions('event.tail');
   app.get(
@@ -193,7 +193,7 @@ export function registerEventStream(app: FastifyInstance, context: Context): voi
       websocket: true,
       config,
       preValidation: (request, _reply, done) => {
-        // A browser page of another site must not read the log with somebody's cookies or network position.
+        // A page of another site must not read the log with a user's cookies or network position.
         done(
           request.headers.origin === undefined
             ? undefined
@@ -212,10 +212,13 @@ export function registerEventStream(app: FastifyInstance, context: Context): voi
 }
 
 const pingEveryMsDefault = 15_000;
-/** Pings in a row without an answer; counted, not timed, because this process may have been suspended. */
+/**
+ * Largest number of consecutive pings without an answer. They are counted, not timed, because this process may have been
+ * suspended.
+ */
 const unansweredMax = 3;
 
-/** Ends a WebSocket whose peer does not answer pings. */
+/** Terminates a WebSocket whose peer does not answer pings. */
 export function endWhenSilent(socket: WebSocket, pingEveryMs = pingEveryMsDefault): void {
   let unanswered = 0;
   const onFrame = (): void => {

@@ -1,4 +1,4 @@
-/** Routes of explanations and recorded decisions. A member asks about the own organisation only. */
+/** Routes of explanations and recorded decisions. Members may ask only about their own organisation. */
 import { Readable } from 'node:stream';
 import type { OperationAnswer } from '../../schemas/admin/admin.ts';
 import { readingRoles } from '../../schemas/admin/admin-row.ts';
@@ -35,12 +35,12 @@ type Context = Pick<
 
 const sinceMsDefault = 3600 * 1000;
 
-/** Of what no key has asked operators alone may read. */
+/** Organisation of a key. A request without a key belongs to none, so only operators may read its decision. */
 function organisationOfKey({ snapshot }: Context, key: string | undefined): string | undefined {
   return key === undefined ? undefined : findKey(snapshot.db, key, wallClockMs())?.organisation;
 }
 
-/** The record that is to be explained; undefined: a request that was not made. For who may ask. */
+/** Finds the record to explain, if the actor may read it. Returns undefined for an imagined request. */
 async function findRecord(
   context: Context,
   actor: Actor,
@@ -55,7 +55,7 @@ async function findRecord(
   return record;
 }
 
-/** The decision of a request, for who may read it. The route has checked that a person is a member somewhere. */
+/** Decision of a request, if the actor may read it. The route has checked that a person is a member of some organisation. */
 async function recordedDecision(
   context: Context,
   actor: Actor,
@@ -79,7 +79,10 @@ function noRecord(unanswered: readonly string[]): CommandError {
 
 type Moment = ExplainRequest['at'];
 
-/** Two moments are compared by the same counters, of which the past has its tokens only. */
+/**
+ * Reads the counters for an explanation. Two moments are compared with the same counters: the tokens, because the past has no
+ * others.
+ */
 function readCounters(
   context: Context,
   ask: Pick<ExplainRequest, 'key' | 'organisation' | 'diff'>,
@@ -89,7 +92,7 @@ function readCounters(
   return ask.diff === undefined ? presentCounters(context, asker, nowMs) : pastCounters(context, asker);
 }
 
-/** The question and the decision on it, on the present state or, at a past position, by the clock of that moment. */
+/** Question and decision to explain, on the present state or at a past position with the clock of that moment. */
 async function decideAt(
   context: Context,
   reader: PastReader,

@@ -1,4 +1,4 @@
-/** The gateways as this replica knows them, as metrics: what a scraper cannot learn from a gateway that is silent. */
+/** Metrics of the gateways as this replica knows them, because a scraper learns nothing from a silent gateway. */
 import { Gauge, type Registry } from 'prom-client';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import type { HeadView, Seen, StatusBoard } from '../gateways/status-board.ts';
@@ -10,7 +10,7 @@ interface FleetSource {
   readonly head: () => HeadView;
 }
 
-/** Of several processes with one name the worst counts. */
+/** Exposes each gateway's state, lag and silence. If several processes share a name, the largest lag and silence count. */
 export function observeFleet({ registry, board, head }: FleetSource): void {
   new Gauge({
     name: 'headgate_gateway_state',

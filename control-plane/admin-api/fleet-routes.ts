@@ -1,4 +1,4 @@
-/** Routes of the fleet itself: status, gateways and what each has confirmed, usage. */
+/** Routes of the fleet: its status, its gateways, and the position that each gateway has confirmed. */
 import type { GatewayStatus } from '../../schemas/admin/admin.ts';
 import { reportedMembers, shownMembers } from '../../schemas/records/gateway-members.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
@@ -40,7 +40,7 @@ function describeGateway(context: Context, seen: Seen): GatewayStatus {
 
 const round = (seconds: number): number => Math.round(seconds * 1000) / 1000;
 
-/** How many processes of the name were forgotten. */
+/** Forgets the gateways of this name. Returns the number of forgotten processes. */
 function forget({ fleetMemory }: Context, name: string): Promise<number> {
   return fleetMemory.forget(name).catch((error: unknown) => {
     throw new CommandError('LogUnavailable', 'the removal could not be published', {
@@ -50,7 +50,7 @@ function forget({ fleetMemory }: Context, name: string): Promise<number> {
   });
 }
 
-/** Processes of the name, and those of them that reported in the last ten seconds. */
+/** Number of processes with this name, and of those that reported in the last ten seconds. */
 function countReports({ board }: Context, name: string): { known: number; reporting: number } {
   const named = board.gateways().filter(({ report }) => report.name === name);
   return { known: named.length, reporting: named.filter((seen) => !board.isSilent(seen)).length };

@@ -29,7 +29,7 @@ export interface HealthSettings extends Replica, ListenAddress {
   readonly certificate: Certificate | undefined;
 }
 
-/** Rejects where the address cannot be bound. */
+/** Rejects if the address cannot be bound. */
 export async function startHealth(settings: HealthSettings): Promise<HealthServer> {
   const { agents, board, snapshot, metrics, connections, certificate, host, port } = settings;
   const observed = new ObservedMetrics(metrics.registry);
@@ -56,8 +56,8 @@ export async function startHealth(settings: HealthSettings): Promise<HealthServe
 const reportedMs = 10_000;
 
 /**
- * Is another replica known that reads should go to? This one has its last state whatever it lacks; while it cannot reach the log it
- * knows of no other, and most likely none is better off.
+ * Whether reads should go to another replica. This one can always serve its last state. While it cannot reach the log it
+ * knows of no other replica, and most likely none is better off.
  */
 function isSurpassed({ board, replica, replicator }: Replica): boolean {
   if (!replicator.reachable) return false;
@@ -87,14 +87,14 @@ function checks(view: Replica): Check[] {
       detail: snapshot.head.signers.length > 0 ? 'the log is signed' : 'the log is not signed',
     },
     { name: 'fresh', ok: age <= 30, detail: Number.isFinite(age) ? `${age.toFixed(1)} s` : 'not proven yet' },
-    // For operators only: a misconfigured gateway is no reason to fail this replica.
+    // Informs operators only. A misconfigured gateway does not make this replica unready.
     { name: 'gateways', ok: true, detail: gatewaysDetail(board) },
     { name: 'usage', ok: true, detail: usageDetail(view.usageFile()) },
     ...findings(view),
   ];
 }
 
-/** For operators only: what can be read is right to be read. */
+/** Describes the state of usage.db. Informs operators only, because whatever can be read is correct. */
 function usageDetail({ checkedMsAgo, faults: [first, ...more] }: UsageFileState): string {
   if (first !== undefined)
     return `usage.db is damaged: ${first.object}: ${first.text}${more.length > 0 ? `; ${more.length} more` : ''}`;
@@ -103,7 +103,7 @@ function usageDetail({ checkedMsAgo, faults: [first, ...more] }: UsageFileState)
     : `checked ${Math.round(checkedMsAgo / 60_000)} min ago`;
 }
 
-/** What doctor finds of the log and the processes; for operators only, as above. */
+/** Findings of `doctor` about the log and the processes. They inform operators and never fail the readiness check. */
 function findings(view: Replica): Check[] {
   return diagnose(processFacts(view), ['log', 'control-planes', 'gateways'])
     .checks.filter(({ level }) => level !== 'ok')

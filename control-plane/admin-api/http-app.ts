@@ -1,6 +1,6 @@
 /**
- * What the HTTP servers of a control plane have in common: limits, JSON bodies, and one error envelope for everything that
- * is refused, whether by the parser of Node, by Fastify or by a handler.
+ * Common parts of a control plane's HTTP servers: limits, JSON bodies, and one envelope for every error, whether Node's
+ * parser, Fastify or a handler found it.
  */
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
@@ -18,24 +18,24 @@ import { CommandError, type CommandErrorType } from '../core/command-error.ts';
 import { asFollowError } from '../core/follow-error.ts';
 import { readBodies } from './request-bodies.ts';
 
-/** A client must have sent its headers, and its whole request, within these. */
+/** Times within which a client must send its headers, and its whole request. */
 const headersTimeoutMs = 30_000;
 const requestTimeoutMs = 60_000;
-/** In one turn of the event loop: a list of a large fleet takes some 10 ms. */
+/** Largest number of requests handled in one turn of the event loop. A list of a large fleet takes about 10 ms. */
 const handledMax = 8;
 
 export interface HttpListener {
   readonly name: ListenerName;
   readonly connections: Connections;
-  /** Over TLS where there is one. */
+  /** Certificate for TLS; undefined for plain HTTP. */
   readonly certificate?: Certificate | undefined;
   readonly logger: Logger;
   readonly bodies: BodyBudgets;
 }
 
 /**
- * Instead of those that Fastify loads at every start. Each part of a request is parsed once, by what names every fault, and
- * answers are written as they are.
+ * Replaces the compilers that Fastify would load at every start. Each part of a request is parsed once, by code that names
+ * every fault, and answers are serialised as they are.
  */
 export const compilersFactory: object = {
   buildValidator: () => () => (data: unknown) => ({ value: data }),
@@ -52,10 +52,10 @@ export function createHttpApp({ logger, bodies, ...listener }: HttpListener): Fa
       const refusals = { badHttp: refuseHead, unreadable: refuseUnreadable };
       return createHttpServer({ ...options, ...refusals }, handle) as Server;
     },
-    // `createHttpServer` answers instead.
+    // `createHttpServer` answers client errors instead.
     clientErrorHandler: () => undefined,
     frameworkErrors: (error, request, reply) => {
-      // No hook runs for such a request, so nothing else would end an upgraded socket.
+      // No hook runs after a framework error, so nothing else would end an upgraded socket.
       reply.raw.once('finish', () => request.raw.socket.destroySoon());
       reply.header('connection', 'close');
       answerError(error, request as FastifyRequest, reply as FastifyReply, logger);
@@ -69,12 +69,12 @@ export function createHttpApp({ logger, bodies, ...listener }: HttpListener): Fa
   return app;
 }
 
-/** Where it listens, and the option that chooses the port. */
+/** Address to listen on, and the option that sets the port. */
 export interface AppAddress extends ListenAddress {
   readonly portFlag: string;
 }
 
-/** Listens, and closes with `closers`. */
+/** Starts to listen, and lets `closers` close the app. */
 export async function openHttpApp(
   app: FastifyInstance,
   { host, port, portFlag }: AppAddress,
@@ -87,10 +87,10 @@ export async function openHttpApp(
   return app.server.address() as AddressInfo;
 }
 
-/** Their last request was refused for its head: what the parser finds in it, too, is not answered again. */
+/** Sockets whose last request was refused for its head. Faults that the parser then finds on them get no second answer. */
 const refused = new WeakSet<Socket>();
 
-/** Of a head that can be read in two ways, before Fastify reads it. */
+/** Refuses a request whose head is ambiguous, before Fastify reads it. */
 function refuseHead({ socket }: IncomingMessage, response: ServerResponse, fault: string): void {
   refused.add(socket);
   const message = `${fault.charAt(0).toLowerCase()}${fault.slice(1, -1)}`;
@@ -99,7 +99,7 @@ function refuseHead({ socket }: IncomingMessage, response: ServerResponse, fault
   response.end(JSON.stringify(refusal.envelope('/')));
 }
 
-/** Answers what the parser refuses, and closes; the path of such a request cannot be known. */
+/** Answers a request that the parser refuses, and closes the connection. The path of such a request is not known. */
 function refuseUnreadable(error: ParserError, socket: Socket): void {
   if (refused.has(socket)) {
     socket.destroySoon();

@@ -1,4 +1,4 @@
-/** Routes that make sign-in links to the console: for the operator, and for a member of an organisation. */
+/** Routes that make sign-in links to the console, for the operator and for members of an organisation. */
 import type { z } from 'zod';
 import { type commandQuerySchema, managingRoles } from '../../schemas/admin/admin-row.ts';
 import { daySeconds } from '../../schemas/durations.ts';
@@ -21,7 +21,7 @@ function requireLinks({ links }: Context): SignInLinks {
   });
 }
 
-/** A dry run gives away nothing that works: it names the page, without the ticket. */
+/** In a dry run the link names the page but lacks the ticket, so nobody can sign in with it. */
 function shown(link: SignInLink, { dryRun }: z.output<typeof commandQuerySchema>): SignInLink {
   return dryRun === 'true' ? { ...link, url: link.url.split('#', 1)[0] ?? '' } : link;
 }

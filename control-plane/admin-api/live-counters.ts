@@ -1,4 +1,7 @@
-/** What a request that was not made would find counted: now as gateways publish it, of a past moment only its tokens. */
+/**
+ * Counters that an imagined request would meet. Present counters come from the gateways' reports. For a past moment only
+ * tokens are known.
+ */
 import { inFlightWindow } from '../../schemas/records/gauges.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import { windowStartMs } from '../../shared/decision/decide.ts';
@@ -8,7 +11,7 @@ import type { AdminContext } from './context.ts';
 
 export interface FoundCounters {
   readonly counters: CounterFacts;
-  /** How old the oldest report is that they are from; undefined where requests and weights in flight are not known. */
+  /** Age of the oldest report used; undefined if requests and weights in flight are not known. */
   readonly ageSeconds: number | undefined;
 }
 
@@ -20,7 +23,7 @@ interface Used {
 
 const nothing: Used = { windowUsed: 0, inFlight: 0 };
 
-/** `asker` undefined: a visitor who has made no turn, or nobody whose requests count. */
+/** `asker` is undefined for a visitor who has made no turn, and for a caller whose requests are not counted. */
 export function presentCounters(
   { counters, usage, gauges }: Sources,
   asker: Asker | undefined,
@@ -54,7 +57,10 @@ export function pastCounters(
   };
 }
 
-/** Tokens that the pool has completed: as gateways count them, which they publish within a minute, or by their rows, which are soon here. */
+/**
+ * Tokens that the pool has completed: the gateways' counters, which are published within a minute, or the sum of their usage
+ * rows if it is higher.
+ */
 export function poolTokens(
   { counters, usage }: Pick<AdminContext, 'counters' | 'usage'>,
   organisation: string,
@@ -63,7 +69,7 @@ export function poolTokens(
   return Math.max(counters.used(organisation, period).tokens, usage.poolTokens(organisation, period));
 }
 
-/** What an organisation has used of its allowance in the present period. */
+/** Tokens that an organisation has used of its allowance in the asker's period. */
 export function readPoolTokens(
   sources: Pick<Sources, 'counters' | 'usage'>,
   asker: Asker | undefined,
@@ -73,7 +79,7 @@ export function readPoolTokens(
   return Math.max(0, poolTokens(sources, organisation, period) + adjustment);
 }
 
-/** undefined while gauges cannot be read. */
+/** Returns undefined while gauges cannot be read. */
 function readUse(gauges: Sources['gauges'], subject: string, nowMs: number): Used | undefined {
   const requests = gauges.uses(subject, windowStartMs(subject, nowMs));
   const inFlight = gauges.uses(subject, inFlightWindow);

@@ -1,6 +1,6 @@
 /**
- * The WebSocket on which agents of nodes report. The token is checked before the upgrade, and every refusal of a token has
- * the same bytes. Browsers are not served, so any `Origin` is refused.
+ * WebSocket on which node agents report. The token is checked before the upgrade, and every refused token gets the same
+ * bytes. Browsers are not served, so any `Origin` is refused.
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { nodeConnectPath } from '../../schemas/records/node-messages.ts';
@@ -21,7 +21,7 @@ const obstacles = {
     }),
 } as const;
 
-/** One line a second at most: more would let an attacker fill the disk. */
+/** Shortest time between two log lines about refused agents, because an attacker could fill the disk with more. */
 const refusalLogMs = 1000;
 
 export function registerNodeRoutes(app: FastifyInstance, context: Context): void {

@@ -1,4 +1,7 @@
-/** The OpenAPI document of the admin API, from the routes of its server. It is made once somebody asks for it, because few do. */
+/**
+ * Builds the OpenAPI document of the admin API from the server's routes. It is built on first use, because few clients ask
+ * for it.
+ */
 import type { FastifyInstance, FastifySchema, RouteOptions } from 'fastify';
 import { z } from 'zod';
 import type { OperationAnswer } from '../../schemas/admin/admin.ts';
@@ -6,7 +9,7 @@ import { accessDocument, securitySchemes } from './access.ts';
 
 export type ApiDocument = OperationAnswer<'document.get'>;
 
-/** The schemas of one route, as `routeOptions` sets them. */
+/** Schemas of one route, as `routeOptions` sets them. */
 interface RouteSchema {
   readonly summary: string;
   readonly operationId?: string;
@@ -20,7 +23,10 @@ interface FileAnswer {
   readonly content: Readonly<Record<string, { readonly schema: z.ZodType }>>;
 }
 
-/** Call it before the routes are added. The document is made at the first call of the result. */
+/**
+ * Collects the routes that are added later. Call it before they are added. The returned function builds the document on its
+ * first call.
+ */
 export function buildDocument(app: FastifyInstance): () => ApiDocument {
   const paths: Record<string, Record<string, () => object>> = {};
   app.addHook('onRoute', ({ method, url, schema, config }) => {
@@ -78,7 +84,7 @@ function jsonContent(schema: z.ZodType, io: 'input' | 'output'): object {
   return { 'application/json': { schema: jsonSchema(schema, io) } };
 }
 
-/** Without `additionalProperties: false` in responses: a client must accept fields of later versions. */
+/** Describes a schema. Responses may contain additional properties, because a client must accept fields of later versions. */
 function jsonSchema(schema: z.ZodType, io: 'input' | 'output') {
   const { $schema, ...described } = z.toJSONSchema(schema, {
     io,

@@ -1,7 +1,7 @@
 /**
- * From the table of operations to routes. Path, access, bounds and description of a route come from the table alone, and a
- * server of the admin API with a route that is in no table fails to start. Answers are not filtered by their schemas: what a
- * handler returns is sent.
+ * Turns the table of operations into routes. The path, access, bounds and description of a route come only from the table,
+ * and a server of the admin API with a route outside the table fails to start. Answers are not filtered by their schemas: the
+ * handler's value is sent as it is.
  */
 import type {
   FastifyInstance,
@@ -33,12 +33,12 @@ import { parseQuery } from './context.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** The operation that the route carries out. */
+    /** Operation that the route carries out. */
     operation?: OperationName;
   }
 }
 
-/** A call as its schemas have parsed it. */
+/** Call of an operation, with its parts parsed by their schemas. */
 export interface AskedOf<Name extends OperationName> {
   readonly params: OperationParams<Name>;
   readonly query: OperationQuery<Name>;
@@ -50,20 +50,20 @@ export interface AskedOf<Name extends OperationName> {
 type StreamName = {
   [Name in OperationName]: (typeof adminOperations)[Name] extends { mediaType: string } ? Name : never;
 }[OperationName];
-/** A stream is sent by its handler. */
+/** Result of a handler. The handler of a stream sends the answer itself. */
 type Sent<Name extends OperationName> = Name extends StreamName ? FastifyReply : OperationAnswer<Name>;
 type Handler<Name extends OperationName> = (asked: AskedOf<Name>) => Sent<Name> | Promise<Sent<Name>>;
 export type OperationHandlers<Names extends OperationName> = { readonly [Name in Names]: Handler<Name> };
 
-/** What is neither a command nor a read of the state. */
+/** Operations that are neither commands nor reads of the state. */
 type OwnName = Exclude<OperationName, CommandName | StateReadName>;
-/** What programs and gateways ask for; pages do not. */
+/** Operations for programs and gateways. The console's pages do not use them. */
 export type ProgramName = 'document.get' | 'event.tail' | 'request.tail' | 'snapshot.get' | 'counters.get';
 export type SharedName = Exclude<OwnName, ProgramName | 'commit.undo'>;
 
 const lines = { description: 'One JSON document a line' };
 const file = { description: 'A file' };
-/** Answered as long as its client stays. */
+/** Media type of answers that last as long as their client stays. */
 const eventStream = 'text/event-stream';
 const binary = z.string().meta({ format: 'binary' });
 
@@ -72,14 +72,14 @@ function success({ answer, many, mediaType }: OperationRow): object | undefined 
   return { ...(answer ? lines : file), content: { [mediaType]: { schema: answer ?? binary } } };
 }
 
-/** Whether it may change something. */
+/** Whether the operation may change something. */
 export function isCommand(name: OperationName): boolean {
   return operationRoute(name).method !== 'GET' && !questions.some((question) => question === name);
 }
 
 const commandNames: ReadonlySet<string> = new Set(commands.map(({ name }) => name));
 
-/** The route of an operation, without its handler. */
+/** Options of an operation's route, without its handler. */
 export function routeOptions(name: OperationName): Omit<RouteOptions, 'handler'> {
   const row: OperationRow = adminOperations[name];
   const { method, path: url } = operationRoute(name);
@@ -101,12 +101,12 @@ export function routeOptions(name: OperationName): Omit<RouteOptions, 'handler'>
       ...(query && { querystring: query }),
       ...(body && { body }),
     },
-    // Gateways ask by GET alone, and each call makes what it sends.
+    // Gateways use only GET, and a HEAD request would build the whole answer.
     ...((access === 'gateway' || row.mediaType === eventStream) && { exposeHeadRoute: false }),
   };
 }
 
-/** A route that parses what it is asked itself. */
+/** Adds a route whose handler parses the request itself. */
 export function addRoute(app: FastifyInstance, name: OperationName, handler: RouteHandlerMethod): void {
   app.route({ ...routeOptions(name), handler });
 }
@@ -129,7 +129,7 @@ export function addHandlers<Names extends OperationName>(
   }
 }
 
-/** Call it before the first route of the admin API is added. */
+/** Refuses routes outside the table. Call it before the first route of the admin API is added. */
 export function refuseOthers(app: FastifyInstance): void {
   app.addHook('onRoute', ({ method, url, config, websocket }) => {
     if (config?.operation === undefined && websocket !== true)

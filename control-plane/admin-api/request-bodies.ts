@@ -1,6 +1,6 @@
 /**
- * Reads and parses the JSON bodies of requests to this replica. Each route declares how large its body may be, and each caller has a
- * share of the memory for bodies. Node's request timeout ends bodies that arrive too slowly.
+ * Reads and parses JSON bodies of requests to this replica. Each route declares how large its body may be, and each caller
+ * has a share of the memory for bodies. Node's request timeout ends bodies that arrive too slowly.
  */
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -14,25 +14,25 @@ import { type BodyBudgets, type BodyLimit, bodyLimits } from '../core/body-limit
 import { CommandError } from '../core/command-error.ts';
 import { requestActor } from './context.ts';
 
-/** Of a caller; before anybody is known, of an address. */
+/** Memory budget of the caller or, on a public route, of the network address. */
 function chooseBudget(request: FastifyRequest, bodies: BodyBudgets): MemoryBudget {
   if (request.routeOptions.config.access === 'public')
     return bodies.unknown.of(peerPrefix(request.raw.socket.remoteAddress));
   return bodies.callers.of(callerName(requestActor(request)));
 }
 
-/** Has an app read bodies, JSON alone, in place of its own readers. */
+/** Makes an app read JSON bodies only, in place of Fastify's own readers. */
 export function readBodies(app: FastifyInstance, bodies: BodyBudgets): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', (request: FastifyRequest) => readJson(request, bodies));
-  // Hooks before these may refuse the request; only then may its body be asked for.
+  // Earlier hooks may refuse the request, so ask for its body only after them.
   app.addHook('preParsing', (request, reply, payload, done) => {
     askForBody(request, reply);
     done(null, payload);
   });
   app.addHook('onSend', (request, reply, payload, done) => {
     if (request.raw.complete === false) {
-      // Fastify would close the connection, which resets it before the client has read the answer.
+      // Fastify would close the connection, which would reset it before the client has read the answer.
       reply.removeHeader('connection');
       dropBody(request.raw);
     }
@@ -46,12 +46,12 @@ function bodyLimit({ routeOptions: { config } }: FastifyRequest): BodyLimit {
 
 function askForBody(request: FastifyRequest, { raw }: FastifyReply): void {
   const { expect, 'content-length': length } = request.headers;
-  // What opens a WebSocket has no body, and its client may take the answer for the one to its upgrade.
+  // An upgrade to WebSocket has no body, and its client may mistake `100 Continue` for the answer to the upgrade.
   const isWanted = !request.is404 && !request.ws && !(Number(length) > bodyLimit(request).bytes);
   if (expect !== undefined && request.raw.httpVersion === '1.1' && isWanted) raw.writeContinue();
 }
 
-/** A command without a body may still name its type, as most clients do. */
+/** Reads and parses a JSON body. A command without a body may still declare a content type, as most clients do. */
 async function readJson(request: FastifyRequest, bodies: BodyBudgets): Promise<unknown> {
   if (request.is404) return undefined;
   const { bytes: bytesMax, json } = bodyLimit(request);
@@ -64,7 +64,9 @@ async function readJson(request: FastifyRequest, bodies: BodyBudgets): Promise<u
   return parsed.value;
 }
 
-/** Rejects with CommandError, or ClientGone. After a refusal, the rest of the body is read and dropped. */
+/**
+ * Reads a body as text. Rejects with CommandError or ClientGone. After a refusal, the rest of the body is read and dropped.
+ */
 async function readText(request: IncomingMessage, bytesMax: number, memory: MemoryBudget): Promise<string> {
   const declared = Number(request.headers['content-length'] ?? bytesMax);
   if (declared > bytesMax) throw bodyRefusal('large', bytesMax);
@@ -81,7 +83,7 @@ async function readText(request: IncomingMessage, bytesMax: number, memory: Memo
   }
 }
 
-/** Undefined where the text is not JSON. The parser's own message quotes the text, so it goes no further. */
+/** Returns undefined if the text is not JSON. Drops the parser's own message, because it quotes the text. */
 function tryParse(text: string): { readonly value: unknown } | undefined {
   try {
     return { value: JSON.parse(text) };

@@ -1,6 +1,6 @@
 /**
- * Routes of requests: a list of all gateways, and a stream of what ends. A member gets the rows of one organisation of theirs,
- * without what operators alone may see (schemas/records/request-record.ts).
+ * Routes of requests: a list of completed requests from all gateways, and a live stream of them. Members get the rows of one
+ * of their organisations, without the fields that only operators may see (schemas/records/request-record.ts).
  */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
@@ -36,7 +36,7 @@ function isHidden(name: 'node' | 'cause'): boolean {
   return requestFields[name].seenBy === 'operator';
 }
 
-/** Throws CommandError where the actor may not ask this. Asked again while a stream lasts. */
+/** Throws CommandError if the actor may not make this query. Called again while a stream lasts. */
 function authoriseQuery({ snapshot }: Context, actor: Actor, query: Filters): void {
   authorise(snapshot.db, actor, readingRoles, () => query.organisation);
   if (actor.person !== undefined && query.node !== undefined && isHidden('node'))
@@ -61,7 +61,7 @@ function toRequestQuery({ gauges }: Context, query: Filters): AskedRequests {
   };
 }
 
-/** What the state adds to the rows of one answer, and takes from them. */
+/** Completes the rows of one answer from the state, and removes what the actor may not see. */
 class Shown {
   readonly #context: Context;
   readonly #isOperator: boolean;
@@ -80,12 +80,12 @@ class Shown {
     return this.#keys.get(id);
   }
 
-  /** Whether rows of this organisation were asked for. */
+  /** Whether the query includes rows of this organisation. */
   isWanted(organisation: string | undefined): boolean {
     return this.#organisation === undefined || organisation === this.#organisation;
   }
 
-  /** Undefined: it is of an organisation that was not asked for. */
+  /** Returns undefined if the row belongs to an organisation outside the query. */
   row({
     gateway,
     row: { request, at, status, endedMs: _ended, n: _n, ...rest },
@@ -107,7 +107,8 @@ class Shown {
 
   #forMembers({ node, cause, key, host, ...row }: RequestRow, ofKey: string | undefined): RequestRow {
     const { organisation } = row;
-    // Of two keys that a request carried one may be of others, and whether a stack of others exists nobody learns.
+    // Hide other organisations' data: one of a request's two keys may be theirs, and nobody may learn whether their stack
+    // exists.
     const isOwnHost =
       host === 'shared' || findStack(this.#context.snapshot.db, host)?.organisation === organisation;
     return {
@@ -121,12 +122,12 @@ class Shown {
 }
 
 const cursorSchema = z.array(z.tuple([z.string().max(200), z.int().min(0)]));
-/** As long as the query allows. */
+/** Longest cursor that the query allows. */
 const cursorLengthMax = 12_000;
 
 /**
- * Seals the cursor, because a page's end at each gateway would show how many requests all organisations have. The seal is good for
- * one query only.
+ * Seals the cursor, because a page's end at each gateway would show how many requests all organisations have. A sealed cursor
+ * is valid for one query only.
  */
 function cursorSealer({ operatorToken }: Context, query: Filters): Sealer {
   const digest = createHash('sha256').update(JSON.stringify(query)).digest('base64url');
@@ -175,25 +176,27 @@ export function requestHandlers(context: Context): OperationHandlers<'request.li
 export interface Following {
   readonly actor: Actor;
   readonly query: OperationQuery<'request.tail'>;
-  /** False once the session of the follower has ended. */
+  /** Returns false once the follower's session has ended. */
   mayFollow(): boolean;
 }
 
-/** A follower that does not read is not buffered for: what ends meanwhile is gathered within bounds, and then it is cut off. */
+/**
+ * Longest time that a follower may stop reading. Rows are collected within bounds until then, and then the stream is cut off.
+ */
 const readWithinMs = 30_000;
-/** More are sent as several messages. */
+/** Largest number of rows in one message. More rows are sent as several messages. */
 const rowsPerMessageMax = 500;
-/** Shorter than what proxies allow a silent connection; rights are asked again each time. */
+/** Interval of pulses, shorter than proxies allow a connection to be silent. Each pulse also checks the follower's rights. */
 const pulseMs = 10_000;
 
-/** Rows per second of a member's stream, as many as a page shows. Gateways count the others as missed. */
+/** Largest number of rows per second in a member's stream, as many as a page shows. Gateways count the others as missed. */
 const memberRowsPerSecond = 100;
 
 function memberRate({ 'rows-per-second': asked = memberRowsPerSecond }: Following['query']): number {
   return Math.min(asked, memberRowsPerSecond);
 }
 
-/** Answers with server-sent events, as schemas/admin/requests.ts has them, until the client leaves. */
+/** Sends server-sent events, as schemas/admin/requests.ts defines them, until the client leaves. */
 export function followRequests(reply: FastifyReply, context: Context, following: Following): FastifyReply {
   const { actor, query } = following;
   authoriseQuery(context, actor, query);
@@ -209,14 +212,14 @@ export function followRequests(reply: FastifyReply, context: Context, following:
   const timer = setInterval(() => pulse(response, context, following), pulseMs);
   response.once('close', () => clearInterval(timer));
   send(response, context, following, asked, client).catch((error: unknown) => {
-    // Who waited too long for the newest ones, or has left, asks again; nothing failed.
+    // A follower that waited too long for the newest rows, or has left, asks again. Nothing failed.
     if (!(error instanceof CommandError)) context.logger.warn({ err: error }, 'a stream of requests failed');
     response.destroy();
   });
   return reply;
 }
 
-/** The newest last, in messages that are read one after the other; resolves once the client takes more. */
+/** Writes the rows in messages, each with its newest row last. Resolves once the client can take more. */
 export async function writeRows(
   response: ServerResponse,
   rows: readonly RequestRow[],
@@ -245,7 +248,7 @@ function mayStillFollow(context: Context, { actor, query, mayFollow }: Following
   }
 }
 
-/** Ends the stream of who may not follow any more. */
+/** Sends a pulse, or ends the stream if its follower may no longer follow it. */
 function pulse(response: ServerResponse, context: Context, following: Following): void {
   if (mayStillFollow(context, following)) writeEvent(response, 'pulse', {});
   else {
@@ -254,7 +257,7 @@ function pulse(response: ServerResponse, context: Context, following: Following)
   }
 }
 
-/** The list is read once the gateways are followed, so that nothing is between both; what is in both is sent once. */
+/** Reads the list once the gateways are followed, so that no row is missed in between. A row that is in both is sent once. */
 async function send(
   response: ServerResponse,
   context: Context,
@@ -265,7 +268,7 @@ async function send(
   const { actor, query } = following;
   let sent: Set<string> | undefined;
   for await (const { rows, silent, missed } of context.liveRequests.follow(context, asked, client)) {
-    // One for each turn: a key that was made or named meanwhile is known.
+    // Created for each batch, so that keys that were created or renamed meanwhile are known.
     const shown = new Shown(context, actor, query);
     const given = rows.flatMap((row) => shown.row(row) ?? []);
     if (sent === undefined) {

@@ -1,14 +1,14 @@
-/** Server-sent events for the pages. */
+/** Writes server-sent events for the console's pages. */
 import type { ServerResponse } from 'node:http';
 import type { FastifyReply } from 'fastify';
 
-/** A browser that does not read is cut off, not buffered for. */
+/** Most bytes that are buffered for a browser that does not read. Beyond this the stream is cut off. */
 const bufferedBytesMax = 1024 * 1024;
 
 export function beginEvents(reply: FastifyReply): ServerResponse {
   reply.hijack();
   const response = reply.raw;
-  // Hijacked: Fastify sends none of the headers that the hooks have set.
+  // Fastify does not send the headers of a hijacked reply, so copy those that hooks have set.
   for (const [name, value] of Object.entries(reply.getHeaders())) response.setHeader(name, value ?? '');
   response.on('error', () => response.destroy());
   response.writeHead(200, {
@@ -19,7 +19,7 @@ export function beginEvents(reply: FastifyReply): ServerResponse {
   return response;
 }
 
-/** `data`: JSON, or what it is made of. */
+/** Writes an event. `data` is JSON text, or an object to serialise. */
 export function writeEvent(response: ServerResponse, event: string, data: object | string): void {
   if (response.writableEnded) return;
   response.write(`event: ${event}\ndata: ${typeof data === 'string' ? data : JSON.stringify(data)}\n\n`);

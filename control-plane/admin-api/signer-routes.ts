@@ -1,4 +1,4 @@
-/** Reads of the signers of the log. */
+/** Routes that read the signers of the log. */
 import type { ReplicaStatus } from '../../schemas/admin/admin.ts';
 import { computeFingerprint } from '../../shared/log/core/signing.ts';
 import { signingView } from '../gateways/signing-view.ts';
@@ -7,7 +7,7 @@ import type { OperationHandlers } from './operations.ts';
 
 type Context = Pick<AdminContext, 'replica' | 'snapshot' | 'replicator' | 'signer' | 'past' | 'board'>;
 
-/** The part of the status document about signatures. */
+/** Part of a replica's status about signatures. */
 export function signingStatus(
   signers: readonly string[],
   { signer }: Context,

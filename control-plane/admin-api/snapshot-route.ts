@@ -1,4 +1,7 @@
-/** Serves the state as one SQLite file, or a part of it that a download that broke off lacks, for gateways that start and for backups. */
+/**
+ * Serves the state as one SQLite file, for backups and for gateways that start. A client whose download was interrupted can
+ * request the missing part.
+ */
 import { createReadStream, type ReadStream } from 'node:fs';
 import { join } from 'node:path';
 import type { FastifyRequest } from 'fastify';
@@ -14,10 +17,10 @@ type Context = Pick<
   'snapshot' | 'attempts' | 'dataDir' | 'operatorToken' | 'gatewayToken' | 'previousGatewayToken'
 >;
 
-/** A download without progress for longer is ended: others wait for it. */
+/** Longest time that a download may make no progress, because other downloads wait for it. */
 const idleMsMax = 30_000;
 const progressEveryMs = 5000;
-/** A download may take a minute, and longer only at this pace. */
+/** Time allowed for a download: one minute, plus its bytes at this pace. */
 const sendMsMin = 60_000;
 const sendBytesPerMsMin = 256;
 
@@ -63,7 +66,7 @@ export function snapshotHandlers(context: Context): OperationHandlers<'snapshot.
   };
 }
 
-/** One range of bytes of this very copy; all other requests get the whole. */
+/** Range of bytes, if the request names this very copy. All other requests get the whole file. */
 function selectPart(
   { headers }: FastifyRequest,
   tag: string,
@@ -92,7 +95,7 @@ function snapshotHeaders({ log, seq, hash, digest, sha256 }: SnapshotCopy): Reco
   };
 }
 
-/** Ends a stream whose reader has stopped or is too slow. */
+/** Ends a download whose reader has stopped or is too slow. */
 function boundSending(stream: ReadStream, bytes: number): void {
   const startMs = performance.now();
   let sent = 0;

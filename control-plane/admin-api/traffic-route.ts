@@ -1,6 +1,6 @@
 /**
- * What the gateways counted in the last hour: in steps, for plots, of the fleet or of one organisation, stack, gateway or node; and
- * refusals by type, and which keys call the stacks of an organisation how.
+ * Routes of the last hour's traffic, as gateways counted it. They show steps for plots (of the fleet, or of one organisation,
+ * stack, gateway or node), refusals by type, and how each key calls an organisation's stacks.
  */
 import type { OperationAnswer, OperationQuery } from '../../schemas/admin/admin.ts';
 import { readingRoles } from '../../schemas/admin/admin-row.ts';
@@ -18,15 +18,18 @@ import type { OperationHandlers } from './operations.ts';
 type Context = Pick<AdminContext, 'snapshot' | 'board' | 'traffic'>;
 
 const stepMs = 10_000;
-/** After so long every gateway has reported what it counted. */
+/** Time after which every gateway has reported its counts. */
 const reportedMs = 12_000;
-/** What is now is the mean of so many steps. */
+/** Number of steps whose mean counts as the present. */
 const stepsOfNow = 3;
 
 type Answer = OperationAnswer<'traffic.get'>;
 type Step = Answer['steps'][number];
 
-/** What the actor may read of what was asked for. A person reads the own organisation, and of its stacks its own requests. */
+/**
+ * Narrows the query to what the actor may read. A person reads only their own organisation, and only its requests to its
+ * stacks.
+ */
 function readable(
   { snapshot: { db } }: Context,
   actor: Actor,
@@ -47,7 +50,7 @@ export function trafficHandlers(context: Context): OperationHandlers<'traffic.ge
       const nowMs = context.traffic.now();
       const untilMs = Math.floor((nowMs - reportedMs) / stepMs) * stepMs;
       const { organisation, stack, gateway, node } = asked;
-      // What is in flight, gateways count together.
+      // Gateways count requests in flight only in total, not by organisation, stack or node.
       const isOfGateways = [organisation, stack, node].every((name) => name === undefined);
       const steps = new TrafficSteps({ untilMs, stepMs, steps: hourMs / stepMs });
       addAsked(steps, context, nowMs, asked);
@@ -62,7 +65,7 @@ export function trafficHandlers(context: Context): OperationHandlers<'traffic.ge
   };
 }
 
-/** Of a node what it has answered, otherwise the rows with these names. */
+/** Adds the answers of one node if the query names it, otherwise the rows that match the query. */
 function addAsked(
   steps: TrafficSteps,
   { traffic }: Context,
@@ -100,7 +103,7 @@ function toStep(endMs: number, step: StepSums, isOfGateways: boolean): Step {
   };
 }
 
-/** Those that answer something now, the busiest first. */
+/** Nodes that are answering requests, busiest first. */
 function nodesNow({ traffic }: Context, nowMs: number, untilMs: number): NonNullable<Answer['nodes']> {
   const spanMs = stepsOfNow * stepMs;
   const byNode = new Map<string, TrafficSteps>();
@@ -130,7 +133,7 @@ function perSecond(value: number, ms: number): number {
   return rounded(value / (ms / 1000));
 }
 
-/** Further decimals would only be sent. */
+/** Rounds to three decimals, because more would only make the answer longer. */
 function rounded(value: number): number {
   return Math.round(value * 1000) / 1000;
 }
@@ -146,7 +149,7 @@ function refusalsOf({ traffic }: Context, nowMs: number, of: string | undefined)
   const all = new Map<string, { readonly type: string; organisation?: string; refused: Refused }>();
   const where = of === undefined ? {} : { organisation: of };
   for (const { row, isRest } of traffic.rows(nowMs, where)) {
-    // Nobody knows whose those are; the answer says that it is partial.
+    // The organisation of these refusals is not known, so the answer says that it is partial.
     if (row.refused === undefined || isRest) continue;
     const { organisation } = row;
     const named = organisation !== visitorsSubject && organisation !== undefined ? { organisation } : {};
@@ -203,7 +206,7 @@ function mostFirst<Counted extends { readonly requests: number }>(counted: Count
   return counted.sort((a, b) => b.requests - a.requests);
 }
 
-/** How much of the last hour is known. */
+/** Extent to which the last hour is known. */
 function howFar(
   { snapshot, traffic, board }: Context,
   nowMs: number,

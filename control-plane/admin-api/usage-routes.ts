@@ -1,4 +1,4 @@
-/** Routes of usage: totals of an organisation in a period, and every completed request as a line for billing. */
+/** Routes of usage: an organisation's totals in a period, and one line for each completed request, for billing. */
 import { Readable } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
 import type { OperationAnswer, OperationQuery, UsageTotals } from '../../schemas/admin/admin.ts';
@@ -18,7 +18,7 @@ import type { OperationHandlers } from './operations.ts';
 
 type Context = Pick<AdminContext, 'snapshot' | 'past' | 'usage' | 'counters' | 'gauges'>;
 
-/** Of an answer, the newest. */
+/** Largest number of periods in an answer, newest first. */
 const periodsListed = 24;
 const rowsPerRead = 500;
 
@@ -49,7 +49,7 @@ function usage(context: Context, query: OperationQuery<'usage.get'>): UsageTotal
   };
 }
 
-/** The sums of the present UTC day and month. */
+/** Sums of the present UTC day and month. */
 function usageOfVisitors(context: Context, nowMs: number): OperationAnswer<'usage.visitors'> {
   const today = new Date(nowMs).toISOString().slice(0, 10);
   const month = `${today.slice(0, 7)}-01`;
@@ -77,7 +77,7 @@ async function* lines(context: Context, query: OperationQuery<'usage.export'>): 
       yield* readUsageLines(context, query, { organisation, period });
 }
 
-/** Ids of keys alone say nothing to people. Each name is looked up once a slice. */
+/** Adds the names of keys, because ids mean nothing to people. Each name is looked up once per slice. */
 async function linesWithNames(
   context: Context,
   slice: readonly { readonly row: UsageRow }[],
@@ -90,7 +90,7 @@ async function linesWithNames(
   return slice.map(({ row }) => `${JSON.stringify(toUsageLine(row))}\n`).join('');
 }
 
-/** Of keys that the state has, and of those that it has no more where the history can be asked now. */
+/** Names of the keys in the state. Removed keys are looked up in the history if it answers. */
 async function keyNames(
   { snapshot, past }: Context,
   ids: readonly string[],
@@ -131,7 +131,7 @@ type UsageName = 'usage.get' | 'usage.keys' | 'usage.visitors' | 'usage.export';
 
 export function usageHandlers(context: Context): OperationHandlers<UsageName> {
   const { db } = context.snapshot;
-  /** Of all organisations only the operator. */
+  /** Only operators may read the usage of all organisations together. */
   const mayRead = (request: FastifyRequest, organisation: string | undefined): void =>
     authorise(
       db,

@@ -150,7 +150,7 @@ interface LimitFacts {
   /** Tiers with a model whose weight exceeds the tier's concurrency. */
   readonly overweight: readonly Overweight[];
   readonly usageFaults: Readonly<Record<string, number>>;
-  /** Periods in which the gateways' counters and the usage rows still differ once all traffic has been counted, in tokens. */
+  /** Periods in which the gateways' counters and the usage rows differ, in tokens, although neither is still changing. */
   readonly counterDifferences: readonly {
     readonly organisation: string;
     readonly period: string;
