@@ -1,4 +1,4 @@
-/** Every route of a running control plane, with every kind of caller. */
+/** Calls every route of a running control plane as every kind of caller. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Fleet } from '../../schemas/events/fleet.ts';
 import { askAdmin } from '../../test/support/ask-admin.ts';
@@ -34,7 +34,7 @@ interface Route {
   readonly access: readonly string[];
 }
 
-/** The document shows no WebSockets. */
+/** The API document does not describe WebSockets. */
 const webSockets: readonly Route[] = [
   { method: 'GET', path: '/admin/v1/events/stream', access: ['operator'] },
   { method: 'GET', path: '/nodes/v1/connect', access: ['node'] },
@@ -53,7 +53,7 @@ async function routes(): Promise<Route[]> {
   return [...documented, ...webSockets];
 }
 
-/** What belongs to acme, so that only the caller decides. */
+/** Queries that name acme, so that access depends only on the caller. */
 const queries: Record<string, string> = {
   '/members': 'organisation=acme',
   '/keys': 'organisation=acme',
@@ -91,12 +91,12 @@ const idOf: readonly (readonly [prefix: string, id: () => string])[] = [
   ['/tokens', () => nodeTokenId],
 ];
 
-/** No gateway runs here, so no decision is kept: for a person that is as one of another organisation. */
+/** No gateway runs here, so no decision is recorded. A person gets the same answer as for another organisation's decision. */
 function isOfNobody({ path }: Route): boolean {
   return path.endsWith('/decisions/{request}');
 }
 
-/** The status of one call, which changes nothing. */
+/** Status of one call. The call changes nothing. */
 async function status(route: Route, token: string | undefined, person?: string): Promise<number> {
   const { method, path } = route;
   const below = path.replace(/^\/admin\/v1/, '');
@@ -127,7 +127,7 @@ async function status(route: Route, token: string | undefined, person?: string):
   return response.status;
 }
 
-/** Let through: the route itself answers, whatever it answers. */
+/** Treats every status except 401 and 403 as passed: the route itself answered. */
 const passed = (code: number): 'passed' | number => (code === 401 || code === 403 ? code : 'passed');
 
 describe('of every route', () => {
@@ -178,7 +178,7 @@ describe('of every route', () => {
         table[role] = passed(await status(route, operatorToken, person));
         wanted[role] = route.access.includes(role) && !isOfNobody(route) ? 'passed' : 403;
       }
-      // Of another organisation: what names no organisation is open to every person of the role.
+      // An owner of another organisation may still call routes that name no organisation.
       table['foreign owner'] = passed(await status(route, operatorToken, 'ben'));
       const nobodys = /\/(?:me|confirmations\/.*)$/.test(route.path);
       wanted['foreign owner'] = nobodys && route.access.includes('owner') ? 'passed' : 403;
@@ -299,7 +299,7 @@ describe('owners', () => {
     };
     expect((await send(undefined, 'POST', '/fleet/apply', { fleet: emptied })).status).toBe(409);
     expect((await set(undefined, 'olga', 'admin', '?force=true')).status).toBe(200);
-    // Where there is none, the operator makes one.
+    // An organisation without an owner gets one from the operator.
     expect((await set('ada', 'ada', 'owner')).status).toBe(403);
     expect((await set(undefined, 'olga', 'owner')).status).toBe(200);
   });

@@ -1,5 +1,5 @@
-// Goal: what an organisation and the operator read of the last hour is what the gateways answered, also where the control plane
-// was started later. Method: a fleet in one process, and requests of each kind.
+// Goal: an organisation and the operator see in the last hour's activity what the gateways answered, even if the control
+// plane started later. Method: a fleet in one process, and requests of each kind.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { operatorToken, quiet, startFleet, type TestFleet } from '../../test/support/fleet.ts';
 import { completion } from '../../test/support/process-fleet.ts';

@@ -1,4 +1,4 @@
-/** Bounds on open calls: for each caller, shared among organisations, with a part for operators alone. */
+/** Bounds on open calls: each caller has one, organisations share one, and a part is reserved for operators. */
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -66,7 +66,7 @@ test.each(kinds)(
       move(1);
     };
     const taken = (): number => [...held.values()].reduce((sum, count) => sum + count, 0);
-    // A few organisations open as many calls as they may.
+    // Lets a few organisations open as many calls as they may.
     for (let at = 0; taken() < members; at++)
       for (let n = 0; n < members && taken() < members; n++)
         try {
@@ -93,7 +93,7 @@ beforeAll(async () => {
       { id: 'acme', name: 'Acme', tier: 'Pro', members: [{ person: 'vic', role: 'viewer' as const }] },
     ],
   });
-  // A gateway that confirms nothing.
+  // A gateway that confirms nothing keeps calls for confirmations open.
   const log = await openLog(`sqlite:${join(plane.dir, 'log')}`, { topic: statusTopic });
   const { log: id } = await plane.admin.call('GET', '/status');
   await publish(
@@ -132,7 +132,7 @@ test.each([
       return status;
     };
     const client = new AbortController();
-    // A probe takes a place itself for a moment, so who is refused asks again.
+    // A probe itself takes a place for a moment, so a refused caller asks again.
     const hold = async (): Promise<void> => {
       while (!client.signal.aborted) {
         const answer = await get(path, viewer, client.signal).catch(() => undefined);

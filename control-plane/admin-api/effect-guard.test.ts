@@ -20,7 +20,7 @@ interface Fleet {
   readonly isReadable?: boolean;
 }
 
-/** A guard whose history answers with this, and how often gateways and history were asked. */
+/** Builds a guard whose history gives this answer, and counts the questions to gateways and history. */
 function guardOf(recorded: Recorded | undefined, fleet: Fleet = {}) {
   const { decisions, reported = 0, countsTraffic = true, isReadable = true } = { decisions: 1000, ...fleet };
   const state = new TestState().given(smallFleet);

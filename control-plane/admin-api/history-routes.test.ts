@@ -157,7 +157,7 @@ test('a commit of several events is taken back by one commit: a command for each
     'DELETE /tiers/Undone',
     'DELETE /models/undone-8b',
   ]);
-  // A client that knows no list gets no command at all.
+  // A client that does not know the list gets no command at all.
   expect(others).toEqual({ of: position, position });
   const undo = `/events/${position}/undo`;
   const dry = await done('POST', `${undo}?dryRun=true`);
@@ -176,7 +176,7 @@ test('a commit of several events is taken back by one commit: a command for each
   ]);
   const after = await done('GET', `/changes?from=${before['position']}`);
   expect((after['items'] as Json[]).filter(({ table }) => table !== 'node')).toEqual([]);
-  // A client whose connection broke repeats it, though there is nothing to take back any more.
+  // A client whose connection broke repeats the undo, although nothing is left to undo.
   const again = await call('POST', undo, undefined, once);
   expect(again).toMatchObject({ status: 200, body: { of: position, repeated: true, position: undone } });
 });
@@ -187,7 +187,7 @@ test('where one command of an inverse is refused, none is carried out', async ()
   const organisations = [{ id: 'olm', name: 'Olm', tier: 'Undone-9' }];
   const fleet = { version: 1, models, tiers, organisations };
   const { position } = await done('POST', '/fleet/apply', { fleet });
-  // Its own organisation can be removed; its tier has another one by now.
+  // The commit's own organisation could be removed, but its tier is used by another one by now.
   const later = await done('POST', '/organisations', { id: 'elm', name: 'Elm', tier: 'Undone-9' });
   const refused = await call('POST', `/events/${position}/undo`);
   expect(refused.status).toBe(409);
@@ -215,7 +215,7 @@ test('a commit is taken back while others commit all the time', async () => {
   const member = async (tier: string): Promise<void> => {
     while (!isOver) await done('PUT', `/tiers/${tier}`, { models: '*', concurrency: ++commits });
   };
-  // So many that the next commit is always waiting.
+  // Enough writers that the next commit is always waiting.
   const members = Array.from({ length: 20 }, (_, index) => member(`Busy-${index}`));
   await until(() => commits > 40);
   const undone = await call('POST', `/events/${position}/undo`).finally(() => {
@@ -227,7 +227,7 @@ test('a commit is taken back while others commit all the time', async () => {
   expect(await done('GET', '/organisations/acme')).not.toMatchObject({ name: 'Acme & Sons' });
 });
 
-// Last: it cuts the history of the fleet.
+// Runs last, because it cuts the fleet's history.
 test('a repeated undo is answered though the history was cut since', async () => {
   const { position } = await done('PATCH', '/organisations/acme', { name: 'Acme Cut' });
   const undo = `/events/${position}/undo`;
@@ -235,10 +235,10 @@ test('a repeated undo is answered though the history was cut since', async () =>
   const first = await call('POST', undo, undefined, once);
   expect(first.status).toBe(200);
   const { position: undone } = first.body;
-  // Until the history has it.
+  // Waits until the history contains the commit.
   await done('GET', `/events/${undone}`);
   const history = openDatabase(join(fleet.dir, 'control-plane', 'history.db'), { durability: 'normal' });
-  // As after a cut, which leaves the last span alone.
+  // Simulates a cut, which never removes the last span.
   history.prepare('UPDATE span SET seq = ?').run(undone);
   history.close();
   expect(await call('POST', undo)).toMatchObject({ status: 404, body: { error: { type: 'NotFound' } } });

@@ -1,4 +1,4 @@
-// Goal: an agent can report on the node of its token only; everything else that it sends is refused, bounded, and logged
+// Goal: an agent can report only on the node of its token. Everything else that it sends is refused, bounded, and logged
 // without a secret. Method: one control plane over an embedded log, and sockets that send what no real agent would send.
 
 import { createServer } from 'node:http';
@@ -44,7 +44,7 @@ afterAll(async () => {
   await controlPlane.close();
 });
 
-/** A node with an agent unless `agent` is false, and a token for it. */
+/** Creates a node, with an agent unless `agent` is false, and a token for it. */
 async function node(id: string, agent = true): Promise<{ id: string; token: string; tokenId: string }> {
   const url = 'http://127.0.0.1:9';
   await admin.call('POST', '/nodes', { id, place: { kind: 'pool' }, url, dialect: 'vllm', agent });
@@ -64,11 +64,11 @@ const listed = async (id: string): Promise<LiveNodeResource> => {
 interface Opened {
   readonly socket: WebSocket;
   readonly frames: unknown[];
-  /** Code and reason with which the control plane ended it. */
+  /** Code and reason with which the control plane closed the socket. */
   readonly closed: Promise<{ code: number; reason: string }>;
 }
 
-/** Rejects with the status of a refused upgrade and its body. */
+/** Rejects with the status and body of a refused upgrade. */
 function open(token: string | undefined, headers: Record<string, string> = {}): Promise<Opened> {
   const url = controlPlane.admin.replace('http', 'ws') + nodeConnectPath;
   const socket = new WebSocket(url, {
@@ -186,7 +186,7 @@ test('what is sent after a flood is not read', async () => {
   const { id, token } = await node('flood-after');
   const { socket, closed } = await open(token);
   socket.send(hello(id));
-  // A thousand pongs of 125 bytes; the callback says that the kernel has taken them.
+  // A thousand pongs of 125 bytes. The callback of the write says that the kernel has accepted them.
   const pong = Buffer.concat([Buffer.from([0x8a, 0x80 | 125]), Buffer.alloc(4 + 125)]);
   const many = Buffer.concat(Array<Buffer>(1000).fill(pong));
   const raw = Reflect.get(socket, '_socket') as Socket;
@@ -200,7 +200,7 @@ test('what is sent after a flood is not read', async () => {
   };
   more();
   await closed;
-  // The buffers of two sockets hold some MiB.
+  // The buffers of two sockets hold a few MiB.
   expect(taken).toBeLessThan(16 * 2 ** 20);
 });
 
@@ -229,7 +229,7 @@ test('an agent that changes its models with each heartbeat writes few commits', 
 interface Invented {
   readonly place: 'pool' | 'organisation';
   readonly models: (turn: number) => string[];
-  /** Of the events after the first report. */
+  /** Largest size of the events that follow the first report. */
   readonly bytesMax: number;
 }
 const long = (text: string): string => `${text}-${'\u00e9\u0001"'.repeat(60)}`.slice(0, 190);
@@ -388,7 +388,7 @@ test('models that take images, or rerank, are in the log where the engine serves
   socket.send(hello(id));
   socket.send(heartbeat({ imageModels: ['m', 'not-served'], rerankModels: ['not-served', 'm'] }));
   await until(async () => (await reported()).length === 1);
-  // A heartbeat of an agent of 0.1.
+  // A heartbeat as agents of version 0.1 send it.
   socket.send(heartbeat());
   await until(async () => (await reported()).length === 2);
   expect(await reported()).toEqual([{ imageModels: ['m'], rerankModels: ['m'] }, {}]);

@@ -31,7 +31,7 @@ interface CallOptions {
   readonly admin?: string;
 }
 
-/** Calls the API, and checks the answer by the schema of its route. */
+/** Calls the API and checks the answer against the schema of its route. */
 async function call(
   method: string,
   path: string,
@@ -54,7 +54,7 @@ async function call(
   return answer;
 }
 
-/** Commands that were carried out, and where. */
+/** Commands that were carried out, with their positions. */
 const written: (readonly [name: OperationName, position: unknown])[] = [];
 
 type LimitsPage = OperationAnswer<'limits.list'>;
@@ -111,7 +111,7 @@ test('no two operations have one route, and each path has the parameters of its 
   }
 });
 
-/** Lists that are short whatever the fleet is, and why. */
+/** Lists that stay short in any fleet, with the reason. */
 const shortLists: Readonly<Partial<Record<OperationName, string>>> = {
   'gateway.list': 'what runs, and has not been forgotten',
   'signer.list': 'control planes that may sign',
@@ -130,7 +130,7 @@ test('each list is paged: 100 rows without a limit, 1,000 at most, and a place t
     expect([name, next.length > 0]).toEqual([name, true]);
     const accepts = (limit: number): boolean => query?.safeParse({ limit }).success === true;
     expect([name, accepts(1000), accepts(0)]).toEqual([name, true, false]);
-    // Its answers end with a whole commit, so it takes any limit, and answers with what one answer has room for.
+    // Its answers end with a whole commit. It accepts any limit and returns as many events as one answer can hold.
     if (name === 'event.list') continue;
     expect([name, accepts(1001)]).toEqual([name, false]);
     const path = operationRoute(name).path.replace(':id', String(id));
@@ -329,14 +329,14 @@ test('what each route answers is what it declares, field by field', async () => 
 
 test('the table of commands that turn answers agrees with what their events can do', async () => {
   const turned = new Set<OperationName>();
-  // What a file or the undo of a commit is made of are the other commands.
+  // These two commands consist of other commands.
   const whole = ['fleet.apply', 'commit.undo'];
   for (const [name, position] of written.filter(([name]) => !whole.includes(name))) {
     const { events } = (await call('GET', `/events/${position}`)) as { events: { type: EventTypeName }[] };
     const can = events.map(({ type }) => effectOfEvent(type)).filter((effect) => effect !== 'nothing');
     if (can.length > 0) turned.add(name);
   }
-  // Nothing of an organisation is asked before it has keys, and changes in waves are watched instead.
+  // A new organisation has no keys, so nothing is asked for it yet. Changes in waves are watched instead.
   const notSaid = ['change.advance', 'change.withdraw', 'organisation.create'];
   expect([...turned, ...whole].sort()).toEqual([...turningNames, ...notSaid].sort());
 });

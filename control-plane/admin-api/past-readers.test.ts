@@ -10,15 +10,15 @@ import { History } from '../history/history.ts';
 import { PastStates } from '../history/past.ts';
 import { createPastReader } from './context.ts';
 
-/** As many as one caller may have. */
+/** Largest number of waiting questions that one caller may have. */
 const waiters = 64;
 
 interface Readers {
-  /** Lets the history have the last commit. */
+  /** Gives the history the last commit. */
   complete(): void;
-  /** How many asked, and how many of them left. */
+  /** Numbers of questions that were asked, and that left before an answer. */
   readonly counts: { asked: number; left: number };
-  /** Asks for a position, by default the last, which the history does not have yet. */
+  /** Asks for a position. The default is the last one, which the history does not have yet. */
   ask(person: string, signal?: AbortSignal, seq?: number): Promise<number>;
 }
 
@@ -27,7 +27,7 @@ async function readers(): Promise<Readers> {
   const records = recordsOf(fleetHistory(7, 20));
   const present = memorySnapshot();
   present.apply(records);
-  // The history has all but the last commit, so who asks for it waits.
+  // The history lacks the last commit, so a question about it waits.
   const topic = new MemoryTopic();
   for (const { value } of records.slice(0, -1)) topic.add(value);
   const history = new History({

@@ -1,4 +1,4 @@
-/** Bodies over real HTTP at a control plane: whose memory they hold, how large they may be, and what is true of a refusal. */
+/** Bodies over real HTTP at a control plane: whose memory they take, how large they may be, and how they are refused. */
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { startControlPlaneAlone, type TestControlPlane } from '../../test/support/control-plane.ts';
 import { operatorToken } from '../../test/support/fleet.ts';
@@ -45,7 +45,7 @@ test('an address that holds its share of memory with bodies that never end keeps
   const { bytes } = bodyLimits.tiny;
   const half = `${head(page, '/api/session', bytes)}${' '.repeat(bytes - 1)}`;
   const held = await Promise.all(Array.from({ length: 300 }, () => open(page, half)));
-  // A share has room for 256 of them.
+  // A share of the memory has room for 256 of these bodies.
   const refusedOf = () => held.filter(({ text }) => text !== '');
   await vi.waitFor(() => expect(refusedOf().length).toBeGreaterThanOrEqual(44), { timeout: 20_000 });
   const refused = refusedOf()[0]?.text ?? '';
@@ -110,7 +110,7 @@ test('an upgrade to a WebSocket is asked for no body', async () => {
     'Expect: 100-continue',
   ];
   const peer = await open(api, `${asks.join('\r\n')}\r\n\r\n`);
-  // Its first event comes behind all that is answered.
+  // The first event comes after everything else that the server answers.
   expect(await peer.received(/log\.created/)).toBe(true);
   expect(peer.text).toMatch(/^HTTP\/1\.1 101 /);
   expect(peer.text).not.toContain('100 Continue');

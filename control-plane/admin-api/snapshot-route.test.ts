@@ -1,4 +1,4 @@
-/** Downloads of a state that is larger than the buffers of a connection, over loopback, by clients of several addresses. */
+/** Downloads, over loopback and from several addresses, of a state that is larger than a connection's buffers. */
 
 import { readdirSync } from 'node:fs';
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
@@ -16,7 +16,7 @@ const dir = folderOfFile('snapshot-route');
 const open: ClientRequest[] = [];
 let plane: TestControlPlane;
 
-/** More than the socket buffers of both ends of a connection hold. */
+/** More bytes than the socket buffers at both ends of a connection hold. */
 const stateBytesMin = 9_000_000;
 
 beforeAll(async () => {
@@ -50,7 +50,7 @@ interface Download {
   response?: IncomingMessage;
 }
 
-/** Requests the snapshot, and does not read it. */
+/** Requests the snapshot without reading it. */
 function download(address: string, token = gatewayToken): Download {
   const pending: Download = {};
   const sent = request(`${plane.url}/admin/v1/snapshot`, {

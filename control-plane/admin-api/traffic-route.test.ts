@@ -1,5 +1,5 @@
-// Goal: the plots show what the gateways answered, where it was asked for and who may see it. Method: a fleet in one process,
-// and requests of two organisations, as soon as every gateway must have reported.
+// Goal: the plots show what the gateways answered, to everyone who may see it and to nobody else. Method: a fleet in one
+// process, and requests of two organisations, read once every gateway must have reported.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { OperationAnswer } from '../../schemas/admin/admin.ts';
 import { askAdmin } from '../../test/support/ask-admin.ts';
@@ -34,7 +34,7 @@ function read(query: string, person?: string): Promise<Response> {
   return askAdmin(fleet.controlPlane.admin, `/traffic${query}`, { as: person });
 }
 
-/** All that is in the steps. */
+/** Number of requests in all steps. */
 async function requestsIn(query: string, person?: string): Promise<number> {
   const { steps, stepSeconds } = (await (await read(query, person)).json()) as Traffic;
   return Math.round(steps.reduce((sum, step) => sum + step.requestsPerSecond * stepSeconds, 0));
@@ -56,7 +56,7 @@ test('requests are counted where they were made', async () => {
 
 test('a member reads the numbers of the own organisation alone', async () => {
   expect(await requestsIn('?organisation=acme', 'ana')).toBe(4);
-  // Of those that others made to the stack nothing is in it.
+  // The figures exclude requests that other organisations made to the stack.
   expect(await requestsIn(`?stack=${stack}`, 'ana')).toBe(1);
   const own = (await (await read('?organisation=acme', 'ana')).json()) as Traffic;
   expect(own).not.toHaveProperty('nodes');

@@ -1,4 +1,4 @@
-/** The export of usage over real HTTP from a real store. */
+/** Exports usage over real HTTP from a real store. */
 import type { AddressInfo } from 'node:net';
 import Fastify from 'fastify';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -37,7 +37,7 @@ const row = (n: number, organisation: string, month: string): object => ({
 });
 
 beforeAll(async () => {
-  // Of every 600 rows one is acme's, in two periods that alternate.
+  // One row in 600 belongs to acme, in two alternating periods.
   const rows = Array.from({ length: 3000 }, (_, index) =>
     row(index + 1, index % 600 === 0 ? 'acme' : 'birch', index % 1200 === 0 ? '10' : '11'),
   );
@@ -84,7 +84,7 @@ test('the export of all holds every row once, in slices', async () => {
 test('an export says from which day on it is complete', async () => {
   const completeFrom = async () => {
     const response = await fetch(url);
-    // An answer that nobody reads keeps its connection, and the server waits for that when it closes.
+    // Read the answer, because an unread one keeps its connection open and the server waits for it when it closes.
     await response.text();
     return response.headers.get('x-headgate-complete-from');
   };
