@@ -84,9 +84,7 @@ export async function openReplica(
   }
 }
 
-/**
- * Stores the digest after each fold, for comparison with other replicas. Writes a checkpoint to the log every 1000 commits.
- */
+/** Stores the digest after each fold to compare it with other replicas. Writes a checkpoint to the log every 1000 commits. */
 export function watchCommits(replica: Replica, logger: Logger): void {
   const { snapshot, writer, board } = replica;
   let checkpointAt = snapshot.seq + commitsPerCheckpoint;

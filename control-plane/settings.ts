@@ -27,9 +27,7 @@ export interface ControlPlaneSettings {
   readonly signingKeyFile?: string | undefined;
   /** Whether to start even if a signing key is given but the log is not signed. */
   readonly allowUnsigned?: boolean | undefined;
-  /**
-   * Fingerprints, public keys or PEM files. One of these signers must have created the log. If empty, any log is accepted.
-   */
+  /** Fingerprints, public keys or PEM files. One of these signers must have created the log. If empty, any log will do. */
   readonly trustedSigners?: readonly string[] | undefined;
   /** Folder with one file for each node credential. */
   readonly nodeCredentials?: CredentialSource;

@@ -109,8 +109,7 @@ function isGatewayToken(token: string | undefined, { gatewayToken, previousGatew
 }
 
 /**
- * Throws CommandError if the actor may not call a route with this access, as far as this is known before parameters are
- * parsed.
+ * Throws CommandError if the actor may not call a route with this access. Parameters are not parsed yet, so it ignores them.
  */
 export function checkAccess(db: Database, actor: Actor, access: Access): void {
   if (actor.person === undefined) return;

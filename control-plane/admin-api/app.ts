@@ -120,9 +120,7 @@ export function registerSharedRoutes(routes: FastifyInstance, context: AdminCont
   addUndo(routes, context);
 }
 
-/**
- * Refuses upgrades that the WebSocket library would answer without our envelope, or never: no body is read after an upgrade.
- */
+/** Refuses upgrades that the WebSocket library would answer without our envelope, or never, because it reads no body. */
 function upgradeFault({ ws, method, headers }: FastifyRequest): CommandError | undefined {
   if (!ws) return undefined;
   if (method !== 'GET') return new CommandError('InvalidCommand', 'only a GET can be upgraded');

@@ -1,5 +1,5 @@
 /**
- * Counts each open call of an admin API or console against the bounds of its kind, until its client has the answer or leaves.
+ * Counts each open call of an admin API or console against the bound of its kind until the client has the answer or leaves.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { OpenCall } from '../../schemas/admin/admin-row.ts';

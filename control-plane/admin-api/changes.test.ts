@@ -1,4 +1,4 @@
-/** Which commands can be staged. A refused one names the next step, and nothing is written. */
+/** Tests which commands can be staged. A refusal names the next step, and nothing is written. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { checkAnswer } from '../../test/support/admin-answers.ts';
 import { chat } from '../../test/support/api.ts';
@@ -123,8 +123,7 @@ test('a change that is withdrawn by itself has its reason in the list and in doc
   const { value: key } = await fleet.key('cedar');
   const { answer: staged } = await call('PUT', `/tiers/Staged?${query}`, limits);
   const seen = async () => (await call('GET', `/staged-changes/${staged['id']}`)).answer;
-  // Each report contains the requests since the previous one. A report that began before the wave does not count, so keep
-  // sending.
+  // Each report counts the requests since the last one. A report that began before the wave is ignored, so keep sending.
   await expect
     .poll(
       async () => {

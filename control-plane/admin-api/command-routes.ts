@@ -102,10 +102,7 @@ export async function runCommand(
   return { ...shown, ...statusFields[status], ...(remaining !== undefined && { remaining }), position };
 }
 
-/**
- * Reads the release options of the fleet file in an unchecked body. Ignores faults, because the file is refused for them
- * later.
- */
+/** Reads the release options of the fleet file in an unchecked body. Ignores faults, because the file is refused later. */
 function readRelease(body: unknown): ReleaseTexts | undefined {
   const { fleet } = toFieldTexts(body) as { readonly fleet?: unknown };
   return releaseSchema.safeParse(toFieldTexts(fleet)['release']).data;
@@ -161,10 +158,7 @@ export function addCommands(app: FastifyInstance, context: Context): void {
     addRoute(app, definition.name, (request) => runCommand(context, definition, request));
 }
 
-/**
- * Largest number of times that a comparison restarts because the state has changed. Then it runs in one turn of the event
- * loop.
- */
+/** Largest number of times that a comparison restarts after a change of state. Then it runs in one turn of the event loop. */
 const comparisonsMax = 3;
 
 export function planHandlers({ snapshot }: Context): OperationHandlers<'fleet.diff'> {

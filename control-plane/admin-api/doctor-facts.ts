@@ -97,8 +97,7 @@ function logFacts({
 }
 
 /**
- * Reason why silence on the status topic proves nothing: the topic cannot be read, or this replica does not read back its own
- * reports.
+ * Reason why silence on the status topic proves nothing: it cannot be read, or this replica's own reports do not come back.
  */
 function findStatusFault(board: StatusBoard, replica: string): TopicReading['failing'] {
   const seconds = Math.min((performance.now() - board.readBackMs(replica)) / 1000, process.uptime());

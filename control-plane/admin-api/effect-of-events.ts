@@ -26,7 +26,7 @@ export interface AskedEffect {
   readonly reader: PastReader;
 }
 
-/** How many requests each organisation had in its busiest minute of the last hour, as the gateways reported them. */
+/** Number of requests in each organisation's busiest minute of the last hour, as the gateways reported them. */
 function busiestMinutes({ traffic }: Context): Map<string, number> {
   const untilMs = traffic.now();
   const steps = new Map<string, TrafficSteps>();

@@ -1,4 +1,4 @@
-/** Which organisation's effect a person sees if the state changes while the command is planned. */
+/** Tests which effect a person sees if the state changes while the command is planned. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { expect, test } from 'vitest';
 import { known } from '../../test/support/commits.ts';
@@ -7,10 +7,7 @@ import { type AdminContext, setCaller } from './context.ts';
 import { effectHandlers } from './effect-route.ts';
 import type { AskedOf } from './operations.ts';
 
-/**
- * Returns the questions that the history gets for an effect that ana of acme asks for, if `meanwhile` happens during
- * planning.
- */
+/** Returns the questions to the history when ana of acme asks for an effect and `meanwhile` happens during planning. */
 async function askedOf(meanwhile: Parameters<TestState['given']>[0]) {
   const state = new TestState().given(smallFleet);
   const asked: unknown[] = [];

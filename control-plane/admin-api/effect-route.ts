@@ -1,6 +1,4 @@
-/**
- * Shows the effect of a command before it is written. The command is planned as it would be run, but nothing reaches the log.
- */
+/** Shows the effect of a command before it is written. The command is planned as if it would run; nothing reaches the log. */
 import { randomUUID } from 'node:crypto';
 import { adminOperations, type OperationAnswer } from '../../schemas/admin/admin.ts';
 import { adminPrefix } from '../../schemas/admin/admin-routes.ts';
@@ -102,8 +100,7 @@ async function effect(
 }
 
 /**
- * Organisation whose effect a person may see. Authorises again, because the command's subject or the person's role may be
- * gone by now.
+ * Organisation whose effect a person may see. Authorises again, because the subject or the role may be gone since planning.
  */
 function keepOwn(
   { snapshot: { db } }: Context,

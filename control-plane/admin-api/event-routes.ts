@@ -212,10 +212,7 @@ export function registerEventStream(app: FastifyInstance, context: Context): voi
 }
 
 const pingEveryMsDefault = 15_000;
-/**
- * Largest number of consecutive pings without an answer. They are counted, not timed, because this process may have been
- * suspended.
- */
+/** Most consecutive pings without an answer. They are counted, not timed, because this process may have been suspended. */
 const unansweredMax = 3;
 
 /** Terminates a WebSocket whose peer does not answer pings. */

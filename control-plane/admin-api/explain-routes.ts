@@ -79,10 +79,7 @@ function noRecord(unanswered: readonly string[]): CommandError {
 
 type Moment = ExplainRequest['at'];
 
-/**
- * Reads the counters for an explanation. Two moments are compared with the same counters: the tokens, because the past has no
- * others.
- */
+/** Reads the counters for an explanation. To compare two moments it reads tokens only, because the past has nothing else. */
 function readCounters(
   context: Context,
   ask: Pick<ExplainRequest, 'key' | 'organisation' | 'diff'>,

@@ -1,7 +1,4 @@
-/**
- * Common parts of a control plane's HTTP servers: limits, JSON bodies, and one envelope for every error, whether Node's
- * parser, Fastify or a handler found it.
- */
+/** Common parts of a control plane's HTTP servers: limits, JSON bodies, and one envelope for the errors of all layers. */
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';

@@ -196,10 +196,7 @@ function nearest({ limits, tokens }: Use, { requests, inFlight }: Gauged): numbe
 
 const byNearest = { name: 'nearest' };
 
-/**
- * Lists the organisations nearest to a limit first. If an organisation's use changes between two pages, it may be on both or
- * on neither.
- */
+/** Lists the organisations nearest to a limit first. One whose use changes between two pages may be on both or on neither. */
 function* pageOfUses(
   context: Context,
   { limit = pageRows.default, after }: OperationQuery<'limits.list'>,

@@ -21,7 +21,7 @@ function requireLinks({ links }: Context): SignInLinks {
   });
 }
 
-/** In a dry run the link names the page but lacks the ticket, so nobody can sign in with it. */
+/** Removes the ticket from the link in a dry run, so that nobody can sign in with it. */
 function shown(link: SignInLink, { dryRun }: z.output<typeof commandQuerySchema>): SignInLink {
   return dryRun === 'true' ? { ...link, url: link.url.split('#', 1)[0] ?? '' } : link;
 }

@@ -1,7 +1,4 @@
-/**
- * Counters that an imagined request would meet. Present counters come from the gateways' reports. For a past moment only
- * tokens are known.
- */
+/** Counters that an imagined request would meet: now as gateways publish them, at a past moment only the tokens. */
 import { inFlightWindow } from '../../schemas/records/gauges.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import { windowStartMs } from '../../shared/decision/decide.ts';
@@ -57,10 +54,7 @@ export function pastCounters(
   };
 }
 
-/**
- * Tokens that the pool has completed: the gateways' counters, which are published within a minute, or the sum of their usage
- * rows if it is higher.
- */
+/** Tokens that the pool completed: the higher of the gateways' counters, published within a minute, and their usage rows. */
 export function poolTokens(
   { counters, usage }: Pick<AdminContext, 'counters' | 'usage'>,
   organisation: string,

@@ -1,7 +1,4 @@
-/**
- * Builds the OpenAPI document of the admin API from the server's routes. It is built on first use, because few clients ask
- * for it.
- */
+/** Builds the OpenAPI document of the admin API from the server's routes, on first use because few clients ask for it. */
 import type { FastifyInstance, FastifySchema, RouteOptions } from 'fastify';
 import { z } from 'zod';
 import type { OperationAnswer } from '../../schemas/admin/admin.ts';
@@ -23,10 +20,7 @@ interface FileAnswer {
   readonly content: Readonly<Record<string, { readonly schema: z.ZodType }>>;
 }
 
-/**
- * Collects the routes that are added later. Call it before they are added. The returned function builds the document on its
- * first call.
- */
+/** Describes the routes that are added after this call. The returned function builds the document on its first call. */
 export function buildDocument(app: FastifyInstance): () => ApiDocument {
   const paths: Record<string, Record<string, () => object>> = {};
   app.addHook('onRoute', ({ method, url, schema, config }) => {

@@ -64,9 +64,7 @@ async function readJson(request: FastifyRequest, bodies: BodyBudgets): Promise<u
   return parsed.value;
 }
 
-/**
- * Reads a body as text. Rejects with CommandError or ClientGone. After a refusal, the rest of the body is read and dropped.
- */
+/** Reads a body as text. Rejects with CommandError or ClientGone. After a refusal, the rest is read and dropped. */
 async function readText(request: IncomingMessage, bytesMax: number, memory: MemoryBudget): Promise<string> {
   const declared = Number(request.headers['content-length'] ?? bytesMax);
   if (declared > bytesMax) throw bodyRefusal('large', bytesMax);

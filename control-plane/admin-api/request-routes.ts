@@ -107,8 +107,7 @@ class Shown {
 
   #forMembers({ node, cause, key, host, ...row }: RequestRow, ofKey: string | undefined): RequestRow {
     const { organisation } = row;
-    // Hide other organisations' data: one of a request's two keys may be theirs, and nobody may learn whether their stack
-    // exists.
+    // One of a request's two keys may be another organisation's, and nobody may learn whether its stack exists.
     const isOwnHost =
       host === 'shared' || findStack(this.#context.snapshot.db, host)?.organisation === organisation;
     return {
@@ -126,8 +125,7 @@ const cursorSchema = z.array(z.tuple([z.string().max(200), z.int().min(0)]));
 const cursorLengthMax = 12_000;
 
 /**
- * Seals the cursor, because a page's end at each gateway would show how many requests all organisations have. A sealed cursor
- * is valid for one query only.
+ * Seals the cursor for one query, because a page's end at each gateway would show how many requests all organisations have.
  */
 function cursorSealer({ operatorToken }: Context, query: Filters): Sealer {
   const digest = createHash('sha256').update(JSON.stringify(query)).digest('base64url');
@@ -180,9 +178,7 @@ export interface Following {
   mayFollow(): boolean;
 }
 
-/**
- * Longest time that a follower may stop reading. Rows are collected within bounds until then, and then the stream is cut off.
- */
+/** Longest time that a follower may stop reading. Until then rows are collected within bounds; then the stream is cut off. */
 const readWithinMs = 30_000;
 /** Largest number of rows in one message. More rows are sent as several messages. */
 const rowsPerMessageMax = 500;

@@ -1,7 +1,4 @@
-/**
- * Serves the state as one SQLite file, for backups and for gateways that start. A client whose download was interrupted can
- * request the missing part.
- */
+/** Serves the state, or the rest of an interrupted download, as one SQLite file for backups and for starting gateways. */
 import { createReadStream, type ReadStream } from 'node:fs';
 import { join } from 'node:path';
 import type { FastifyRequest } from 'fastify';

@@ -33,7 +33,7 @@ export interface DoctorCheck {
   readonly find: Find;
 }
 
-/** One value for all items, or a function of the item and all facts. */
+/** Value that is the same for all items, or a function of the item and all facts. */
 type Said<Item, Value> = Value | ((item: Item, facts: DoctorFacts) => Value);
 
 interface Row<Item> extends Pick<DoctorCheck, 'code' | 'well'> {

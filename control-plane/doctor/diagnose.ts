@@ -40,7 +40,7 @@ export interface CheckResult {
 }
 
 export interface Diagnosis {
-  /** One entry for each check that found nothing, and a limited number of entries for each check with findings. */
+  /** Results: a single one for a check that found nothing, and a limited number for a check with findings. */
   readonly checks: readonly CheckResult[];
   /** Number of checks without findings. */
   readonly ok: number;
@@ -49,9 +49,7 @@ export interface Diagnosis {
   readonly fail: number;
 }
 
-/**
- * Largest number of findings of one check and level that are listed singly. If there are more, the first one represents all.
- */
+/** Most findings of one check and level that are listed singly. If there are more, the first one represents all. */
 const shownAloneMax = 20;
 const examplesMax = 5;
 

@@ -1,7 +1,4 @@
-/**
- * Facts that the checks of `doctor` examine. Other rooms collect them. A missing fact is not known, so its checks are
- * skipped.
- */
+/** Facts that the checks of `doctor` examine. Other rooms collect them. Checks are skipped if their facts are not known. */
 import type { Member, Tier } from '../../schemas/admin/admin.ts';
 import type { Overweight } from '../../schemas/events/overweight.ts';
 import type { LogInspection, TopicReading } from '../../shared/log/core/control-log.ts';

@@ -33,10 +33,7 @@ function silentNext({ name }: Gateway): string {
 }
 
 const ofGateways = defineChecks(({ gateways }) => gateways);
-/**
- * Skips a check while this replica does not read back its own reports, because silence proves nothing then. HG2012 reports
- * that.
- */
+/** Skips a check while this replica does not read back its own reports: silence proves nothing then. HG2012 reports that. */
 const ofReadGateways = defineChecks(({ gateways, log }) =>
   log?.hasReports === false ? undefined : gateways,
 );
