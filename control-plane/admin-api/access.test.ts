@@ -91,7 +91,7 @@ const idOf: readonly (readonly [prefix: string, id: () => string])[] = [
   ['/tokens', () => nodeTokenId],
 ];
 
-/** No gateway runs here, so no decision is recorded. A person gets the same answer as for another organisation's decision. */
+/** No gateway runs here, so no decision is recorded. A missing decision is refused like another organisation's decision. */
 function isOfNobody({ path }: Route): boolean {
   return path.endsWith('/decisions/{request}');
 }

@@ -48,7 +48,7 @@ export interface AdminContext {
   readonly usage: UsageReader;
   readonly counters: FleetCounters;
   readonly gauges: Pick<FleetGauges, 'uses' | 'gateways' | 'refused' | 'logNow'>;
-  /** Turns in which callers ask gateways, shared by all listeners of this process. */
+  /** Queue of questions to gateways, shared by all listeners of this process. */
   readonly gatewayTurns: GatewayTurns;
   readonly liveRequests: LiveRequests;
   readonly bodies: BodyBudgets;

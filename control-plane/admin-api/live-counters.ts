@@ -1,4 +1,4 @@
-/** Counters that an imagined request would meet: now as gateways publish them, at a past moment only the tokens. */
+/** Counters that an imagined request would meet. For a past moment only the tokens are known. */
 import { inFlightWindow } from '../../schemas/records/gauges.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import { windowStartMs } from '../../shared/decision/decide.ts';

@@ -69,7 +69,7 @@ export function check<Item>({ code, well, of, wrong, object = itemName, ...row }
   return { code, well, find };
 }
 
-/** Shares one source of items among several checks. */
+/** Returns a builder of checks that all examine the same items. */
 export function defineChecks<Item>(of: Row<Item>['of']): (row: Omit<Row<Item>, 'of'>) => DoctorCheck {
   return (row) => check({ of, ...row });
 }
@@ -93,7 +93,7 @@ interface Clock {
   readonly clockAheadSeconds?: number | undefined;
 }
 
-/** Part of the checks that find processes whose clock differs from this replica's clock. */
+/** Shared part of the checks that find processes whose clock differs from this replica's clock. */
 export const wrongClock = {
   level: 'warn',
   wrong: ({ clockAheadSeconds: ahead = 0 }: Clock) => Math.abs(ahead) > clockWarnSeconds,
@@ -115,7 +115,7 @@ interface Certified {
   readonly certificateFault?: string | undefined;
 }
 
-/** Part of the checks that find certificates that expire soon or cannot be used. */
+/** Shared part of the checks that find certificates that expire soon or cannot be used. */
 export const endingCertificate = {
   level: ({ daysLeft = 0, certificateFault: fault }: Certified) =>
     fault !== undefined || daysLeft < 0 ? 'fail' : 'warn',

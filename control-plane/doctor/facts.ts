@@ -41,7 +41,7 @@ interface LogFacts {
   /** Position at which the rows of the state differ from its digest. */
   readonly divergedAt?: number | undefined;
   readonly diskFreeBytes?: number | undefined;
-  /** Progress and failures of this replica on each topic. */
+  /** Reading progress and failures of this replica on each topic. */
   readonly topics?: readonly TopicReading[] | undefined;
   /** False while this replica does not read back its own reports. The silence of other processes proves nothing then. */
   readonly hasReports?: boolean | undefined;
