@@ -108,9 +108,7 @@ function isGatewayToken(token: string | undefined, { gatewayToken, previousGatew
   return isSameSecret(token, gatewayToken) || isSameSecret(token, previousGatewayToken);
 }
 
-/**
- * Throws CommandError if the actor may not call a route with this access. Parameters are not parsed yet, so it ignores them.
- */
+/** Throws CommandError if the actor may not call a route with this access. Does not consider the route's parameters. */
 export function checkAccess(db: Database, actor: Actor, access: Access): void {
   if (actor.person === undefined) return;
   if (typeof access === 'string') authorise(db, actor, 'operator', () => undefined);

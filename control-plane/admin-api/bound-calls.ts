@@ -1,6 +1,4 @@
-/**
- * Counts each open call of an admin API or console against the bound of its kind until the client has the answer or leaves.
- */
+/** Counts each open call of an admin API or console against the bound of its kind until its client is answered or leaves. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { OpenCall } from '../../schemas/admin/admin-row.ts';
 import { callerName, membershipsOf } from '../commands/authorise.ts';

@@ -96,9 +96,7 @@ function logFacts({
   };
 }
 
-/**
- * Reason why silence on the status topic proves nothing: it cannot be read, or this replica's own reports do not come back.
- */
+/** Reason why silence on the status topic proves nothing: it is unreadable, or this replica does not see its own reports. */
 function findStatusFault(board: StatusBoard, replica: string): TopicReading['failing'] {
   const seconds = Math.min((performance.now() - board.readBackMs(replica)) / 1000, process.uptime());
   if (board.fault !== undefined) return { seconds, reason: board.fault, isReached: false };

@@ -99,9 +99,7 @@ async function effect(
   });
 }
 
-/**
- * Organisation whose effect a person may see. Authorises again, because the subject or the role may be gone since planning.
- */
+/** Organisation whose effect a person may see. Authorises again, because the subject or the role may be gone by now. */
 function keepOwn(
   { snapshot: { db } }: Context,
   actor: Actor,

@@ -124,9 +124,7 @@ const cursorSchema = z.array(z.tuple([z.string().max(200), z.int().min(0)]));
 /** Longest cursor that the query allows. */
 const cursorLengthMax = 12_000;
 
-/**
- * Seals the cursor for one query, because a page's end at each gateway would show how many requests all organisations have.
- */
+/** Seals the cursor for one query: a page's end at each gateway would show how many requests all organisations have. */
 function cursorSealer({ operatorToken }: Context, query: Filters): Sealer {
   const digest = createHash('sha256').update(JSON.stringify(query)).digest('base64url');
   return new Sealer(operatorToken, `page of requests ${digest}`, cursorLengthMax);

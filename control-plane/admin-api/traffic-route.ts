@@ -27,7 +27,7 @@ type Answer = OperationAnswer<'traffic.get'>;
 type Step = Answer['steps'][number];
 
 /**
- * Narrows the query to what the actor may read. A person reads only their own organisation, and its requests to its stacks.
+ * Narrows the query to what the actor may read. A person reads only their own organisation and its requests to its stacks.
  */
 function readable(
   { snapshot: { db } }: Context,
