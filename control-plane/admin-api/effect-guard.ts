@@ -187,7 +187,7 @@ function refuseUnseen(error: unknown): never {
   });
 }
 
-/** Throws CommandError GuardRefused if too many requests, or all requests of someone, would be refused. */
+/** Throws CommandError GuardRefused if too many requests, or all of one organisation, would be refused. */
 function refuseHarm({ asked, refused, lost, groups, gatewaysSilent: silent }: Recorded): void {
   if (asked < requestsMin || (refused <= asked * shareMax && lost.length === 0)) return;
   const nothing = lost.length === 0 ? '' : `; all requests of ${nameSome(lost)} would be refused`;
