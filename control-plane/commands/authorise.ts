@@ -1,7 +1,7 @@
 /**
- * Who may give a command, and who may read (Authentication 5). Operators may do everything; a person only what their
- * role in the organisation concerned allows. For a person, what is not there and what is another organisation's are
- * refused alike, so that nobody can learn what others have.
+ * Decides who may run a command and who may read (Authentication 5). Operators may do everything; a person may do only what
+ * their role in the organisation allows. A person gets the same refusal for a missing resource and for one of another
+ * organisation, so nobody can learn what others have.
  */
 import type { Member } from '../../schemas/admin/admin.ts';
 import type { Access } from '../../schemas/admin/admin-row.ts';
@@ -11,25 +11,28 @@ import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findMember, listMemberships } from '../state/tenants.ts';
 
-/** `person` acts as a member; without it, the operator acts. */
+/** A caller: the member `person`, or an operator if `person` is undefined. */
 export interface Actor {
   readonly person?: string | undefined;
-  /** Which of several operators acts, where that is known. Records name it; it gives no rights. */
+  /** Id of the operator, if known. It appears in records and grants no rights. */
   readonly operator?: string | undefined;
-  /** The only organisation in which the person may act: who gave them the session has no say in others. */
+  /** The only organisation in which the person may act, because whoever issued the session has no authority over others. */
   readonly within?: string | undefined;
-  /** Roles that give the actor nothing: who gave them the session could not have given these. */
+  /** Roles that give this actor no rights, because whoever issued the session could not have granted them. */
   readonly exceptRoles?: readonly Role[] | undefined;
 }
 
 export const operator: Actor = {};
 
-/** The actor as records name it: `operator`, `operator:ID`, or the person's id, which is never one of them. */
+/** The actor's name in records: `operator`, `operator:ID`, or the person's id, which never looks like either. */
 export function actorName({ person, operator: id }: Actor): string {
   return person ?? (id === undefined ? operatorName : `${operatorName}:${id}`);
 }
 
-/** In whose name work is counted. Who came by a link of an organisation may be anybody, so they take nothing of the person elsewhere. */
+/**
+ * Name under which the caller's work is counted. Anyone may hold an organisation's sign-in link, so its use is counted apart
+ * from the person's own sessions.
+ */
 export function callerName({ person, within }: Actor): string {
   return person === undefined ? operatorName : [within, person].join(' ');
 }
@@ -38,19 +41,22 @@ function covers({ within, exceptRoles = [] }: Actor, { organisation, role }: Mem
   return (within ?? organisation) === organisation && !exceptRoles.includes(role);
 }
 
-/** What a person is a member of, as far as they may act there. */
+/** The person's memberships in the organisations where this actor may act. */
 export function membershipsOf(db: Database, actor: Actor): Member[] {
   const all = actor.person === undefined ? [] : listMemberships(db, actor.person);
   return all.filter((member) => covers(actor, member));
 }
 
-/** The role by which a person may act in an organisation. */
+/** The role with which a person may act in an organisation. */
 export function findRole(db: Database, actor: Actor, organisation: string): Role | undefined {
   const member = actor.person === undefined ? undefined : findMember(db, organisation, actor.person);
   return member && covers(actor, member) ? member.role : undefined;
 }
 
-/** Throws CommandError Forbidden unless the actor may. `organisationOf` gives undefined where nothing is there. */
+/**
+ * Throws CommandError Forbidden unless the actor has access. `findOrganisation` returns undefined if the resource does not
+ * exist.
+ */
 export function authorise(
   db: Database,
   actor: Actor,

@@ -1,6 +1,6 @@
 /**
- * A command of the admin API with its context bound, as the writer runs it: it is planned once an attempt. A large plan is made
- * ahead, between the turns of others, and is used if nobody has changed the state since.
+ * Binds a command of the admin API to its context, ready for the writer, which plans it once per attempt. A large plan is
+ * made in advance, in slices that let other work run, and is used only if the state has not changed since.
  */
 import { randomBytes } from 'node:crypto';
 import type { Via } from '../../schemas/events/commit.ts';
@@ -23,30 +23,33 @@ import {
   type SigningView,
 } from './definition.ts';
 
-/** Of one command, in addition to its definition and input. */
+/** Options of one command run, in addition to the command's definition and input. */
 export interface CommandRequest {
-  /** From the Idempotency-Key; a repeat carries the same. */
+  /** Taken from the Idempotency-Key; a repeat carries the same id. */
   readonly id: string;
   readonly actor: Actor;
   readonly why?: string | undefined;
   readonly via?: Via | undefined;
-  /** Refuse unless the state is at this position. */
+  /** Refuses the command unless the state is at this position. */
   readonly ifAt?: number | undefined;
   readonly dryRun?: boolean | undefined;
-  /** Skip the guards, and the check that all gateways know the events. */
+  /** Skips the guards, and the check that all gateways know the events. */
   readonly force?: boolean | undefined;
-  /** Whether what was found of an effect holds for these events on this state; where not, nothing is written: `EffectMoved`. */
+  /**
+   * Whether the effect worked out earlier still holds for these events on the current state. If not, the command fails with
+   * `EffectMoved` and writes nothing.
+   */
   readonly holds?: ((events: readonly KnownEvent[]) => boolean) | undefined;
-  /** For the guard of periods. */
+  /** Tokens used in a period; the guard on periods needs them. */
   readonly used?: CommandContext['used'];
   /** Recently served requests; the guard against draining a model's last node reports them. */
   readonly served?: CommandContext['served'];
   readonly stage?: CommandContext['stage'];
-  /** A command that does not fit one commit writes its first part; absent, it is refused. */
+  /** Writes the first part of a command that does not fit one commit. If absent, such a command is refused. */
   readonly inParts?: boolean | undefined;
 }
 
-/** The state has moved since the effect of the command was worked out. */
+/** Reports that the state has changed since the command's effect was worked out. */
 export class EffectMoved extends CommandError {
   constructor() {
     super('Conflict', 'the state changed while the effect of this command was worked out', {
@@ -59,41 +62,41 @@ export interface CommandResult {
   readonly answer: object;
   readonly position: number;
   readonly status: 'done' | 'unchanged' | 'repeated' | 'dry-run';
-  /** What would be written, of a dry run. */
+  /** Events that a dry run would write. */
   readonly events?: readonly KnownEvent[];
-  /** How many events are not written yet; absent if none. */
+  /** Number of events that are not written yet; absent if none. */
   readonly remaining?: number;
 }
 
-/** What one commit takes of a command. */
+/** The part of a command that fits one commit. */
 export interface PlannedCommand {
-  /** None: there is nothing to change. */
+  /** Empty if there is nothing to change. */
   readonly events: readonly KnownEvent[];
-  /** On the state with these events. */
+  /** Builds the answer from a state that already contains these events. */
   answer(): object;
-  /** All events of the command; absent if they are those of this commit. */
+  /** All events of the command; absent if this commit contains them all. */
   readonly whole?: readonly KnownEvent[];
   readonly remaining?: number;
 }
 
-/** A command of the admin API or of this replica, with its context bound. */
+/** A command of the admin API, or of this replica itself, with its context bound. */
 export interface BoundCommand extends Omit<CommandRequest, 'actor'> {
-  /** SHA-256 of the command's canonical text: a repeat must be the same command. */
+  /** SHA-256 of the command's canonical text. A repeat must have the same hash. */
   readonly hash: string;
   readonly by: string;
-  /** Throws CommandError. Runs first: a refusal must not show what others have sent. */
+  /** Throws CommandError. Runs first, so that a refused caller learns nothing about other callers' commands. */
   authorise?(): void;
-  /** Tries to work out what `plan` will need, in turns that others share; what is refused is refused by `plan`. */
+  /** Prepares what `plan` needs, in slices that let other work run. Errors are left for `plan` to report. */
   planAhead?(): Promise<void>;
-  /** Pure over the state at this head; throws CommandError. Called once an attempt. */
+  /** Depends only on the state at this head; throws CommandError. Called once per attempt. */
   plan(nowMs: number, head: Head): PlannedCommand;
-  /** The answer to a repeat, from the id of what the first run created. */
+  /** Answers a repeat, given the id of the resource that the first run created. */
   repeated(subject: string | null): object;
 }
 
 interface Binding {
   readonly snapshot: Snapshot;
-  /** For commands that change the signers. */
+  /** Needed by commands that change the signers. */
   readonly signing?: () => SigningView;
   /** Wall clock, ms since 1970. */
   readonly now?: () => number;
@@ -114,7 +117,7 @@ export function bindCommand(
   const { actor, force, dryRun, used, served, stage, id, why, via, inParts = false } = request;
   const hash = commandHash(definition.name, input.params, stage ? { body: input.body, stage } : input.body);
   const by = actorName(actor);
-  /** The plan that was made ahead, and the position of its state. */
+  /** The plan made in advance, and the position of the state that it was made for. */
   let known: { readonly planned: () => SizedPlan; readonly seq: number } | undefined;
   const createContext = (nowMs: number): CommandContext => ({
     ...{ nowMs, actor, mint: randomBytes, signing: signing?.(), force, dryRun, used, served, stage },
@@ -158,7 +161,7 @@ function* planEvents(...input: Parameters<typeof planInPieces>): Generator<void,
   return yield* sizedPlan(yield* planInPieces(...input));
 }
 
-/** What it comes to, an error too. */
+/** Captures the outcome of the work: the returned function returns the result or throws the error. */
 function* settled<Result>(work: Generator<void, Result>): Generator<void, () => Result> {
   try {
     const result = yield* work;

@@ -1,8 +1,10 @@
 /**
- * Appends commands that wait at the same time together. Each is planned on the state that those before it leave, and has a
- * commit of its own in the chain; the log writes them at once. The chain decides each by itself: where one is lost to another
- * writer, so are those behind it, and they are planned again. What was decided on a commit that is not in the chain, a refusal too,
- * is no answer, and is decided again.
+ * Appends concurrent commands as a group. Each command is planned on the state that the previous ones leave and gets its own
+ * commit; the log writes all commits in one batch.
+ *
+ * The chain accepts or rejects each commit separately. If another writer wins a position, this commit and all later ones of
+ * the group are lost and planned again. A decision based on a lost commit, even a refusal, is never returned; the command is
+ * decided again.
  */
 import { randomUUID } from 'node:crypto';
 import { type KnownEvent, toStored } from '../../schemas/events/events.ts';
@@ -18,11 +20,11 @@ import { type BoundCommand, type CommandResult, EffectMoved, type PlannedCommand
 import { checkMaySign } from './log-signing.ts';
 import { checkReaders, type LogReader } from './rolling-upgrade.ts';
 
-/** Attempts, each lost to another writer, before a command is refused. */
+/** Attempts lost to other writers before a command is refused. */
 const attemptsMax = 12;
-/** How long a command may wait for the log, in all its attempts. */
+/** Longest time that a command may wait for the log, over all its attempts. */
 export const timeoutMs = 10_000;
-/** Of one group: what is planned and folded in one turn of the event loop is bounded. */
+/** Bounds on one group, so that planning and folding it do not block the event loop. */
 export const groupMax = 64;
 const groupBytesMax = 256 * 1024;
 const groupPlanMs = 10;
@@ -32,7 +34,7 @@ export interface CommandGroupOptions {
   readonly replicator: Replicator;
   readonly log: ControlLog;
   readonly signer?: Signer | undefined;
-  /** Who must know what is written; see rolling-upgrade.ts. */
+  /** Processes that must understand the events written; see rolling-upgrade.ts. */
   readonly readers?: () => readonly LogReader[] | undefined;
   /** Wall clock, ms since 1970. */
   readonly now?: () => number;
@@ -46,7 +48,7 @@ interface Waiter {
   reject(error: unknown): void;
 }
 
-/** A commit that is to follow a head. */
+/** A commit prepared to follow a given head. */
 interface NextCommit {
   readonly head: Head;
   readonly bytes: Buffer;
@@ -57,7 +59,7 @@ interface NextCommit {
 }
 type Answered<Commit> = Commit & { readonly answer: object };
 
-/** What one attempt at a command came to, before the log has decided. */
+/** Outcome of one attempt at a command, before the log has decided. */
 type Planned = { readonly waiter: Waiter } & (
   | { readonly record: Answered<NextCommit> }
   | { readonly result: CommandResult }
@@ -67,11 +69,11 @@ type Planned = { readonly waiter: Waiter } & (
 interface Attempt {
   readonly planned: Planned;
   readonly record?: NextCommit;
-  /** No other command may be planned on the state that this one leaves. */
+  /** True if no other command may be planned on the state that this one leaves. */
   readonly isLast: boolean;
 }
 
-/** What became of the append of a record. */
+/** Outcome of appending a record. */
 type Appended = { readonly offset: number } | { readonly unknown: true } | { readonly refused: unknown };
 
 export class CommandGroups {
@@ -83,7 +85,7 @@ export class CommandGroups {
     this.#options = options;
   }
 
-  /** Rejects with CommandError, or with the errors of the log. */
+  /** Rejects with CommandError, or with an error of the log. */
   run(command: BoundCommand): Promise<CommandResult> {
     return new Promise((resolve, reject) => {
       const deadline = performance.now() + timeoutMs;
@@ -102,7 +104,7 @@ export class CommandGroups {
         await this.#planAhead();
         await this.#runGroup();
       } catch (error) {
-        // Those that came meanwhile try for themselves.
+        // Commands that arrived meanwhile get an attempt of their own.
         this.#waiting = this.#waiting.filter((waiter) => !before.includes(waiter));
         for (const { reject } of before) reject(error);
       }
@@ -110,7 +112,10 @@ export class CommandGroups {
     this.#isRunning = false;
   }
 
-  /** Whose large plan is of another state than the present one has it made here, while nobody of this replica writes, and is first. */
+  /**
+   * Re-plans the one large command whose plan is stale. It then runs first, because nothing else on this replica may write
+   * meanwhile.
+   */
   async #planAhead(): Promise<void> {
     const large = this.#waiting.find(({ command }) => command.planAhead !== undefined);
     if (large === undefined) return;
@@ -135,7 +140,7 @@ export class CommandGroups {
       const seq = record.head.seq + 1;
       if (!isFolded || (outcome && 'unknown' in outcome && fences.length === 0))
         throw outcomeUnknown(waiter.command.id);
-      // By its bytes, not by its id: another replica may have run the same command with another key value in it.
+      // Compare bytes, not ids: another replica may have run the same command with a different key value in it.
       return this.#options.snapshot.journal.commandAt(seq)?.record === record.hash;
     });
     this.#waiting = [...again, ...this.#waiting];
@@ -151,8 +156,9 @@ export class CommandGroups {
   }
 
   /**
-   * Where it is not known whether records are in the log: a no-op at the place of each. Whichever of the two is first there decides,
-   * and the later one can never apply. Returns their offsets; none where the log was away until the deadline.
+   * Settles appends with an unknown outcome: appends a no-op at the position of each such record. Whichever of the two comes
+   * first in the log wins, and the other can never apply. Returns the offsets of the no-ops; none if the log stayed
+   * unavailable until the deadline.
    */
   async #fence(
     records: readonly { readonly waiter: Waiter; readonly record: Answered<NextCommit> }[],
@@ -191,14 +197,16 @@ export class CommandGroups {
     return undefined;
   }
 
-  /** Also false where the fold stopped: the records are in the log, and whether they count is not known here. */
+  /**
+   * Also false if the fold has stopped: the records are in the log, but this process cannot tell whether they were accepted.
+   */
   async #isFolded(end: number, deadline: number): Promise<boolean> {
     return this.#options.replicator.hasRead(end, remainingMs(deadline)).catch(() => false);
   }
 
   /**
-   * Plans as many as one turn of the event loop has time for, at least one, in their order, each on the state that those before
-   * it leave. None follows a change of the signers, after which other keys sign.
+   * Plans waiting commands in order, at least one and as many as one turn of the event loop allows, each on the state that
+   * the previous ones leave. A change of the signers ends the group, because other keys sign after it.
    */
   #plan(waiting: readonly Waiter[], fold: FoldPreviewed): Planned[] {
     const planned: Planned[] = [];
@@ -208,7 +216,7 @@ export class CommandGroups {
     let bytes = 0;
     for (const waiter of waiting.slice(0, groupMax)) {
       if (planned.length > 0 && (bytes >= groupBytesMax || performance.now() > untilMs)) break;
-      // Of two with one id the second is a repeat of the first once that is folded.
+      // If two commands have the same id, the second becomes a repeat once the first is folded.
       if (ids.has(waiter.command.id)) continue;
       const attempt = this.#attempt(waiter, head, fold);
       planned.push(attempt.planned);
@@ -227,7 +235,7 @@ export class CommandGroups {
     try {
       const decided = this.#decide(waiter.command, head);
       if ('status' in decided) return { planned: { waiter, result: decided }, isLast };
-      // If the answer fails, the state has events of a command that is refused.
+      // If the answer fails, the previewed state contains events of a refused command, so the group must end here.
       isLast = true;
       foldAll(decided, fold);
       const record = { ...decided, answer: decided.answer() };
@@ -238,7 +246,7 @@ export class CommandGroups {
     }
   }
 
-  /** One attempt at the next position of the chain. */
+  /** Attempts a command at the next position of the chain. */
   #decide(
     command: BoundCommand,
     head: Head,
@@ -284,7 +292,7 @@ export class CommandGroups {
   }
 }
 
-/** Folds events by the code that will fold their record. */
+/** Folds events with the same code that will fold their record. */
 function foldAll({ events, context }: Pick<NextCommit, 'events' | 'context'>, fold: FoldPreviewed): void {
   const [passedOver] = fold(events, context);
   if (passedOver !== undefined)
@@ -292,8 +300,8 @@ function foldAll({ events, context }: Pick<NextCommit, 'events' | 'context'>, fo
 }
 
 /**
- * Answers the commands of a group, in their order; returns those that are to be tried again. Only where all commits before it are in the
- * chain was anything else than a commit decided on a state that there is.
+ * Answers the commands of a group in order, and returns those to try again. Results and errors count only if all previous
+ * commits of the group are in the chain; otherwise they were decided on a state that never existed.
  */
 function settle(
   group: readonly Planned[],
@@ -322,7 +330,7 @@ function settle(
   return again;
 }
 
-/** Rejects a command that was tried as often as it may be. */
+/** Whether the command has attempts left. If not, rejects it. */
 function mayTryAgain(waiter: Waiter): boolean {
   waiter.attempts++;
   if (waiter.attempts < attemptsMax) return true;
@@ -331,7 +339,7 @@ function mayTryAgain(waiter: Waiter): boolean {
   return false;
 }
 
-/** Throws CommandError Conflict where the id was used for another command. */
+/** Throws CommandError Conflict if the id was used for another command. */
 function repeat(
   command: BoundCommand,
   before: { seq: number; hash: string | null; subject: string | null },

@@ -1,10 +1,10 @@
 /**
- * The hash that distinguishes a repeated command from another one with the same Idempotency-Key.
- * Taken over what was parsed, so spelling, order of members and defaults left out make no difference.
+ * The hash that distinguishes a repeated command from another one with the same Idempotency-Key. It covers the parsed values,
+ * so spelling, member order and omitted defaults make no difference.
  */
 import { createHash } from 'node:crypto';
 
-/** JSON with members in the order of their names and without those that are undefined. Only for plain, bounded values. */
+/** JSON with members sorted by name, and without undefined ones. Only for plain values of bounded size. */
 function canonical(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map((item) => canonical(item ?? null)).join(',')}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value ?? null);
@@ -16,7 +16,7 @@ function canonical(value: unknown): string {
   return `{${members.join(',')}}`;
 }
 
-/** SHA-256, hex, of a command's canonical text. `params` and `body` must have passed their schemas. */
+/** SHA-256 of a command's canonical text, in hex. `params` and `body` must have passed their schemas. */
 export function commandHash(name: string, params: unknown, body: unknown): string {
   return createHash('sha256')
     .update(canonical([name, params, body]))

@@ -1,4 +1,7 @@
-/** Divides a plan whose events do not fit one commit. Each call writes the first part; the next call plans the rest. */
+/**
+ * Divides a plan whose events do not fit one commit. Each call of the command writes the first part; the next call plans the
+ * rest.
+ */
 import { commitBytesMax } from '../../schemas/events/commit.ts';
 import { type KnownEvent, toStored } from '../../schemas/events/events.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -9,19 +12,19 @@ interface PlanPart {
   readonly events: readonly KnownEvent[];
   /** Fields of the answer. */
   readonly extra: object | undefined;
-  /** How many events are left. */
+  /** Number of events left after this part. */
   readonly remaining: number;
-  /** Commits that the whole plan takes. */
+  /** Number of commits that the whole plan takes. */
   readonly commits: number;
 }
 
-/** A plan, with the bytes of each event and its comma in a record if the plan can be divided. */
+/** A plan. If it can be divided, `sizes` contains the bytes that each event and its comma take in a record. */
 export interface SizedPlan {
   readonly plan: CommandPlan;
   readonly sizes: readonly number[];
 }
 
-/** Yields after each event, because measuring takes as long as there are events. */
+/** Yields after each event, because the time to measure grows with the number of events. */
 export function* sizedPlan(plan: CommandPlan): Generator<void, SizedPlan> {
   const sizes: number[] = [];
   for (const event of plan.divisible ? plan.events : []) {
@@ -31,7 +34,10 @@ export function* sizedPlan(plan: CommandPlan): Generator<void, SizedPlan> {
   return { plan, sizes };
 }
 
-/** `emptyBytes`: size of the record without events. Throws CommandError if the plan takes several commits and `inParts` is false. */
+/**
+ * Takes the first part of a plan. `emptyBytes` is the size of a record without events. Throws CommandError if the plan takes
+ * several commits and `inParts` is false.
+ */
 export function firstPart({ plan, sizes }: SizedPlan, emptyBytes: number, inParts: boolean): PlanPart {
   const { events, extra, divisible } = plan;
   const roomBytes = commitBytesMax - emptyBytes;
@@ -49,7 +55,7 @@ export function firstPart({ plan, sizes }: SizedPlan, emptyBytes: number, inPart
   };
 }
 
-/** Ends of the parts. Each part is as long as its bytes allow, and ends at a place where the next one may begin. */
+/** Index at which each part ends. Each part is as long as its bytes allow, and ends where the next one may begin. */
 function partEnds(
   sizes: readonly number[],
   roomBytes: number,
@@ -65,7 +71,7 @@ function partEnds(
       begin = mayEnd ?? at;
       ends.push(begin);
       mayEnd = undefined;
-      // The events from the end of the part to this one go into the next part.
+      // Events between the end of the part and this one move to the next part.
       bytes = sum(sizes.slice(begin, at)) - 1;
     }
     bytes += size;
@@ -73,7 +79,7 @@ function partEnds(
   return sizes.length === 0 ? ends : [...ends, sizes.length];
 }
 
-/** `commits`: how many the parts would take; undefined if one event alone is too large. */
+/** `commits`: number of commits that the parts would take; undefined if a single event is too large. */
 function tooLarge(bytes: number, commits: number | undefined): CommandError {
   const inParts =
     commits === undefined ? 'one of its changes alone has more' : `in parts it takes ${commits} commits`;

@@ -1,7 +1,9 @@
 /**
- * Everyone's share of the command writer of a replica, which writes together what waits at the same time: one command of a
- * person, any number of an operator's. Persons have a bounded part of its queue and of each minute, organisations one that
- * their members share; operators and the replica itself are served first and are bounded by nothing but their own queue.
+ * Divides a replica's command writer fairly among callers. The writer groups concurrent commands: one per person, any number
+ * from operators.
+ *
+ * Each person may use a bounded part of the queue and a bounded number of commands per minute; the members of an organisation
+ * share a second bound. Operators and the replica itself go first, and only the length of their own queue limits them.
  */
 import type { Bounds } from '../../schemas/shapes.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -26,13 +28,13 @@ export class CommandShares {
     this.#minute = new MinuteLimit(now);
   }
 
-  /** Counts a command of a person, whatever becomes of it. Throws CommandError TooManyRequests beyond their share of a minute. */
+  /** Counts a person's command, whatever its outcome. Throws CommandError TooManyRequests beyond their share of a minute. */
   countPerson(actor: Actor, { commandsPerPersonPerMinute: max }: Bounds): void {
     if (actor.person === undefined) return;
     this.#count(`person ${callerName(actor)}`, max, `${actor.person} may give ${max} commands a minute`);
   }
 
-  /** Counts it for the organisation that it concerns. Call this once the person is known to be authorised. */
+  /** Counts a command for the organisation that it concerns. Call this once the person is known to be authorised. */
   countOrganisation(organisation: string, { commandsPerOrganisationPerMinute: max }: Bounds): void {
     const share = `the members of ${organisation} may give ${max} commands a minute`;
     this.#count(`organisation ${organisation}`, max, share);
@@ -55,15 +57,15 @@ export class CommandShares {
 
 export const theReplica: QueueCaller = { caller: 'the replica', isFirst: true };
 
-/** `organisation`: which the command concerns, where a person gives it. */
+/** Identifies the caller for the queue. `organisation` is the one that a person's command concerns. */
 export function commandCaller(actor: Actor, organisation: string | undefined): QueueCaller {
   if (actor.person === undefined) return { caller: actorName(actor), isFirst: true };
   return { caller: callerName(actor), organisation };
 }
 
 /**
- * Who begins or ends a session: with a part apart from that of commands, so that nobody's commands keep them from signing out.
- * The sessions of one person share it, and so do those of an organisation's links.
+ * Identifies a caller who begins or ends a session. Sessions have a share of their own, so commands never keep anyone from
+ * signing out. All sessions of one person share it, and so do all sessions from an organisation's links.
  */
 export function sessionCaller({ person, operator, within }: Actor, id: string): QueueCaller {
   if (person === undefined) return { caller: actorName({ operator }), isFirst: true };

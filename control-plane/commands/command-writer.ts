@@ -1,9 +1,11 @@
 /**
- * Writes commands to the log: authorise → wait for the turn → in a group (command-group.ts): fold to the head → authorise → plan →
- * preview → append → wait until the own fold accepts a record at that position. The room `control-plane/commands` decides what
- * each command changes. The chain turns the log's order into compare-and-append, so any number of replicas may run this at once
- * without a leader or a lock. A command must not be answered before its outcome is known: done, refused, or OutcomeUnknown if the
- * log cannot be read in time. After OutcomeUnknown, a repeat with the same id decides.
+ * Writes commands to the log. The steps are: authorise, wait for the turn, then in a group (command-group.ts): fold to the
+ * head, authorise, plan, preview, append, and wait until this replica's fold accepts a record at that position. The other
+ * files of this room decide what each command changes.
+ *
+ * The chain turns the log's order into compare-and-append, so any number of replicas may run this at once without a leader or
+ * a lock. A command must not be answered before its outcome is known: done, refused, or OutcomeUnknown if the log cannot be
+ * read in time. After OutcomeUnknown, a repeat with the same id settles the outcome.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { genesisPrev, type Via } from '../../schemas/events/commit.ts';
@@ -29,9 +31,9 @@ import {
 } from './definition.ts';
 
 export interface CommandWriterOptions extends CommandGroupOptions {
-  /** Who must have created the log; only checked before this replica creates one. */
+  /** Signers that may have created the log; checked only before this replica creates one. */
   readonly trusted?: TrustedSigners | undefined;
-  /** For commands that change the signers. */
+  /** Needed by commands that change the signers. */
   readonly signing?: () => SigningView;
 }
 
@@ -59,7 +61,7 @@ export class CommandWriter {
       const definition = chooseForm(of, raw.body);
       this.#shares.countPerson(actor, findBounds(db));
       const input = parseInput(definition, raw);
-      // As large as it may be, checking it took a turn of the event loop, and so does its hash.
+      // Checking and hashing a body of the largest size each take a whole turn of the event loop.
       if (definition.plansAhead) await nextTurn();
       const authorise = (): void => authoriseCommand(definition, db, input, actor);
       await this.#checkBeforeTurn(authorise);
@@ -71,12 +73,14 @@ export class CommandWriter {
     });
   }
 
-  /** Writes events of this replica itself, worked out from the state at the head. Rejects with CommandError. */
+  /** Writes events of this replica itself, computed from the state at the head. Rejects with CommandError. */
   write(id: string, by: string, events: () => readonly KnownEvent[], via?: Via): Promise<void> {
     return this.#asCommand(id, () => this.#write(theReplica, { id, by, via }, events));
   }
 
-  /** Writes what begins or ends a session. What `events` refuses is refused before it waits, and takes no share. */
+  /**
+   * Writes the beginning or end of a session. If `events` throws, the call is refused before it queues, and uses no share.
+   */
   writeOfSession(
     actor: Actor,
     { id, by }: { readonly id: string; readonly by: string },
@@ -106,7 +110,7 @@ export class CommandWriter {
     }
   }
 
-  /** What is refused waits in no queue. Where this replica may be behind the log, the head decides. */
+  /** Refuses before queueing. If the check fails because this replica may lag behind the log, it is repeated at the head. */
   async #checkBeforeTurn(check: () => void): Promise<void> {
     try {
       check();
@@ -116,7 +120,7 @@ export class CommandWriter {
     }
   }
 
-  /** The state at the end of the log, or a later one; calls at once share one. */
+  /** Resolves once the state has reached the end of the log. Concurrent calls share one read. */
   #caughtUp(): Promise<void> {
     this.#nextCatchUp ??= this.#catchingUp.then(() => {
       this.#nextCatchUp = undefined;
@@ -127,7 +131,7 @@ export class CommandWriter {
     return this.#nextCatchUp;
   }
 
-  /** With what waits at the same time; callers alternate. */
+  /** Runs the command in a group with others that wait; callers take turns. */
   async #inTurn(caller: QueueCaller, command: BoundCommand): Promise<CommandResult> {
     const end = await this.#shares.turn(caller);
     try {
@@ -138,11 +142,11 @@ export class CommandWriter {
   }
 }
 
-/** Writes `log.created` where the log is empty; of several replicas at once the first wins. */
+/** Writes `log.created` if the log is empty. If several replicas try at once, the first wins. */
 export async function createLog(options: CommandWriterOptions, logId: string, by: string): Promise<void> {
   const { snapshot, replicator, log, signer, trusted } = options;
   await replicator.caughtUp(timeoutMs).catch((error: unknown) => {
-    // A log that is long enough to take longer is not empty.
+    // A log that takes longer than the timeout to read is not empty.
     if (snapshot.seq === 0) throw error;
   });
   if (snapshot.seq > 0) return;

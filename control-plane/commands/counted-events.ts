@@ -1,6 +1,6 @@
 /**
- * What each event can do to the answers of requests, which event-effects.ts asks, and what it adds to the state and removes
- * from it: guards.ts bounds what is added and what is removed. What is forgotten does not compile.
+ * A table of how each event affects answers to requests (event-effects.ts reads it), and of what it adds to or removes from
+ * the state, which guards.ts bounds. An event type missing from the table does not compile.
  */
 import { dayMs } from '../../schemas/durations.ts';
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
@@ -11,7 +11,7 @@ import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { dayNumber } from '../../shared/snapshot/key-counts.ts';
 import { keyEndSql } from '../../shared/snapshot/tables.ts';
 
-/** How many there may be. */
+/** Largest number of each resource. */
 export const cardinalityLimits = {
   organisations: 10_000,
   keys: 1_000_000,
@@ -26,7 +26,7 @@ export const cardinalityLimits = {
 
 type BoundName = keyof typeof cardinalityLimits | 'activeKeysPerOrganisation' | 'keysPerOrganisation';
 
-/** What can be done where a bound is reached. */
+/** Advice for the operator when a bound is reached. */
 export const roomFor: Readonly<Record<BoundName, string>> = {
   organisations: 'remove organisations that nobody uses',
   keys: 'revoke keys that nobody uses: revoked and expired keys do not count',
@@ -48,16 +48,16 @@ interface Count {
   readonly values: readonly SqlValue[];
 }
 
-/** One bound against which an added resource counts. */
+/** A bound against which an added resource counts. */
 export interface Bound extends Count {
   readonly name: BoundName;
-  /** Whose bound it is, where each organisation or node has its own. */
+  /** The organisation or node with this bound, if each has its own. */
   readonly of: string;
-  /** Where the first count may be too large, and this one costs more: to be asked only where it matters. */
+  /** A costlier count, for a bound whose first count may be too high. Run it only if the first one exceeds the bound. */
   readonly exact?: Count;
 }
 
-/** What can be removed, and how many there are. */
+/** Queries that count each kind of removable resource. */
 export const resourceTotals = {
   model: 'SELECT count(*) FROM model',
   tier: 'SELECT count(*) FROM tier WHERE rank IS NOT NULL',
@@ -74,15 +74,15 @@ export type ResourceKind = keyof typeof resourceTotals;
 type Removal = readonly [kind: ResourceKind, id: string];
 
 /**
- * How an event changes answers. `nothing`: every request is answered as before. `serves`: some refused requests are served, or the
- * event only follows what nodes do. `refuses`: some served requests may be refused. `meant`: refusing is the event's purpose, or its
- * command has a guard of its own.
+ * Effect of an event on answers. `nothing`: every request is answered as before. `serves`: some refused requests are served,
+ * or the event only follows what nodes do. `refuses`: some served requests may be refused. `meant`: refusing is the event's
+ * purpose, or its command has a guard of its own.
  */
 export type AnswerEffect = 'nothing' | 'serves' | 'refuses' | 'meant';
 
 interface Counted<Data> {
   readonly answers: AnswerEffect;
-  /** The bounds against which it counts; none where it only changes what is there. */
+  /** Bounds against which the event counts; none if it only changes existing resources. */
   adds?(db: Database, data: Data, nowMs: number): readonly Bound[];
   removes?(db: Database, data: Data): readonly Removal[];
 }
@@ -91,7 +91,7 @@ function bound(name: Bound['name'], sql: string, of = '', ...values: SqlValue[])
   return { name, of, sql, values: of === '' ? values : [of, ...values] };
 }
 
-/** Against all of its kind, unless the row is there. */
+/** The given bounds, or none if the row exists already. */
 function ifNew(
   db: Database,
   table: 'tier' | 'model' | 'organisation' | 'node',
@@ -103,7 +103,10 @@ function ifNew(
 
 type Dependents = readonly (readonly [kind: ResourceKind, sql: string])[];
 
-/** What goes with an organisation or a stack, one `id` a row; the statement's one parameter is its id. */
+/**
+ * Queries for the dependents of an organisation or a stack, removed together with it. Each takes its id as the only parameter
+ * and selects one `id` per row.
+ */
 const ofOrganisation: Dependents = [
   ['member', `SELECT organisation || '/' || person AS id FROM member WHERE organisation = ?`],
   ['key', 'SELECT id FROM api_key WHERE organisation = ?'],
@@ -134,8 +137,8 @@ function removedOrganisation(db: Database, id: string): Removal[] {
 const keysOnDays = 'SELECT coalesce(sum(keys), 0) FROM key_count WHERE organisation = ?';
 
 /**
- * The keys that have not ended, of an organisation or, without one, of all. Those that end today count as if they were in force
- * until a bound is reached; only then are they looked at one by one.
+ * Counts the keys that are still in force, of one organisation or of all. Keys that end today count as in force until a bound
+ * is reached; only then are they checked one by one.
  */
 function activeKeys(name: BoundName, nowMs: number, organisation = ''): Bound {
   const today = dayNumber(nowMs);
@@ -196,7 +199,7 @@ export const countedEvents: { readonly [Name in EventTypeName]: Counted<EventDat
     ],
   },
   'key.revoked': { answers: 'meant', removes: (_db, { id }) => [['key', id]] },
-  // It had ended before.
+  // The key had already ended.
   'key.forgotten': { answers: 'nothing' },
   'usage.adjusted': { answers: 'refuses' },
   'stack.created': {
@@ -238,7 +241,7 @@ export const countedEvents: { readonly [Name in EventTypeName]: Counted<EventDat
   'session.ended': { answers: 'nothing' },
   checkpoint: { answers: 'nothing' },
   no_op: { answers: 'nothing' },
-  // What it refuses is watched, or is decided by the events that follow its end.
+  // The change watch covers refusals by a staged change, or the events that follow its completion decide them.
   'change.staged': { answers: 'nothing' },
   'change.advanced': { answers: 'serves' },
   'change.withdrawn': { answers: 'serves' },

@@ -1,7 +1,9 @@
 /**
- * What a command of the admin API is, and its steps: parse, authorise, plan (decide and guard), answer. The writer of
- * command-log/ runs them. A decider is pure over the state it is given: time and random source are arguments, and it may
- * run any number of times before its events are in the log. It refuses with CommandError, and has no effects.
+ * The definition of an admin API command, and its steps: parse, authorise, plan (decide and guard), answer. command-writer.ts
+ * runs them.
+ *
+ * A decider depends only on its arguments, which include the state, the time and the random source. It may run any number of
+ * times before its events are in the log. It refuses with CommandError, and has no side effects.
  */
 import type { z } from 'zod';
 import {
@@ -28,13 +30,13 @@ import { checkCardinality, guardPeriods, guardRemovals, type PeriodFacts } from 
 import { checkOwners } from './ownership.ts';
 import { checkOpenChange, type Staging, stagedEvents } from './staging.ts';
 
-/** Who signs, from the point of view of the deciding replica. */
+/** The log's signers as the deciding replica sees them. */
 export interface SigningView {
-  /** Public keys whose signatures count now; empty where the log is not signed. */
+  /** Public keys whose signatures count now; empty if the log is not signed. */
   readonly signers: readonly string[];
-  /** The public key of this replica. */
+  /** This replica's public key. */
   readonly own: string | undefined;
-  /** The replicas that report, and the fingerprint of the key of each. */
+  /** Replicas that report, with the fingerprint of each one's key. */
   readonly replicas: readonly { readonly name: string; readonly signer?: string | undefined }[];
 }
 
@@ -49,17 +51,17 @@ export interface CommandContext {
   readonly nowMs: number;
   readonly actor: Actor;
   readonly mint: RandomSource;
-  /** Skip the guards. */
+  /** Skips the guards. */
   readonly force?: boolean | undefined;
-  /** Who may sign the log; absent: the log is not signed. */
+  /** The log's signers; absent if the log is not signed. */
   readonly signing?: SigningView | undefined;
-  /** Nothing is written: a value that is shown once would never be valid, so it is left out. */
+  /** True if nothing is written. One-time values are left out, because they would never become valid. */
   readonly dryRun?: boolean | undefined;
   /** Tokens that count against the allowance of a period. */
   readonly used?: PeriodFacts['used'];
-  /** Requests of the last hour for a model that nodes of a place could have answered. */
+  /** Requests in the last hour for a model that nodes of a place could have answered. */
   readonly served?: ((place: PlaceKey, model: string) => PlaceTraffic) | undefined;
-  /** Its events become a staged change. */
+  /** If set, the events become a staged change. */
   readonly stage?: Staging | undefined;
 }
 
@@ -68,44 +70,49 @@ export interface CommandInput<Params = unknown, Body = unknown> {
   readonly body: Body;
 }
 
-/** What a decider wants to happen. */
+/** A decider's result. */
 export interface CommandPlan {
-  /** Empty: there is nothing to change. */
+  /** Empty if there is nothing to change. */
   readonly events: readonly KnownEvent[];
-  /** Id of the resource created, where the input does not name it. */
+  /** Id of the created resource, unless the input names it. */
   readonly subject?: string;
   /** Fields of the answer in addition to the resource's. */
   readonly extra?: object;
-  /** Fields that are shown once, in the answer to the first run only. */
+  /** Fields shown only once, in the answer to the first run. */
   readonly secret?: { readonly value: string } | { readonly items: readonly { readonly value: string }[] };
-  /** What was guarded and forced. */
+  /** Guard refusals that were overridden by force. */
   readonly warnings?: readonly string[];
-  /** Absent: the events are one commit, or none is written. */
+  /** If absent, all events go into one commit, or none is written. */
   readonly divisible?: Divisible;
 }
 
-/** How a plan may be divided into several commits: each must be valid in this order, whatever others write in between. */
+/**
+ * How a plan may be divided into several commits. The commits must stay valid in this order, whatever others write in
+ * between.
+ */
 export interface Divisible {
-  /** Whether a part may begin with the event of this number. */
+  /** Whether a part may begin with the event at this index. */
   mayBegin(at: number): boolean;
-  /** `extra` of the events before this number. */
+  /** The plan's `extra` for the events before this index. */
   extra(end: number): object;
 }
 
-/** How a command is decided, and what it answers with. */
+/** Decides a command and describes its result. */
 interface Decider<Params, Body> {
-  /** The organisation concerned, or undefined where what is named does not exist. Needed where members may. */
+  /**
+   * The organisation concerned, or undefined if the named resource does not exist. Required if members may run the command.
+   */
   findOrganisation?(db: Database, input: CommandInput<Params, Body>): string | undefined;
   decide(
     db: Database,
     input: CommandInput<Params, Body>,
     context: CommandContext,
   ): CommandPlan | Generator<void, CommandPlan>;
-  /** Its plan has as many pieces as its body has: it is made before the command has its turn. */
+  /** True if the size of the plan grows with the body. The plan is then made before the command's turn. */
   readonly plansAhead?: boolean;
-  /** What the state allows and is rarely meant, of what was set. */
+  /** Warns of settings that are valid but rarely intended. */
   warnings?(db: Database, input: CommandInput<Params, Body>): readonly string[];
-  /** The resource as it is in the state; its ids where it was removed. */
+  /** The resource as it is in the state, or its ids if it was removed. */
   show(db: Database, input: CommandInput<Params, Body>, subject: string | undefined, nowMs: number): object;
 }
 
@@ -113,13 +120,13 @@ export interface CommandDefinition extends Decider<unknown, unknown> {
   /** Noun and verb, such as `key.revoke`; part of the command's hash. */
   readonly name: CommandName | 'commit.undo';
   readonly method: AdminMethod;
-  /** Below the prefix of the admin API, with `:name` for parameters. */
+  /** Path below the admin API's prefix, with `:name` for parameters. */
   readonly path: string;
   readonly params: z.ZodType;
   readonly body: z.ZodType | undefined;
-  /** Who may call it in addition to operators: nobody, or members of the organisation concerned with one of these roles. */
+  /** Callers allowed in addition to operators: none, or members of the organisation concerned who have one of these roles. */
   readonly access: Access;
-  /** The same command for many at once, where it has that form: its body has `items`. */
+  /** The bulk form of the command, if it has one; its body has `items`. */
   readonly many?: CommandDefinition;
 }
 
@@ -130,16 +137,16 @@ type PlainDecider<Name extends CommandDefinition['name']> = Decider<
 type DeciderOf<Name extends CommandDefinition['name']> = PlainDecider<Name> &
   (Name extends ManyName ? { readonly many: ManyDecider<Name> } : unknown);
 
-/** Which form of a command a body is of. */
+/** Chooses the single or the bulk form of a command by its body. */
 export function chooseForm(definition: CommandDefinition, body: unknown): CommandDefinition {
   const hasItems = typeof body === 'object' && body !== null && 'items' in body;
   return (hasItems && definition.many) || definition;
 }
 
-/** How a command for many is decided. */
+/** Decider of a command's bulk form. */
 export type ManyDecider<Name extends ManyName> = Decider<OperationParams<Name>, BulkBody<Name>>;
 
-/** A command with what the table of operations declares. Checks the types of parameters and body, then erases them. */
+/** Combines a decider with its row in the table of operations. Checks the types of parameters and body, then erases them. */
 export function defineCommand<Name extends CommandDefinition['name']>(
   name: Name,
   decider: DeciderOf<Name>,
@@ -165,7 +172,7 @@ export function defineCommands<Name extends CommandName>(
   return Object.fromEntries(definitions);
 }
 
-/** Parses what came in. Throws CommandError InvalidCommand with every fault. */
+/** Parses the raw parameters and body. Throws CommandError InvalidCommand that lists every fault. */
 export function parseInput(
   definition: CommandDefinition,
   raw: { readonly params?: unknown; readonly body?: unknown },
@@ -176,7 +183,7 @@ export function parseInput(
   };
 }
 
-/** Throws CommandError unless the actor may give this command. */
+/** Throws CommandError unless the actor may run this command. */
 export function authoriseCommand(
   definition: CommandDefinition,
   db: Database,
@@ -186,7 +193,7 @@ export function authoriseCommand(
   authorise(db, actor, definition.access, () => definition.findOrganisation?.(db, input));
 }
 
-/** Decides, and checks the events against the guards that hold for all commands. Throws CommandError. */
+/** Decides, then checks the events against the guards common to all commands. Throws CommandError. */
 export function planCommand(
   definition: CommandDefinition,
   db: Database,
@@ -196,7 +203,10 @@ export function planCommand(
   return atOnce(planInPieces(definition, db, input, context));
 }
 
-/** The same, of many pieces. Where the state changes between two of them, the plan is of no state, and so is an error. */
+/**
+ * Plans as `planCommand` does, but yields between pieces. If the state changes between two pieces, the plan or error is
+ * invalid.
+ */
 export function* planInPieces(
   definition: CommandDefinition,
   db: Database,
@@ -217,7 +227,7 @@ export function* planInPieces(
   return { ...plan, warnings };
 }
 
-/** The answer to the first run of a command; to be called on a state that holds the events of the plan. */
+/** The answer to the first run of a command. The state must already contain the plan's events. */
 export function commandAnswer(
   definition: CommandDefinition,
   db: Database,

@@ -1,7 +1,7 @@
 /**
- * Forgets keys that ended long ago: their rows leave the state, so that what it holds follows the keys that are in use and not
- * all that were ever made. Every replica tries; the head of the log decides which keys are still there. Their ids and names
- * stay in the log and in the history, and a caller who gives such a key is refused as with one that never was.
+ * Forgets keys that ended long ago: removes their rows, so that the state grows with the keys in use and not with all keys
+ * ever made. Every replica tries; the head of the log decides which keys remain. Key ids and names stay in the log and in the
+ * history. A forgotten key gets the same refusal as a key that never existed.
  */
 import { randomUUID } from 'node:crypto';
 import { dayMs } from '../../schemas/durations.ts';
@@ -18,21 +18,21 @@ import { keyEndSql } from '../../shared/snapshot/tables.ts';
 import type { CommandWriter } from './command-writer.ts';
 
 const forgetAfterMsDefault = 90 * dayMs;
-/** Of one commit: what one turn of the event loop folds in some 20 ms. */
+/** Keys forgotten per commit. One turn of the event loop folds this many in about 20 ms. */
 const keysPerCommit = 500;
-/** Where there is nothing to forget. */
+/** Pause when there is nothing to forget. */
 const restMs = 60_000;
-/** Between two commits, so that others get their turns. */
+/** Pause between two commits, so that other writers get their turns. */
 const pauseMs = 1000;
 
 export interface EndedKeysOptions {
-  /** Of this replica. */
+  /** This replica's name. */
   readonly name: string;
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
   readonly writer: CommandWriter;
   readonly logger: Logger;
-  /** How long after its end a key is forgotten. */
+  /** Time between a key's end and its removal. */
   readonly forgetAfterMs?: number | undefined;
   /** Wall clock, ms since 1970. */
   readonly now?: () => number;
@@ -46,9 +46,9 @@ interface EndedKey {
   readonly name: string;
 }
 
-/** Those that ended up to a time, the oldest end first. */
+/** Keys that ended up to a given time, oldest end first. */
 function endedKeys(db: Database, untilMs: number): EndedKey[] {
-  // A revocation whose key is not there waits for it.
+  // A revocation can precede its key; such a row has no organisation and stays.
   return all<EndedKey>(
     db,
     `SELECT id, organisation, name FROM api_key WHERE ${keyEndSql} <= ? AND organisation IS NOT NULL
@@ -78,7 +78,7 @@ export class EndedKeys {
     await this.#running;
   }
 
-  /** Forgets the keys of one commit; returns how many. Rejects with CommandError. */
+  /** Forgets the keys of one commit, and returns their number. Rejects with CommandError. */
   async forget(): Promise<number> {
     const { name, snapshot, writer } = this.#options;
     const untilMs = this.#endedUntilMs();
@@ -93,8 +93,8 @@ export class EndedKeys {
   }
 
   /**
-   * Keys that ended before this time are forgotten. Follows the log's time or this machine's clock, whichever is earlier, and never
-   * moves faster than time passes. So a clock that leaps ahead forgets no key.
+   * Time before which ended keys are forgotten. It follows the log's time or this machine's clock, whichever is earlier, and
+   * never moves faster than time passes, so a clock that leaps ahead forgets no key.
    */
   #endedUntilMs(): number | undefined {
     const { replicator, forgetAfterMs = forgetAfterMsDefault, now = wallClockMs } = this.#options;
@@ -107,7 +107,7 @@ export class EndedKeys {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       const forgotten = await this.#tried();
-      // After a start the log is first to be read.
+      // After a start, the log must be read first.
       const isDone = forgotten === 0 && this.#endedUntilMs() !== undefined;
       await sleep(isDone ? restMs : pauseMs, signal);
     }

@@ -1,4 +1,7 @@
-/** What each event can do to the answers of requests: by it the guard on effect knows what it works out, and when that still holds. */
+/**
+ * Effect of each event on answers to requests. It tells the guard on effect what to work out, and when its result still
+ * holds.
+ */
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { type AnswerEffect, countedEvents } from './counted-events.ts';
@@ -7,17 +10,17 @@ export function effectOfEvent(type: EventTypeName): AnswerEffect {
   return countedEvents[type].answers;
 }
 
-/** Of a type that this build does not know, too. */
+/** Whether events of this type can change an answer. True for types that this build does not know. */
 export function mayTurnAnswers(type: string): boolean {
   return !Object.hasOwn(countedEvents, type) || effectOfEvent(type as EventTypeName) !== 'nothing';
 }
 
-/** Whether they may refuse somebody whom they do not name. */
+/** Whether the events may refuse requests of a caller whom they do not name. */
 export function mayRefuse(events: readonly KnownEvent[]): boolean {
   return events.some(({ type }) => effectOfEvent(type) === 'refuses');
 }
 
-/** Whose requests are meant to be refused. */
+/** Callers whose requests are meant to be refused. */
 export interface MeantRefusals {
   readonly organisations: readonly string[];
   readonly keys: readonly string[];

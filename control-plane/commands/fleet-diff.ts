@@ -1,7 +1,7 @@
 /**
- * Compares a fleet document with the state. Without pruning nothing is ever removed; with it, what the document does not
- * have goes. Keys are never in a document: they stay, unless their organisation goes.
- * Pure: the state, the document and the time decide.
+ * Compares a fleet document with the state. Nothing is removed without pruning; with it, everything that the document does
+ * not declare is removed. Documents never contain keys: a key stays unless its organisation is removed. The result depends
+ * only on the state, the document and the time.
  */
 
 import type { Tier } from '../../schemas/admin/admin.ts';
@@ -22,11 +22,11 @@ import { selection, visitorLimits } from './tiers.ts';
 
 export interface FleetOptions {
   readonly prune?: boolean | undefined;
-  /** Wall clock, ms since 1970: the day and moment of what is new. */
+  /** Wall clock, ms since 1970; the creation time of new resources. */
   readonly nowMs: number;
 }
 
-/** Throws CommandError InvalidCommand or Conflict where the state cannot be changed to match the document. */
+/** Throws CommandError InvalidCommand or Conflict if the state cannot be changed to match the document. */
 export function* diffFleet(db: Database, fleet: Fleet, options: FleetOptions): Generator<void, FleetPlan> {
   checkReferences(db, fleet, options.prune ?? false);
   const plan = new FleetPlan();
@@ -69,7 +69,7 @@ function planTiers(db: Database, fleet: Fleet, plan: FleetPlan, prune: boolean):
   }
   for (const before of present) {
     if (listed.includes(before.id)) continue;
-    // Not in the file, but one that is has taken its rank.
+    // The file does not list this tier, but a tier that it lists has taken its rank.
     const models = selection(before.models);
     const after = { ...before, models, rank: ranks.get(before.id) ?? before.rank };
     plan.put('tier', before.id, before, after, { type: 'tier.set', data: after });
@@ -160,8 +160,8 @@ function registration(db: Database, id: string): EventData<'node.registered'> | 
 const rankMax = 1000;
 
 /**
- * Ranks for the listed tiers and those present, strictly rising in the wanted order. A file lists tiers lowest first. Only their
- * order counts: ranks that already have it are kept, and a tier that the file does not list stays directly above the same tier as
+ * Assigns strictly rising ranks in the wanted order to listed and present tiers. A file lists tiers lowest first. Only the
+ * order matters: ranks that fit it are kept, and a tier that the file does not list stays directly above the same tier as
  * before.
  */
 export function rankTiers(present: readonly Tier[], listed: readonly string[]): Map<string, number> {

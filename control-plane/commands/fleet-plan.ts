@@ -1,6 +1,6 @@
 /**
- * The changes that a fleet file needs, as events in an order that the fold accepts, and as a list for people.
- * What exists as the file declares it needs neither: applying a file twice changes nothing the second time.
+ * The changes that a fleet file requires: events in an order that the fold accepts, and a list for people. Resources that
+ * already match the file need no change, so applying a file twice changes nothing the second time.
  */
 import type { FleetChange } from '../../schemas/admin/admin.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
@@ -8,7 +8,7 @@ import { sameData } from './preconditions.ts';
 
 type FleetKind = FleetChange['kind'];
 
-/** Dependents before what they depend on. */
+/** Dependents come before the resources that they depend on. */
 const removalOrder: readonly FleetKind[] = [
   'node',
   'install',
@@ -30,7 +30,7 @@ export class FleetPlan {
   readonly #removals: FleetStep[] = [];
   readonly #changes: FleetChange[] = [];
 
-  /** Sets a resource to `after`, which is what the event does. */
+  /** Sets a resource to `after`, as the event does. */
   put(kind: FleetKind, id: string, before: object | undefined, after: object, event: KnownEvent): void {
     if (!before) {
       this.#add(this.#sets, { event, change: { action: 'create', kind, id } });
@@ -52,12 +52,12 @@ export class FleetPlan {
     this.#changes.push(step.change);
   }
 
-  /** In the order of the file, and then of what is not in it. */
+  /** Changes in the order of the file, followed by removals. */
   get changes(): readonly FleetChange[] {
     return this.#changes;
   }
 
-  /** Everything is set before anything is removed, so that a node can leave a stack that is removed. */
+  /** All sets come before all removals, so that a node can leave a stack that is being removed. */
   get steps(): readonly FleetStep[] {
     const removals = removalOrder.flatMap((kind) =>
       this.#removals.filter(({ change }) => change.kind === kind),

@@ -1,6 +1,6 @@
 /**
- * Removals of what the state has and a fleet document has not. Each resource is removed by its own event, even if the
- * removal of another would include it, so that the list of changes is complete.
+ * Removes resources that are in the state but not in the fleet document. Each resource is removed by its own event, even if
+ * removing another would include it, so that the list of changes is complete.
  */
 import type { Fleet } from '../../schemas/events/fleet.ts';
 import { anonymousTierName } from '../../schemas/shapes.ts';
@@ -10,7 +10,7 @@ import { findAnonymous, listModels, listTiers } from '../state/catalog.ts';
 import { listMembers, listOrganisations } from '../state/tenants.ts';
 import type { FleetPlan } from './fleet-plan.ts';
 
-/** Ids of everything in the document. */
+/** Ids of everything that the document declares. */
 function declared(fleet: Fleet) {
   const organisations = fleet.organisations ?? [];
   const stacks = organisations.flatMap((organisation) => organisation.stacks ?? []);

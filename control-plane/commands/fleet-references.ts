@@ -1,6 +1,6 @@
 /**
- * What a fleet document names but does not declare must be in the state, and must stay there: with pruning only what the
- * document declares remains. All faults are reported at once.
+ * Checks the references of a fleet document. Anything that it names but does not declare must be in the state and stay there;
+ * with pruning, only declared resources stay. All faults are reported at once.
  */
 import { type Fleet, pathText } from '../../schemas/events/fleet.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -47,7 +47,7 @@ function unknownTiers(db: Database, fleet: Fleet, prune: boolean): CommandErrorD
   });
 }
 
-/** Throws CommandError InvalidCommand that names every model and tier that would not exist. */
+/** Throws CommandError InvalidCommand that names every missing model and tier. */
 export function checkReferences(db: Database, fleet: Fleet, prune: boolean): void {
   const details = [...unknownModels(db, fleet, prune), ...unknownTiers(db, fleet, prune)];
   const [first] = details;

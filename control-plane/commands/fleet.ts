@@ -1,6 +1,6 @@
 /**
- * The fleet as one document: applied, compared, and exported as the document that, applied, changes nothing.
- * A document has neither keys nor tokens, no health, and nothing that a file cannot declare: suspension and draining.
+ * Applies, compares and exports the fleet as one document. Applying an exported document changes nothing. A document contains
+ * no keys, tokens or health, and nothing that a file cannot declare, such as suspension and draining.
  */
 
 import type { NodeResource } from '../../schemas/admin/admin.ts';
@@ -23,7 +23,7 @@ export const fleetCommands = defineCommands({
         events: steps.map(({ event }) => event),
         extra: { changes },
         divisible: {
-          // The members of an organisation stay together, so that it does not lack an owner for a while.
+          // An organisation's members stay together, so that it never lacks an owner in between.
           mayBegin: (at) => steps[at]?.event.type !== 'member.set',
           extra: (end) => ({ changes: steps.slice(0, end).map(({ change }) => change) }),
         },

@@ -1,7 +1,6 @@
 /**
- * Guards over the events of a command, whichever command made them: how many resources the state may hold, whether too much of
- * the fleet would be removed, and whether an organisation would get its allowance back. Every reader can rely on these bounds,
- * because the writer enforces them.
+ * Guards over the events of any command: the number of resources in the state, the share of the fleet removed at once, and
+ * allowances that an organisation would get back. The writer enforces these bounds, so every reader can rely on them.
  */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { groupDigits } from '../../schemas/grouped.ts';
@@ -21,7 +20,7 @@ import {
   roomFor,
 } from './counted-events.ts';
 
-/** Throws CommandError Conflict where these events would exceed a limit. Their removals are not subtracted. */
+/** Throws CommandError Conflict if these events would exceed a limit. Removals by the same events are not subtracted. */
 export function* checkCardinality(
   db: Database,
   events: readonly KnownEvent[],
@@ -73,7 +72,7 @@ export function* guardRemovals(db: Database, events: readonly KnownEvent[]): Gen
     yield;
   }
   for (const { type, data } of events) {
-    // It moves before its old place is removed.
+    // The node moves before its old place is removed.
     if (type === 'node.registered') removed.node.delete(data.id);
   }
   for (const kind of kinds) {
@@ -90,13 +89,15 @@ export function* guardRemovals(db: Database, events: readonly KnownEvent[]): Gen
 export interface PeriodFacts {
   readonly nowMs: number;
   readonly force?: boolean | undefined;
-  /** Tokens that count against the allowance, without adjustments. Absent: not known here, and nothing is guarded. */
+  /**
+   * Tokens that count against the allowance, without adjustments. If absent, usage is unknown here and nothing is guarded.
+   */
   readonly used?: ((organisation: string, period: string) => number) | undefined;
 }
 
 /**
- * Describes the used tokens that no longer count, because another anchor day begins another period. Throws CommandError
- * GuardRefused if there are any, unless it is forced.
+ * Describes used tokens that would no longer count, because a new anchor day starts another period. If there are any, throws
+ * CommandError GuardRefused unless forced.
  */
 export function guardPeriods(
   db: Database,

@@ -1,6 +1,6 @@
 /**
- * Deciders for API keys (Authentication 4 to 6). The value is minted here, is in the answer once, and reaches neither
- * the log nor the state: they hold its SHA-256.
+ * Deciders for API keys (Authentication 4 to 6). A key's value is generated here and returned once. It never reaches the log
+ * or the state, which contain only its SHA-256.
  */
 import type { OperationBody } from '../../schemas/admin/admin.ts';
 import { dayMs } from '../../schemas/durations.ts';
@@ -13,7 +13,7 @@ import { type CommandContext, defineCommands } from './definition.ts';
 import { needAll, numberedIds } from './many.ts';
 import { needKey, needOrganisation } from './preconditions.ts';
 
-/** When a key created at `nowMs` expires, ms since 1970; null: never. A year from 29 February ends on 1 March. */
+/** Time when a key created at `nowMs` expires, in ms since 1970; null if never. A year from 29 February ends on 1 March. */
 export function expiresAtMs(choice: ExpiryChoice, nowMs: number): number | null {
   switch (choice) {
     case 'never':
@@ -47,7 +47,7 @@ function createdKey(
   };
 }
 
-/** The organisation of all items; undefined where they are of several, which only an operator may name at once. */
+/** The organisation of all items; undefined if they name several, which only an operator may do. */
 function organisationOfAll(db: Database, items: readonly NewKey[]): string | undefined {
   const [first, ...others] = new Set(items.map(({ organisation }) => organisation));
   return first === undefined || others.length > 0 ? undefined : findOrganisation(db, first)?.id;

@@ -4,7 +4,7 @@ import { CommandError } from '../core/command-error.ts';
 
 const guide = 'see docs/security.md, "Signatures"';
 
-/** Refuses the start where key and signers do not match. The error names the next step. */
+/** Refuses to start if the key and the log's signers do not match. The error names the next step. */
 export function checkSigner(
   signers: readonly string[],
   signer: Signer | undefined,
@@ -22,7 +22,7 @@ export function checkSigner(
     );
 }
 
-/** Throws CommandError where readers would reject the records of this replica. */
+/** Throws CommandError if readers would reject this replica's records. */
 export function checkMaySign(signers: readonly string[], signer: Signer | undefined): void {
   if (maySign(signers, signer)) return;
   throw new CommandError(

@@ -1,12 +1,12 @@
-/** What commands that create many resources at once have in common: their ids, and the refusal of items that name what is not there. */
+/** Shared parts of bulk commands: ids of the created resources, and refusal of items that name missing resources. */
 import { derivedId } from '../../shared/ids/api-key.ts';
 import { CommandError } from '../core/command-error.ts';
 
 const detailsMax = 200;
 
 /**
- * The ids of what one command creates: all follow from the first, which is what a repeat of the command is known by. Ids are no
- * secrets, and these are as unlikely to be there already as those that are drawn.
+ * Ids of the resources that one command creates. All are derived from the first id, which identifies the command when it is
+ * repeated. Ids are not secret, and derived ids are as unlikely to collide as random ones.
  */
 export function numberedIds(kind: string, first: string, count: number): string[] {
   const others = Array.from({ length: count - 1 }, (_, index) => derivedId(kind, `${first} ${index + 1}`));
@@ -14,15 +14,15 @@ export function numberedIds(kind: string, first: string, count: number): string[
 }
 
 export interface Named {
-  /** The field of an item that names it. */
+  /** The item field that contains the id. */
   readonly field: string;
   readonly what: string;
-  /** The CLI's. */
+  /** The CLI's word for the resource. */
   readonly noun: string;
   isThere(id: string): boolean;
 }
 
-/** Throws CommandError NotFound that names each item whose resource is not there. */
+/** Throws CommandError NotFound that names every item whose resource does not exist. */
 export function needAll(ids: readonly string[], { field, what, noun, isThere }: Named): void {
   const there = new Map<string, boolean>();
   const details = ids.flatMap((id, index) => {

@@ -1,6 +1,6 @@
 /**
- * Deciders for the catalog's models. A model that is named somewhere is removed only by force, which takes it out of
- * every place that names it in the same commit: a reference never dangles.
+ * Deciders for the catalog's models. A model that is still referenced is removed only by force. The same commit then removes
+ * it from every place that names it, so references never dangle.
  */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { overweightWarnings } from '../../schemas/events/overweight.ts';

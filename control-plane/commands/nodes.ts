@@ -1,6 +1,6 @@
 /**
- * Deciders for nodes and the tokens of their agents. A token is bound to one node; its value is shown once.
- * A node is registered once; its place and address change only through a fleet file.
+ * Deciders for nodes and for their agents' tokens. A token belongs to one node, and its value is shown once. After
+ * registration, only a fleet file can change a node's place and address.
  */
 import type { NodeResource } from '../../schemas/admin/admin.ts';
 import { groupDigits } from '../../schemas/grouped.ts';

@@ -1,6 +1,6 @@
 /**
- * Deciders for organisations and their members. Removing an organisation removes all that hangs on it, which the guard
- * counts; removing a person revokes none of the keys they made (Authentication 6).
+ * Deciders for organisations and their members. Removing an organisation also removes everything that depends on it, which
+ * the guard counts. Removing a person does not revoke the keys that they made (Authentication 6).
  */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -8,7 +8,7 @@ import { findMember, findOrganisation } from '../state/tenants.ts';
 import { defineCommands } from './definition.ts';
 import { needFree, needOrganisation, needTier, sameData } from './preconditions.ts';
 
-/** The UTC day of a moment, `YYYY-MM-DD`. */
+/** UTC day of a time, as `YYYY-MM-DD`. */
 export function formatDay(ms: number): string {
   return new Date(ms).toISOString().slice(0, 10);
 }

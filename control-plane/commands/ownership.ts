@@ -1,6 +1,6 @@
 /**
- * Who owns an organisation decides who owns it next: only an owner makes, changes or removes an owner, and the last owner
- * stays. The operator may do all of it, but needs force to leave an organisation without an owner that had one.
+ * Rules for an organisation's owners: only an owner may add, change or remove an owner, and the last owner stays. An operator
+ * may do all of this, but needs force to leave an organisation without any owner.
  */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import type { Role } from '../../schemas/names.ts';
@@ -12,7 +12,7 @@ import { type Actor, findRole } from './authorise.ts';
 interface OwnershipChange {
   readonly organisation: string;
   readonly person: string;
-  /** Undefined: the person leaves. */
+  /** Undefined if the person leaves. */
   readonly role: Role | undefined;
 }
 
@@ -23,7 +23,7 @@ function listOwnershipChanges(events: readonly KnownEvent[]): OwnershipChange[] 
   });
 }
 
-/** Throws CommandError where these events change owners in a way that the actor may not. */
+/** Throws CommandError if these events change owners in a way that the actor may not. */
 export function* checkOwners(
   db: Database,
   actor: Actor,

@@ -1,4 +1,4 @@
-/** Checks of deciders before they decide: a resource that a command names must exist, be free, or be unused. */
+/** Checks that deciders run first: a resource that a command names must exist, be free, or be unused. */
 import type {
   ApiKey,
   Model,
@@ -14,7 +14,7 @@ import { findNode, findStack, findToken } from '../state/capacity.ts';
 import { findModel, findTier } from '../state/catalog.ts';
 import { findKey, findOrganisation } from '../state/tenants.ts';
 
-/** The resource, or CommandError NotFound. `noun` is the CLI's, `what` the glossary's. */
+/** Returns the resource or throws CommandError NotFound. `noun` is the CLI's word for it, `what` the glossary's. */
 function need<Found>(found: Found | undefined, what: string, noun: string, id: string): Found {
   if (found !== undefined) return found;
   throw new CommandError('NotFound', `there is no ${what} ${id}`, {
@@ -44,7 +44,7 @@ export function needToken(db: Database, id: string): NodeToken {
   return need(findToken(db, id), 'token', 'node', id);
 }
 
-/** Every model of a selection must be in the catalog; all that are not are named. */
+/** Checks that every selected model is in the catalog. The error names all that are not. */
 export function needModels(db: Database, models: '*' | readonly string[]): void {
   if (models === '*') return;
   const details: CommandErrorDetail[] = [];
@@ -59,13 +59,13 @@ export function needModels(db: Database, models: '*' | readonly string[]): void 
     });
 }
 
-/** Throws CommandError Conflict where it exists already. */
+/** Throws CommandError Conflict if the resource exists already. */
 export function needFree(found: unknown, what: string, id: string): void {
   if (found !== undefined)
     throw new CommandError('Conflict', `the ${what} ${id} exists already`, { next: 'choose another id' });
 }
 
-/** Throws CommandError GuardRefused where something uses what is to be removed, unless it is forced. */
+/** Throws CommandError GuardRefused if the resource to remove is still in use, unless forced. */
 export function needUnused(
   what: string,
   users: readonly string[],
@@ -79,7 +79,7 @@ export function needUnused(
   });
 }
 
-/** Equal as JSON data, where lists have an order and members have none. */
+/** Equality of JSON data: order matters in lists, but not among members. */
 export function sameData(a: unknown, b: unknown): boolean {
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return a === b;
   const [was, is] = [a, b] as Record<string, unknown>[];

@@ -1,19 +1,19 @@
 /**
- * Rolling upgrades: a critical event is written only once every gateway has reported a fold version that knows it. A
- * gateway that does not know it would halt at it, and its freshness would expire.
+ * Protects rolling upgrades: a critical event is written only once every gateway has reported a fold version that knows it. A
+ * gateway that does not know it would stop folding there, and its freshness would expire.
  */
 import { foldVersionNeeded, type KnownEvent } from '../../schemas/events/events.ts';
 import { CommandError } from '../core/command-error.ts';
 
 export interface LogReader {
   readonly name: string;
-  /** As it last reported. */
+  /** Version that the gateway last reported. */
   readonly foldVersion: number;
 }
 
 /**
- * `readers`: gateways that have not deregistered, silent ones included; undefined while they are not known yet.
- * Throws GuardRefused, or LogUnavailable where it cannot be decided yet.
+ * Throws GuardRefused if a gateway is too old for these events, or LogUnavailable if that cannot be decided yet. `readers`
+ * returns the gateways that have not deregistered, including silent ones; undefined until they are known.
  */
 export function checkReaders(
   events: readonly KnownEvent[],

@@ -1,6 +1,6 @@
 /**
- * Deciders for the log's signers. The signers are part of the accept rule, not of the state, so the context provides them.
- * They change one at a time, and never so that a running replica could no longer write.
+ * Deciders for the log's signers. Signers belong to the log's accept rule, not to the state, so the context provides them.
+ * They change one at a time, and never in a way that stops a running replica from writing.
  */
 import { computeFingerprint, normalisePublicKey } from '../../shared/log/core/signing.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -22,7 +22,7 @@ function parsePublicKey(text: string): string {
   throw new CommandError('InvalidCommand', fault);
 }
 
-/** Throws GuardRefused where the change leaves a running replica without the right to sign. */
+/** Throws GuardRefused if the change would stop a running replica from signing. */
 function change(context: CommandContext, signers: readonly string[]): CommandPlan {
   const { own, replicas } = describeSigning(context);
   const kept = new Set(signers.map(computeFingerprint));

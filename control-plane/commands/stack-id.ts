@@ -1,6 +1,7 @@
 /**
  * The id of a stack, `stk-<word>-<word>-<suffix>` (Resources, Stack). It is the first DNS label of the stack's host, so it is
- * lowercase and at most 63 characters. 64 × 64 words and four characters make 6.9 billion ids: the log ensures uniqueness.
+ * lowercase and has at most 63 characters. 64 × 64 words and four characters make 6.9 billion ids; the log ensures
+ * uniqueness.
  */
 import { type RandomSource, randomText } from '../../shared/ids/api-key.ts';
 
@@ -23,7 +24,7 @@ function words(text: string): readonly string[] {
 
 export function mintStackId(random: RandomSource): string {
   const [first = 0, second = 0] = random(2);
-  // Both lists have 64 words, which divides 256: all words are equally likely.
+  // Both lists have 64 words, which divides 256, so all words are equally likely.
   const quality = qualities[first % qualities.length];
   const creature = creatures[second % creatures.length];
   return `stk-${quality}-${creature}-${randomText(random, suffixAlphabet, suffixLength)}`;

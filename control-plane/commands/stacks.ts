@@ -1,6 +1,6 @@
 /**
- * Deciders for stacks, for the pool, and for what is installed on them.
- * The id of a stack is generated here unless it is given; if two replicas generate the same id, the chain accepts the first only.
+ * Deciders for stacks, for the pool, and for the models installed on them. A stack's id is generated here unless it is given.
+ * If two replicas generate the same id, the chain accepts only the first.
  */
 import type { RandomSource } from '../../shared/ids/api-key.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';

@@ -1,4 +1,4 @@
-/** How the events of a command become those of a staged change, and what is refused while one is open. */
+/** Turns the events of a command into a staged change, and refuses commands that conflict with an open one. */
 import { type KnownEvent, toStored } from '../../schemas/events/events.ts';
 import type { ReleasePlan } from '../../schemas/events/release.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -13,7 +13,7 @@ export interface Staging extends ReleasePlan {
   readonly advanceUnseen: boolean;
 }
 
-/** The change begins with its first wave. Throws CommandError where it cannot be staged. */
+/** Wraps the events in a change that starts with its first wave. Throws CommandError if they cannot be staged. */
 export function stagedEvents(
   db: Database,
   events: readonly KnownEvent[],
@@ -54,14 +54,17 @@ function alreadyOpen({ id }: OpenChange): CommandError {
   });
 }
 
-/** The position of its commit; a restored log may have had a change of that name. */
+/** Id of a new change: the position of its commit, with a suffix if a restored log already had a change with that id. */
 function newId(db: Database): string {
   const { seq } = first<{ seq: number }>(db, 'SELECT seq FROM position') ?? { seq: 0 };
   const id = String(seq + 1);
   return findChange(db, id) === undefined ? id : `${id}-2`;
 }
 
-/** Throws CommandError where an immediate event writes a row that the open change writes too: completed, it would undo that. */
+/**
+ * Throws CommandError if an immediate event writes a row that the open change also writes, because completing the change
+ * would overwrite it.
+ */
 export function checkOpenChange(db: Database, events: readonly KnownEvent[]): void {
   const open = findOpenChange(db);
   if (open === undefined || events.length === 0) return;

@@ -1,6 +1,6 @@
 /**
- * Deciders for tiers and for the visitors' limits. The order of the tiers is their rank, lowest first; no two have the
- * same, so that "the next tier" has one meaning for all.
+ * Deciders for tiers and for the limits of visitors. Tiers are ordered by rank, lowest first. No two have the same rank, so
+ * "the next tier" is unambiguous.
  */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import type { Fleet } from '../../schemas/events/fleet.ts';
@@ -22,12 +22,12 @@ import { needModels, needTier, needUnused, sameData } from './preconditions.ts';
 
 type Selection = '*' | readonly string[];
 
-/** A selection as the state keeps it: each model once, in order. */
+/** A selection as stored in the state: each model once, sorted. */
 export function selection(models: Selection): '*' | string[] {
   return models === '*' ? '*' : [...new Set(models)].sort();
 }
 
-/** Limits of visitors as the state keeps them. */
+/** Visitors' limits as stored in the state. */
 export function visitorLimits({ total, ...limits }: NonNullable<Fleet['anonymous']>) {
   const hasTotal = total !== undefined && Object.values(total).some((limit) => limit !== undefined);
   return { ...limits, models: selection(limits.models), ...(hasTotal && { total }) };

@@ -1,4 +1,6 @@
-/** Adjustments of an organisation's usage by hand: they count against its allowance, and are shown next to what was completed. */
+/**
+ * Manual adjustments of an organisation's usage. They count against its allowance, and are shown next to the recorded usage.
+ */
 import { billingPeriod } from '../../shared/usage/period.ts';
 import { findAdjustment } from '../state/tenants.ts';
 import { defineCommands } from './definition.ts';
