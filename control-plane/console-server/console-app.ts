@@ -1,7 +1,7 @@
 /**
- * Serves the console: the built pages, and under /api the routes of the admin API with the rights of the person who is signed
- * in. The room `control-plane/console-server` signs people in and keeps their sessions. Its listener is an origin of its own,
- * apart from tenants' hosts and from the admin API. It must not accept bearer tokens, which only the admin API takes.
+ * Serves the console: the built pages and, under /api, the routes of the admin API with the rights of the signed-in person.
+ * The other files of this room handle sign-in and sessions. The console's listener is an origin of its own, separate from
+ * tenants' hosts and from the admin API. It must not accept bearer tokens, which only the admin API takes.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { readingRoles } from '../../schemas/admin/admin-row.ts';
@@ -23,7 +23,7 @@ import { backgroundHeader, SessionGuard } from './session-guard.ts';
 import { Sessions } from './sessions.ts';
 import { registerSignInRoutes } from './sign-in-routes.ts';
 
-/** Addresses of gateways as clients reach them, for settings that the pages show; what is not known is left out. */
+/** Gateway addresses as clients reach them, for the settings that pages show. Unknown addresses are left out. */
 export interface ServiceAddresses {
   readonly shared?: string | undefined;
   readonly stackDomain?: string | undefined;
@@ -31,22 +31,22 @@ export interface ServiceAddresses {
 }
 
 export interface ConsoleOptions {
-  /** Names by which it may be asked for, in addition to loopback. */
+  /** Host names accepted in addition to loopback. */
   readonly hosts: readonly string[];
-  /** Members sign in without anything: for `headgate dev` alone. */
+  /** Members sign in without credentials; only for `headgate dev`. */
   readonly demo: boolean;
   readonly links: SignInLinks;
   readonly ended: EndedSessions;
-  /** Of the gateways, as clients reach them. */
+  /** Gateway addresses as clients reach them. */
   readonly addresses: () => ServiceAddresses;
-  /** Absent: nobody signs in by an identity provider. */
+  /** If absent, sign-in through an identity provider is not available. */
   readonly oidc?: OidcSettings | undefined;
-  /** The address that browsers use, where it is not the listener's. */
+  /** The address that browsers use, if it differs from the listener's. */
   readonly publicUrl?: string | undefined;
 }
 
 const readMethods: readonly string[] = ['GET', 'HEAD'];
-/** Where the pages are; all are drawn by one document. */
+/** Paths of the pages, all of which are rendered by one HTML document. */
 const pagePaths =
   /^\/(?:$|(?:fleet|gateways|nodes|stacks|orgs|models|tiers|requests|keys|usage|limits|events|changes|explain|doctor|sign-in)(?:\/[^/]{1,300})?\/?$)/;
 
@@ -57,9 +57,9 @@ interface FirstAnswers {
 }
 
 /**
- * What every page of a person reads first, by path, so that it is drawn at once. By the API's own routes, with the cookie of
- * the page: nobody gets here what they would be refused there, and who is not signed in gets nothing. A person asked for the
- * page, so the session is renewed as by a call of theirs.
+ * Answers that every signed-in page reads first, by path, so that the page renders at once. They come from the API's own
+ * routes with the page's cookie, so nobody sees here what the API would refuse them. Without a session the result is
+ * undefined. Loading a page renews the session as an API call does, because a person asked for it.
  */
 async function firstAnswers(
   app: FastifyInstance,
@@ -83,7 +83,7 @@ async function firstAnswers(
   };
 }
 
-/** The document with the answers in a block that no browser runs; kept by no cache. */
+/** The HTML document with the answers in a block that browsers do not execute. It must not be cached. */
 function embedAnswers({ byPath, cookie }: FirstAnswers, document: string): StaticAnswer {
   const block = `<script type="application/json" id="answers">${JSON.stringify(byPath).replaceAll('<', '\\u003c')}</script>`;
   return {
@@ -146,7 +146,7 @@ export async function createConsoleApp(
   return app;
 }
 
-/** Of stacks those that the actor may read: an address names its stack. */
+/** Addresses with only the stacks that the actor may read, because an address reveals its stack. */
 function shownAddresses(
   { stacks, ...common }: ServiceAddresses,
   { snapshot: { db } }: AdminContext,
@@ -163,7 +163,7 @@ function shownAddresses(
   };
 }
 
-/** Whatever no route answers: the pages, and the files that they consist of. */
+/** Serves the pages and their files for every path without a route. */
 function servePages(app: FastifyInstance, logger: Logger, ended: EndedSessions): void {
   const files = new StaticFiles(builtFolder('console'));
   const document = String(files.find('/index.html', {})?.body ?? '');
@@ -182,7 +182,7 @@ function servePages(app: FastifyInstance, logger: Logger, ended: EndedSessions):
         .type('text/plain; charset=utf-8')
         .send('the pages were not built: npm run build\n');
     const isPage = pagePaths.test(path);
-    // A page waits for no log: without the answers it is only slower.
+    // A page never waits for the log; without the answers it only loads more slowly.
     const hasAnswers = isPage && !path.startsWith('/sign-in') && ended.isReady();
     const answers = hasAnswers && (await firstAnswers(app, request));
     const file = answers
@@ -193,14 +193,14 @@ function servePages(app: FastifyInstance, logger: Logger, ended: EndedSessions):
   });
 }
 
-/** A person gets a page with the way back; what loads a file gets a line. */
+/** Answers 404: with a page that leads back for people, with one line for anything that loads a file. */
 function sendMistyped(files: StaticFiles, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const page = request.headers.accept?.includes('text/html') ? files.find('/index.html', {}) : undefined;
   if (page) return reply.code(404).headers(page.headers).send(page.body);
   return reply.code(404).type('text/plain; charset=utf-8').send('not found\n');
 }
 
-/** Why a call of the API cannot come from the console's own page; undefined where it can. */
+/** The error if a call of the API cannot come from the console's own page; otherwise undefined. */
 function foreignCall({ method, headers }: FastifyRequest): CommandError | undefined {
   if (!isOwnCall(method, headers))
     return new CommandError('Forbidden', 'only the console itself may call this');

@@ -1,6 +1,6 @@
 /**
- * Server-sent events for the pages: each position that was folded, for the operator with its events. Members get the position
- * alone, and read again what they may read. A second stream has requests, of members those of their organisation.
+ * Server-sent events for the pages. One stream sends each folded position, for operators with its events. Members get only
+ * the position, and reload what they may read. A second stream sends requests; members see only those of their organisation.
  */
 import type { ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
@@ -15,13 +15,15 @@ import { membershipsOf } from '../commands/authorise.ts';
 import { requireSession } from './session-guard.ts';
 import { actorOfSession, type ConsoleSession, type Sessions } from './sessions.ts';
 
-/** Larger batches are sent as a position alone: the page reads them as a list. */
+/** Larger batches are sent as a position alone, and the page reloads its lists. */
 const eventsPerMessageMax = 200;
-/** Shorter than what proxies allow a silent connection; the session and its role are asked again each time. */
+/**
+ * Shorter than the time after which proxies close a silent connection. Each pulse also checks the session and its role again.
+ */
 const pulseMs = 15_000;
-/** Events after which they are asked at once. */
+/** Events after which sessions and roles are checked at once. */
 const endingTypes = /^(?:session\.ended|member\.|organisation\.removed)/;
-/** How soon a page learns that the log is away, or back. */
+/** Interval at which pages learn whether the log is available. */
 const lookMs = 1000;
 
 export function registerLiveStream(api: FastifyInstance, context: AdminContext, sessions: Sessions): void {
@@ -76,13 +78,13 @@ function follow(
 }
 
 interface Messages {
-  /** Sessions may have ended. */
+  /** Whether the batch may have ended sessions. */
   readonly mayEnd: boolean;
   readonly forOthers: string;
   forOperators(): string;
 }
 
-/** Of the batches that streams are sending: made once, however many streams there are. */
+/** Messages of the batches being sent. Each is built once, however many streams there are. */
 const messages = new WeakMap<readonly Commit[], Messages>();
 
 function toMessages(commits: readonly Commit[]): Messages {

@@ -1,4 +1,7 @@
-/** Routes of the sign-in by an identity provider: the page asks where to go, and the provider sends the browser back. */
+/**
+ * Routes for sign-in through an identity provider: the page asks for the provider's address, and the provider sends the
+ * browser back.
+ */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { portAsked } from '../../shared/runtime/browser-rules.ts';
@@ -13,18 +16,18 @@ import type { Identity } from './sessions.ts';
 import type { SignInOptions } from './sign-in-routes.ts';
 
 const beginSchema = z.strictObject({ invitation: z.string().max(1024).optional() });
-/** Longer answers of a provider are none. */
+/** Longer provider answers are rejected. */
 const queryLengthMax = 8192;
 const path = '/oidc/callback';
 
 export interface OidcRoutesOptions extends SignInOptions {
   readonly provider: Oidc;
-  /** The address that browsers use, where it is not the one they ask for. */
+  /** The address that browsers use, if it differs from the one that they request. */
   readonly publicUrl: string | undefined;
   readonly isTls: boolean;
 }
 
-/** Below `/api`: the page asks where to go. */
+/** Registers the route below `/api` that tells the page where to send the browser. */
 export function registerOidcStart(api: FastifyInstance, options: OidcRoutesOptions): void {
   const { provider, publicUrl, isTls } = options;
   api.post('/oidc', { config: { access: 'public', body: 'tiny' } }, async (request, reply) => {
@@ -36,7 +39,7 @@ export function registerOidcStart(api: FastifyInstance, options: OidcRoutesOptio
   });
 }
 
-/** The provider's page leads here, so this answers to a navigation from another site. */
+/** Registers the route to which the provider sends the browser, so it accepts navigation from another site. */
 export function registerOidcCallback(app: FastifyInstance, options: OidcRoutesOptions): void {
   const calls = new ProviderCalls(transactionSeconds);
   const { context, provider } = options;
@@ -49,7 +52,7 @@ export function registerOidcCallback(app: FastifyInstance, options: OidcRoutesOp
     const address = peerPrefix(request.raw.socket.remoteAddress);
     const state = begunState(provider, sealed, query);
     const begun = state === undefined ? 'used' : calls.begin(state, address);
-    // The cookie stays, so that the same address of the provider's answer can be loaded again.
+    // Keep the cookie, so that the browser can reload the provider's answer.
     if (begun !== 'begun')
       return reply.redirect(`/sign-in?failed=${begun === 'busy' ? 'busy' : 'expired'}`, 303);
     setCookie(request, reply, options, '', 0);
@@ -64,7 +67,7 @@ export function registerOidcCallback(app: FastifyInstance, options: OidcRoutesOp
   });
 }
 
-/** Who the answer says it is; a member of one organisation more, where there is an invitation. */
+/** The identity in the provider's answer. If the sign-in carries an invitation, the person also becomes a member. */
 async function identified(
   { context, sessions, links, provider }: OidcRoutesOptions,
   sealed: string,
@@ -72,7 +75,7 @@ async function identified(
 ): Promise<Identity> {
   const { identity, invitation, issuer, subject } = await provider.finish(sealed, query);
   const { person, operator } = identity;
-  // Events name an operator by an id from which nobody can compute these.
+  // Events contain only an id of the operator, from which neither value can be computed.
   if (operator !== undefined)
     context.logger.info({ operator, issuer, subject }, 'an operator signed in through the identity provider');
   if (invitation !== undefined && person !== undefined)
@@ -80,17 +83,17 @@ async function identified(
   return identity;
 }
 
-/** The state of the sign-in that this browser began and that the query answers; undefined where there is none. */
+/** The state of the sign-in that this browser began, if the query answers it; otherwise undefined. */
 function begunState(provider: Oidc, sealed: string, query: string): string | undefined {
   if (query.length > queryLengthMax) return undefined;
   const state = new URLSearchParams(query).get('state') ?? '';
   return provider.isBegun(sealed, state) ? state : undefined;
 }
 
-/** At most one line a minute, because anybody can cause failures and fill the disk. */
+/** Logs at most one line per minute, because anyone can cause failures and could fill the disk. */
 class Failures {
   readonly #line: RateLimitedLine;
-  /** Of the last one. */
+  /** Fields of the last failure. */
   #fields: { readonly name: string; readonly reason: string } | undefined;
 
   constructor(logger: SignInOptions['context']['logger']) {
@@ -101,7 +104,7 @@ class Failures {
 
   add(error: unknown): 'invitation' | 'provider' {
     const { name, message } = error instanceof Error ? error : new Error('unknown');
-    // Not the whole error: its cause may hold what the provider answered.
+    // Leave out the rest of the error: its cause may contain the provider's answer.
     this.#fields = { name, reason: message };
     const kind = error instanceof CommandError && error.type !== 'LogUnavailable' ? 'invitation' : 'provider';
     this.#line.add(kind);
@@ -118,8 +121,8 @@ function cookieName({ headers }: FastifyRequest, { isTls }: OidcRoutesOptions): 
 }
 
 /**
- * Lax, because the provider's page brings the browser back. For all paths, because only so its name may begin with `__Host-`:
- * no page of a sibling name can set one of that name, and so put a sign-in of its own into this browser.
+ * Sets the sign-in cookie. `SameSite=Lax`, because the provider's page sends the browser back. The path is `/`, because the
+ * name's prefix `__Host-` requires it. The prefix keeps a sibling host from planting its own sign-in in this browser.
  */
 function setCookie(
   request: FastifyRequest,

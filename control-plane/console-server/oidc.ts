@@ -1,6 +1,6 @@
 /**
- * Sign-in by an identity provider: authorisation code with PKCE, state and nonce. What a browser carries meanwhile is sealed
- * in a cookie, so any replica can finish what another began. Tokens of the provider are read once and kept nowhere.
+ * Sign-in through an identity provider: authorisation code with PKCE, state and nonce. The pending sign-in is sealed in a
+ * cookie, so any replica can finish it. The provider's tokens are read once and never stored.
  */
 import { createHash } from 'node:crypto';
 import type { Configuration } from 'openid-client';
@@ -14,7 +14,7 @@ export interface OidcSettings {
   readonly issuer: string;
   readonly clientId: string;
   readonly clientSecret: string;
-  /** Who has this in the claim `groups` is an operator. */
+  /** People with this value in the `groups` claim are operators. */
   readonly operatorGroup?: string | undefined;
 }
 
@@ -44,9 +44,9 @@ const claimsSchema = z.object({
 });
 
 interface Begun {
-  /** Where the browser goes. */
+  /** Address to which the browser is sent. */
   readonly url: string;
-  /** For the cookie. */
+  /** Value of the cookie. */
   readonly sealed: string;
 }
 
@@ -54,7 +54,7 @@ interface Finished {
   readonly identity: Identity;
   readonly invitation: string | undefined;
   readonly issuer: string;
-  /** The provider's name of the person. */
+  /** The provider's id of the person. */
   readonly subject: string;
 }
 
@@ -69,7 +69,7 @@ export class Oidc {
     this.#sealer = new Sealer(operatorToken, 'identity provider');
   }
 
-  /** Rejects with CommandError where the provider cannot be reached. */
+  /** Rejects with CommandError if the provider cannot be reached. */
   async begin(base: string, invitation: string | undefined): Promise<Begun> {
     const client = await import('openid-client');
     const configuration = await this.#discover();
@@ -92,13 +92,13 @@ export class Oidc {
     return { url: url.href, sealed };
   }
 
-  /** Whether a cookie is of a sign-in that began here lately, with the state that came back. */
+  /** Whether the cookie belongs to a recent sign-in with the state that came back. */
   isBegun(sealed: string, state: string): boolean {
     const transaction = this.#sealer.open(sealed, transactionSchema);
     return transaction !== undefined && transaction.endsMs > wallClockMs() && transaction.state === state;
   }
 
-  /** Exchanges the code of an answer, `?code=…&state=…`. Rejects where anything of it is not as it was begun. */
+  /** Exchanges the code of an answer, `?code=…&state=…`. Rejects if any part does not match the sign-in that was begun. */
   async finish(sealed: string, query: string): Promise<Finished> {
     const transaction = this.#sealer.open(sealed, transactionSchema);
     if (!transaction || transaction.endsMs <= wallClockMs()) throw new Error('no sign-in was begun');
@@ -123,7 +123,10 @@ export class Oidc {
     return { person: personId(iss, sub), name: shown };
   }
 
-  /** Read at first need, so that a replica starts without the provider; a failure is tried again at the next sign-in. */
+  /**
+   * Reads the provider's configuration at first use, so that a replica starts without the provider. After a failure, the next
+   * sign-in tries again.
+   */
   #discover(): Promise<Configuration> {
     this.#configuration ??= this.#read().catch((error: unknown) => {
       this.#configuration = undefined;
@@ -135,7 +138,7 @@ export class Oidc {
     return this.#configuration;
   }
 
-  /** Checks signatures, by keys that are read for this sign-in: a provider may have new ones at any time. */
+  /** A configuration that checks signatures with freshly read keys, because a provider may change its keys at any time. */
   async #withNewKeys(): Promise<Configuration> {
     const { allowInsecureRequests, Configuration, enableNonRepudiationChecks } = await import(
       'openid-client'
@@ -152,21 +155,21 @@ export class Oidc {
   async #read(): Promise<Configuration> {
     const { allowInsecureRequests, discovery } = await import('openid-client');
     const { issuer, clientId, clientSecret } = this.#settings;
-    // Plain HTTP is accepted on loopback alone.
+    // Plain HTTP is accepted only on loopback.
     const execute = issuer.startsWith('http:') ? [allowInsecureRequests] : [];
     const options = { execute, timeout: providerTimeoutSeconds };
     return discovery(new URL(issuer), clientId, clientSecret, undefined, options);
   }
 }
 
-/** Opaque, because the log keeps it: no name and no address of mail. */
+/** The id of a person. It is opaque because the log keeps it, so it must not contain a name or an email address. */
 function personId(issuer: string, subject: string): string {
   const digest = createHash('sha256').update(`${issuer}\n${subject}`).digest();
   const digits = [...digest.subarray(0, idLength)].map((byte) => idDigits[byte % idDigits.length] ?? '');
   return `p-${digits.join('')}`;
 }
 
-/** Throws where an address cannot be an issuer: tokens over plain HTTP could be anybody's. */
+/** Throws if the address cannot be an issuer. Tokens over plain HTTP could come from anyone. */
 function checkIssuer(issuer: string): void {
   const { protocol = '', hostname = '' } = URL.canParse(issuer) ? new URL(issuer) : {};
   const isLoopback = ['localhost', '127.0.0.1', '[::1]'].includes(hostname);

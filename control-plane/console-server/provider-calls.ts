@@ -1,7 +1,7 @@
 /**
- * Which answers of browsers are taken to the identity provider. Uses are counted for each sign-in that was begun, not for an
- * address: behind a proxy all people have one. And counted before the call, so that many at once are no more than one after
- * the other. One address has half of the calls that run at once, so that it cannot keep all others out.
+ * Limits which browser answers are forwarded to the identity provider. Uses are counted per sign-in, not per address, because
+ * everyone behind a proxy shares one address. They are counted before the call, so concurrent calls gain nothing over
+ * sequential ones. One address may have half of the concurrent calls, so that it cannot lock out all others.
  */
 import { Tally } from '../state/tally.ts';
 
@@ -18,14 +18,14 @@ interface Uses {
 export class ProviderCalls {
   readonly #rememberMs: number;
   readonly #uses = new Map<string, Uses>();
-  /** Calls that run, by address. */
+  /** Running calls by address. */
   readonly #running = new Tally();
 
   constructor(rememberSeconds: number) {
     this.#rememberMs = rememberSeconds * 1000;
   }
 
-  /** Whether one more call may run for this sign-in; who gets `begun` calls `end` with the same address. */
+  /** Whether one more call may run for this sign-in. After `begun`, the caller must call `end` with the same address. */
   begin(state: string, address: string): 'begun' | 'used' | 'busy' {
     const nowMs = performance.now();
     const uses = this.#findUses(state, nowMs);

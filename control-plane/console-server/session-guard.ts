@@ -1,4 +1,4 @@
-/** Who calls the console's API: reads the session's cookie, renews it, and hands the actor to the routes. */
+/** Authenticates calls of the console's API: reads the session cookie, renews it, and passes the actor to the routes. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { portAsked } from '../../shared/runtime/browser-rules.ts';
 import { checkAccess, checkDeclared } from '../admin-api/access.ts';
@@ -20,7 +20,7 @@ export function requireSession(request: FastifyRequest): ConsoleSession {
   return session;
 }
 
-/** A poll of an open page is no sign of a person: it carries this header and renews nothing. */
+/** Header of calls that an open page makes automatically. They do not renew the session, because no person made them. */
 export const backgroundHeader = 'x-headgate-background';
 
 export class SessionGuard {
@@ -32,7 +32,7 @@ export class SessionGuard {
     this.#isTls = isTls;
   }
 
-  /** Every route of the API needs a session, unless its access is `public`. */
+  /** Requires a session on every route of the API, unless the route's access is `public`. */
   guard(api: FastifyInstance, context: Context): void {
     api.addHook('onRoute', checkDeclared);
     api.addHook('onRequest', async (request, reply) => {
@@ -41,7 +41,7 @@ export class SessionGuard {
       const session = await this.#identify(request, reply);
       const actor = actorOfSession(session);
       setCaller(request, { actor, via: 'console', session: session.id });
-      // Everybody who is signed in may ask who they are, so that the page can say that they are no member of anything.
+      // Every signed-in person may ask who they are, so that the page can tell those without a membership.
       if (request.routeOptions.url !== '/api/me' && request.routeOptions.url !== '/api/session')
         checkAccess(context.snapshot.db, actor, access);
     });
@@ -56,7 +56,7 @@ export class SessionGuard {
     reply.header('set-cookie', `${this.#cookie(request)}=${attributes}; Max-Age=0`);
   }
 
-  /** The session that the request carries, if one counts; for routes that need none. */
+  /** The valid session of a request, if any; for routes that do not need one. */
   async peek(request: FastifyRequest): Promise<ConsoleSession | undefined> {
     const text = readCookie(request, this.#cookie(request));
     return text === undefined ? undefined : this.#sessions.open(text).catch(() => undefined);
@@ -84,7 +84,7 @@ export class SessionGuard {
 
 const attributes = '; Path=/; Secure; HttpOnly; SameSite=Strict';
 
-/** The value of one cookie; the first, where there are several of the name. */
+/** The value of a cookie; the first one if several have that name. */
 export function readCookie({ headers }: FastifyRequest, name: string): string | undefined {
   const found = (headers.cookie ?? '').split(';').find((part) => part.trim().startsWith(`${name}=`));
   return found?.trim().slice(name.length + 1);

@@ -1,7 +1,7 @@
 /**
- * Sessions of the console. All of a session is sealed in one cookie, so every replica knows it and none keeps it; what ends
- * one early is an event of the log. Roles are not in it: they are asked of the state at every request, and a link's session has none
- * that its link could not have given.
+ * Console sessions. A session is sealed entirely in one cookie, so every replica can read it and none stores it. Ending it
+ * early is an event in the log. Roles are not in the cookie: they are looked up in the state at every request. A session from
+ * a link never has a role that the link's issuer could not have granted.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { z } from 'zod';
@@ -23,10 +23,13 @@ import type { SignInLinks, Ticket } from '../sessions/sign-in-links.ts';
 import { linksSubject, memberSubject, sessionMsMax, sessionSubject } from '../sessions/subjects.ts';
 import { findMember, findOrganisation } from '../state/tenants.ts';
 
-/** Of rights that a provider gave and may have taken away: who still has them is signed in again by it. */
+/**
+ * Life of sessions whose rights come from the provider, which may since have withdrawn them. After that, the provider must
+ * sign the person in again.
+ */
 const providerRightsMs = 3600_000;
 const idleMs = 3600_000;
-/** A cookie is sealed again, with a later idle end, at most this often. */
+/** Shortest time between two renewals of a cookie. */
 const resealMs = 5 * 60_000;
 
 const sessionSchema = z
@@ -36,14 +39,14 @@ const sessionSchema = z
     id: z.string().length(43),
     kind: z.enum(['operator', 'member']),
     person: personSchema.optional(),
-    /** Which of several operators, where the identity provider says so; absent for the holder of the token. */
+    /** The operator's id, if the identity provider supplied it; absent for sign-in with the token. */
     operator: personSchema.optional(),
     within: z.string().optional(),
-    /** As in the link's ticket. */
+    /** Copied from the link's ticket. */
     exceptRoles: z.array(roleSchema).optional(),
-    /** For the page alone; the log has no names of people. */
+    /** Shown by the page only; the log contains no names of people. */
     name: z.string().max(200).optional(),
-    /** Position of the state when it began, so that no clocks of two replicas are compared. */
+    /** Position of the state when the session began. Using it avoids comparing the clocks of two replicas. */
     position: z.int().min(0),
     endsMs: z.number(),
     sealedMs: z.number(),
@@ -52,9 +55,9 @@ const sessionSchema = z
   .refine(({ kind, operator }) => kind === 'operator' || operator === undefined);
 export type ConsoleSession = z.output<typeof sessionSchema>;
 
-/** Who signs in. */
+/** The identity of a person or operator who signs in. */
 export interface Identity {
-  /** Absent: an operator. */
+  /** Absent for an operator. */
   readonly person?: string | undefined;
   readonly operator?: string | undefined;
   readonly within?: string | undefined;
@@ -95,7 +98,7 @@ export class Sessions {
     return this.#sealer.seal({ ...session, sealedMs: this.#now() });
   }
 
-  /** The session of a cookie's value, or undefined where it is none that counts now. */
+  /** Opens a cookie's value. Returns undefined if it is not a session that is valid now. */
   async open(text: string): Promise<ConsoleSession | undefined> {
     const session = this.#sealer.open(text, sessionSchema);
     if (!session) return undefined;
@@ -103,7 +106,7 @@ export class Sessions {
     return this.counts(session) ? session : undefined;
   }
 
-  /** Asked again and again for a stream that stays open. */
+  /** Whether the session is valid now. An open stream checks this repeatedly. */
   counts(session: ConsoleSession): boolean {
     const { ended, state } = this.#options;
     const nowMs = this.#now();
@@ -112,7 +115,7 @@ export class Sessions {
       return false;
     if (everywhereSubjects(session).some((subject) => ended.hasPersonEnded(subject, session.position)))
       return false;
-    // What made the link lawful must hold as long as its session.
+    // The membership that justified the link must last as long as the session.
     return session.within === undefined || membershipsOf(state().db, actorOfSession(session)).length > 0;
   }
 
@@ -121,9 +124,9 @@ export class Sessions {
   }
 
   /**
-   * Writes that a session is over, or all of its person; those of a link end within its organisation alone. Calls at once are
-   * one, and a session that is over writes nothing, so that no cookie fills the log. Rejects with CommandError where the log
-   * does not take it.
+   * Writes the end of this session, or of all the person's sessions; for a session from a link, only those within its
+   * organisation. Concurrent calls share one write. A session that has ended writes nothing, so nobody can fill the log with
+   * an old cookie. Rejects with CommandError if the log does not accept the write.
    */
   end(session: ConsoleSession, everywhere: boolean): Promise<void> {
     const key = `${everywhere} ${session.id}`;
@@ -148,8 +151,8 @@ export class Sessions {
   }
 
   /**
-   * Uses up a sign-in link. Of several uses at once, on any replicas, the log lets one through. `check` throws where the link
-   * does not hold in the state at the head of the log.
+   * Uses up a sign-in link. If it is used several times at once, on any replicas, the log accepts only one use. `check`
+   * throws if the link is not valid in the state at the head of the log.
    */
   async useLink({ id, endsMs, person, within }: Ticket, check: () => void): Promise<void> {
     const { ended } = this.#options;
@@ -166,8 +169,8 @@ export class Sessions {
   }
 
   /**
-   * Makes the person a member, by an invitation that is used up with it. Who is one already stays as they are. Rejects with
-   * CommandError where it does not hold any more.
+   * Makes the person a member and uses up the invitation. An existing member stays unchanged. Rejects with CommandError if
+   * the invitation is no longer valid.
    */
   async acceptInvitation(
     links: SignInLinks,
@@ -179,7 +182,7 @@ export class Sessions {
     const invitation = links.openInvitation(text);
     if (!invitation) throw new CommandError('Unauthorized', 'this invitation is not valid any more');
     const { organisation, role, by, id, endsMs } = invitation;
-    // Of an operator's invitations there are as many as the operator likes.
+    // An operator may make any number of invitations, so these are not counted for the organisation.
     const used = linkEnded(id, endsMs, by === undefined ? undefined : organisation);
     const joined = { type: 'member.set', data: { organisation, person, role } } as const;
     await ended.ready();
@@ -195,7 +198,7 @@ export class Sessions {
     });
   }
 
-  /** In the share of who signs in or out, whatever name the commit has. */
+  /** Writes with the share of the person who signs in or out, whatever author the commit names. */
   async #write(of: Actor, by: string, events: () => readonly KnownEvent[]): Promise<void> {
     await this.#options.writer.writeOfSession(of, { id: randomUUID(), by }, events);
   }
@@ -205,14 +208,16 @@ export class Sessions {
   }
 }
 
-/** A session of an earlier build does not say what its link covers: any but an owner's rights. */
+/**
+ * The actor of a session. Sessions of earlier builds lack `exceptRoles`; if they came from a link, they exclude owner rights.
+ */
 export function actorOfSession({ person, operator, within, exceptRoles }: ConsoleSession): Actor {
   return { person, operator, within, exceptRoles: exceptRoles ?? (within === undefined ? [] : ['owner']) };
 }
 
 /**
- * What ends a session with all of its person, the narrowest first. A link's owner may act for the person within one
- * organisation only; all sessions of that organisation's links end with the organisation.
+ * Subjects that end this session together with all others of its person, narrowest first. The creator of a link may act for
+ * the person within one organisation only. All sessions from an organisation's links end with the organisation.
  */
 function everywhereSubjects(session: ConsoleSession): string[] {
   const person = actorName(session);

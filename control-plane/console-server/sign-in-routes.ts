@@ -1,4 +1,4 @@
-/** Signing in, by the ways that this replica offers, and signing out. */
+/** Routes for signing in, by the methods that this replica offers, and for signing out. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { personSchema } from '../../schemas/shapes.ts';
@@ -20,10 +20,10 @@ const signInSchema = z.union([
 ]);
 const signOutSchema = z.strictObject({ everywhere: z.boolean().optional() });
 
-/** Wrong tokens of one address in a minute, and of all. */
+/** Wrong tokens allowed per minute, from one address and from all. */
 const attemptsPerAddress = 5;
 const attemptsOfAll = 100;
-/** People whose buttons the sign-in page of a demo shows. */
+/** Number of members with a button on a demo's sign-in page. */
 const demoMembersMax = 12;
 
 export interface SignInOptions {
@@ -31,7 +31,7 @@ export interface SignInOptions {
   readonly sessions: Sessions;
   readonly guard: SessionGuard;
   readonly links: SignInLinks;
-  /** Members of the fleet sign in without anything: for `headgate dev` alone. */
+  /** Members sign in without credentials; only for `headgate dev`. */
   readonly demo: boolean;
   readonly oidc: boolean;
 }
@@ -66,7 +66,7 @@ export function registerSignInRoutes(api: FastifyInstance, options: SignInOption
   );
 }
 
-/** Who is signed in already: the page asks before a link replaces them. */
+/** The current session's person. The page asks before a link replaces that session. */
 function shownSession(session: ConsoleSession | undefined): { readonly person: string | null } | null {
   return session ? { person: session.person ?? null } : null;
 }
@@ -83,7 +83,7 @@ async function identify(
     return { person: body.demo };
   }
   if ('operatorToken' in body) {
-    // Before the limit, so that wrong tokens of others keep no operator out.
+    // Check the token before the limit, so that wrong tokens from others never lock out an operator.
     if (isSameSecret(body.operatorToken, context.operatorToken)) return {};
     const wrong = new CommandError('Unauthorized', 'this is not the operator token', {
       next: 'it is in HEADGATE_OPERATOR_TOKEN, or in the data folder of `headgate dev`',
@@ -100,7 +100,7 @@ async function identify(
   return { person, within, exceptRoles };
 }
 
-/** What made the link lawful must still hold when it is used. */
+/** Throws unless the membership and role that justified the link still hold. */
 function checkTicket({ person, within, exceptRoles }: Ticket, { snapshot: { db } }: Context): void {
   if (person === undefined || within === undefined) return;
   const role = findMember(db, within, person)?.role;

@@ -1,4 +1,4 @@
-/** Opens the console of a replica. */
+/** Starts the console of a replica. */
 import { join } from 'node:path';
 import type { Closers } from '../../shared/runtime/closers.ts';
 import type { Connections } from '../../shared/runtime/connections.ts';
@@ -13,13 +13,13 @@ import type { OidcSettings } from './oidc.ts';
 export interface ConsoleSettings {
   readonly bind: string;
   readonly port: number;
-  /** Names by which browsers may ask for it, in addition to loopback. */
+  /** Host names that browsers may use, in addition to loopback. */
   readonly hosts: readonly string[];
-  /** The address that browsers use, where it is not the listener's: sign-in links lead there. */
+  /** The address that browsers use, if it differs from the listener's. Sign-in links point there. */
   readonly url?: string | undefined;
   readonly addresses?: (() => ServiceAddresses) | undefined;
   readonly oidc?: OidcSettings | undefined;
-  /** Members of the fleet sign in without anything: for `headgate dev` alone. */
+  /** Members sign in without credentials; only for `headgate dev`. */
   readonly demo?: boolean | undefined;
 }
 

@@ -1,6 +1,7 @@
 /**
- * Why a command of the admin API was not carried out, as a message for its user. The one list of types and statuses; anything
- * else that is thrown is a bug and becomes InternalError. Neither message nor details may hold the value of a key or a token.
+ * The reason why an admin command was not carried out, as a message for its user. This is the only list of types and
+ * statuses; anything else thrown is a bug and becomes InternalError. Neither message nor details may contain the value of a
+ * key or a token.
  */
 
 export const commandErrorKinds = {
@@ -8,16 +9,16 @@ export const commandErrorKinds = {
   Forbidden: { status: 403, code: 'PERMISSION_DENIED' },
   InvalidCommand: { status: 400, code: 'INVALID_ARGUMENT' },
   NotFound: { status: 404, code: 'NOT_FOUND' },
-  /** It exists already, its Idempotency-Key belongs to another command, or other writers were faster too often. */
+  /** The resource exists already, the Idempotency-Key belongs to another command, or other writers won too often. */
   Conflict: { status: 409, code: 'CONFLICT' },
-  /** `If-Match` names a position that is past. */
+  /** `If-Match` names an earlier position. */
   PositionMoved: { status: 409, code: 'CONFLICT' },
-  /** Allowed, but only with `force`. */
+  /** Allowed only with `force`. */
   GuardRefused: { status: 409, code: 'FAILED_PRECONDITION' },
   CommandTooLarge: { status: 413, code: 'OUT_OF_RANGE' },
-  /** Of one caller; `retry-after` says when there is room again. */
+  /** The caller has reached a limit; `retry-after` says when to try again. */
   TooManyRequests: { status: 429, code: 'RESOURCE_EXHAUSTED' },
-  /** One at a time, and another is in progress. */
+  /** Another operation is in progress, or the queue is full. */
   Busy: { status: 503, code: 'UNAVAILABLE' },
   OutcomeUnknown: { status: 503, code: 'UNAVAILABLE' },
   LogUnavailable: { status: 503, code: 'UNAVAILABLE' },
@@ -33,10 +34,10 @@ export interface CommandErrorDetail {
 }
 
 export interface CommandErrorOptions {
-  /** What to do about it. */
+  /** The next step for the user. */
   readonly next?: string;
   readonly details?: readonly CommandErrorDetail[];
-  /** Where it is known; otherwise the type says. */
+  /** Set if known; otherwise the error's type decides. */
   readonly retryAfterSeconds?: number;
   readonly cause?: unknown;
 }

@@ -1,6 +1,6 @@
 /**
- * Maps the errors of following the log to a command error: the cause and the next step for the user. A replica whose fold
- * stopped does not recover without a restart.
+ * Maps errors of following the log to a command error that states the cause and the next step. A replica whose fold has
+ * stopped recovers only by a restart.
  */
 import { LogReplaced, LogTruncated, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import {
@@ -12,7 +12,7 @@ import {
 import { FoldHalted } from '../../shared/snapshot/replicator.ts';
 import { CommandError } from './command-error.ts';
 
-/** Undefined where the error is not from the log, the fold or the state file. */
+/** Undefined if the error does not come from the log, the fold or the state file. */
 export function asFollowError(thrown: unknown): CommandError | undefined {
   const error = mapSqliteError(thrown, 'state.db');
   if (error instanceof LogTruncated || error instanceof LogReplaced)

@@ -1,9 +1,9 @@
-/** Bounds how often each name may do something within any minute. What is refused does not count, so the bounds also bound the memory. */
+/** Limits how often each name may act within any minute. Refused calls do not count, so the limits also bound the memory. */
 const minuteMs = 60_000;
 
 export class MinuteLimit {
   readonly #now: () => number;
-  /** Times within the last minute, by name. The name that was counted last is last. */
+  /** Times within the last minute, by name, in the order in which the names were last counted. */
   readonly #times = new Map<string, number[]>();
 
   /** `now` is monotonic, in ms. */

@@ -1,4 +1,4 @@
-/** What gateways inside and outside the waves of a staged change have counted, of their traffic reports in the status topic. */
+/** Counts for a staged change, inside and outside its waves, from the gateways' traffic reports in the status topic. */
 import type { Change, ChangeSide } from '../../schemas/events/changes.ts';
 import { addTraffic, ownTimeBounds, type TrafficSums } from '../../schemas/records/traffic.ts';
 import { firstWave } from '../../shared/snapshot/waves.ts';
@@ -6,9 +6,9 @@ import type { FleetTraffic } from './fleet-traffic.ts';
 import type { StatusBoard } from './status-board.ts';
 import { interpolateQuantile } from './traffic-steps.ts';
 
-/** Where a change is released. */
+/** A change that is being released. */
 export type Released = Pick<Change, 'id' | 'wave' | 'waves'> & {
-  /** When its present wave began, ms since 1970. */
+  /** Start of the current wave, in ms since 1970. */
   readonly sinceMs: number;
 };
 
@@ -20,7 +20,7 @@ export interface FleetSeen {
 export interface ChangeFigures {
   readonly inside: ChangeSide;
   readonly outside: ChangeSide;
-  /** Of the gateways inside, in the hour until the wave began. */
+  /** Counts of the gateways inside, for the hour before the wave began. */
   readonly before: Pick<ChangeSide, 'requests' | 'refusals'>;
 }
 
@@ -36,7 +36,7 @@ export function splitSides({
   };
 }
 
-/** Names of the gateways that report, in their order. */
+/** Names of the gateways that report, in order. */
 export function reportingGateways(board: FleetSeen['board']): string[] {
   const reporting = board.gateways().filter((seen) => !board.isSilent(seen));
   return [...new Set(reporting.map(({ report }) => report.name))];
@@ -57,14 +57,18 @@ function sumSide(
 }
 
 /**
- * What callers without a known key ask says nothing of a change, and anybody can send any number of it: refusals would withdraw
- * every change, listings hide what it refuses others. An internal error counts from any caller.
+ * Keeps only internal errors, which count from any caller. Other answers to callers without a known key say nothing about a
+ * change, and anyone can cause any number of them. Their refusals could withdraw every change, and their listings could hide
+ * its refusals.
  */
 function keepErrors({ refused: { InternalError } = {} }: TrafficSums): TrafficSums {
   return { requests: 0, ...(InternalError !== undefined && { refused: { InternalError } }) };
 }
 
-/** A report that began before the wave and ended in it says nothing of it, and is counted on no side. */
+/**
+ * Sums the figures of each side. A report that began before the wave and ended in it counts on neither side, because it mixes
+ * both.
+ */
 export function computeFigures(
   { board, traffic }: FleetSeen,
   released: Released,

@@ -1,7 +1,7 @@
 /**
- * The watch of a staged change: what the gateways of its waves count decides whether it continues, waits or is withdrawn. No
- * replica leads: each works out the same from the same reports and writes at the position that it has read, so the order of the
- * log picks one.
+ * Watches a staged change: the counts of the gateways in its waves decide whether it continues, waits or is withdrawn. No
+ * replica leads. Each reaches the same decision from the same reports and writes at the position that it has read, so the
+ * order of the log picks one.
  */
 import { randomUUID } from 'node:crypto';
 import type { Registry } from 'prom-client';
@@ -23,7 +23,7 @@ export type ChangeStep =
   | { readonly kind: 'advance' }
   | { readonly kind: 'withdraw'; readonly reason: string };
 
-/** What is wrong with a gateway of the wave. */
+/** A fault of a gateway in the wave. */
 type GatewayFault = 'silent' | 'diverged' | 'halted';
 
 export interface WatchedChange {
@@ -35,7 +35,7 @@ export interface WatchedChange {
 
 const percent = (part: number, of: number): number => (of === 0 ? 0 : (100 * part) / of);
 
-/** Pure: every replica decides the same on the same. */
+/** Pure, so that every replica decides alike on the same input. */
 export function nextStep({ open, figures, faults, nowMs }: WatchedChange): ChangeStep {
   const watch = parseColumn(open.watch);
   const { inside, outside, before } = figures;
@@ -67,12 +67,12 @@ export interface StagedWatchOptions extends FleetSeen {
 
 const everyMs = 1000;
 const staleMs = staleSeconds * 1000;
-/** All processes together, this one too, report many times in so long: where none does, the topic cannot be read or written. */
+/** All processes together report many times within this span. If none has, the topic cannot be read or written. */
 const gapMs = 6000;
 
 /**
- * Whether a gateway has become silent since a wave began. `listeningMs`: for how long reports have come in; one that is only
- * remembered, or whose reports could not be read, may be about to report.
+ * Whether a gateway has gone silent since a wave began. `listeningMs` is the time for which reports have been arriving. A
+ * gateway that is only remembered, or whose reports could not be read, may be about to report.
  */
 export function isSilentSince(
   { report, seenMs, isRemembered }: Seen,
@@ -88,7 +88,7 @@ export class StagedWatch {
   readonly #options: StagedWatchOptions;
   readonly #timer: NodeJS.Timeout;
   #withdrawn = 0;
-  /** Since when reports have come in without a gap; monotonic. */
+  /** Time since which reports have arrived without a gap; monotonic. */
   #listeningSinceMs = performance.now();
   #writing: Promise<void> | undefined;
 
@@ -157,7 +157,10 @@ export class StagedWatch {
     return isSilentSince(seen, { listeningMs, ...times }) ? 'silent' : undefined;
   }
 
-  /** After a start, a stop of this process or a log that was away, every gateway has time to report again. */
+  /**
+   * Restarts the listening time after a start, a pause of this process or a log outage, so that every gateway has time to
+   * report again.
+   */
   #listen(): void {
     const nowMs = performance.now();
     const { board } = this.#options;
@@ -171,7 +174,7 @@ export class StagedWatch {
     let isWritten = false;
     const events = (): readonly KnownEvent[] => {
       const open = findOpenChange(snapshot.db);
-      // Another replica was first, or the rows beneath have moved.
+      // Another replica was first, or the rows underneath have changed.
       isWritten = open?.id === seen.id && open.wave === seen.wave && open.passed_over === seen.passed_over;
       if (!isWritten || open === undefined) return [];
       if (step.kind === 'advance') return advancing(open);

@@ -1,7 +1,7 @@
 /**
- * The counters of all gateways on a control plane. It reads the topic, and publishes again each hour what silent replicas
- * counted, because the topic keeps a day; what a restore let stand for lost counters is such a replica, too. It compares the
- * sums with the folded rows, and asks on the topic for rows that are missing on the usage log.
+ * The counters of all gateways, as a control plane keeps them. It reads the topic and republishes every hour what silent
+ * replicas counted, because the topic keeps a day. Replacements for counters lost in a restore are treated as such a replica.
+ * It also compares the sums with the folded rows, and requests rows that are missing in the usage log.
  */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
@@ -30,15 +30,18 @@ import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import type { AppliedUsage, UsageReader } from '../usage/usage-store.ts';
 import { countedTokens, type FleetSettings } from './open-fleet.ts';
 
-/** A replica that has not published for longer is silent: it publishes each hour. */
+/** Replicas publish every hour; one that has not published for longer than this is silent. */
 const silentMs = 2 * hourMs;
-/** How often missing rows are asked for, ms. */
+/** Interval between requests for missing rows, in ms. */
 const gapsEveryMs = 200;
-/** How long the first look for silent replicas waits until the topic was read to its end. */
+/** Longest wait for the topic to be read to its end before the first search for silent replicas. */
 const catchUpTimeoutMs = 30_000;
-/** How often silent replicas are looked for and sums are compared, ms. */
+/** Interval between searches for silent replicas and comparisons of sums, in ms. */
 const sweepEveryMs = 60_000;
-/** Sums are compared where neither side changed in this many comparisons: counters and rows take different times. */
+/**
+ * Sums are compared once neither side has changed for this many comparisons, because counters and rows arrive at different
+ * times.
+ */
 const stillSweeps = 3;
 
 export interface FleetCountersOptions {
@@ -66,7 +69,7 @@ interface Compared {
 }
 
 export class FleetCounters {
-  /** Where the counters of the gateways and the usage rows differ at rest. */
+  /** Differences between the gateways' counters and the usage rows once both are at rest. */
   differences: readonly CounterDifference[] = [];
   readonly feed: CounterFeed;
   readonly #state = new CounterState();
@@ -93,7 +96,7 @@ export class FleetCounters {
       setInterval(() => this.#askForMissing(), gapsEveryMs).unref(),
       setInterval(() => this.sweep(), sweepEveryMs).unref(),
     ];
-    // What a restore left is due at once, and nobody else has it.
+    // Replacements from a restore are due at once, because nobody else publishes them.
     void this.feed.caughtUp(catchUpTimeoutMs).then((isCaughtUp) => isCaughtUp && this.#publishSilent());
   }
 
@@ -103,12 +106,12 @@ export class FleetCounters {
     await this.feed.stop();
   }
 
-  /** Over all organisations. */
+  /** Sum over all organisations. */
   get differenceTokens(): number {
     return this.differences.reduce((sum, { counters, rows }) => sum + Math.abs(counters - rows), 0);
   }
 
-  /** Call it with each application of usage rows. */
+  /** Call this whenever usage rows are applied. */
   onApplied({ gaps }: Pick<AppliedUsage, 'gaps'>): void {
     this.#gaps.push(...gaps.map(({ incarnation, next }) => [incarnation, next] as const));
   }
@@ -117,25 +120,25 @@ export class FleetCounters {
     return this.#options.topic.refused;
   }
 
-  /** What all gateways counted. */
+  /** Sum over all gateways. */
   used(subject: string, period: string): Sum {
     return this.#state.sum(counterKey(subject, period));
   }
 
-  /** What each replica counted. */
+  /** Sum of each replica. */
   valuesOf(subject: string, period: string): { readonly replica: ReplicaFacts; readonly sum: Sum }[] {
     return this.#state.valuesOf(counterKey(subject, period));
   }
 
-  /** All that is known, for a gateway without a copy of its own: a line with the position, then a record a line. */
+  /** All counters, for a gateway without a copy of its own: a line with the position, then one record per line. */
   *lines(): Generator<string> {
-    // Records read while this is sent are in the topic behind the position.
+    // Records read during the transfer come after this position in the topic.
     yield `${JSON.stringify({ position: this.feed.position })}\n`;
     for (const { id, process, name, ownMs } of [...this.#state.replicas])
       for (const record of this.#recordsOf(id, process, name, ownMs)) yield `${JSON.stringify(record)}\n`;
   }
 
-  /** Publishes again what silent replicas counted, and compares the sums with the rows. */
+  /** Republishes what silent replicas counted, and compares the sums with the rows. */
   sweep(): void {
     this.#compare();
     this.#publishSilent();
@@ -179,7 +182,7 @@ export class FleetCounters {
     const before = this.#publishing;
     this.#publishing = (async () => {
       await before;
-      // What was not published is published with the next repetition.
+      // Records that fail to publish are sent at the next repetition.
       for (const record of records) await this.feed.publish(record);
     })();
   }
@@ -192,7 +195,7 @@ export class FleetCounters {
         .poolTotals()
         .map(({ organisation, period, tokens }) => [counterKey(organisation, period), tokens]),
     );
-    // Visitors have rows by turn, not by token.
+    // Visitors' rows count turns, not tokens.
     const keys = [...this.#state.keys()].filter((key) => !key.includes(':'));
     for (const key of new Set([...keys, ...rows.keys()])) {
       const now = { counters: this.#state.sum(key).tokens, rows: rows.get(key) ?? 0 };
@@ -216,7 +219,10 @@ export class FleetCounters {
   }
 }
 
-/** Opens the counters of the fleet, with their copy in the data folder and their metrics. Throws the errors of shared/runtime/sqlite.ts. */
+/**
+ * Opens the fleet's counters, with their copy in the data folder and their metrics. Throws the errors of
+ * shared/runtime/sqlite.ts.
+ */
 export function openFleetCounters(
   settings: FleetSettings,
   usage: UsageReader,

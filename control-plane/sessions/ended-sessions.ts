@@ -1,7 +1,7 @@
 /**
- * Which sessions and sign-in links are over, from the events of the log. Not a table of the state, because nothing but
- * consoles needs it. A file remembers each end until it would not be accepted anyway, and how far the log was read, so that a
- * start reads only what is new; a new replica reads the log once.
+ * Ended sessions and used sign-in links, collected from the log's events. Only consoles need them, so they are not a table of
+ * the state. A file keeps each end until the session or link would have expired anyway, and the position read so far. A
+ * restart reads only what is new; a new replica reads the whole log once.
  */
 import { rmSync } from 'node:fs';
 import { z } from 'zod';
@@ -21,7 +21,7 @@ const sql = `
   CREATE TABLE ended (name TEXT PRIMARY KEY, position INTEGER NOT NULL, until_ms INTEGER NOT NULL) WITHOUT ROWID;
   CREATE INDEX ended_until ON ended (until_ms);
   CREATE TABLE mark (id INTEGER PRIMARY KEY CHECK (id = 1), mark TEXT NOT NULL);`;
-/** All commits up to this one were read. */
+/** The commit up to which the log has been read. */
 const markSchema = z.object({
   head: z.object({
     log: z.string(),
@@ -37,7 +37,7 @@ interface End extends Pick<EventData<'session.ended'>, 'kind' | 'subject'> {
   readonly untilMs: number;
 }
 
-/** Events that end sessions: a link's session ends with the membership, also where the person joins again. */
+/** Events that end sessions. A session from a link ends with the membership, even if the person joins again. */
 const endingTypes: ReadonlySet<string> = new Set<EventTypeName>([
   'session.ended',
   'member.removed',
@@ -45,8 +45,8 @@ const endingTypes: ReadonlySet<string> = new Set<EventTypeName>([
 ]);
 
 /**
- * The end of sessions that an event causes. `at` is the commit's time; no earlier session outlives it by more than `sessionMsMax`.
- * Returns undefined if no session that the event ends could still be valid at `nowMs`.
+ * The end of sessions that an event causes. `at` is the commit's time; no earlier session outlives it by more than
+ * `sessionMsMax`. Returns undefined if no session that the event ends could still be valid at `nowMs`.
  */
 function toEnd(event: StoredEvent, at: string, nowMs: number): End | undefined {
   const read = readEvent(event);
@@ -71,29 +71,29 @@ export class EndedSessions {
   readonly #options: EndedSessionsOptions;
   readonly #db: Database;
   readonly #removal = new RemovalTime();
-  /** Ends that the disk did not take, each with its position and the time until which it counts. */
+  /** Ends not yet written to disk, each with its position and the time until which it counts. */
   #unwritten: [name: string, position: number, untilMs: number][] = [];
   readonly #ready: Promise<void>;
-  /** Until then the file may not say that all before the present position was read. */
+  /** False until the past has been read. Until then, the file must not claim to be complete up to the present position. */
   #isComplete = false;
 
-  /** Begins anew where the file is damaged. */
+  /** Starts with an empty file if the file is damaged. */
   constructor(options: EndedSessionsOptions) {
     this.#options = options;
     this.#db = openEnded(options.path);
     this.#ready = this.#readPast();
-    // What needs it awaits it; a failure must not end the process before.
+    // Callers await `ready()` themselves; until then, a failure must not end the process.
     this.#ready.catch((error: unknown) =>
       options.logger.error({ err: error }, 'the ends of sessions cannot be read, so no session is accepted'),
     );
   }
 
-  /** Rejects where the log could not be read; no session may be accepted then. */
+  /** Rejects if the log could not be read. Sessions must not be accepted then. */
   ready(): Promise<void> {
     return this.#ready;
   }
 
-  /** For each batch that is folded. */
+  /** Receives each folded batch. */
   readonly onCommits = (commits: readonly Commit[]): void => this.#take(commits);
 
   close(): void {
@@ -101,7 +101,7 @@ export class EndedSessions {
     this.#db.close();
   }
 
-  /** Until then `hasEnded` does not know of all that ended. */
+  /** Until this is true, `hasEnded` may miss ends. */
   isReady(): boolean {
     return this.#isComplete;
   }
@@ -110,7 +110,7 @@ export class EndedSessions {
     return this.#endedAt(`${kind} ${subject}`) !== undefined;
   }
 
-  /** Whether a session of this person that began at a position was ended with all of the person's sessions. */
+  /** Whether all sessions of this person were ended after the given position, at which the session began. */
   hasPersonEnded(person: string, position: number): boolean {
     return (this.#endedAt(`person ${person}`) ?? 0) > position;
   }
@@ -133,7 +133,7 @@ export class EndedSessions {
     this.#store();
   }
 
-  /** How far an earlier run read. What one of another log wrote is removed. */
+  /** The position that an earlier run reached. Removes the data of another log. */
   #load(): Mark | undefined {
     const { snapshot } = this.#options;
     const row = first<{ mark: string }>(this.#db, 'SELECT mark FROM mark');
@@ -154,7 +154,7 @@ export class EndedSessions {
     if (this.#unwritten.length > 0) this.#store(nowMs);
   }
 
-  /** The last end of a name counts: the past is read while commits arrive. */
+  /** Writes the pending ends. The highest position per name wins, because the past is read while new commits arrive. */
   #store(nowMs?: number): void {
     const { snapshot, logger } = this.#options;
     const write = this.#db.transaction(() => {
@@ -175,7 +175,7 @@ export class EndedSessions {
   }
 }
 
-/** The log has all of it, so a file that cannot be read is made again. */
+/** Opens the file, or recreates it if it is unreadable, because the log contains everything in it. */
 function openEnded(path: string): Database {
   const open = (): Database => {
     const db = openDatabase(path, { durability: 'normal', busyTimeoutMs: 0 });

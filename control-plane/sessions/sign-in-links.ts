@@ -1,6 +1,6 @@
 /**
- * One-time links to the console. The link holds a sealed ticket in its fragment, which no server, proxy or log sees. Who
- * opens it first signs in: that use is an event of the log, so it counts on every replica.
+ * One-time links to the console. The URL fragment contains a sealed ticket, so no server, proxy or log sees it. The first
+ * person to open the link signs in. That use is an event in the log, so every replica knows of it.
  */
 import { randomBytes } from 'node:crypto';
 import { z } from 'zod';
@@ -19,11 +19,11 @@ const linkSchema = z.object({
 type Link = z.output<typeof linkSchema>;
 
 const ticketSchema = linkSchema.extend({
-  /** Absent: it signs in the operator. */
+  /** Absent if the link signs in the operator. */
   person: personSchema.optional(),
-  /** The only organisation that the session may act in; absent where the operator made the link. */
+  /** The only organisation in which the session may act; absent if the operator made the link. */
   within: z.string().optional(),
-  /** Roles that a person may not have by the time the link is used, because who made it could not have given them. */
+  /** Roles that the person must not have when the link is used, because its creator could not have granted them. */
   exceptRoles: z.array(roleSchema),
 });
 export type Ticket = z.output<typeof ticketSchema>;
@@ -31,7 +31,7 @@ export type Ticket = z.output<typeof ticketSchema>;
 const invitationSchema = linkSchema.extend({
   organisation: z.string(),
   role: roleSchema,
-  /** The member who invites, whose rights must still hold when it is accepted; absent: the operator. */
+  /** The inviting member, whose rights must still hold when the invitation is accepted; absent if the operator invited. */
   by: personSchema.optional(),
 });
 type Invitation = z.output<typeof invitationSchema>;
@@ -44,7 +44,7 @@ export interface SignInLink {
 
 export type LinkRequest = Pick<Ticket, 'person' | 'within' | 'exceptRoles'> & { readonly seconds: number };
 
-/** Before the sealed text of an invitation, by which the page distinguishes it from a sign-in link. */
+/** Prefix of a sealed invitation, by which the page distinguishes it from a sign-in link. */
 const invitationMark = 'invitation.';
 
 export class SignInLinks {
@@ -59,7 +59,7 @@ export class SignInLinks {
     this.#logId = logId;
   }
 
-  /** The console's address, once it is known. */
+  /** The console's address, set once it is known. */
   set base(url: string) {
     this.#base = url;
   }
@@ -68,12 +68,15 @@ export class SignInLinks {
     return this.#made(seconds, (link) => this.#sealer.seal({ ...link, person, within, exceptRoles }));
   }
 
-  /** Undefined where the text is no link of this log that is still valid; its first use is checked elsewhere. */
+  /**
+   * Opens a sign-in link. Returns undefined if it is invalid, expired or of another log. Callers must check that it has not
+   * been used.
+   */
   open(text: string): Ticket | undefined {
     return this.#valid(this.#sealer.open(text, ticketSchema));
   }
 
-  /** A link that makes the person who signs in by it, once, a member. */
+  /** Creates an invitation: a link, usable once, that makes the person who signs in with it a member. */
   invite({
     organisation,
     role,

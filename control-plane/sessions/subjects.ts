@@ -1,19 +1,24 @@
-/** The names under which the ends of sessions and links are known. In the log stands a digest, from which nobody can make an id. */
+/**
+ * Names under which ended sessions and links are recorded. The log contains only digests, from which nobody can derive an id.
+ */
 import { createHash } from 'node:crypto';
 
-/** The longest life of a session. */
+/** Longest life of a session, in ms. */
 export const sessionMsMax = 8 * 3600_000;
 
 export function sessionSubject(id: string): string {
   return createHash('sha256').update(id).digest('hex');
 }
 
-/** Who makes members and their links is an owner or admin of the organisation, so all of these count as its own. No person has such an id. */
+/**
+ * Subject of all sign-in links of an organisation. Only its owners and admins create links for members, so all of these count
+ * as its own. No person has an id of this form.
+ */
 export function linksSubject(organisation: string): string {
   return `links:${createHash('sha256').update(organisation).digest('base64url')}`;
 }
 
-/** The sessions of one person by links of an organisation. */
+/** Subject of one person's sessions from an organisation's links. */
 export function memberSubject(organisation: string, person: string): string {
   return sessionSubject(`${organisation} ${person}`);
 }
