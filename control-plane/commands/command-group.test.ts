@@ -1,7 +1,7 @@
 /**
- * Commands that wait at the same time are appended together, and each is decided by itself: in random runs of several replicas on a
- * log that loses, doubles and delays records, a command that is done is in the chain once, at its position, and one that is refused
- * never.
+ * Concurrent commands are appended together, and each is decided separately. The random runs use several replicas on a log
+ * that loses, duplicates and delays records: a completed command is in the chain exactly once, at its position, and a refused
+ * one never is.
  */
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
@@ -47,7 +47,7 @@ async function replicaOn(topic: MemoryTopic, { fault = () => 'none', signer }: R
       return log.end();
     },
   });
-  // No probe of its own asks for the end of the log.
+  // The replicator must not probe the end of the log by itself.
   const replicator = new Replicator({ snapshot, log: counted, probeIntervalMs: 3_600_000 });
   replicator.start();
   closes.push(() => replicator.stop());
@@ -59,7 +59,7 @@ async function replicaOn(topic: MemoryTopic, { fault = () => 'none', signer }: R
 }
 type Replica = Awaited<ReturnType<typeof replicaOn>>;
 
-/** Creates an organisation; a second one with its id is refused. */
+/** Creates an organisation; a second one with the same id is refused. */
 function create(replica: Replica, organisation: string, more: Partial<BoundCommand> = {}): BoundCommand {
   const plan = () => {
     const sql = 'SELECT 1 FROM organisation WHERE id = ?';
@@ -118,7 +118,7 @@ test('each is decided on what those before it leave: a refusal, a position, a re
 
 test('what was decided behind a commit that the log does not have is decided again', async () => {
   const topic = newTopic();
-  // Of the first group, the first record never reaches the log.
+  // The first record of the first group never reaches the log.
   const faults: AppendFault[] = ['refused'];
   const replica = await replicaOn(topic, { fault: () => faults.shift() ?? 'none' });
   const outcomes = await Promise.allSettled([
@@ -170,7 +170,7 @@ test('nothing is appended behind a change of the signers before that is in force
 const seed = Number(process.env['HEADGATE_SEED'] ?? Date.now() % 1_000_000);
 const faultKinds: readonly AppendFault[] = ['lost', 'duplicated', 'delayed', 'ack-lost', 'refused'];
 
-/** Several replicas, each with many commands at once, some of them the same elsewhere. */
+/** Several replicas that each run many commands at once, some of them on more than one replica. */
 async function randomRun(random: () => number): Promise<Record<string, number>> {
   const below = (max: number): number => Math.floor(random() * max);
   const topic = newTopic();
@@ -190,7 +190,7 @@ async function randomRun(random: () => number): Promise<Record<string, number>> 
     issued.push({ id, organisation, outcome });
   });
   const all = Promise.all(running);
-  // Delayed records arrive at some time, and faults end, so that each command comes to an end.
+  // Delayed records arrive eventually and faults stop, so that every command finishes.
   const release = setInterval(() => topic.delayed > 0 && topic.release(below(topic.delayed)), 5);
   setTimeout(() => (share = 0), 200);
   await all;
@@ -213,7 +213,7 @@ async function randomRun(random: () => number): Promise<Record<string, number>> 
   const done = issued.flatMap(({ id, outcome }) =>
     outcome !== undefined && 'status' in outcome && outcome.status === 'done' ? [{ id, outcome }] : [],
   );
-  // Where both replicas make the same record of one command in one millisecond, both wrote it.
+  // If both replicas make the same record of one command within a millisecond, both count as its writer.
   expect(new Set(done.map(({ outcome }) => outcome.position)).size).toBe(
     new Set(done.map(({ id }) => id)).size,
   );

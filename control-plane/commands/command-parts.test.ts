@@ -26,7 +26,7 @@ beforeEach(() => {
   folder = folderOfTest('parts');
 });
 
-/** A replica over a log in memory. */
+/** A replica on an in-memory log. */
 function replica(name = 'state') {
   const topic = new MemoryTopic();
   topic.add(new ChainWriter({ log: name }).open().value);
@@ -104,7 +104,7 @@ test('guards and the position are judged on the whole, before the first part', a
   await expect(apply(fleet, { ifAt: 7 })).rejects.toMatchObject({ type: 'PositionMoved' });
   expect(await apply(fleet, { ifAt: 1 })).toMatchObject({ status: 'done', position: 2 });
   await apply(fleet);
-  // Its first part adds, and alone would remove nothing.
+  // The first part only adds; it would remove nothing.
   const organisations = Array.from({ length: 6000 }, (_, n) => ({ id: `new-${n}`, name: 'x'.repeat(150) }));
   const other = { version: 1 as const, organisations };
   await expect(apply(other, { prune: true })).rejects.toMatchObject({ type: 'GuardRefused' });
@@ -170,7 +170,7 @@ test('a plan that the state has left is made again, and in one turn where the st
   const small = largeFleet(10);
   const id = small.organisations?.[0]?.id ?? '';
   const seqs = new Map<number, number>();
-  /** Until a commit of another came in its middle. */
+  /** False once another writer's commit arrived in the middle. */
   const isUnmoved = (decides: number): boolean => {
     if (!seqs.has(decides)) {
       seqs.set(decides, snapshot.seq);
@@ -205,7 +205,7 @@ test('what a plan refuses is refused by the state at the head, and a repeat is a
 
 const room = 1000;
 
-/** A plan of events of so many bytes each, of which only some may begin a part, for commits with so much room. */
+/** A plan whose events have the given sizes in bytes. Only some may begin a part, and commits have limited room. */
 function plan(sizes: readonly number[], mayBegin: (at: number) => boolean = () => true) {
   const event = (name: string): KnownEvent =>
     known('organisation.set', { id: 'o', name, tier: null, anchor: '2026-01-01' });
@@ -217,13 +217,13 @@ function plan(sizes: readonly number[], mayBegin: (at: number) => boolean = () =
 }
 
 test('a part takes what fits, ends where the next may begin, and one that fits whole is one', () => {
-  // Two of them have a comma between them.
+  // Two events have a comma between them.
   const sizes = [200, 200, 200, 200];
   expect(plan([...sizes, 196])()).toMatchObject({ remaining: 0, commits: 1 });
   expect(plan([...sizes, 197])()).toMatchObject({ extra: { end: 4 }, remaining: 1, commits: 2 });
   const nine = plan([...sizes, ...sizes, 200], (at) => at !== 4);
   expect(nine()).toMatchObject({ extra: { end: 3 }, remaining: 6, commits: 3 });
-  // If none may begin, the bytes decide.
+  // If no event may begin a part, size alone decides.
   expect(plan([...sizes, 200], () => false)()).toMatchObject({ remaining: 1 });
   expect(() => plan([200, 200])(commitBytesMax - 150)).toThrow(/one of its changes alone has more/);
 });

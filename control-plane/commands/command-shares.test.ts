@@ -1,4 +1,4 @@
-/** What one member asks keeps nobody else from their commands: over real HTTP, on a real control plane. */
+/** One member's load never keeps others from running commands: over real HTTP, on a real control plane. */
 import { Agent, request } from 'node:http';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => plane.close());
 
-/** People of their own for each test, because a minute is not waited for. */
+/** Each test uses people of its own, because no test waits for the minute to pass. */
 let round = 0;
 const person = (name: string) => `${name}-${round}`;
 const anyRate = { commandsPerPersonPerMinute: 1_000_000, commandsPerOrganisationPerMinute: 1_000_000 };
@@ -75,14 +75,14 @@ test.each([['without a rate', anyRate] as const, ['with the default bounds', {}]
           })
         ).id,
       );
-    // From another address than the others, as it would be.
+    // Uses another address than the other callers, as a real client would.
     const agent = new Agent({
       keepAlive: true,
       localAddress: process.platform === 'linux' ? '127.0.0.9' : undefined,
     });
     let [done, refused] = [0, 0];
     const flood = Array.from({ length: 1200 }, async () => {
-      // A connection that does not come about is not what is claimed here.
+      // Connections that fail are not part of this claim.
       const answer = await createKey('acme', person('mem'), agent).catch(() => undefined);
       if (answer?.status === 200) done++;
       else refused++;
@@ -187,7 +187,7 @@ const sizes = {
   waitMs,
 };
 
-/** Who was served, in order, of those that wait while something runs; `busy` where there was no place. */
+/** Callers in the order in which they were served while something ran; `busy` for those that found the queue full. */
 async function served(names: readonly string[]): Promise<string[]> {
   const queue = new CallerQueue(sizes);
   const end = await queue.acquire('running');

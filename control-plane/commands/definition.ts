@@ -55,7 +55,10 @@ export interface CommandContext {
   readonly force?: boolean | undefined;
   /** The log's signers; absent if the log is not signed. */
   readonly signing?: SigningView | undefined;
-  /** True if nothing is written. One-time values are left out, because they would never become valid. */
+  /**
+   * True if nothing will be written. Fields shown only once, such as key values, are then left out, because they would never
+   * be valid.
+   */
   readonly dryRun?: boolean | undefined;
   /** Tokens that count against the allowance of a period. */
   readonly used?: PeriodFacts['used'];
@@ -87,7 +90,7 @@ export interface CommandPlan {
 }
 
 /**
- * How a plan may be divided into several commits. The commits must stay valid in this order, whatever others write in
+ * Rules for dividing a plan into several commits. The commits must stay valid in this order, whatever others write in
  * between.
  */
 export interface Divisible {

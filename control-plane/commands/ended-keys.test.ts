@@ -1,4 +1,4 @@
-/** Which keys are forgotten, by which clock and by whom. */
+/** Which keys are forgotten, by which clock and by which replica. */
 import { afterEach, expect, onTestFinished, test } from 'vitest';
 import { dayMs } from '../../schemas/durations.ts';
 import { parseCommit } from '../../schemas/events/commit.ts';
@@ -17,7 +17,7 @@ const created = (n: number, expiresAt: string | null = null) =>
     ...{ expires: expiresAt === null ? 'never' : '30d', expiresAt },
   });
 
-/** The clock of the log, ms after the first moment. */
+/** The log's clock, in ms since the first moment. */
 let logMs = 0;
 /** Time that has passed on the machine, if it differs from the log's. */
 let passedMs: number | undefined;
@@ -44,7 +44,7 @@ async function replicaOn(topic: MemoryTopic, now = () => firstMomentMs + logMs) 
   const clocks = { now, monotonicMs: () => passedMs ?? logMs };
   const endedKeys = new EndedKeys({ name: 'cp', snapshot, replicator, writer, logger: quiet, ...clocks });
   const ids = () => snapshot.db.prepare('SELECT id FROM api_key ORDER BY id').pluck().all();
-  /** A record moves the clock of the log. */
+  /** Writing a record moves the log's clock. */
   const at = async (days: number) => {
     logMs = days * dayMs;
     await writer.write(`tick-${days}-${Math.random()}`, 'operator', () => [{ type: 'no_op', data: {} }]);
@@ -80,7 +80,7 @@ test('the log keeps id, organisation and name of a key that is forgotten', async
     },
   ]);
   expect(by).toBe('control-plane:cp');
-  // What does not know it passes over it: to such a reader, the key stays one that has ended.
+  // A reader that does not know the event skips it and keeps the key as ended.
   expect(events.map(({ critical }) => critical)).toEqual([false]);
 });
 

@@ -137,11 +137,11 @@ test.each<[claim: string, change: (fleet: typeof whole) => object, changes: obje
 ])('only what differs is changed: %s', (_claim, change, changes) => {
   const state = new TestState();
   apply(state, whole);
-  // Forced, because one of them takes the only owner's role away.
+  // Needs force, because one change takes the role of the only owner away.
   const { answer } = apply(state, change(whole), { force: true });
   const found = answer['changes'] as readonly Change[];
   expect(found.map(withoutValues)).toEqual(changes);
-  // Each field that changes has its value before and after.
+  // Each changed field lists its value before and after.
   for (const { fields = [], values = [] } of found) {
     expect(values.map(({ field }) => field)).toEqual(fields);
     for (const { before, after } of values) expect(before).not.toEqual(after);
@@ -277,7 +277,7 @@ const text = fc
   .string({ minLength: 1, maxLength: 20, unit: 'grapheme' })
   .filter((name) => nameSchema.safeParse(name).success);
 
-/** Documents that are valid by their making; undefined members are left out, as JSON leaves them out. */
+/** Documents that are valid by construction. Undefined members are left out, as in JSON. */
 const fleets: fc.Arbitrary<Fleet> = fc
   .record({
     models: fc.uniqueArray(model, { maxLength: 4 }),
@@ -409,7 +409,7 @@ test('an export applies as unchanged, also with pruning, and makes the same stat
       try {
         apply(state, two, { force: true });
       } catch {
-        // A stack of the first file is under another organisation in the second.
+        // A stack of the first file belongs to another organisation in the second.
       }
       const given = fleetSchema.parse(JSON.parse(JSON.stringify(exportFleet(state.db))));
       expect(apply(state, given).events).toEqual([]);
@@ -434,7 +434,7 @@ test('with pruning the state becomes what the file declares, whatever it was bef
         (each.stacks ?? []).every((stack) => (stackOwners.get(stack.id) ?? each.id) === each.id),
       );
       fc.pre(sameHands === true);
-      // Omitted means "as it is"; here every field is given.
+      // An omitted field means "leave unchanged", so this document sets every field.
       const full = {
         ...two,
         organisations: (two.organisations ?? []).map((each) => ({ ...each, tier: each.tier ?? null })),

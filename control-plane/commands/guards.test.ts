@@ -36,7 +36,7 @@ function nodes(place: 'pool' | 'acme', count: number): KnownEvent[] {
   }));
 }
 
-// The small fleet has one key of each of two organisations, and one node at the pool.
+// The small fleet has one key in each of two organisations, and one node in the pool.
 test.each<[claim: string, given: KnownEvent[], refused: boolean]>([
   ['9 keys of 10', keys('acme', 8), false],
   ['10 keys of 11', keys('acme', 9), true],
@@ -199,7 +199,7 @@ test('of all keys only those that have not ended count, and a refusal says how t
   const two = () => checkCardinality(state.db, keys('acme', 2), testNowMs);
   const next = 'revoke keys that nobody uses: revoked and expired keys do not count';
   expect(two).toThrow(expect.objectContaining({ type: 'Conflict', next }));
-  // One of those that end today has ended: only now is it looked at.
+  // One of the keys that end today has ended. Keys are checked one by one only now that the bound is reached.
   state.db.prepare(`UPDATE api_key SET revoked_at = ? WHERE id = 'key-other'`).run(testNowMs);
   expect(two).not.toThrow();
 });
@@ -214,7 +214,7 @@ test('each bound says what makes room, and what is said of keys can be done', ()
     state.when('key.create', { body: { organisation: 'acme', name: 'k', expires: '90d' } }, context);
   expect(another).toThrow(expect.objectContaining({ next: expect.stringContaining('revoke keys') }));
   state.when('key.revoke', { params: { id } });
-  // The revoked one still counts as a key that is kept, until it is forgotten.
+  // The revoked key still counts as a stored key until it is forgotten.
   expect(another).toThrow(expect.objectContaining({ next: expect.stringContaining('--forget-keys-after') }));
   state.given([{ type: 'key.forgotten', data: { id: String(id), organisation: 'acme', name: 'k' } }]);
   expect(another).not.toThrow();

@@ -13,7 +13,7 @@ interface Input {
   readonly force?: boolean;
   readonly given?: readonly KnownEvent[];
 }
-/** Expected are the types of the events, or the type of the refusal. */
+/** `expected` lists the types of the events, or is the type of the refusal. */
 type Case = readonly [name: string, input: Input, expected: readonly string[] | string];
 
 const drained: KnownEvent = { type: 'node.drained', data: { id: 'pool-1' } };
@@ -204,7 +204,7 @@ test('an organisation without a tier has none, and its period begins on the day 
 test('a stack gets an id of the right shape that nobody has', () => {
   const state = new TestState().given(smallFleet);
   let byte = 0;
-  // The first id drawn is taken, the second is not.
+  // The first generated id is taken, the second is free.
   const mint = (bytes: number) => new Uint8Array(bytes).fill(Math.floor(byte++ / 4));
   const first = state.when('stack.create', { body: { organisation: 'acme' } }, { mint }).answer['id'];
   byte = 0;

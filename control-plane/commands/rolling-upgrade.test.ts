@@ -1,11 +1,11 @@
-/** Which commands are refused until every gateway knows their events. */
+/** Commands are refused until every gateway knows their events. */
 import { expect, test } from 'vitest';
 import { eventDefinitions } from '../../schemas/events/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { checkReaders, type LogReader } from './rolling-upgrade.ts';
 
-/** Critical, and known from version 1 of the fold on; seen by a fleet whose oldest build has version 0. */
+/** A critical event, known since version 1 of the fold. The fleet's oldest build has version 0. */
 const critical: KnownEvent = { type: 'key.revoked', data: { id: 'key-1' } };
 const other: KnownEvent = { type: 'no_op', data: {} };
 const check = (events: readonly KnownEvent[], readers?: readonly LogReader[]) => () =>

@@ -1,4 +1,4 @@
-/** Who may become a signer of the log, who may stop being one, and which replicas must not be left without the right. */
+/** Rules for adding and removing the log's signers, and the replicas that must keep the right to sign. */
 import { expect, test } from 'vitest';
 import { computeFingerprint } from '../../shared/log/core/signing.ts';
 import { newSigner } from '../../test/contract/signer-changes.ts';
@@ -58,7 +58,7 @@ test('no change leaves a running replica without the right to write, unless it i
   expect(() => add(a, view([], a, ...others))).toThrow(refusal('GuardRefused', /cp-2, cp-3/));
   expect(() => remove(b, view([a, b], a, replica('cp-2', b)))).toThrow(refusal('GuardRefused', /: cp-2$/));
   expect(() => remove(a, view([a, b], a, replica('cp-2', b)))).toThrow(refusal('GuardRefused', /: cp-1$/));
-  // Its own report may not have come yet.
+  // This replica's own report may not have arrived yet.
   expect(() => remove(a, { signers: [a, b], own: a, replicas: [] })).toThrow(
     refusal('GuardRefused', /this one/),
   );

@@ -1,4 +1,4 @@
-/** The console's listener in front of a running control plane: who is let in, by which way, and what they may do. */
+/** The console's listener in front of a running control plane: who may sign in, in which way, and what they may do. */
 import { request as httpRequest } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -45,7 +45,7 @@ interface Answer {
   readonly text: string;
 }
 
-/** Not `fetch`, which lets nobody choose Host, Origin or Sec-Fetch-Site. */
+/** Used instead of `fetch`, which does not allow callers to set Host, Origin or Sec-Fetch-Site. */
 function call({
   method = 'GET',
   path,
@@ -87,7 +87,7 @@ const asOperator = (): Promise<string> => signIn({ operatorToken });
 const as = (person: string): Promise<string> => signIn({ demo: person });
 const me = (cookie: string | undefined, console?: string): Promise<Answer> =>
   call({ path: '/api/me', cookie, console });
-/** A cookie of one listener as the other one reads it: its name holds the port. */
+/** Renames one listener's cookie for the other, because the cookie's name contains the port. */
 const moved = (cookie: string, from: string, to: string): string =>
   cookie.replace(new URL(from).port, new URL(to).port);
 
@@ -171,7 +171,7 @@ describe('ways in', () => {
       'acme',
       'birch',
     ]);
-    // Nobody gives by a link what they could not give by a role.
+    // Members cannot grant by a link what they could not grant by a role.
     expect((await made('olga', await as('ada'))).status).toBe(403);
     expect((await made('mia', await as('mia'))).status).toBe(403);
     expect((await made('mia', await as('ben'))).status).toBe(403);
@@ -514,7 +514,7 @@ describe('role × route', () => {
     for (const [path, methods] of Object.entries(paths))
       for (const [verb, operation] of Object.entries(methods)) {
         const below = path.replace(/^\/admin\/v1/, '');
-        // Whose decision it is follows from the record alone: test/explain.
+        // The record alone tells whose decision this is; see test/explain.
         if (below === '/decisions/{request}') continue;
         if (
           /^\/(?:openapi\.json|snapshot|log|counters|requests\/stream)$/.test(below) ||

@@ -1,4 +1,7 @@
-/** Every way a session begins, what happens to its person afterwards, and each kind of call: no session has more than it was given. */
+/**
+ * Combines every way to begin a session, later changes to its person, and each kind of call: no session ever has more rights
+ * than it was given.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Role } from '../../schemas/names.ts';
 import { startControlPlaneAlone, type TestControlPlane } from '../../test/support/control-plane.ts';
@@ -28,7 +31,10 @@ const laters = [
 ] as const;
 type Later = (typeof laters)[number];
 
-/** What the session may do: all, what a role may, nothing although somebody is signed in, or it is over. */
+/**
+ * Rights of the session: everything, those of a role, `nothing` although the person is signed in, or `over` once it has
+ * ended.
+ */
 type Rights = 'operator' | Role | 'nothing' | 'over';
 
 function rightsAfter(way: Way, later: Later): Rights {
@@ -50,7 +56,7 @@ function rightsAfter(way: Way, later: Later): Rights {
   }
 }
 
-/** read, command of a member, command of an owner, wait */
+/** Statuses of: a read, a member's command, an owner's command, a wait. */
 const statusesOf: Record<Exclude<Rights, 'approver'>, readonly number[]> = {
   operator: [200, 200, 200, 200],
   owner: [200, 200, 200, 200],
@@ -126,7 +132,7 @@ async function byProvider(account: string, invitation?: string): Promise<string>
   return cookieIn(answer, /^__Host-headgate-\d/);
 }
 
-/** The part of an address after the `#`. */
+/** Creates a link and returns the part of its address after the `#`. */
 async function made(cookie: string, path: string, body: object): Promise<string> {
   const answer = await call(cookie, 'POST', path, body);
   const { url } = (await answer.json()) as { url: string };
@@ -184,7 +190,7 @@ class Following {
     });
   }
 
-  /** Whether it continues to a position that it was to report. */
+  /** Whether the stream continues up to a position that it should report. */
   async continuesTo(position: number): Promise<boolean> {
     const numbers = (): number[] =>
       [...this.text.matchAll(/"position":(\d+)/g)].map(([, number]) => Number(number));

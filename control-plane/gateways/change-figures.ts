@@ -58,8 +58,8 @@ function sumSide(
 
 /**
  * Keeps only internal errors, which count from any caller. Other answers to callers without a known key say nothing about a
- * change, and anyone can cause any number of them. Their refusals could withdraw every change, and their listings could hide
- * its refusals.
+ * change, because anyone can cause any number of them: refusals could withdraw every change, and listings could hide refusals
+ * of other callers.
  */
 function keepErrors({ refused: { InternalError } = {} }: TrafficSums): TrafficSums {
   return { requests: 0, ...(InternalError !== undefined && { refused: { InternalError } }) };

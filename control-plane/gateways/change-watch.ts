@@ -1,7 +1,7 @@
 /**
  * Watches a staged change: the counts of the gateways in its waves decide whether it continues, waits or is withdrawn. No
- * replica leads. Each reaches the same decision from the same reports and writes at the position that it has read, so the
- * order of the log picks one.
+ * replica leads. Each one reaches the same decision from the same reports and writes at the position that it has read, so the
+ * log accepts only the first.
  */
 import { randomUUID } from 'node:crypto';
 import type { Registry } from 'prom-client';

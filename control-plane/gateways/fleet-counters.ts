@@ -1,7 +1,7 @@
 /**
- * The counters of all gateways, as a control plane keeps them. It reads the topic and republishes every hour what silent
- * replicas counted, because the topic keeps a day. Replacements for counters lost in a restore are treated as such a replica.
- * It also compares the sums with the folded rows, and requests rows that are missing in the usage log.
+ * The counters of all gateways, as a control plane keeps them. It reads the topic and republishes the counts of silent
+ * replicas every hour, because the topic keeps only a day. Values that a restore allowed for lost counters are handled as a
+ * silent replica. It also compares the sums with the folded rows, and requests rows that are missing from the usage log.
  */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
@@ -96,7 +96,7 @@ export class FleetCounters {
       setInterval(() => this.#askForMissing(), gapsEveryMs).unref(),
       setInterval(() => this.sweep(), sweepEveryMs).unref(),
     ];
-    // Replacements from a restore are due at once, because nobody else publishes them.
+    // Values from a restore are due at once, because no one else publishes them.
     void this.feed.caughtUp(catchUpTimeoutMs).then((isCaughtUp) => isCaughtUp && this.#publishSilent());
   }
 
