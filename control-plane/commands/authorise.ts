@@ -29,10 +29,7 @@ export function actorName({ person, operator: id }: Actor): string {
   return person ?? (id === undefined ? operatorName : `${operatorName}:${id}`);
 }
 
-/**
- * Name under which the caller's work is counted. Anyone may hold an organisation's sign-in link, so its use is counted apart
- * from the person's own sessions.
- */
+/** Name for counting the caller's work. Use of an organisation's link counts apart, because anyone may hold the link. */
 export function callerName({ person, within }: Actor): string {
   return person === undefined ? operatorName : [within, person].join(' ');
 }
@@ -53,10 +50,7 @@ export function findRole(db: Database, actor: Actor, organisation: string): Role
   return member && covers(actor, member) ? member.role : undefined;
 }
 
-/**
- * Throws CommandError Forbidden unless the actor has access. `findOrganisation` returns undefined if the resource does not
- * exist.
- */
+/** Throws CommandError Forbidden unless the actor has access. `findOrganisation` returns undefined for a missing resource. */
 export function authorise(
   db: Database,
   actor: Actor,

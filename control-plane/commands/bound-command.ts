@@ -35,10 +35,7 @@ export interface CommandRequest {
   readonly dryRun?: boolean | undefined;
   /** Skips the guards, and the check that all gateways know the events. */
   readonly force?: boolean | undefined;
-  /**
-   * Whether the effect worked out earlier still holds for these events on the current state. If not, the command fails with
-   * `EffectMoved` and writes nothing.
-   */
+  /** Whether the effect worked out earlier still holds. If not, fails with `EffectMoved` and writes nothing. */
   readonly holds?: ((events: readonly KnownEvent[]) => boolean) | undefined;
   /** Tokens used in a period; the guard on periods needs them. */
   readonly used?: CommandContext['used'];

@@ -112,10 +112,7 @@ export class CommandGroups {
     this.#isRunning = false;
   }
 
-  /**
-   * Re-plans the one large command whose plan is stale. It then runs first, because nothing else on this replica may write
-   * meanwhile.
-   */
+  /** Re-plans the one large command whose plan is stale. It runs next, because this replica writes nothing else meanwhile. */
   async #planAhead(): Promise<void> {
     const large = this.#waiting.find(({ command }) => command.planAhead !== undefined);
     if (large === undefined) return;

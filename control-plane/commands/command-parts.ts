@@ -1,7 +1,4 @@
-/**
- * Divides a plan whose events do not fit one commit. Each call of the command writes the first part; the next call plans the
- * rest.
- */
+/** Divides a plan whose events do not fit one commit. Each call writes the first part; the next call plans the rest. */
 import { commitBytesMax } from '../../schemas/events/commit.ts';
 import { type KnownEvent, toStored } from '../../schemas/events/events.ts';
 import { CommandError } from '../core/command-error.ts';

@@ -55,10 +55,7 @@ export interface CommandContext {
   readonly force?: boolean | undefined;
   /** The log's signers; absent if the log is not signed. */
   readonly signing?: SigningView | undefined;
-  /**
-   * True if nothing will be written. Fields shown only once, such as key values, are then left out, because they would never
-   * be valid.
-   */
+  /** True if nothing will be written. One-time fields such as key values are left out, because they would never be valid. */
   readonly dryRun?: boolean | undefined;
   /** Tokens that count against the allowance of a period. */
   readonly used?: PeriodFacts['used'];
@@ -89,10 +86,7 @@ export interface CommandPlan {
   readonly divisible?: Divisible;
 }
 
-/**
- * Rules for dividing a plan into several commits. The commits must stay valid in this order, whatever others write in
- * between.
- */
+/** Rules for dividing a plan into several commits, which must stay valid in order, whatever others write in between. */
 export interface Divisible {
   /** Whether a part may begin with the event at this index. */
   mayBegin(at: number): boolean;
@@ -206,10 +200,7 @@ export function planCommand(
   return atOnce(planInPieces(definition, db, input, context));
 }
 
-/**
- * Plans as `planCommand` does, but yields between pieces. If the state changes between two pieces, the plan or error is
- * invalid.
- */
+/** Plans as `planCommand` does, but yields between pieces. If the state changes between two, the outcome is invalid. */
 export function* planInPieces(
   definition: CommandDefinition,
   db: Database,

@@ -1,6 +1,5 @@
 /**
- * Effect of each event on answers to requests. It tells the guard on effect what to work out, and when its result still
- * holds.
+ * Effect of each event on answers to requests. The guard on effect uses it to decide what to work out, and when to redo it.
  */
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';

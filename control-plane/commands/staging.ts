@@ -61,10 +61,7 @@ function newId(db: Database): string {
   return findChange(db, id) === undefined ? id : `${id}-2`;
 }
 
-/**
- * Throws CommandError if an immediate event writes a row that the open change also writes, because completing the change
- * would overwrite it.
- */
+/** Throws CommandError if an immediate event writes a row that the open change would overwrite when it completes. */
 export function checkOpenChange(db: Database, events: readonly KnownEvent[]): void {
   const open = findOpenChange(db);
   if (open === undefined || events.length === 0) return;

@@ -1,7 +1,4 @@
-/**
- * Routes for sign-in through an identity provider: the page asks for the provider's address, and the provider sends the
- * browser back.
- */
+/** Routes for sign-in through an identity provider: the start, and the callback to which the provider sends the browser. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { portAsked } from '../../shared/runtime/browser-rules.ts';

@@ -123,10 +123,7 @@ export class Oidc {
     return { person: personId(iss, sub), name: shown };
   }
 
-  /**
-   * Reads the provider's configuration at first use, so that a replica starts without the provider. After a failure, the next
-   * sign-in tries again.
-   */
+  /** Reads the provider's configuration at first use, so that a replica starts without it. Sign-ins retry after a failure. */
   #discover(): Promise<Configuration> {
     this.#configuration ??= this.#read().catch((error: unknown) => {
       this.#configuration = undefined;

@@ -1,7 +1,4 @@
-/**
- * Combines every way to begin a session, later changes to its person, and each kind of call: no session ever has more rights
- * than it was given.
- */
+/** No session ever has more rights than it was given, however it began and whatever happens to its person later. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Role } from '../../schemas/names.ts';
 import { startControlPlaneAlone, type TestControlPlane } from '../../test/support/control-plane.ts';
@@ -31,10 +28,7 @@ const laters = [
 ] as const;
 type Later = (typeof laters)[number];
 
-/**
- * Rights of the session: everything, those of a role, `nothing` although the person is signed in, or `over` once it has
- * ended.
- */
+/** Rights of the session: everything, those of a role, `nothing` although signed in, or `over` once it has ended. */
 type Rights = 'operator' | Role | 'nothing' | 'over';
 
 function rightsAfter(way: Way, later: Later): Rights {

@@ -23,10 +23,7 @@ import type { SignInLinks, Ticket } from '../sessions/sign-in-links.ts';
 import { linksSubject, memberSubject, sessionMsMax, sessionSubject } from '../sessions/subjects.ts';
 import { findMember, findOrganisation } from '../state/tenants.ts';
 
-/**
- * Life of sessions whose rights come from the provider, which may since have withdrawn them. After that, the provider must
- * sign the person in again.
- */
+/** Life of sessions with rights from the provider. It then signs the person in again, unless it has withdrawn them. */
 const providerRightsMs = 3600_000;
 const idleMs = 3600_000;
 /** Shortest time between two renewals of a cookie. */
@@ -182,7 +179,7 @@ export class Sessions {
     const invitation = links.openInvitation(text);
     if (!invitation) throw new CommandError('Unauthorized', 'this invitation is not valid any more');
     const { organisation, role, by, id, endsMs } = invitation;
-    // An operator may make any number of invitations, so these are not counted for the organisation.
+    // An operator may make any number of invitations, so they do not count against the organisation's bound.
     const used = linkEnded(id, endsMs, by === undefined ? undefined : organisation);
     const joined = { type: 'member.set', data: { organisation, person, role } } as const;
     await ended.ready();

@@ -65,10 +65,7 @@ function keepErrors({ refused: { InternalError } = {} }: TrafficSums): TrafficSu
   return { requests: 0, ...(InternalError !== undefined && { refused: { InternalError } }) };
 }
 
-/**
- * Sums the figures of each side. A report that began before the wave and ended in it counts on neither side, because it mixes
- * both.
- */
+/** Sums the figures of each side. A report that began before the wave and ended in it counts on neither side. */
 export function computeFigures(
   { board, traffic }: FleetSeen,
   released: Released,

@@ -1,7 +1,4 @@
-/**
- * Decides when a staged change continues, waits or is withdrawn, from the counts of the gateways inside and outside its
- * waves.
- */
+/** A staged change continues, waits or is withdrawn by the counts of the gateways inside and outside its waves. */
 import { expect, test } from 'vitest';
 import { reportOf } from '../../test/support/status-reports.ts';
 import type { OpenChange } from '../state/changes.ts';

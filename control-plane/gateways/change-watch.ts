@@ -157,10 +157,7 @@ export class StagedWatch {
     return isSilentSince(seen, { listeningMs, ...times }) ? 'silent' : undefined;
   }
 
-  /**
-   * Restarts the listening time after a start, a pause of this process or a log outage, so that every gateway has time to
-   * report again.
-   */
+  /** Listens anew after a start, a pause of this process or a log outage, so that every gateway has time to report. */
   #listen(): void {
     const nowMs = performance.now();
     const { board } = this.#options;

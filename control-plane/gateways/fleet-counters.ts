@@ -38,10 +38,7 @@ const gapsEveryMs = 200;
 const catchUpTimeoutMs = 30_000;
 /** Interval between searches for silent replicas and comparisons of sums, in ms. */
 const sweepEveryMs = 60_000;
-/**
- * Sums are compared once neither side has changed for this many comparisons, because counters and rows arrive at different
- * times.
- */
+/** Comparisons without a change on either side before sums are compared: counters and rows arrive at different times. */
 const stillSweeps = 3;
 
 export interface FleetCountersOptions {
@@ -219,10 +216,7 @@ export class FleetCounters {
   }
 }
 
-/**
- * Opens the fleet's counters, with their copy in the data folder and their metrics. Throws the errors of
- * shared/runtime/sqlite.ts.
- */
+/** Opens the fleet's counters, their copy in the data folder and their metrics. Throws errors of shared/runtime/sqlite.ts. */
 export function openFleetCounters(
   settings: FleetSettings,
   usage: UsageReader,

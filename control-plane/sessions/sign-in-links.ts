@@ -69,8 +69,7 @@ export class SignInLinks {
   }
 
   /**
-   * Opens a sign-in link. Returns undefined if it is invalid, expired or of another log. Callers must check that it has not
-   * been used.
+   * Opens a sign-in link. Returns undefined if it is invalid, expired or of another log. Its first use is checked elsewhere.
    */
   open(text: string): Ticket | undefined {
     return this.#valid(this.#sealer.open(text, ticketSchema));
