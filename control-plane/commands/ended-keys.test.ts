@@ -1,4 +1,4 @@
-/** Which keys are forgotten, by which clock and by which replica. */
+/** The removal of ended keys: the clocks that it follows, and replicas that run at once. */
 import { afterEach, expect, onTestFinished, test } from 'vitest';
 import { dayMs } from '../../schemas/durations.ts';
 import { parseCommit } from '../../schemas/events/commit.ts';

@@ -48,7 +48,7 @@ interface EndedKey {
 
 /** Keys that ended up to a given time, oldest end first. */
 function endedKeys(db: Database, untilMs: number): EndedKey[] {
-  // A revocation can precede its key; such a row has no organisation and stays.
+  // A revocation can precede its key. Its row has no organisation yet, and must stay.
   return all<EndedKey>(
     db,
     `SELECT id, organisation, name FROM api_key WHERE ${keyEndSql} <= ? AND organisation IS NOT NULL

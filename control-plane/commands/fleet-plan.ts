@@ -57,7 +57,7 @@ export class FleetPlan {
     return this.#changes;
   }
 
-  /** All sets come before all removals, so that a node can leave a stack that is being removed. */
+  /** Steps in the order to run them. Resources are set before any is removed, so that a node can leave a stack that is being removed. */
   get steps(): readonly FleetStep[] {
     const removals = removalOrder.flatMap((kind) =>
       this.#removals.filter(({ change }) => change.kind === kind),

@@ -1,4 +1,4 @@
-/** Commands are refused until every gateway knows their events. */
+/** Commands with critical events are refused until every gateway knows the events. */
 import { expect, test } from 'vitest';
 import { eventDefinitions } from '../../schemas/events/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';

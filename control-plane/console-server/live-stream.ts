@@ -78,13 +78,13 @@ function follow(
 }
 
 interface Messages {
-  /** Whether the batch may have ended sessions. */
+  /** Whether the batch contains events that may end sessions. */
   readonly mayEnd: boolean;
   readonly forOthers: string;
   forOperators(): string;
 }
 
-/** Messages of the batches being sent. Each is built once, however many streams there are. */
+/** Messages of the batches being sent. Each is built once and shared by all streams. */
 const messages = new WeakMap<readonly Commit[], Messages>();
 
 function toMessages(commits: readonly Commit[]): Messages {

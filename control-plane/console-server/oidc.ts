@@ -46,7 +46,7 @@ const claimsSchema = z.object({
 interface Begun {
   /** Address to which the browser is sent. */
   readonly url: string;
-  /** Value of the cookie. */
+  /** The sealed sign-in, to be set as a cookie. */
   readonly sealed: string;
 }
 
@@ -92,7 +92,7 @@ export class Oidc {
     return { url: url.href, sealed };
   }
 
-  /** Whether the cookie belongs to a recent sign-in with the state that came back. */
+  /** Whether the cookie contains a sign-in that has not expired and has the state that the provider sent back. */
   isBegun(sealed: string, state: string): boolean {
     const transaction = this.#sealer.open(sealed, transactionSchema);
     return transaction !== undefined && transaction.endsMs > wallClockMs() && transaction.state === state;
