@@ -1,6 +1,6 @@
 /**
- * What is read from the head of a request, and the answers that are not forwarded: listings and refusals. The one place where a
- * refusal becomes bytes, so that refusals which must be identical are identical.
+ * Reads single headers of a request, and sends the answers that are not forwarded: listings and refusals. Only this file
+ * turns refusals into bytes, so that refusals which must be identical are.
  */
 
 import { refusalKinds } from '../../schemas/api/refusals.ts';
@@ -11,14 +11,14 @@ import { headerBytesMax } from '../../shared/runtime/http-server.ts';
 import type { Exchange, Fields } from './exchange.ts';
 import type { ParsedRequest } from './message-head.ts';
 
-/** Bodies are read as they are; they are never decoded (RFC 9110, 8.4). */
+/** Refuses encoded bodies. Bodies are never decoded (RFC 9110, 8.4). */
 export function refuseEncoded({ headers }: ParsedRequest): void {
   const encoding = headers['content-encoding']?.trim().toLowerCase();
   if (encoding === undefined || encoding === '' || encoding === 'identity') return;
   throw new Refusal('encoded body', 'Content-Encoding: is not supported; send the body as it is');
 }
 
-/** The refusal of HTTP that could be read in two ways. */
+/** Returns the refusal for ambiguous HTTP, if there is one. */
 export function badHttp({ fault }: Exchange): Refusal | undefined {
   return fault === undefined ? undefined : new Refusal('bad http', fault);
 }
@@ -37,9 +37,9 @@ export function targetPath(target: string | undefined): string {
 
 const requestLine = /^[^\s]{1,40} ([^\s]+) HTTP\/\d/;
 
-/** The path of what the parser refused, where its first bytes are a request line. */
+/** Returns the path of a request that the parser refused, if its first bytes are a request line. */
 export function pathOfRefused(packet: Buffer | undefined): string {
-  // The headers of a request have at most so many bytes, and so has its first line.
+  // The header limit also bounds the first line.
   return targetPath(requestLine.exec(packet?.toString('latin1', 0, headerBytesMax) ?? '')?.[1]);
 }
 
@@ -64,11 +64,11 @@ export function oneHeader({ headers }: ParsedRequest, name: string): string | un
 
 export interface AnswerIds {
   readonly requestId: string;
-  /** Of the path, never of the stack. */
+  /** Surface that the path belongs to, never the stack's own. */
   readonly surface: Surface;
 }
 
-/** The Anthropic-style SDKs read `request-id`. */
+/** Header fields with the request's id. Anthropic-style SDKs read `request-id`. */
 export function idFields({ requestId, surface }: AnswerIds): Fields {
   const id = ['x-request-id', requestId];
   return surface === 'anthropic' ? [...id, 'request-id', requestId] : id;
@@ -82,7 +82,7 @@ export function sendJson({ answer }: Exchange, ids: AnswerIds, body: string): vo
   void answer.whole(200, jsonType, idFields(ids), body);
 }
 
-/** `path` is the request's path without its query. Nothing is sent where an answer has begun. */
+/** Sends a refusal, unless an answer has begun. `path` is the request's path without its query. */
 export function sendRefusal({ answer }: Exchange, ids: AnswerIds, refusal: Refusal, path: string): void {
   const fields = [...idFields(ids)];
   if (refusalKinds[refusal.type].retry === 'never') fields.push('x-should-retry', 'false');

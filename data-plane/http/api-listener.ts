@@ -1,6 +1,6 @@
 /**
- * Opens the listeners of the API and the playground. The room `data-plane/http` turns bytes into exchanges, by HTTP/1.1 that this
- * project reads and writes itself (docs/http.md). It promises to refuse every message that two readers could understand
+ * Opens the listeners of the API and the playground. This room, `data-plane/http`, turns bytes into exchanges with the
+ * project's own HTTP/1.1 reader and writer (docs/http.md). It refuses every message that two readers could understand
  * differently. It must not decide anything about a request, and it gets no new features.
  */
 import { createServer, type Server, type Socket } from 'node:net';
@@ -17,36 +17,38 @@ import { ClientConnection, type ConnectionBounds, type ConnectionOwner } from '.
 import { type EarlyRefusal, rawAnswer } from './early-refusal.ts';
 import type { Exchange } from './exchange.ts';
 
-/** Handles one request to its end; never rejects. `fixed` is set on a stack's own port, where the Host header is not read. */
+/**
+ * Handles one request to its end and never rejects. `fixed` is set on a stack's own port, where the Host header is ignored.
+ */
 export type Handler = (exchange: Exchange, fixed: Target | undefined) => Promise<void>;
 
 export interface ApiListenerOptions extends ListenAddress {
   readonly handler: Handler;
-  /** Called for what the parser refuses, before there is a request to handle. */
+  /** Called when the parser refuses bytes, before there is a request to handle. */
   readonly onRefusal: (refused: EarlyRefusal) => void;
-  /** The one stack that this port serves. */
+  /** The only stack that this port serves, if it has one. */
   readonly fixed?: Target;
   readonly certificate?: Certificate | undefined;
   readonly connections: Connections;
-  /** Connections start at a bounded rate, but for those from such addresses. */
+  /** Bounds the rate of new connections, except from exempt addresses. */
   readonly pace?: {
     readonly isExempt: (address: string | undefined) => boolean;
     readonly refusal: () => Refusal;
   };
-  /** In place of those of `waits`. */
+  /** Replacements for the default timeouts in `waits`. */
   readonly timeouts?: Partial<ClientTimeouts>;
   readonly name: ListenerName;
-  /** Names the flag in the error of a taken port. */
+  /** Flag named in the error message if the port is in use. */
   readonly flag: string;
 }
 
 export interface Listener {
   readonly url: string;
-  /** Stops accepting; idle connections are closed, those with a request close after it. */
+  /** Stops accepting. Idle connections are closed at once, the others after their request. */
   stopAccepting(): void;
-  /** Refuses each request whose answer has not begun, and ends the answers that have. */
+  /** Refuses every request whose answer has not begun, and ends the other answers early. */
   cutOff(refusal: Refusal): void;
-  /** Stops accepting, and ends what is left. */
+  /** Stops accepting, and closes the remaining connections. */
   destroy(): void;
 }
 
@@ -61,7 +63,7 @@ const clientTimeouts = {
 
 type ClientTimeouts = Readonly<Record<keyof typeof clientTimeouts, number>>;
 
-/** How often the waits for clients are looked at, at most. */
+/** Longest time between two checks of client timeouts, in ms. */
 const lookMs = 5000;
 
 export async function startListener(options: ApiListenerOptions): Promise<Listener> {
@@ -87,15 +89,16 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
     onRefusal: (refused) => onRefusal({ ...refused, target: fixed }),
   };
   const onConnection = (socket: Socket): void => {
-    // One that waited for its pace, or for its handshake, comes behind the end.
+    // A connection delayed by pacing or its TLS handshake may arrive after the listener was destroyed.
     if (isDestroyed) return void socket.destroy();
     const connection = new ClientConnection(socket, owner);
     open.add(connection);
     socket.on('close', () => open.delete(connection));
-    // Where connections are paced Node accepts them paused, and pauses once more what comes over TLS.
+    // With pacing, Node accepts connections paused, and pauses TLS connections once more.
     socket.resume();
   };
-  // Over TLS a reset before the first byte is read is an end without an error, which would leave a half-open connection.
+  // No half-open TLS connections: TLS reports a reset before the first read as an end without an error, so the connection
+  // would stay half open.
   const server: Server = certificate
     ? createTlsServer({
         noDelay: true,
@@ -138,7 +141,7 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
   };
 }
 
-/** How often connections are checked, in ms: as often as the shortest time-out, and at least every five seconds. */
+/** Interval between checks of the connections, in ms: the shortest timeout, but at most five seconds. */
 function lookInterval(timeouts: ClientTimeouts): number {
   const { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs, restTimeoutMs } = timeouts;
   return Math.min(lookMs, headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs, restTimeoutMs);

@@ -1,7 +1,6 @@
 /**
- * Reads a request's body whole, within bounds: its size, the memory that bodies may take, and the client's pace. If a caller's share
- * has no room, a body can be held back until it has: its connection is not read, so the client's system waits. Nothing of a body is
- * logged or kept beyond its request.
+ * Reads a request's whole body, bounded in size, memory and the client's pace. If the caller's share has no room, the body
+ * waits: its connection is not read, so TCP slows down the client. Nothing of a body is logged, or kept after its request.
  */
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { ClientGone } from '../../shared/runtime/body-pieces.ts';
@@ -11,20 +10,20 @@ import { Ticker, type Timed } from '../../shared/runtime/ticker.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import { memoryRefusal } from '../surfaces/common/memory-refusal.ts';
 
-/** The slowest that a body may come: this many bytes in each such span of time but the first. */
+/** Minimum pace of a body: this many bytes in every period but the first. */
 export interface BodyPace {
   readonly bytes: number;
   readonly ms: number;
-  /** Judges it. */
+  /** Checks the pace. */
   readonly ticker: Ticker;
 }
-/** 8 KiB a second. Most bodies come with their head, and are never waited for here. */
+/** 8 KiB per second. Most bodies arrive with their head, so their pace never matters. */
 const slowestPace: BodyPace = { bytes: 80 * 1024, ms: waits.clientBody.ms, ticker: new Ticker(1000) };
 
-/** A body of so many bytes waits for no larger one: it is parsed and given back at once. */
+/** Bodies up to this size never wait behind larger ones, because they are parsed and released at once. */
 const turnlessBytesMax = 256 * 1024;
 
-/** Why a body is not read to its end. */
+/** The reason that a body was not read to its end. */
 type BodyFault = 'large' | 'slow' | MemoryShortage;
 
 interface BodyBounds {
@@ -40,7 +39,7 @@ export interface Body {
   release(): void;
 }
 
-/** What takes a body as it comes. `onClose` comes last, also after the end. */
+/** Receives a body as it arrives. `onClose` comes last, even after the end. */
 export interface BodySink {
   onPiece(piece: Buffer): void;
   onEnd(): void;
@@ -48,22 +47,22 @@ export interface BodySink {
 }
 
 export interface BodyFlow {
-  /** Nothing more is read until `letGo`; what was read already still comes. */
+  /** Stops reading until `letGo`. Bytes that were already read are still delivered. */
   hold(): void;
   letGo(): void;
 }
 
-/** A request whose body was not asked for yet. */
+/** A request whose body has not been requested yet. */
 export interface BodySource {
-  /** Infinite where the body comes in chunks. */
+  /** Declared length. Infinite for a chunked body. */
   readonly declaredBytes: number;
-  /** Asks for the body. Nothing of it comes within this call. */
+  /** Requests the body. The sink receives nothing during this call. */
   body(sink: BodySink): BodyFlow;
 }
 
 /**
- * Rejects with PayloadTooLargeError, with ClientGone, or with InferenceUnavailableError if there is no memory for the body, its turn
- * does not come in time, or it comes too slowly. A body that is too large by its declared length is not asked for.
+ * Rejects with PayloadTooLargeError, with ClientGone, or with InferenceUnavailableError if memory runs out, the body's turn
+ * does not come in time, or the client is too slow. A body whose declared length is too large is never requested.
  */
 export function readBody(source: BodySource, memory: SharedBudget, bounds: BodyBounds): Promise<Body> {
   const { declaredBytes } = source;
@@ -82,10 +81,10 @@ function bodyRefusal(fault: BodyFault, bytesMax: number): Refusal {
   return new Refusal('slow body', message);
 }
 
-/** Its pace is watched from its head on, so that one of which nothing comes is not waited for either. */
+/** One body being read. Its pace is measured from the head on, so a body that never begins times out too. */
 class IncomingBody implements Body, BodySink, Timed, HeldBody {
   readonly bytes: ChunkBuffer;
-  /** Among those that the ticker asks. */
+  /** Index among the objects that the ticker calls. */
   index = -1;
   readonly #memory: SharedBudget;
   readonly #bounds: BodyBounds;
@@ -95,13 +94,13 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
   readonly #bytesMax: number;
   #flow: BodyFlow | undefined;
   #held = 0;
-  /** Reserved already, beyond what is held. */
+  /** Bytes already reserved, beyond those that are buffered. */
   #granted = 0;
-  /** When its turn must have come; undefined while it is not held back. */
+  /** Deadline for the body's turn. Undefined unless the body waits for it. */
   #turnByMs: number | undefined;
   #hadTurn = false;
   #settled = false;
-  /** When the present span ends, and what must have come by then. The first span is judged by nothing. */
+  /** End of the current period, and the length required by then. The first period requires nothing. */
   #judgedMs: number;
   #bytesWanted = 0;
   #isWarned = false;
@@ -139,7 +138,7 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
     if (this.#settled) return;
     if (this.bytes.length + piece.length > this.#bounds.bytesMax) this.#refuse('large');
     else if (!this.bytes.add(piece)) {
-      // With its turn awaited, what was read with this piece is taken as it comes.
+      // While the body awaits its turn, the remaining bytes of this read are still accepted.
       if (!this.#awaitTurn() || !this.bytes.add(piece)) this.#refuse(this.#memory.shortage);
     }
   }
@@ -158,7 +157,7 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
   onRoom(): void {
     this.#granted = this.bytesLeft;
     this.#proceed();
-    // The wait was not the client's.
+    // The client did not cause the wait, so its pace is measured anew.
     this.#isWarned = false;
     this.#bytesWanted = this.bytes.length + this.#pace.bytes;
     this.#judgedMs = this.#pace.ticker.nowMs + this.#pace.ms;
@@ -176,7 +175,8 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
     }
     if (nowMs < this.#judgedMs) return;
     if (this.bytes.length < this.#bytesWanted) {
-      // After a stall of this process, what arrived meanwhile is read after this tick.
+      // After a stall of this process, bytes that arrived meanwhile are read only after this tick. So the first miss is a
+      // warning.
       if (this.#isWarned) this.#refuse('slow');
       this.#isWarned = true;
       return;
@@ -195,7 +195,7 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
     return needsNoTurn ? this.#memory.reserveBeyond(bytes) : this.#memory.reserve(bytes);
   }
 
-  /** False where it is not the share that lacks room, or too many wait for theirs. */
+  /** Returns false if something other than the share is short, or if too many bodies already wait. */
   #awaitTurn(): boolean {
     const { turnMsMax = waits.bodyTurn.ms } = this.#bounds;
     if (this.#memory.shortage !== 'share' || this.#hadTurn) return false;

@@ -1,6 +1,6 @@
 /**
- * One connection of a client: reads its requests one after another, and ends each wait for it. A request behind one that is not
- * answered yet is kept unread, so that answers are in order and nothing is ever answered in another's place.
+ * One client connection. It reads one request after another and enforces every timeout on the client. Pipelined requests stay
+ * unread until the request before them is answered, so answers are in order and none is sent in another's place.
  */
 import type { Socket } from 'node:net';
 import type { Refusal } from '../../shared/decision/refusal.ts';
@@ -16,31 +16,34 @@ import type { ParsedRequest } from './message-head.ts';
 import { MessageReader, type MessageSink } from './message-reader.ts';
 import { destroyStalledWriter } from './untaken.ts';
 
-/** Waits, in looks of the listener: a stall of this process is one look, so what arrived meanwhile comes before a wait ends. */
+/**
+ * Timeouts, counted in checks by the listener. A stall of this process counts as one check, so bytes that arrived meanwhile
+ * are read before a timeout applies.
+ */
 export interface ConnectionBounds {
   readonly headLooks: number;
   readonly requestLooks: number;
   readonly nextLooks: number;
   readonly restLooks: number;
-  /** How long a client may take nothing of its answer. */
+  /** How long a client may read nothing of its answer. */
   readonly stallMs: number;
-  /** The same after an early end, while what was delivered is still on its way. */
+  /** How long a client may read nothing after an early end, while delivered bytes are still in transit. */
   readonly lastBytesMs: number;
   readonly keepAliveSeconds: number;
 }
 
 export interface ConnectionOwner {
   readonly bounds: ConnectionBounds;
-  /** The listener accepts nothing more. */
+  /** Whether the listener has stopped accepting connections. */
   readonly isStopping: boolean;
   begin(exchange: Exchange): void;
   onRefusal(refused: EarlyRefusal): void;
 }
 
-/** What may be kept of requests behind one that is not answered. Beyond it the connection is not read. */
+/** Bounds on buffered bytes of pipelined requests. Beyond them, the connection is not read. */
 const aheadBytesMax = 64 * 1024;
 const aheadPiecesMax = 64;
-/** How large the rest of a request may be that was answered before its end. */
+/** Largest remaining body of a request that was answered before its end. */
 const restBytesMax = 64 * 1024 * 1024;
 
 export class ClientConnection implements ExchangeConnection, MessageSink<ParsedRequest> {
@@ -49,22 +52,25 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
   readonly #reader = new MessageReader(new RequestHeadReader(headerBytesMax), this, headerBytesMax);
   #state: ConnectionState = 'waiting';
   #exchange: Exchange | undefined;
-  /** Handed to the handler once all that was read with its head is there. */
+  /**
+   * Whether the exchange still has to be passed to the handler, which happens once all bytes read together with the head are
+   * available.
+   */
   #isNew = false;
   #ahead: Buffer[] = [];
   #aheadBytes = 0;
   #isHeld = false;
   #isEnded = false;
-  /** Looks since the state, the head or the request began. */
+  /** Checks since the state, the head or the request began. */
   #looks = 0;
   #restBytes = 0;
-  /** What is read now, for the path of a refusal. */
+  /** The bytes being read, which give a refusal its path. */
   #reading: Buffer | undefined;
   #isLate = false;
-  /** What is read now came before the answer to what is in front of it. */
+  /** Whether the bytes being read arrived before the previous request was answered. */
   #isAhead = false;
   #hadRequest = false;
-  /** Ends the connection while the client takes nothing. */
+  /** Timer that closes the connection while the client reads nothing. */
   #untaken: NodeJS.Timeout | undefined;
 
   constructor(socket: Socket, owner: ConnectionOwner) {
@@ -88,7 +94,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     return this.#owner.bounds.keepAliveSeconds;
   }
 
-  /** No request was begun. */
+  /** Whether no request has begun. */
   get isIdle(): boolean {
     return this.#state === 'waiting';
   }
@@ -131,12 +137,12 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     this.#socket.destroy();
   }
 
-  /** Ends the current request. It is refused if its answer has not begun. */
+  /** Ends the current request. If its answer has not begun, the request is refused. */
   cutOff(refusal: Refusal): void {
     this.#exchange?.cutOff(refusal);
   }
 
-  /** Called every few seconds. */
+  /** Applies the timeouts. Called every few seconds. */
   look(): void {
     const { bounds } = this.#owner;
     this.#looks++;
@@ -234,13 +240,13 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     if (exchange !== undefined) this.#owner.begin(exchange);
   }
 
-  /** Nothing of a further request was read. */
+  /** Marks the connection as waiting for a new request. */
   #rest(): void {
     this.#exchange = undefined;
     this.#looks = 0;
   }
 
-  /** The next request, where it came already. */
+  /** Reads the next request, if its bytes have already arrived. */
   #next(): void {
     if (this.#ahead.length === 0) {
       if (this.isEnding) this.destroySoon();
@@ -256,7 +262,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     this.#isAhead = false;
   }
 
-  /** The system has the last byte of the answer; one function for all answers of the connection. */
+  /** Called when the kernel has accepted the last byte of an answer. All answers of the connection share this function. */
   readonly #onHanded = (error?: Error | null): void => {
     const exchange = this.#exchange;
     if (error || this.#socket.destroyed || exchange === undefined) return;
@@ -281,7 +287,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     this.#ahead = [];
     this.#isHeld = false;
     this.#socket.end();
-    // What is left of the request is dropped, so that its sender gets to read the answer.
+    // Drop the rest of the request, so that the client can read the answer.
     this.#socket.resume();
   }
 
@@ -290,7 +296,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     this.#exchange?.onDrained();
   }
 
-  /** The client sends nothing more: one whose request is whole is taken for gone. */
+  /** The client has half-closed the connection. If its request is complete, it counts as gone. */
   #onEnd(): void {
     this.#isEnded = true;
     if (this.#state === 'answering') {
@@ -312,8 +318,9 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
   }
 
   /**
-   * Answers what is no request. Where an answer has begun already, or it came before the answer to the request in front of it,
-   * the connection ends instead: a refusal must not be taken for another answer.
+   * Refuses bytes that are not a valid request. If an answer has already begun, or if the previous request was unanswered
+   * when these bytes arrived, the connection is closed instead: the client could take the refusal for another request's
+   * answer.
    */
   #refuse(refusal: Refusal): void {
     const isAnswered = this.#state === 'discarding' || this.#exchange?.startedMs !== undefined;
@@ -324,7 +331,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
       return;
     }
     const refused = { requestId: mintRequestId(), refusal };
-    // It is not answered any more.
+    // The exchange gets no answer any more.
     this.#exchange?.onClose();
     this.#exchange = undefined;
     const path = pathOfRefused(this.#isLate ? undefined : this.#reading);

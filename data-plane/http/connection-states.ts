@@ -8,21 +8,21 @@
  *    │                   │  └─────────────▶ closing ─────▶ closed
  *    │ whole             │ answered            ▲     closed
  *    └─── discarding ◀───┘                     │
- *              └───────────────────────────────┘ refused, and in every state before it
+ *              └───────────────────────────────┘ refused, from every earlier state too
  *
- * `closed` leads from every state to closed, which stays. What a state does not name changes nothing.
+ * `closed` leads from every state to closed, which is final. An event without an arrow changes nothing.
  */
 
 export type ConnectionState =
-  /** No byte of a request was read. */
+  /** No byte of a request has been read. */
   | 'waiting'
-  /** A request is not whole; it may be handled already. */
+  /** A request is incomplete, but may already be handled. */
   | 'reading'
-  /** It is whole. What comes behind it is kept unread, up to a bound. */
+  /** The request is complete. Bytes after it are kept unread, up to a bound. */
   | 'answering'
-  /** It was answered; what is left of it is dropped. */
+  /** The request was answered before its end. Its remaining bytes are dropped. */
   | 'discarding'
-  /** The last byte was written; the client is to read it before the connection ends. What it sends is dropped. */
+  /** The last byte was written. The client may read it before the connection closes; what it sends is dropped. */
   | 'closing'
   | 'closed';
 
@@ -31,11 +31,11 @@ export type ConnectionEvent =
   | 'begun'
   /** The last byte of a request. */
   | 'whole'
-  /** The system has the last byte of its answer. */
+  /** The kernel has accepted the last byte of the answer. */
   | 'answered'
-  /** The same, and the connection ends with it. */
+  /** The kernel has accepted the last byte of the answer, and the connection closes after it. */
   | 'answered-last'
-  /** What was read is no request, or it did not come in time; a refusal was written. */
+  /** The bytes were not a valid request, or the request was not complete in time. A refusal was written. */
   | 'refused'
   | 'closed';
 

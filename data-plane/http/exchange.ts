@@ -1,6 +1,6 @@
 /**
- * One request and its answer, as all that handles requests sees them. A connection has one at a time, so both are fields here, and
- * what the connection calls are methods.
+ * One request and its answer, in the form that all request handlers use. A connection has one exchange at a time, so request
+ * and answer are fields of one object, and the connection calls its methods directly.
  */
 import { STATUS_CODES } from 'node:http';
 import type { Refusal } from '../../shared/decision/refusal.ts';
@@ -11,89 +11,93 @@ import { dateLine } from './date-line.ts';
 import type { ParsedRequest } from './message-head.ts';
 
 export interface AnswerListener {
-  /** The connection is gone before the answer has ended. */
+  /** The connection was lost before the answer ended. */
   onGone(): void;
-  /** The client reads slower than it is given; hold back until `onDrained`. */
+  /** The client reads more slowly than the answer is written. Stop writing until `onDrained`. */
   onBlocked(): void;
   onDrained(): void;
 }
 
-/** Name, value, name, value. */
+/** Alternating names and values. */
 export type Fields = readonly string[];
 
 /**
- * It promises: a complete answer goes out in one write; what a stream is given within one turn goes out in one write;
- * the one that ends an answer learns whether its end was handed to a client still connected; and an early end is never a clean one.
- * A client that stops reading is cut off after a bounded wait. After its end, or without a client, nothing does anything.
+ * The answer to one request. A complete answer is sent in one write, and so is everything that a stream receives within one
+ * turn. The caller that ends an answer learns whether its end was handed to a client that was still connected. An early end
+ * never looks like a clean one. A client that stops reading is cut off after a bounded time. After the end, or without a
+ * client, every method does nothing.
  */
 export interface ClientAnswer {
-  /** The connection was lost before the answer had ended. */
+  /** Whether the connection was lost before the answer ended. */
   readonly isGone: boolean;
-  /** When the first byte went out, or was about to, monotonic ms; undefined before. */
+  /** Time when the first byte was sent or about to be sent, monotonic ms. Undefined before. */
   readonly startedMs: number | undefined;
-  /** A complete answer, without a body to HEAD; nothing where an answer has begun. Resolves as `end` does. */
+  /** Sends a complete answer, without its body for HEAD. Does nothing if an answer has begun. Resolves as `end` does. */
   whole(
     status: number,
     type: string | undefined,
     fields: Fields,
     body: string | Uint8Array | undefined,
   ): Promise<boolean>;
-  /** Begins a stream. The head goes out with the first bytes. */
+  /** Begins a stream. The head is sent with the first bytes. */
   start(type: string, fields: Fields): void;
   write(text: string): void;
   /**
-   * Ends a stream cleanly. Resolves when the last byte has been handed to the system for a client still connected, or
-   * with false when the connection went first.
+   * Ends a stream cleanly. Resolves with true when the kernel has accepted the last byte and the client is still connected,
+   * or with false if the connection was lost first.
    */
   end(): Promise<boolean>;
-  /** An early end: what was delivered is still sent, then the connection is destroyed, without the end of the body. */
+  /**
+   * Ends the answer early. Bytes already written are still sent; then the connection is destroyed without the end of the
+   * body.
+   */
   destroy(): void;
   /** Replaces the listener. */
   listen(listener: AnswerListener | undefined): void;
-  /** A field of every answer to this request that has none of that name. */
+  /** Adds a header field to every answer to this request that does not set the field itself. */
   setField(name: string, value: string): void;
 }
 
-/** What an exchange does with its connection. */
+/** The operations that an exchange needs from its connection. */
 export interface ExchangeConnection {
   readonly peer: string | undefined;
-  /** No answer that is begun from now on leaves the connection open. */
+  /** Whether every answer that begins from now on closes the connection. */
   readonly isEnding: boolean;
   readonly keepAliveSeconds: number;
-  /** Nothing more is read until `resumeReading`. */
+  /** Stops reading until `resumeReading`. */
   hold(): void;
   resumeReading(): void;
-  /** False where the client is behind. */
+  /** Returns false if the client is falling behind. */
   write(bytes: string): boolean;
-  /** The last bytes of the answer. `onHanded` of the exchange follows, unless the connection is lost. */
+  /** Writes the last bytes of the answer. The exchange's `onHanded` follows, unless the connection is lost. */
   writeLast(head: string, body: Uint8Array | undefined): void;
-  /** Destroys the connection once what was written is on its way. */
+  /** Destroys the connection once the written bytes are on their way. */
   destroySoon(): void;
   destroy(): void;
 }
 
 export class Exchange implements BodySource, BodyFlow, ClientAnswer {
-  /** Whole before anything is asked of it. */
+  /** The head, which is complete before the exchange begins. */
   readonly head: ParsedRequest;
   readonly #connection: ExchangeConnection;
   #sink: BodySink | undefined;
-  /** What came of the body before it was asked for. */
+  /** Body bytes that arrived before the body was requested. */
   #early: Buffer | undefined;
   #isWhole = false;
   #isDiscarded = false;
-  /** The sink gets what came early in the next turn of the microtasks. */
+  /** Whether the sink is about to receive the early bytes, on the next tick. */
   #isDue = false;
   #gone: AbortController | undefined;
   #isGone = false;
   #listener: AnswerListener | undefined;
   #resolveEnd: ((delivered: boolean) => void) | undefined;
-  /** Of every answer: name, value, name, value. */
+  /** Header fields of every answer: alternating names and values. */
   #fields: string[] | undefined;
   #isLast: boolean;
   #startedMs: number | undefined;
   #ended = false;
   #isStream = false;
-  /** The head of a stream that did not go out yet. */
+  /** Head of a stream, until it is sent. */
   #unsentHead = '';
   #pending = '';
   #isPlanned = false;
@@ -105,12 +109,12 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     this.#isLast = head.isLast || head.fault !== undefined;
   }
 
-  /** What makes the head no HTTP that can be read in one way, as a sentence. */
+  /** Why the head is not unambiguous HTTP, as a sentence. */
   get fault(): string | undefined {
     return this.head.fault === undefined ? undefined : httpFault(this.head);
   }
 
-  /** The address at the other end of the connection. */
+  /** Address of the connection's peer. */
   get peer(): string | undefined {
     return this.#connection.peer;
   }
@@ -123,12 +127,12 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     return this.head.framing === 'chunked' ? Number.POSITIVE_INFINITY : this.head.bodyBytes;
   }
 
-  /** All of the request was read. */
+  /** Whether the whole request has been read. */
   get isWhole(): boolean {
     return this.#isWhole;
   }
 
-  /** A client that waits with its body gets 100 Continue. */
+  /** Requests the body. A client that waits for it gets 100 Continue. */
   body(sink: BodySink): BodyFlow {
     this.#sink = sink;
     if (this.head.expectsContinue && !this.#isWhole && this.#early === undefined)
@@ -147,14 +151,14 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     if (!this.#isWhole) this.#connection.resumeReading();
   }
 
-  /** Reads and drops what is left of the body of a refused request, so that the client gets to read the refusal; bounded. */
+  /** Reads and drops the rest of a refused request's body, up to a bound, so that the client can read the refusal. */
   discardBody(): void {
     this.#isDiscarded = true;
     this.#early = undefined;
     if (!this.#isWhole) this.#connection.resumeReading();
   }
 
-  /** Some of the body came, more is to come, and nobody takes it yet. */
+  /** Whether part of the body has arrived, more will follow, and nobody has requested it yet. */
   get isUnasked(): boolean {
     return this.#early !== undefined && this.#sink === undefined && !this.#isWhole;
   }
@@ -176,7 +180,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     this.#early = undefined;
     if (early !== undefined) this.#sink?.onPiece(early);
     if (this.#isWhole) this.#endBody();
-    // It may have waited for its turn until the client had left.
+    // The client may have left while the request waited for its turn.
     else if (this.isGone) this.#sink?.onClose();
   }
 
@@ -189,17 +193,17 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     return this.#gone.signal;
   }
 
-  /** The connection ends with the answer to this request. */
+  /** Whether the connection closes after this answer. */
   get isLast(): boolean {
     return this.#isLast || this.#connection.isEnding;
   }
 
-  /** Ends the connection with the answer to this request. */
+  /** Closes the connection after this answer. */
   makeLast(): void {
     this.#isLast = true;
   }
 
-  /** Destroys the connection at once, whatever was written. */
+  /** Destroys the connection at once, even if written bytes are lost. */
   abort(): void {
     this.#ended = true;
     if (!this.#isGone) this.#connection.destroy();
@@ -209,14 +213,14 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     return this.#isGone || this.#cut !== undefined;
   }
 
-  /** The refusal with which the gateway itself ended the request; undefined if it did not. */
+  /** The refusal with which the gateway itself ended the request, or undefined. */
   get cut(): Refusal | undefined {
     return this.#cut;
   }
 
   /**
-   * Ends the request from this side. Its handlers see it as if the client had left, and `handle` then answers with the refusal. If
-   * the answer has begun, it is cut off instead.
+   * Ends the request from the gateway's side. Handlers see it as if the client had left, and `handle` then answers with the
+   * refusal. If the answer has begun, it is cut off instead.
    */
   cutOff(refusal: Refusal): void {
     if (this.#isGone || this.#ended) return;
@@ -297,12 +301,12 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     if (!this.#isGone && !this.#ended) this.#listener?.onDrained();
   }
 
-  /** The system has the last byte. */
+  /** Called when the kernel has accepted the last byte. */
   onHanded(): void {
     this.#settleEnd(true);
   }
 
-  /** The connection is lost. */
+  /** Called when the connection is lost. */
   onClose(): void {
     this.#gone?.abort(left());
     this.#sink?.onClose();
@@ -327,7 +331,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
   }
 
   #formatHead(status: number, type: string | undefined, length: string, fields: Fields): string {
-    // A client that was not asked for its body may send it or not.
+    // A client that did not get 100 Continue may or may not send its body, so the connection cannot be reused.
     if (this.head.expectsContinue && this.#sink === undefined && !this.#isWhole) this.#isLast = true;
     let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n`;
     if (type !== undefined) head += `content-type: ${type}\r\n`;
@@ -342,7 +346,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     return head + dateLine() + connection;
   }
 
-  /** What is to be sent of a stream, the head before its first event. */
+  /** Returns the pending bytes of a stream, with the head before the first event. */
   #takePending(): string {
     const bytes = this.#unsentHead + this.#framed(this.#pending);
     this.#unsentHead = '';
@@ -360,7 +364,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     const handed = new Promise<boolean>((resolve) => {
       this.#resolveEnd = resolve;
     });
-    // Not in there, where what it throws would be nobody's to catch.
+    // Outside the promise's executor, which would turn an exception into an unhandled rejection.
     this.#connection.writeLast(head, body);
     return handed;
   }

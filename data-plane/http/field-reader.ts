@@ -1,6 +1,6 @@
 /**
- * Reads the lines of a head or of trailers, in pieces that may end anywhere. A byte is judged where it is read and by what is before
- * it alone, so the result never depends on the pieces. Of a line that is not whole the text is kept, and read again.
+ * Reads the lines of a head or of trailers, in pieces that may end anywhere. Each byte is checked in the light of the bytes
+ * before it alone, so the result never depends on the split. The text of an incomplete line is kept and read again.
  */
 import {
   carriageReturn,
@@ -14,14 +14,16 @@ import {
 } from './characters.ts';
 import type { FaultName } from './faults.ts';
 
-/** The line is not whole. */
+/** Result: the line is not complete yet. */
 export const incomplete = -1;
-/** `fault` says why. */
+/** Result: the line is invalid. `fault` contains the reason. */
 export const broken = -2;
 
 const headEnd = Buffer.from('\r\n\r\n');
 
-/** A tab next to the value of these is white space to some readers, and to others a value that cannot be read. */
+/**
+ * Fields next to whose value a tab is a fault, because some readers skip the tab as white space and others reject the value.
+ */
 const tabFaults: ReadonlyMap<string, FaultName> = new Map([
   ['content-length', 'length'],
   ['transfer-encoding', 'coding'],
@@ -29,11 +31,11 @@ const tabFaults: ReadonlyMap<string, FaultName> = new Map([
 
 export abstract class FieldReader {
   fault: FaultName | undefined;
-  /** Name, value, name, value, as they were sent. */
+  /** Alternating names and values, unchanged. */
   protected fields: string[] = [];
   readonly #bytesMax: number;
   #text = '';
-  /** Where the first line begins that was not read. */
+  /** Index of the first line that has not been read. */
   #at = 0;
   #isStarted = false;
   #isWhole = false;
@@ -42,20 +44,22 @@ export abstract class FieldReader {
     this.#bytesMax = bytesMax;
   }
 
-  /** Some of it was read, and not only empty lines. */
+  /** Whether anything other than empty lines has been read. */
   get hasBegun(): boolean {
     return /[^\r\n]/.test(this.#text);
   }
 
-  /** The first line; gives where the next one begins. */
+  /** Reads the first line and returns the index of the next one. */
   protected abstract startLine(text: string, at: number): number;
 
-  /** Where the lines end in the piece; `incomplete` where all of it belongs to them, or `broken`. */
+  /**
+   * Reads lines from the piece. Returns the index after the last line, `incomplete` if more bytes are needed, or `broken`.
+   */
   read(piece: Buffer, from: number): number {
     let at = from;
     while (at < piece.length) {
       const held = this.#text.length;
-      // Of what is behind the head no text is made.
+      // Bytes after the head are not converted to text.
       const end = piece.indexOf(headEnd, at);
       const to = Math.min(at + this.#bytesMax - held, end === -1 ? piece.length : end + headEnd.length);
       const part = piece.toString('latin1', at, to);
@@ -83,7 +87,7 @@ export abstract class FieldReader {
     this.#isWhole = false;
   }
 
-  /** A carriage return is at `at`. */
+  /** Reads a line end. The carriage return is at `at`. */
   protected lineEnd(text: string, at: number): number {
     if (at + 1 === text.length) return incomplete;
     return text.charCodeAt(at + 1) === lineFeed ? at + 2 : this.breakOff('bare carriage return');
@@ -122,7 +126,7 @@ export abstract class FieldReader {
     return next;
   }
 
-  /** What is at `nameEnd` ends no name: the line is the empty one, or none at all. */
+  /** Handles a line whose name does not end at `nameEnd`: it is the empty line, or invalid. */
   #noField(text: string, at: number, nameEnd: number): number {
     const code = text.charCodeAt(nameEnd);
     if (code === lineFeed) return this.breakOff('bare line feed');
@@ -134,7 +138,7 @@ export abstract class FieldReader {
     return next;
   }
 
-  /** The byte at `at` is none of a value: a line end, or one that may be nowhere. */
+  /** Handles the byte at `at`, which cannot be part of a value: it ends the line or is illegal. */
   protected valueEnd(text: string, at: number): number {
     const code = text.charCodeAt(at);
     if (code === carriageReturn) return this.lineEnd(text, at);
@@ -143,7 +147,7 @@ export abstract class FieldReader {
   }
 }
 
-/** Reads trailers: they are dropped, but none may be a field that frames or routes a message. */
+/** Reads trailers and drops them. A trailer that would frame or route the message is a fault. */
 export class TrailerReader extends FieldReader {
   protected override startLine(_text: string, at: number): number {
     return at;
@@ -163,7 +167,7 @@ const barredTrailers = new Set(['content-length', 'transfer-encoding', 'host', '
 
 const protocol = 'HTTP/';
 
-/** Reads `HTTP/1.1` at `at`. */
+/** Matches a version such as `HTTP/1.1` at `at`, and returns the index after it. */
 export function matchVersion(text: string, at: number): number {
   for (let i = 0; i < protocol.length; i++) {
     if (at + i === text.length) return incomplete;

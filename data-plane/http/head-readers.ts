@@ -1,4 +1,4 @@
-/** The first lines of requests and of answers. */
+/** Parses the first lines of requests and answers. */
 import { METHODS } from 'node:http';
 import { carriageReturn, lineFeed, space, spanLength, token, value, visible } from './characters.ts';
 import { broken, FieldReader, incomplete, matchVersion } from './field-reader.ts';
@@ -7,7 +7,7 @@ import { type MessageHead, ParsedAnswer, ParsedRequest } from './message-head.ts
 export abstract class HeadReader<Head extends MessageHead> extends FieldReader {
   protected version = '';
 
-  /** The head that was read; the next one may follow. */
+  /** Returns the head that was read, and resets the reader for the next one. */
   take(): Head {
     const head = this.makeHead();
     this.reset();
@@ -16,7 +16,7 @@ export abstract class HeadReader<Head extends MessageHead> extends FieldReader {
 
   protected abstract makeHead(): Head;
 
-  /** The version at `at`, and the byte that has to follow it; gives the place of that byte. */
+  /** Reads the version at `at`, which another byte must follow. Returns the index of that byte. */
   protected readVersion(text: string, at: number): number {
     const end = matchVersion(text, at);
     if (end === broken) return this.breakOff('version');
@@ -26,7 +26,7 @@ export abstract class HeadReader<Head extends MessageHead> extends FieldReader {
   }
 }
 
-/** CONNECT is none of them: nothing here opens a tunnel. */
+/** Accepted methods. CONNECT is excluded, because the gateway opens no tunnels. */
 const methods = new Set(METHODS.filter((method) => method !== 'CONNECT'));
 
 export class RequestHeadReader extends HeadReader<ParsedRequest> {
@@ -39,7 +39,7 @@ export class RequestHeadReader extends HeadReader<ParsedRequest> {
 
   protected override startLine(text: string, at: number): number {
     let from = at;
-    // Empty lines before a request are passed over.
+    // Skips empty lines before a request.
     while (text.charCodeAt(from) === carriageReturn) {
       const next = this.lineEnd(text, from);
       if (next < 0) return next;
@@ -83,7 +83,7 @@ export class AnswerHeadReader extends HeadReader<ParsedAnswer> {
     return end === text.length ? incomplete : this.valueEnd(text, end);
   }
 
-  /** Three digits between two spaces. */
+  /** Reads a status: three digits between two spaces. */
   #readStatus(text: string, at: number): number {
     const end = at + 4;
     for (let i = at; i <= end; i++) {

@@ -1,22 +1,25 @@
-/** The heads of requests and answers, and what they say of their bodies. What could be said in two ways is a fault. */
+/**
+ * The heads of requests and answers, and the body framing that they declare. A head that two readers could understand
+ * differently is a fault.
+ */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FaultName } from './faults.ts';
 import { toHeaderObject } from './header-object.ts';
 
-/** How the end of a body is known. */
+/** The way that the end of a body is recognised. */
 export type BodyFraming = 'none' | 'counted' | 'chunked' | 'until-close';
 
 export interface MessageHead {
   readonly framing: BodyFraming;
-  /** Of a counted body. */
+  /** Length of a counted body. */
   readonly bodyBytes: number;
-  /** The connection ends with this message or its answer. */
+  /** Whether the connection closes after this message or its answer. */
   readonly isLast: boolean;
-  /** Why the body is not read, where the lines of the head are right. */
+  /** The reason not to read the body, although the head could be parsed. */
   readonly fault: FaultName | undefined;
 }
 
-/** The fields that frame or route a message, each as it was sent, and how many there were. */
+/** The fields that frame or route a message, unchanged, and how often each occurred. */
 class FramingFields {
   lengths = 0;
   length = '';
@@ -33,7 +36,7 @@ class FramingFields {
     }
   }
 
-  /** What makes a head one that two readers can understand differently. */
+  /** Returns the ambiguity that two readers could understand differently, if any. */
   findFault(version: string): FaultName | undefined {
     if (this.lengths > 0 && this.codings > 0) return 'length and chunks';
     if (this.lengths > 1 || (this.lengths === 1 && !plainNumber.test(this.length))) return 'length';
@@ -73,11 +76,11 @@ class FramingFields {
   }
 }
 
-/** Of the names above: few others have to be compared. */
+/** Name lengths of the framing fields. Other lengths need no comparison. */
 const framingLengths = new Set([4, 6, 10, 14, 17]);
 
 const closing = /(?:^|,)[\t ]*close[\t ]*(?:,|$)/i;
-/** Below 2^53, and without zeros before it, which are octal to some. */
+/** A number below 2^53 without leading zeros, which some readers take for octal. */
 const plainNumber = /^(?:0|[1-9]\d{0,14})$/;
 
 export class ParsedRequest implements MessageHead {
@@ -88,7 +91,7 @@ export class ParsedRequest implements MessageHead {
   readonly framing: BodyFraming;
   readonly bodyBytes: number;
   readonly isLast: boolean;
-  /** The client waits with the body until it is asked for. */
+  /** Whether the client waits for 100 Continue before it sends the body. */
   readonly expectsContinue: boolean;
   readonly fault: FaultName | undefined;
   #headers: IncomingHttpHeaders | undefined;
@@ -106,7 +109,7 @@ export class ParsedRequest implements MessageHead {
     this.expectsContinue = framing.expected !== undefined && version === '1.1';
   }
 
-  /** By their names in lower case, made when they are first asked for. */
+  /** Headers by lower-case name, created on first use. */
   get headers(): IncomingHttpHeaders {
     this.#headers ??= toHeaderObject(this.rawHeaders);
     return this.#headers;
@@ -137,7 +140,7 @@ export class ParsedAnswer implements MessageHead {
     this.fault = status === 101 ? 'upgrade' : endsEarly ? 'early answer' : framing.findFault(version);
   }
 
-  /** An answer before the answer. */
+  /** Whether this is an interim answer (1xx). */
   get isInterim(): boolean {
     return this.status < 200;
   }

@@ -1,6 +1,6 @@
 /**
- * Reads messages from the bytes of a connection, which may be cut anywhere. What is read of a body in one call reaches the sink as
- * one piece: chunks are moved together within the bytes that were given. After a fault nothing more is read.
+ * Reads HTTP messages from a connection's bytes, which may be split anywhere. Body bytes from one call reach the sink as one
+ * piece: chunks are moved together within the caller's buffer. After a fault nothing more is read.
  */
 import { carriageReturn, equals, isClass, lineFeed, semicolon, token } from './characters.ts';
 import type { FaultName } from './faults.ts';
@@ -11,16 +11,16 @@ import { type ReaderEvent, type ReaderState, readerTransitions } from './message
 
 export interface MessageSink<Head> {
   onHead(head: Head): void;
-  /** A part of the bytes that were given. */
+  /** The piece is part of the caller's buffer. */
   onPiece(piece: Buffer): void;
   onEnd(): void;
-  /** Comes last; `unseen`: the head that has the fault, where its lines are right. */
+  /** Always the last call. `unseen` is the faulty head, if its lines could be parsed. */
   onFault(fault: FaultName, unseen: Head | undefined): void;
 }
 
-/** Hexadecimal digits of a chunk's size: below 4 GiB. */
+/** Largest number of hexadecimal digits in a chunk size, so a chunk is below 4 GiB. */
 const sizeDigitsMax = 8;
-/** Of all extensions of a message. */
+/** Bound on all chunk extensions of a message together. */
 const extensionBytesMax = 16 * 1024;
 
 const bodyEvents: Readonly<Record<BodyFraming, ReaderEvent>> = {
@@ -36,14 +36,14 @@ export class MessageReader<Head extends MessageHead> {
   readonly #headBytesMax: number;
   #trailers: TrailerReader | undefined;
   #state: ReaderState = 'head';
-  /** Bytes of a body or of a chunk that are still to come; of a chunk's line the size so far. */
+  /** Remaining bytes of a body or chunk. While a chunk size is being read, its value so far. */
   #left = 0;
   #digits = 0;
   #extensionBytes = 0;
-  /** In an extension: the byte before, and whether an equals sign was. */
+  /** Within an extension: the previous byte, and whether an equals sign has been read. */
   #previous = 0;
   #hasValue = false;
-  /** The part of the bytes given that is the piece for the sink. */
+  /** Range of the caller's buffer that forms the piece for the sink. */
   #from = 0;
   #to = 0;
 
@@ -57,12 +57,15 @@ export class MessageReader<Head extends MessageHead> {
     return this.#state;
   }
 
-  /** Nothing of a message was read, or the last one is whole. */
+  /** Whether the reader is between messages: nothing has been read yet, or the last message is complete. */
   get isBetween(): boolean {
     return this.#state === 'ended' || (this.#state === 'head' && !this.#heads.hasBegun);
   }
 
-  /** Reads to the end of a message; gives how many bytes that were. Called again with the rest, it reads the next message. */
+  /**
+   * Reads up to the end of a message and returns the number of bytes used. To read the next message, call again with the
+   * rest.
+   */
   read(bytes: Buffer): number {
     let at = 0;
     this.#from = 0;
@@ -75,7 +78,7 @@ export class MessageReader<Head extends MessageHead> {
     return at;
   }
 
-  /** The peer will send nothing more. */
+  /** Called when the peer will send nothing more. */
   close(): void {
     if (this.isBetween || this.#state === 'broken') return;
     if (this.#state !== 'until-close') {
@@ -86,7 +89,7 @@ export class MessageReader<Head extends MessageHead> {
     this.#sink.onEnd();
   }
 
-  /** Nothing more is read, and the sink is not called any more. */
+  /** Stops reading. The sink is not called again. */
   abandon(): void {
     this.#step('fault');
   }
@@ -149,7 +152,7 @@ export class MessageReader<Head extends MessageHead> {
     return this.#take(bytes, at, to);
   }
 
-  /** Adds a part of the bytes to the piece for the sink. */
+  /** Adds a range of bytes to the piece for the sink. */
   #take(bytes: Buffer, from: number, to: number): number {
     if (this.#to === 0) this.#from = from;
     else if (this.#to !== from) bytes.copyWithin(this.#to, from, to);
@@ -181,7 +184,7 @@ export class MessageReader<Head extends MessageHead> {
     this.#step('semicolon');
   }
 
-  /** `;name` or `;name=token`, any number of them. */
+  /** Reads any number of extensions, each `;name` or `;name=token`. */
   #readExtension(bytes: Buffer, at: number): number {
     for (let next = at; next < bytes.length; next++) {
       const code = bytes[next] as number;
@@ -215,7 +218,7 @@ export class MessageReader<Head extends MessageHead> {
     return next;
   }
 
-  /** What was read before the fault is delivered before it. */
+  /** Delivers the bytes that were read before the fault, then reports the fault. */
   #fail(bytes: Buffer, fault: FaultName, unseen?: Head): number {
     this.#deliver(bytes);
     this.#break(fault, unseen);

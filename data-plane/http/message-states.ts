@@ -16,38 +16,38 @@
  *               extension ──┼──────────┘ data ──▶ data-return ──▶ data-feed ──▶ size
  *                                           through          return         feed
  *
- * What an event does not lead to is a fault: from every state it, and every event that the state does not name, leads to
- * `broken`, which stays. A connection that ends before the first byte of a head, or behind a message, ends nothing.
+ * From every state, `fault` and every event without an arrow lead to `broken`, which is final. A connection that ends before
+ * the first byte of a head, or after a complete message, is no fault.
  */
 
 export type ReaderState =
-  /** Lines up to the empty one. */
+  /** Lines up to the empty line. */
   | 'head'
-  /** A body of a known number of bytes. */
+  /** A body of known length. */
   | 'counted'
-  /** A body that ends with its connection. */
+  /** A body that ends when its connection closes. */
   | 'until-close'
   /** The digits of a chunk's size. */
   | 'size'
-  /** What follows them up to the end of the line. */
+  /** The rest of the chunk-size line, after the digits. */
   | 'extension'
-  /** The line feed of that line. */
+  /** The line feed that ends the chunk-size line. */
   | 'size-end'
   /** The bytes of a chunk. */
   | 'data'
-  /** The carriage return after them. */
+  /** The carriage return after a chunk. */
   | 'data-return'
-  /** The line feed after them. */
+  /** The line feed after a chunk. */
   | 'data-feed'
-  /** Lines after the last chunk up to the empty one. */
+  /** Lines after the last chunk, up to the empty line. */
   | 'trailers'
-  /** The message is whole. */
+  /** The message is complete. */
   | 'ended'
-  /** Nothing is read any more. */
+  /** Reading has stopped for good. */
   | 'broken';
 
 export type ReaderEvent =
-  /** The head is whole, and says how its body ends. */
+  /** The head is complete. The event's name says how the body ends. */
   | 'without-body'
   | 'counted'
   | 'chunked'
@@ -56,14 +56,14 @@ export type ReaderEvent =
   | 'semicolon'
   | 'return'
   | 'feed'
-  /** The line with the size of a chunk is whole. */
+  /** The chunk-size line is complete. */
   | 'chunk-size'
-  /** The same, and the size is 0. */
+  /** The chunk-size line is complete, and the size is 0. */
   | 'last-size'
-  /** The last of a known number of bytes was read. */
+  /** The last byte of a counted body, or of a chunk, was read. */
   | 'through'
   | 'fields-end'
-  /** The first byte of a further message. */
+  /** The first byte of another message was read. */
   | 'next'
   /** The peer will send nothing more. */
   | 'close'

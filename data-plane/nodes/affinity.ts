@@ -1,13 +1,13 @@
 /**
- * Chooses one of several equal nodes for a request, so that prompts with a common prefix meet on the node that has it cached.
+ * Chooses one of several equal nodes for a request, so that prompts with a common prefix reach the node that has it cached.
  *
- * The first prefix of a prompt has a home among the candidates. Rendezvous hashing gives it, so all gateways agree, and losing
- * a node moves only the prompts of that node. A prefix that draws more load than one node should carry, such as a common system
- * prompt, gets several homes, and the next longer prefix chooses among them. A node that is busier than the others gets no
- * prompts that are new to it. A table remembers where such a prompt went instead, so that its conversation stays there; the
- * other gateways get a report.
+ * The first prefix of a prompt has a home among the candidates. Rendezvous hashing selects the home, so all gateways agree,
+ * and losing a node moves only that node's prompts. A prefix that draws more load than one node should carry, such as a
+ * common system prompt, gets several homes, and the next longer prefix chooses among them. A node that is busier than the
+ * others gets no prompts that are new to it. A table remembers which node got such a prompt instead, so that the conversation
+ * stays on that node. The other gateways receive these placements in reports.
  *
- * Keys depend on a secret of the gateways and on the tenant, so no tenant can aim at the nodes of another one.
+ * Keys depend on the gateways' shared secret and on the tenant, so no tenant can aim at another tenant's nodes.
  */
 import {
   type PlacementReport,
@@ -21,29 +21,29 @@ import type { NodeLoad } from './load.ts';
 import { ManyCandidates } from './many-candidates.ts';
 import { PrefixTable } from './prefix-table.ts';
 
-/** How a node was found: by the table, as a home of a prefix, or because those were full. */
+/** How a node was chosen: by the table, as a home of a prefix, or because all homes were full. */
 export type ChosenBy = 'seen' | 'home' | 'spill';
 
 export interface AffinityRequest {
-  /** Whose prompts have keys of their own. */
+  /** The tenant. Each tenant's prompts have keys of their own. */
   readonly tenant: string;
-  /** Who has a share of the table: the tenant, unless many share one. */
+  /** Holder of a share of the table: the tenant, unless many tenants share one. */
   readonly sharer?: string;
-  /** Names the model and the place: the requests that the candidates are for. */
+  /** Name of the model and place that the candidates serve. */
   readonly group: string;
-  /** Hashes of the prompt's prefixes, from short to long; none where there is no prompt to share. */
+  /** Hashes of the prompt's prefixes, from short to long. Empty if the prompt has no prefix to share. */
   readonly prefixes: readonly number[];
 }
 
-/** Selects one of the candidates of a request; undefined where there are none. */
+/** Selects one of a request's candidates, or undefined if there are none. */
 export type NodeChooser = (candidates: readonly Route[]) => Route | undefined;
 
 export interface AffinityOptions {
   readonly load: NodeLoad;
-  /** The same in all gateways. */
+  /** The secret that all gateways share. */
   readonly secret: string;
   readonly table?: PrefixTable;
-  /** Monotonic, ms. */
+  /** Monotonic clock, in ms. */
   readonly now?: () => number;
 }
 
@@ -54,7 +54,10 @@ interface Candidate {
 /** Requests for one model in one place. */
 interface Group {
   requests: number;
-  /** Mean requests in flight per candidate, its time in ms, and the requests since then. Kept only for many candidates. */
+  /**
+   * Mean requests in flight per candidate, when it was computed (ms), and the requests since then. Used only for many
+   * candidates.
+   */
   mean: number;
   meanMs: number;
   meanRequests: number;
@@ -66,40 +69,43 @@ interface KeyedPrefixes {
   readonly seed: number;
 }
 
-/** One prefix, and the candidates that are its homes. */
+/** One prefix and the candidates that are its homes. */
 interface Level<Of> {
-  /** Which of the prefixes. */
+  /** Index of the prefix. */
   readonly at: number;
   readonly key: number;
-  /** Of which the homes are the first. */
+  /** Candidates from which the homes were selected. */
   readonly among: readonly Of[];
   readonly homes: readonly Of[];
 }
 
-/** A node with fewer requests in flight takes any prompt: an engine works on several at once. */
+/** A node with fewer requests in flight takes any prompt, because an engine works on several at once. */
 const inFlightAlways = 2;
-/** Times the mean in flight. At this load a node takes no prompt that is new to it. */
+/** Multiple of the mean load from which a node takes no prompt that is new to it. */
 const newFactor = 1.2;
-/** The bound for prompts that a node has seen is higher, because another node would have to read the whole prompt. */
+/**
+ * Multiple of the mean load for prompts that a node has seen. It is higher, because another node would have to read the whole
+ * prompt.
+ */
 const seenFactor = 3;
-/** A prefix gets a further home for each such part of a node's load. */
+/** A prefix gets another home for each such fraction of a node's load. */
 const loadPerHome = 0.5;
 /**
- * Requests after which one counts half in the weight of a prefix, at least, and for each candidate: with fewer, a single request
- * of a prefix would seem to be more than half of a node's load.
+ * Number of requests after which a request counts half in a prefix's weight: a minimum, and a number per candidate. With a
+ * shorter half-life, a single request would seem to be more than half of a node's load.
  */
 const weightHalfLife = { min: 256, perCandidate: 4 };
-/** Engines have evicted what is older, most likely. */
+/** Engines have probably evicted prompts that are older than this. */
 const seenMs = 600_000;
 const groupsMax = 1024;
-/** Of more candidates than this, the rule looks at a few. */
+/** With more candidates than this, only a few are examined. */
 const manyFrom = 64;
-/** The mean load of many candidates is kept for at most this time, and for one request per this many candidates. */
+/** The mean load of many candidates is reused for at most 100 ms, and for at most one request per eight candidates. */
 const meanEveryMs = 100;
 const meanShare = 8;
-/** So many at least, of which one is chosen. */
+/** Minimum number of candidates selected from many. */
 const fewMin = 32;
-/** A prefix with more homes than this does not select any: the next longer one does. */
+/** A prefix with more homes than this selects no candidates; the next longer prefix does. */
 const homesMost = 64;
 
 export class Affinity {
@@ -120,7 +126,7 @@ export class Affinity {
     this.#now = now;
   }
 
-  /** One of the candidates, which are of one place; undefined where there are none. */
+  /** Returns one of the candidates, which all serve the same place, or undefined if there are none. */
   choose<Of extends Candidate>(candidates: readonly Of[], request: AffinityRequest): Of | undefined {
     const isMany = candidates.length > manyFrom;
     const open = isMany ? candidates : this.#load.open(candidates);
@@ -135,7 +141,7 @@ export class Affinity {
     return this.#place(open, mean, this.#levels(open, group, mean, keyed), keyed);
   }
 
-  /** The first prefix that needs few homes selects few candidates; the node that has seen more of the prompt is one of them. */
+  /** The first prefix that needs few homes selects a few candidates. The node that has seen most of the prompt joins them. */
   #chooseAmongMany<Of extends Candidate>(
     candidates: readonly Of[],
     group: Group,
@@ -145,7 +151,7 @@ export class Affinity {
     const mean = this.#meanLoad(candidates, group);
     const levels = this.#levels(many, group, mean, keyed);
     const [first] = levels;
-    // All of its prefixes are of very many requests: any node has them.
+    // Every prefix is shared by very many requests, so any node has it cached.
     if (first === undefined) return this.#load.choose(candidates);
     const few = [...first.among];
     const seen = many.byName.get(this.#lastSeen(keyed).node ?? '');
@@ -155,7 +161,7 @@ export class Affinity {
     return this.#place(open, mean, levels, keyed);
   }
 
-  /** Summing the load of a thousand nodes takes longer than a choice, so the mean is computed again only now and then. */
+  /** Summing the load of a thousand nodes takes longer than a choice, so the mean is computed only now and then. */
   #meanLoad(candidates: readonly Candidate[], group: Group): number {
     const nowMs = this.#now();
     group.meanRequests += 1;
@@ -176,7 +182,7 @@ export class Affinity {
     return many as ManyCandidates<Of>;
   }
 
-  /** Chooses among nodes that are all looked at, and remembers it. */
+  /** Chooses among nodes whose load is all compared, and remembers the choice. */
   #place<Of extends Candidate>(
     open: readonly Of[],
     mean: number,
@@ -190,14 +196,14 @@ export class Affinity {
     };
     const taking = below(newFactor);
     const { at, node: last } = this.#lastSeen({ sharer, prefixes, seed });
-    // A prefix that takes part in the choice of homes may be common, so its requests are spread by the lower bound.
+    // A prefix that helps to choose homes may be common, so its requests are spread by the lower bound.
     const seen = (at > (deciding?.at ?? -1) ? below(seenFactor) : taking).find(({ node }) => node === last);
     const chosen = seen ?? pickHome(taking.length > 0 ? taking : open, levels);
     const homes = deciding?.homes ?? [];
     this.chosen[seen ? 'seen' : homes.includes(chosen) ? 'home' : 'spill'] += 1;
     const key = combine(prefixes[prefixes.length - 1] ?? 0, seed);
     this.#remember([sharer, key, chosen.node]);
-    // Other gateways would choose the node that has seen the prompt, or else its first home, without a report.
+    // Without a report, other gateways would choose the node that has seen the prompt, or else the prompt's first home.
     if (chosen.node !== (last ?? pickBest(open, levels[0]?.key ?? 0)?.node))
       this.#unreported.use(sharer, key).node = chosen.node;
     return chosen;
@@ -209,20 +215,20 @@ export class Affinity {
     entry.placedMs = this.#now();
   }
 
-  /** Own load, and the placements since the last report. */
+  /** Returns this gateway's load, and the placements since the last report. */
   report(): Omit<PlacementReport, 'process'> {
     return { loads: this.#load.ownLoads(), placements: this.#unreported.takeAll() };
   }
 
-  /** Takes in the report of another gateway. */
+  /** Applies the report of another gateway. */
   receive({ process, loads, placements }: PlacementReport): void {
     this.#load.receive(process, loads);
     for (const placement of placements) this.#remember(placement);
   }
 
   /**
-   * The homes of one prefix after the other, each among those of the one before, until there is one home. A prefix that needs
-   * very many of many candidates is passed over.
+   * Computes the homes of each prefix, each time among the homes of the prefix before, until one home remains. With many
+   * candidates, a prefix that needs very many homes is skipped.
    */
   #levels<Of extends Candidate>(
     open: readonly Of[] | ManyCandidates<Of>,
@@ -257,7 +263,7 @@ export class Affinity {
     return levels;
   }
 
-  /** The longest of the prefixes that a node got lately, and that node. */
+  /** Returns the longest prefix that a node received recently, and that node. */
   #lastSeen({ sharer, prefixes, seed }: KeyedPrefixes): { readonly at: number; readonly node?: string } {
     const sinceMs = this.#now() - seenMs;
     for (let at = prefixes.length - 1; at >= 0; at -= 1) {
@@ -274,7 +280,7 @@ export class Affinity {
   }
 }
 
-/** The first in the order that the key gives to all nodes. */
+/** Returns the candidates that rank first for the key. */
 function firstHomes<Of extends Candidate>(among: readonly Of[], key: number, count: number): readonly Of[] {
   if (count >= among.length) return among;
   const best = count === 1 ? pickBest(among, key) : undefined;
@@ -296,7 +302,10 @@ function pickBest<Of extends Candidate>(among: readonly Of[], key: number): Of |
   return best;
 }
 
-/** From the homes of the longest prefix outwards: the first, by the order of that prefix, that takes a request. */
+/**
+ * Tries the homes of the longest prefix first, then those of shorter ones, and returns the best-ranked home that accepts
+ * requests.
+ */
 function pickHome<Of extends Candidate>(taking: readonly Of[], levels: readonly Level<Of>[]): Of {
   for (let at = levels.length - 1; at >= 0; at -= 1) {
     const { key, homes } = levels[at] as Level<Of>;

@@ -16,7 +16,7 @@
  * unreached       failed          failed  failed          aborted-after-start     completed
  *
  * If a reused connection is lost without a byte of the answer, `unanswered` leads from waiting to reconnecting, and `sent` from
- * there to waiting-again. Nothing leads back, so a request is sent at most twice. Both states fail as waiting does; collecting
+ * there to waiting-again. No arrow leads back, so a request is sent at most twice. Both states fail as waiting does; collecting
  * and rebuilding fail as opening does. `gone` leads from every live state to client-gone, and `fault` to faulted.
  * The six end states ignore every event. So there is one result, memory is released once, and nothing is written after the end.
  * Only `completed` is billed.
@@ -25,25 +25,25 @@
 export type LiveState =
   /** No byte of the request was sent, so another node may get it. */
   | 'connecting'
-  /** The request was sent; nothing of an answer has arrived. */
+  /** The request was sent, but no byte of an answer has arrived. */
   | 'waiting'
   /** A reused connection was lost; the request waits for a new connection to the same node. */
   | 'reconnecting'
-  /** The request was sent a second time; nothing of an answer has arrived. */
+  /** The request was sent a second time, but no byte of an answer has arrived. */
   | 'waiting-again'
-  /** The node answers with an error, or with a wrong content type; its body is collected. */
+  /** The node answers with an error or a wrong content type. Its body is being collected. */
   | 'error-body'
-  /** An answer that is not streamed is collected. */
+  /** An answer that is not streamed is being collected. */
   | 'collecting'
-  /** It is whole, and is converted for the client. */
+  /** The collected answer is complete and is being converted for the client. */
   | 'rebuilding'
-  /** A stream without a good event yet, so the status of the answer can still be chosen. */
+  /** The stream has no good event yet, so the status of the client's answer can still be chosen. */
   | 'opening'
-  /** The client receives events. */
+  /** The client is receiving events. */
   | 'streaming'
   /** The client reads more slowly than the node sends; the node is paused. */
   | 'blocked'
-  /** The whole answer is on its way to the client. */
+  /** The complete answer is on its way to the client. */
   | 'delivering';
 
 export type EndState =
@@ -52,15 +52,15 @@ export type EndState =
   | 'client-gone'
   /** No byte of the request was sent. */
   | 'unreached'
-  /** Before the first byte; the client still waits for an answer. */
+  /** Failed before the first byte. The client still waits for an answer. */
   | 'failed'
-  /** After the first byte; the client's connection is destroyed. */
+  /** Failed after the first byte, so the client's connection is destroyed. */
   | 'aborted-after-start'
   /** An error in this program. */
   | 'faulted';
 
 export type AttemptEvent =
-  /** The node took a connection, and the request goes out. */
+  /** A connection was obtained, and the request is being sent. */
   | 'sent'
   /** A reused connection was lost without a byte of the answer. */
   | 'unanswered'
@@ -69,19 +69,19 @@ export type AttemptEvent =
   | 'error-head'
   /** A piece of a body, or one event of a stream. */
   | 'data'
-  /** The body of an answer that is not streamed ended; every other end of a body is a failure. */
+  /** The body of an answer that is not streamed has ended. Every other end of a body is a failure. */
   | 'end'
-  /** The node broke off, was too slow, or sent what is no answer; or there was no memory for it. */
+  /** The node ended its answer early, was too slow or sent an invalid answer; or no memory was available for the answer. */
   | 'failure'
-  /** The first bytes of a stream for the client: its first good event, or a sign of life. */
+  /** The first bytes of a stream for the client: its first good event or a keep-alive. */
   | 'first-event'
-  /** The answer for the client is whole. */
+  /** The client's answer is complete. */
   | 'whole'
   /** The client left. */
   | 'gone'
   | 'blocked'
   | 'drained'
-  /** The client's system took the last byte. */
+  /** The kernel has accepted the last byte for the client. */
   | 'delivered'
   /** An error in this program. */
   | 'fault';
@@ -116,7 +116,7 @@ const waiting = {
   failure: 'failed',
 } as const satisfies Row;
 
-/** What each event leads to in each state. An event that cannot occur in a state is ignored there. */
+/** The next state for each state and event. An event that cannot occur in a state is ignored. */
 export const transitions = {
   connecting: { ...live, sent: 'waiting', failure: 'unreached' },
   waiting: { ...waiting, unanswered: 'reconnecting' },
@@ -152,5 +152,5 @@ export const transitions = {
 
 export type AttemptState = keyof typeof transitions;
 
-/** What an event can lead to, whatever the state was. */
+/** Every state that an event can lead to, from any state. */
 export type Next<Event extends AttemptEvent> = (typeof transitions)[AttemptState][Event];

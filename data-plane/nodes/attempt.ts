@@ -1,6 +1,7 @@
 /**
- * One attempt to have one node answer one request. It owns the state that the node's call, the body and the client's
- * response share (attempt-states.ts has the diagram and the table); the transformers of the body know none of the three.
+ * One attempt to get an answer to one request from one node. This file owns the state that the call to the node, the body's
+ * converter and the client's response share; attempt-states.ts has the diagram and the transition table. The converters know
+ * neither the node nor the client.
  */
 
 import { Refusal } from '../../shared/decision/refusal.ts';
@@ -27,38 +28,38 @@ import {
 import type { NodePools } from './node-pools.ts';
 import type { RebuiltAnswer, WholeAnswer } from './whole-answer.ts';
 
-/** How long a node may take, and how much it may send. Connecting has a bound in the pools. */
+/** Limits on how long a node may take and how much it may send. The timeout for connecting belongs to the pools. */
 export interface AnswerBounds {
-  /** To the first good event of a stream. */
+  /** Timeout for the first good event of a stream. */
   readonly firstEventMs: number;
-  /** Between two data events of a stream. Comments prolong this wait, up to `firstEventMs`. */
+  /** Timeout between two data events of a stream. Comments extend it, up to `firstEventMs`. */
   readonly betweenEventsMs: number;
-  /** After this long without a frame, the client of a stream gets a sign of life. */
+  /** Time without a frame after which the client of a stream is sent a keep-alive. */
   readonly keepAliveMs: number;
-  /** To the head of an answer that is not streamed, and then for its whole body. */
+  /** Timeout for the head of an answer that is not streamed, and then again for its whole body. */
   readonly wholeAnswerMs: number;
-  /** Between two pieces of a body that is not streamed. */
+  /** Timeout between two pieces of a body that is not streamed. */
   readonly betweenBytesMs: number;
-  /** For the body of an error. */
+  /** Timeout for the body of an error. */
   readonly errorBodyMs: number;
   /** Largest body of an answer that is not streamed. */
   readonly answerBytesMax: number;
 }
 
-/** Why a node gave no answer, or no whole one. */
+/** The reason that a node sent no answer or only part of one. */
 export interface AttemptFailure {
-  /** For the log; holds nothing that node or client wrote. */
+  /** Reason for the log. Contains no text from the node or the client. */
   readonly reason: string;
   readonly timedOut: boolean;
-  /** The evidence about the node. */
+  /** Evidence about the node's health. */
   readonly outcome: Exclude<NodeOutcome, 'answered'>;
-  /** Of the node's answer, where that was an error. */
+  /** HTTP status of the node's answer, if that was an error. */
   readonly status?: number;
-  /** The node's error as parsed, for `contextErrorOf`; never logged or shown. */
+  /** The node's error, parsed. It is never logged or shown. */
   readonly detail?: unknown;
-  /** Describes a form of the answer that is ambiguous or unknown. */
+  /** Description of an ambiguous or unknown form of answer. */
   readonly oddForm?: string;
-  /** The client's answer, where it was not the node that failed. */
+  /** The refusal to send to the client, if the failure was not the node's. */
   readonly refusal?: Refusal;
 }
 
@@ -71,24 +72,24 @@ export type AttemptResult =
 
 export interface AttemptOptions {
   readonly client: ClientAnswer;
-  /** Of the client's answer, next to those of its kind. */
+  /** Header fields of the client's answer, in addition to those of its content type. */
   readonly fields: Fields;
   readonly pools: NodePools;
-  /** Charged for what is held of the answer. */
+  /** Budget charged for the buffered parts of the answer. */
   readonly memory: MemoryBudget;
   readonly bounds: AnswerBounds;
-  /** Converts the node's body. */
+  /** Converter of the node's body. */
   readonly body: SurfaceStream | WholeAnswer;
-  /** The request goes out to the node. */
+  /** Called when the request is sent to the node. */
   readonly onSent?: (() => void) | undefined;
   /** Called when the node answers. The head of a stream does not count, because engines send it before they do any work. */
   readonly onAnswer?: (() => void) | undefined;
-  /** The connection to the node has taken the whole body; called for a body in pieces only. */
+  /** Called when the connection has accepted the whole request body. Only bodies sent in pieces call it. */
   readonly onTaken?: (() => void) | undefined;
 }
 
 const errorBytesMax = 64 * 1024;
-/** Proxies on the way to the client are to pass each event on at once. */
+/** Headers that make proxies between gateway and client pass on each event at once. */
 const streamFields: Fields = ['cache-control', 'no-cache', 'x-accel-buffering', 'no'];
 
 export class Attempt implements CallReader, AnswerListener, Timed {
@@ -105,9 +106,9 @@ export class Attempt implements CallReader, AnswerListener, Timed {
   #state: AttemptState = 'connecting';
   #status = 0;
   #errorBody: ByteCollector | undefined;
-  /** By the clock of the ticker, as the wait itself. */
+  /** Deadline for the whole body, by the ticker's clock. */
   #wholeByMs = Number.POSITIVE_INFINITY;
-  /** Times of the node's last event and of the client's last frame, by the ticker's clock. */
+  /** Times of the node's last event and of the last frame sent to the client, by the ticker's clock. */
   #eventMs = 0;
   #writtenMs = 0;
 
@@ -138,7 +139,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     return this.#state;
   }
 
-  /** Sends the request. Rejects only for an error in this program. */
+  /** Sends the request. Rejects only if this program has a fault. */
   run(request: NodeRequest): Promise<AttemptResult> {
     const { bounds, pools } = this.#options;
     if (this.#whole === undefined) this.#call.setDeadline(bounds.firstEventMs, 'a first event');
@@ -169,7 +170,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
       this.#wholeByMs = pools.ticker.nowMs + bounds.wholeAnswerMs;
       this.#expectMore();
     } else if (status === 200 && this.#stream !== undefined && isEventStreamType(contentType)) {
-      // The deadline for the first event is kept.
+      // The deadline for the first event stays in force.
       this.#step('stream-head');
       this.#writtenMs = pools.ticker.nowMs;
       pools.ticker.add(this);
@@ -236,12 +237,15 @@ export class Attempt implements CallReader, AnswerListener, Timed {
 
   onDrained(): void {
     if (this.#step('drained') === 'ignored') return;
-    // A deadline that passed while the client held the node back is set again.
+    // The deadline may have passed while a slow client kept the node paused, so it starts again.
     this.#expectEvent();
     this.#call.resume();
   }
 
-  /** Sends a sign of life if one is due. It begins the client's answer, so it is not sent before the node has begun its own. */
+  /**
+   * Sends a keep-alive if one is due. A keep-alive begins the client's answer, so none is sent before the node has begun its
+   * own.
+   */
   tick(nowMs: number): void {
     const stream = this.#stream;
     const isSilent = nowMs - this.#writtenMs >= this.#options.bounds.keepAliveMs;
@@ -262,7 +266,10 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     else this.onFailure(problem);
   }
 
-  /** The next piece, but no later than the whole: a node that sends a byte now and then has a deadline too. */
+  /**
+   * Sets the deadline for the next piece, which never exceeds that of the whole body: a node that trickles bytes must end
+   * too.
+   */
   #expectMore(): void {
     const { bounds, pools } = this.#options;
     const remainingMs = this.#wholeByMs - pools.ticker.nowMs;
@@ -273,7 +280,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     try {
       const rebuilt = this.#whole?.rebuild();
       if (rebuilt instanceof Promise) {
-        // The handler comes last, so that it also gets what the delivery throws.
+        // The handler comes last, so that it also catches errors from the delivery.
         rebuilt.then((answer) => this.#deliverWhole(answer)).catch((error) => this.onFailure(error));
       } else if (rebuilt !== undefined) this.#deliverWhole(rebuilt);
     } catch (error) {
@@ -315,7 +322,9 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     this.#call.setDeadline(bounds.betweenEventsMs, 'a further event');
   }
 
-  /** The node is alive, so the wait for the next event begins again. In total it may last as long as the wait for a first event. */
+  /**
+   * The node is alive, so the timeout for the next event restarts. The total wait may last as long as that for a first event.
+   */
   #onComment(): void {
     if (this.#stream?.state !== 'streaming') return;
     const { bounds, pools } = this.#options;
@@ -328,7 +337,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     if (failure !== undefined) this.#fail(toAttemptFailure(failure));
   }
 
-  /** The rest of the node's body is dropped. What is held is released once the client has taken it, however slowly. */
+  /** Drops the rest of the node's body. Buffered parts are released once the client has read them, however slowly. */
   #deliver({ usage, oddForm }: Omit<RebuiltAnswer, 'body'>, delivered: Promise<boolean>): void {
     this.#call.drain();
     void delivered.then((arrived) => {
@@ -339,7 +348,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     });
   }
 
-  /** The client's view depends on whether its answer has begun. */
+  /** Resolves with the failure, and destroys the client's connection if its answer has begun. */
   #fail(failure: AttemptFailure): void {
     const kind = this.#step('failure');
     if (kind === 'ignored') return;
@@ -348,12 +357,12 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     if (kind === 'aborted-after-start') this.#client.destroy();
   }
 
-  /** What the node has read and written for a stream so far. */
+  /** Tokens that the node has read and written so far, if the answer is a stream. */
   #spent(): { readonly spent?: Usage } {
     return this.#stream === undefined ? {} : { spent: this.#stream.usage };
   }
 
-  /** A wrong content type means a broken node; an error may be the request's own fault. */
+  /** A wrong content type means that the node is broken, but an error may be the request's own fault. */
   #errorFailure(detail: unknown): AttemptFailure {
     const isAnswer = this.#status === 200;
     const reason = isAnswer
@@ -384,7 +393,10 @@ const callOutcomes: Readonly<Record<CallFailureKind, AttemptFailure['outcome']>>
   lost: 'broken',
 };
 
-/** An error that the node reports, or a finish that it gives up, may be the request's fault; so may what the model wrote. */
+/**
+ * Evidence for each kind of failure. The request may cause an error that the node reports, a finish that the node gives up,
+ * or the text that the model wrote.
+ */
 const outcomes: Readonly<Record<NodeFailureKind, AttemptFailure['outcome']>> = {
   error: 'neutral',
   aborted: 'neutral',

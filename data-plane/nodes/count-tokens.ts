@@ -1,6 +1,6 @@
 /**
- * Asks a node how many tokens a prompt has: a number, or undefined where it cannot count or does not answer in time.
- * A count is never worth a failure, so nothing is thrown and nothing is held against the node.
+ * Asks a node for the number of tokens in a prompt. The result is undefined if the node cannot count or does not answer in
+ * time. A count must never fail a request, so nothing is thrown and the node's health is not affected.
  */
 
 import type { Dialect } from '../../schemas/names.ts';
@@ -16,15 +16,15 @@ import { ByteCollector, isJsonType } from './byte-collector.ts';
 import { CallFailure, type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
 import type { NodePools } from './node-pools.ts';
 
-/** What a count may cause at the node. */
+/** Callbacks for the effects of a count on its node. */
 export interface CountWatch {
-  /** The text goes out to the node. */
+  /** Called when the text is sent to the node. */
   readonly onSent?: () => void;
-  /** No connection was obtained. */
+  /** Called if no connection was obtained. */
   readonly onUnreached?: () => void;
 }
 
-/** A node's answer to "how many tokens are these?"; undefined where it has none. Its memory is charged to `owner`. */
+/** Counts a prompt's tokens at a node; undefined if the node cannot. The answer's memory is charged to `owner`. */
 export type PromptCounter = (
   route: Route,
   asked: AskedRequest,
@@ -36,9 +36,9 @@ export interface PromptCounterOptions {
   readonly countMs?: number;
 }
 
-/** The answer to a count holds a number, and with some engines the tokens themselves. */
+/** The answer contains a number and, with some engines, the tokens themselves. */
 const countBytesMax = 4 * 1024 * 1024;
-/** How long reading a large one may take. */
+/** Timeout for parsing a large answer. */
 const countReadMs = 2000;
 
 export function createPromptCounter(
@@ -64,7 +64,7 @@ export function createPromptCounter(
   };
 }
 
-/** Some engines answer with every token in addition to the number. */
+/** Parses an answer. Large ones go to the body worker, because some engines list every token in addition to the number. */
 async function countBody(
   answer: ByteCollector,
   dialect: Dialect,
@@ -80,7 +80,7 @@ async function countBody(
   );
 }
 
-/** The node's body, to be released; undefined where no such answer came. */
+/** Returns the collected body, which the caller must release, or undefined if no usable answer came. */
 function ask(
   pools: NodePools,
   request: NodeRequest,

@@ -1,10 +1,12 @@
 /**
- * Forwards a routed, shaped request to a node, and the answer to the client. Another candidate is tried only while no byte of
- * the request has reached a node, and only within the capacity that routing chose. If a reused connection is lost without a
- * byte of the answer, the request goes to the same node once more, on a new connection; after any other failure it is not
- * sent again. Before the first byte of an answer every failure is a Refusal; after it the client's connection is destroyed.
- * An answer is completed if every choice has a legal finish, no error came, the terminator was seen, and all of it was
- * written to a client that is still connected. Only a completed answer may be billed (Events).
+ * Forwards a routed request to a node, and the node's answer to the client.
+ *
+ * Another candidate is tried only while no byte of the request has reached a node, and only within the capacity that routing
+ * chose. If a reused connection is lost without a byte of the answer, the request goes to the same node once more, on a new
+ * connection. After any other failure it is not sent again. Before the first byte of an answer, every failure is a Refusal;
+ * after it, the client's connection is destroyed. An answer is completed if every choice has a legal finish, no error came,
+ * the terminator was seen, and all of it was written to a client that is still connected. Only completed answers may be
+ * billed.
  */
 
 import type { Ender } from '../../schemas/records/verdict.ts';
@@ -29,7 +31,7 @@ import type { NodePools } from './node-pools.ts';
 import { WholeAnswer } from './whole-answer.ts';
 
 export interface ForwardSettings extends AnswerBounds {
-  /** Looking for a node that takes connections ends after this, however many candidates are left. */
+  /** Longest search for a node that accepts a connection, however many candidates remain. */
   readonly searchMs: number;
 }
 
@@ -37,7 +39,7 @@ export const defaultForwardSettings: ForwardSettings = {
   searchMs: waits.nodeSearch.ms,
   firstEventMs: waits.nodeFirstEvent.ms,
   betweenEventsMs: waits.nodeNextEvent.ms,
-  // Balancers often close a connection after a silent minute, and some after 30 s.
+  // Load balancers often close a connection after a silent minute, and some after 30 s.
   keepAliveMs: 20_000,
   wholeAnswerMs: waits.nodeWhole.ms,
   betweenBytesMs: waits.nodeNextBytes.ms,
@@ -45,55 +47,55 @@ export const defaultForwardSettings: ForwardSettings = {
   answerBytesMax: 32 * 1024 * 1024,
 };
 
-/** What all requests share on their way to a node. */
+/** Services that all requests share on their way to a node. */
 export interface ForwardMeans {
   readonly forwarding: ForwardSettings;
   readonly pools: NodePools;
   readonly load: NodeLoad;
-  /** Large answers are read on its thread. */
+  /** Thread that parses large answers. */
   readonly bodyWorker: BodyWorker;
-  /** Streams that nodes and clients are busy with now, for metrics. */
+  /** Number of streams in progress, for metrics. */
   readonly streams: { open: number };
 }
 
 export interface ForwardRequest {
   readonly asked: AskedRequest;
-  /** Of the answer to the client. */
+  /** Form of the client's answer. */
   readonly form: AnswerForm;
-  /** What is held of the request until a node has it. */
+  /** The request body held until a node has it. */
   readonly body: ReadableBody;
-  /** Nodes of the one place that routing chose. */
+  /** Nodes in the one place that routing chose. */
   readonly candidates: readonly Route[];
-  /** One of those that are left. */
+  /** Selects one of the remaining candidates. */
   readonly choose: NodeChooser;
-  /** The tier that a refusal of too long a request names. */
+  /** Tier named in the refusal of a request that is too long. */
   readonly tier: string;
-  /** Tokens of the answer at most, clamped to the window; at least 1. Asked for a chat only. */
+  /** Largest number of answer tokens, clamped to the context window; at least 1. Called for chats only. */
   readonly maxTokensFor: (route: Route) => number;
   readonly client: ClientAnswer;
-  /** Of the client's answer, next to those of its kind. */
+  /** Header fields of the client's answer, in addition to those of its content type. */
   readonly fields: Fields;
-  /** Of the answer; `unique` is the end of its id. */
+  /** Identity of the answer. `unique` is the end of its id. */
   readonly ids: { readonly unique: string; readonly createdSeconds: number };
-  /** When the request went out to a node, at the last try, and when the answer began; monotonic ms. */
+  /** When the request was last sent to a node, and when the answer began; monotonic ms. */
   readonly at: { sent: number | undefined; begun: number | undefined };
-  /** Of the tenant, where others share the nodes. */
+  /** The tenant's cache salt, if other tenants share the nodes. */
   readonly cacheSalt?: string | undefined;
-  /** Passed to the node. */
+  /** Trace header passed to the node. */
   readonly traceparent?: string | undefined;
-  /** Who is charged for the answer, and takes turns with others. */
+  /** Owner charged for the answer's memory, and scheduled fairly with other owners. */
   readonly owner: string;
-  /** The refusal of a node that failed before the first byte, as the host has it. `detail` is for the log. */
+  /** Creates the host's refusal for a node that failed before the first byte. `detail` is for the log. */
   readonly onNodeFailure: (detail: string) => Refusal;
   /** Called for an answer in an unusual, ambiguous or unknown form. The text contains nothing that the node wrote, except known names. */
   readonly onOddForm: (node: string, oddForm: string) => void;
 }
 
-/** Both are idempotent. */
+/** The request body, of which parts can be freed early. Both methods are idempotent. */
 export interface ReadableBody {
-  /** The text is not needed any more: what a node gets is rendered. */
+  /** Frees the text, which is no longer needed once the node's body has been rendered. */
   discard(): void;
-  /** Nothing of the body is held any more. */
+  /** Releases everything that is still held. */
   release(): void;
 }
 
@@ -103,13 +105,13 @@ export type ForwardOutcome =
       readonly kind: 'ended-early';
       readonly node: string;
       readonly by: Ender;
-      /** For the log; holds nothing that node or client wrote. */
+      /** Reason for the log. Contains no text from the node or the client. */
       readonly reason: string;
-      /** Of a stream: what the node had read and written until then. */
+      /** Tokens that the node had read and written until then; streams only. */
       readonly spent?: Usage;
     };
 
-/** Throws a Refusal where nothing of an answer went out. */
+/** Throws a Refusal if no byte of an answer was sent. */
 export async function forward(means: ForwardMeans, request: ForwardRequest): Promise<ForwardOutcome> {
   const { asked, client, at } = request;
   if (asked.stream) means.streams.open++;
@@ -123,7 +125,7 @@ export async function forward(means: ForwardMeans, request: ForwardRequest): Pro
 }
 
 async function search(means: ForwardMeans, request: ForwardRequest): Promise<ForwardOutcome> {
-  // The clock of the waits for connections.
+  // Connection timeouts use the same clock.
   const { ticker } = means.pools;
   const searchUntilMs = ticker.nowMs + means.forwarding.searchMs;
   let remaining = request.candidates;
@@ -142,12 +144,12 @@ async function search(means: ForwardMeans, request: ForwardRequest): Promise<For
     }
     remaining = remaining.filter((candidate) => candidate !== route);
   }
-  // A node that might have carried the request may be back soon, so that comes before what others cannot carry.
+  // An unreachable node may be back soon, so report it rather than a field that other nodes cannot carry.
   if (unreached === undefined && incompatible !== undefined) throw incompatible;
   throw request.onNodeFailure(unreached ?? 'no candidate');
 }
 
-/** The body for the node, or the refusal of a field that its dialect cannot carry. */
+/** Returns the body for the node, or a refusal if the node's dialect cannot carry a field. */
 function nodeBody(
   { asked, maxTokensFor, cacheSalt }: ForwardRequest,
   route: Route,
@@ -226,7 +228,7 @@ function startAttempt(
   });
 }
 
-/** Waits longer between events, because some engines send a tool call only once it is whole and are silent meanwhile. */
+/** Allows longer silence between events, because some engines send nothing until a tool call is complete. */
 function patientBounds(bounds: AnswerBounds): AnswerBounds {
   return { ...bounds, betweenEventsMs: Math.max(bounds.firstEventMs, bounds.betweenEventsMs) };
 }

@@ -1,32 +1,33 @@
 /**
- * How busy each node is, by this gateway's requests and the reports of other gateways, and which nodes are ejected for a while.
- * A node is ejected when no connection to it is obtained, or when it broke off several requests in a row; for a bounded
- * time that doubles, until an answer succeeds. What a client does never counts against a node, nor does an error that a
- * node answers properly, because a request can be its cause. A failure that either can be the cause of counts once
- * per tenant, so that none can eject a node for the others. A node that has answered none of its requests for a while is
- * ejected too, whether or not they were ended by their clients, who give up long before this gateway does.
- * Ejection orders candidates; it never empties their list.
+ * Tracks how busy each node is, from this gateway's requests and the reports of other gateways, and which nodes are ejected.
+ *
+ * A node is ejected if no connection to it can be obtained, or if it broke several requests in a row. The time doubles with
+ * each ejection up to a bound, until a request succeeds. Nothing that a client does counts against a node. A well-formed
+ * error does not either, because the request may be its cause. A failure that either side may have caused counts once per
+ * tenant, so that no single tenant can eject a node for the others. A node that has answered none of its requests for a while
+ * is ejected too, even if the clients ended them: clients give up long before this gateway does. Ejection orders the
+ * candidates; it never empties their list.
  */
 
 import type { PlacementReport } from '../../schemas/records/placements.ts';
 
-/** How an attempt ended, as evidence about the node. */
+/** The way that an attempt ended, as evidence about the node. */
 export type NodeOutcome =
-  /** A whole answer. */
+  /** The node sent a complete answer. */
   | 'answered'
-  /** No connection. */
+  /** No connection was obtained. */
   | 'unreached'
-  /** A connection lost, a wait that ran out, or an invalid answer. */
+  /** The connection was lost, a timeout passed or the answer was invalid. */
   | 'broken'
-  /** An answer that cannot be passed on, by the node's fault or because the request asked for it: it is too large. */
+  /** The answer cannot be passed on, for example because it is too large. Node or request may be the cause. */
   | 'suspect'
   /** No evidence about the node: the client left, or the node answered with an error. */
   | 'neutral';
 
 export interface NodeLoadOptions {
-  /** Monotonic, ms. */
+  /** Monotonic clock, in ms. */
   readonly now?: () => number;
-  /** From 0 up to 1. */
+  /** Random numbers from 0 up to, but not including, 1. */
   readonly random?: () => number;
 }
 
@@ -34,47 +35,50 @@ interface NodeState {
   inFlight: number;
   /** Broken attempts since the last answer. */
   broken: number;
-  /** Tenants whose suspect answer is among them. */
+  /** Tenants whose suspect answers count among the broken attempts. */
   suspectOwners: readonly string[];
   /** Ejections since the last answer. */
   ejections: number;
   ejectedUntilMs: number;
-  /** Requests since the node last began to answer one, and when the first of them came. */
+  /** Requests since the node last began to answer one, and the time of the first of them. */
   unanswered: number;
   unansweredSinceMs: number;
-  /** When a request last came or ended. */
+  /** Time when a request last began or ended. */
   lastUsedMs: number;
 }
 
-/** A busy gateway reports at least every 1.2 s, so one that was silent for this long, in ms, has stopped. */
+/** A busy gateway reports at least every 1.2 s, so one that has been silent for this long (ms) has stopped. */
 const reportValidMs = 3000;
-/** Bound on the gateways whose reports count: a fleet may have this many. */
+/** Largest number of gateways whose reports count. A fleet may have this many. */
 const reportsMax = 1000;
 const brokenInARowMax = 3;
 const ejectionFirstMs = 1000;
 const ejectionMaxMs = 30_000;
-/** A node hangs if it has answered none of this many requests for this long. Requests further apart are no row. */
+/** A node hangs if it has answered none of at least three requests for 10 s. Requests further apart do not count together. */
 const unansweredMin = 3;
 const hangMs = 10_000;
-/** How long a node without further requests is reported as hanging, and how many nodes are. */
+/** How long a hanging node is reported after its last request, and the largest number of nodes reported. */
 const reportedMs = 600_000;
 const reportedMax = 20;
-/** Idle nodes are kept up to so many: a map that loses and gets an entry with each request is reallocated again and again. */
+/**
+ * Largest number of idle nodes kept. A map whose entries came and went with every request would be reallocated again and
+ * again.
+ */
 const idleNodesMax = 1000;
 
-/** Of many candidates so many are looked at while some node is ejected. */
+/** Number of candidates examined, of many, while any node is ejected. */
 const sampleSize = 16;
 
 export class NodeLoad {
   readonly #nodes = new Map<string, NodeState>();
   /** Last report of each other gateway, by process. */
   readonly #reports = new Map<string, { readonly atMs: number; readonly loads: PlacementReport['loads'] }>();
-  /** Sum of these reports, by node. */
+  /** Sum of the last reports, by node. */
   readonly #reported = new Map<string, number>();
   readonly #now: () => number;
   readonly #random: () => number;
   #nodesMax = idleNodesMax;
-  /** From here on no node is ejected, so none has to be looked at. */
+  /** No node is ejected after this time, so none needs to be examined. */
   #ejectedUntilMs = Number.NEGATIVE_INFINITY;
 
   constructor({ now = () => performance.now(), random = Math.random }: NodeLoadOptions = {}) {
@@ -82,7 +86,7 @@ export class NodeLoad {
     this.#random = random;
   }
 
-  /** Requests of this gateway and those that other gateways reported lately. */
+  /** Requests in flight at a node, both this gateway's and those that other gateways reported recently. */
   inFlight(node: string): number {
     return (this.#nodes.get(node)?.inFlight ?? 0) + (this.#reported.get(node) ?? 0);
   }
@@ -103,7 +107,7 @@ export class NodeLoad {
     return all;
   }
 
-  /** Replaces the load that another gateway reported before. */
+  /** Replaces the previous load report of another gateway. */
   receive(process: string, loads: PlacementReport['loads']): void {
     const before = this.#reports.get(process)?.loads ?? [];
     this.#reports.delete(process);
@@ -111,7 +115,7 @@ export class NodeLoad {
       this.#reports.set(process, { atMs: this.#now(), loads });
       this.#addReported(loads, 1);
     }
-    // After that, so that a node that stays busy keeps its place in the map.
+    // Subtract the old report last, so that a node that stays busy keeps its place in the map.
     this.#addReported(before, -1);
   }
 
@@ -134,14 +138,14 @@ export class NodeLoad {
     return (this.#nodes.get(node)?.ejectedUntilMs ?? 0) > this.#now();
   }
 
-  /** Those not ejected where there are any, else all. */
+  /** Returns the candidates that are not ejected, or all of them if every one is. */
   open<Candidate extends { readonly node: string }>(candidates: readonly Candidate[]): readonly Candidate[] {
     if (candidates.length <= 1 || this.#ejectedUntilMs <= this.#now()) return candidates;
     const open = candidates.filter(({ node }) => !this.isEjected(node));
     return open.length > 0 ? open : candidates;
   }
 
-  /** The less loaded of two random candidates, among those not ejected where there are any. */
+  /** Returns the less loaded of two random candidates, ignoring ejected ones unless all are ejected. */
   choose<Candidate extends { readonly node: string }>(
     candidates: readonly Candidate[],
   ): Candidate | undefined {
@@ -154,7 +158,10 @@ export class NodeLoad {
     return this.inFlight(other.node) < this.inFlight(one.node) ? other : one;
   }
 
-  /** Those not ejected; of many candidates those of a few, evenly spread, as long as one of them is. */
+  /**
+   * Returns the candidates that are not ejected. Of many candidates, returns only those of a small, evenly spread sample,
+   * unless all of the sample are ejected.
+   */
   #some<Candidate extends { readonly node: string }>(candidates: readonly Candidate[]): readonly Candidate[] {
     const { length } = candidates;
     if (length <= 2 * sampleSize || this.#ejectedUntilMs <= this.#now()) return this.open(candidates);
@@ -165,7 +172,7 @@ export class NodeLoad {
     return open.length > 0 ? (open as Candidate[]) : this.open(candidates);
   }
 
-  /** `awaitsAnswer`: whether silence of the node says that it hangs. */
+  /** `awaitsAnswer`: whether silence means that the node hangs. */
   begin(node: string, awaitsAnswer = true): void {
     let state = this.#nodes.get(node);
     if (state === undefined) {
@@ -180,7 +187,7 @@ export class NodeLoad {
     if (awaitsAnswer) this.#awaitAnswer(state);
   }
 
-  /** The node begins to answer a request, or sends a further event of one. */
+  /** Called when the node begins to answer a request, and for each further event. */
   answering(node: string): void {
     const state = this.#nodes.get(node);
     if (state === undefined || state.unanswered === 0) return;
@@ -191,7 +198,7 @@ export class NodeLoad {
     state.unanswered = 0;
   }
 
-  /** Some of the nodes that have answered none of their requests for a while. */
+  /** Returns up to 20 nodes that have answered none of their requests for a while. */
   hanging(): string[] {
     const nowMs = this.#now();
     return [...this.#nodes]
@@ -200,7 +207,7 @@ export class NodeLoad {
       .slice(0, reportedMax);
   }
 
-  /** Exactly once for each `begin`. `owner`: the tenant whose request it was. */
+  /** Must be called exactly once for each `begin`. `owner` is the tenant that sent the request. */
   end(node: string, outcome: NodeOutcome, owner = ''): void {
     const state = this.#nodes.get(node);
     if (state === undefined) return;
@@ -216,13 +223,13 @@ export class NodeLoad {
       state.broken += 1;
       if (state.broken >= brokenInARowMax) this.#eject(state);
     } else if (outcome === 'unreached') {
-      // It was not asked.
+      // The request never reached the node.
       state.unanswered = 0;
       this.#eject(state);
     }
   }
 
-  /** Ejects a node that hangs, so that about one request at a time tries it again. */
+  /** Counts an unanswered request. Ejects a hanging node, so that only about one request at a time tries it. */
   #awaitAnswer(state: NodeState): void {
     const nowMs = this.#now();
     const isApart = state.inFlight === 1 && nowMs - state.lastUsedMs > hangMs;
@@ -235,16 +242,16 @@ export class NodeLoad {
     if (isHanging(state, nowMs)) this.#eject(state, nowMs - state.unansweredSinceMs);
   }
 
-  /** Nothing has to be remembered of a node that is idle and well, so the map is bounded by those that are not. */
+  /** An idle, healthy node needs no entry, so only busy and failing nodes limit how far the map can shrink. */
   #forgetIdle(): void {
     for (const [node, { inFlight, broken, ejections }] of this.#nodes)
       if (inFlight === 0 && broken === 0 && ejections === 0) this.#nodes.delete(node);
-    // So that many nodes in use are not walked each time.
+    // A higher limit avoids walking many nodes in use for every new one.
     this.#nodesMax = Math.max(idleNodesMax, 2 * this.#nodes.size);
   }
 
   #eject(state: NodeState, ms = ejectionFirstMs * 2 ** state.ejections): void {
-    // Requests that were under way when the node was ejected are no new evidence.
+    // Requests that were in flight when the node was ejected are no new evidence.
     if (state.ejectedUntilMs > this.#now()) return;
     state.ejectedUntilMs = this.#now() + Math.min(ms, ejectionMaxMs);
     this.#ejectedUntilMs = Math.max(this.#ejectedUntilMs, state.ejectedUntilMs);
@@ -258,7 +265,10 @@ function isHanging({ unanswered, unansweredSinceMs }: NodeState, nowMs: number):
   return unanswered >= unansweredMin && nowMs - unansweredSinceMs >= hangMs;
 }
 
-/** More owners than it takes to eject a node are not remembered. */
+/**
+ * Whether this tenant's suspect answer is the first since the last reset. Remembers only as many tenants as an ejection
+ * needs.
+ */
 function isNewSuspect(state: NodeState, owner: string): boolean {
   const { suspectOwners } = state;
   if (suspectOwners.length >= brokenInARowMax || suspectOwners.includes(owner)) return false;

@@ -1,8 +1,10 @@
 /**
- * One request to one node: head, body and end reach a reader as they come. If a reused connection ends without a byte of the
- * answer, the request goes out once more, on a new connection. It reports exactly one end to the reader, and nothing after
- * it; it knows whether any byte of the request was sent; and it ends every wait. Everything from the node is bounded: its
- * head by the pool, early answers (1xx), the wait that the reader set, and what it sends after the reader has had enough.
+ * One request to one node. The answer's head, body and end reach a reader as they arrive. If a reused connection ends without
+ * a byte of the answer, the request is sent once more, on a new connection.
+ *
+ * The reader gets exactly one end, and nothing after it. The call knows whether any byte of the request was sent. Everything
+ * from the node is bounded: its head by the pool, the number of interim answers (1xx), the time by the reader's deadline, and
+ * the bytes sent after the reader has finished.
  */
 import { isOutOfFiles } from '../../shared/runtime/open-files.ts';
 import type { Ticker, Timed } from '../../shared/runtime/ticker.ts';
@@ -13,12 +15,12 @@ import type { NodePools, Upstream } from './node-pools.ts';
 import { type WireCall, type WireController, WireFault, type WireRequest } from './wire-call.ts';
 
 /**
- * `unreached`: no byte of the request was sent. `own`: the same, and by this process's fault. `timeout`: a wait ran out.
- * `lost`: the rest.
+ * `unreached`: no byte of the request was sent. `own`: the same, but this process is the cause. `timeout`: a deadline passed.
+ * `lost`: any other failure.
  */
 export type CallFailureKind = 'unreached' | 'own' | 'timeout' | 'lost';
 
-/** Why a call failed; its message is for the log and holds nothing that node or client wrote. */
+/** The reason for a failed call. Its message is for the log and contains no text from the node or the client. */
 export class CallFailure extends Error {
   override readonly name = 'CallFailure';
   readonly kind: CallFailureKind;
@@ -30,39 +32,39 @@ export class CallFailure extends Error {
 }
 
 export interface CallReader {
-  /** A connection was obtained; the request goes out. */
+  /** A connection was obtained, and the request is being sent. */
   onSent?(): void;
-  /** That connection was lost without a byte of the answer; the request will go out on a new one. */
+  /** The connection was lost without a byte of the answer. The request will be sent on a new one. */
   onUnanswered?(): void;
-  /** The connection has taken the last byte of a body in pieces. */
+  /** The connection has accepted the last byte of a body in pieces. */
   onTaken?(): void;
   onHead(status: number, contentType: string): void;
   onData(chunk: Buffer): void;
-  /** The body ended as its framing states. */
+  /** The body ended where its framing says. */
   onEnd(): void;
-  /** A CallFailure, or any other error for a fault of this program. */
+  /** Receives a CallFailure, or any other error if this program has a fault. */
   onFailure(error: Error): void;
 }
 
 export interface NodeRequest {
-  /** Base address of the node. */
+  /** The node's base address. */
   readonly url: string;
-  /** Below the base address, beginning with a slash. */
+  /** Path below the base address, with a leading slash. */
   readonly path: string;
   readonly body: string | BodyPieces;
   readonly accept: 'application/json' | 'text/event-stream';
-  /** Name of the node's credential; null where it wants none. */
+  /** Name of the node's credential, or null if the node needs none. */
   readonly credential: string | null;
   readonly traceparent?: string | undefined;
-  /** The node closes the connection after its answer, so no other request may follow on it. */
+  /** Whether the node closes the connection after its answer, so that no other request may follow. */
   readonly isLastOnConnection?: boolean;
 }
 
 const interimAnswersMax = 8;
-/** What a node may still send after its answer was complete. */
+/** Largest number of bytes that a node may send after its answer was complete. */
 const restBytesMax = 64 * 1024;
 
-/** What is read of one answer before other requests get their turn. */
+/** Pieces and bytes read of one answer before other requests get their turn. */
 const turnPiecesMax = 512;
 const turnBytesMax = 64 * 1024;
 
@@ -71,11 +73,11 @@ export class NodeCall implements WireCall, Timed {
   readonly #ticker: Ticker;
   #reader: CallReader | undefined;
   #controller: WireController | undefined;
-  /** What may be sent a second time; undefined once it was, or once an answer has begun. */
+  /** The request while it may still be sent a second time. Undefined after the second try, or once an answer has begun. */
   #request: WireRequest | undefined;
   #wires: Upstream['pool'] | undefined;
   #connectMs = 0;
-  /** The exchange with the node is over, or nothing of it is wanted any more. */
+  /** Whether the exchange has ended or its result is no longer wanted. */
   #over = false;
   #sent = false;
   #paused = false;
@@ -93,7 +95,7 @@ export class NodeCall implements WireCall, Timed {
     this.#reader = reader;
   }
 
-  /** Sends the request. The wait for its answer has to be set before; connecting has a shorter one of its own. */
+  /** Sends the request. Call `setDeadline` first; connecting has a shorter timeout of its own. */
   start(pools: NodePools, request: NodeRequest): void {
     const { url, path, body, accept, credential, traceparent, isLastOnConnection } = request;
     const { pool, pathPrefix } = pools.upstream(url);
@@ -128,13 +130,13 @@ export class NodeCall implements WireCall, Timed {
     this.#wires?.dispatch(request, this);
   }
 
-  /** From now on; replaces the wait before. `awaited` completes the sentence "the node did not send …". */
+  /** Starts a new deadline, which replaces the previous one. `awaited` completes the sentence "the node did not send …". */
   setDeadline(ms: number, awaited: string): void {
     this.#deadlineMs = this.#ticker.nowMs + ms;
     this.#awaited = awaited;
   }
 
-  /** No wait runs while paused: it is not the node that is slow. */
+  /** Deadlines do not apply while paused, because the node is not the cause of the delay. */
   pause(): void {
     this.#paused = true;
     this.#controller?.pause();
@@ -145,7 +147,7 @@ export class NodeCall implements WireCall, Timed {
     if (!this.#isYielding) this.#controller?.resume();
   }
 
-  /** Ends the request at the node at once. The reader gets no further call. */
+  /** Ends the request to the node at once. The reader is not called again. */
   abort(): void {
     this.#reader = undefined;
     if (this.#over) return;
@@ -153,7 +155,7 @@ export class NodeCall implements WireCall, Timed {
     this.#controller?.abort();
   }
 
-  /** The answer was complete; what is left of the body is read and dropped, so that the connection can be used again. */
+  /** Called when the answer is complete. Reads and drops the rest of the body, so that the connection can be reused. */
   drain(): void {
     this.#reader = undefined;
     if (this.#over) return;
@@ -227,7 +229,7 @@ export class NodeCall implements WireCall, Timed {
     this.#fail(this.#explain(error));
   }
 
-  /** A node may send each byte as a piece of its own, or many events at once: others get their turn in between. */
+  /** Pauses long reads. A node may send every byte as a separate piece, or many events at once, while other requests wait. */
   #yieldIfNeeded(bytes: number): void {
     this.#turnPieces += 1;
     this.#turnBytes += bytes;
@@ -264,7 +266,7 @@ export class NodeCall implements WireCall, Timed {
     this.#ticker.delete(this);
   }
 
-  /** Errors of sockets have a code, and messages that can hold what the node sent, so only the code is kept. */
+  /** Socket errors have a code, and messages that may contain text from the node, so only the code is kept. */
   #explain(error: Error): Error {
     if (error instanceof WireFault) return new CallFailure(this.#sent ? 'lost' : 'unreached', error.message);
     const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;

@@ -1,7 +1,6 @@
 /**
- * One connection to a node, whose HTTP this gateway writes and reads itself. It has one call at a time, and promises it
- * one end, whole pieces in order, and nothing after an abort. What it reads is in memory that all connections share,
- * so nothing of a piece may be kept.
+ * One HTTP connection to a node, which carries one call at a time. Each call gets exactly one end, its pieces in order, and
+ * nothing after an abort. All connections read into one shared buffer, so nobody may keep a piece after the callback returns.
  */
 import type { Socket } from 'node:net';
 import type { FaultName } from '../http/faults.ts';
@@ -17,42 +16,42 @@ import {
 import { type WireCall, type WireController, WireFault, type WireRequest } from './wire-call.ts';
 
 export interface NodeConnectionOwner {
-  /** Of every request to this node. */
+  /** Header lines for every request to this node. */
   readonly fields: string;
   readonly keepAliveMs: number;
   onOpened(): void;
-  /** Calls `readUnread`, in this turn of the event loop or in a later one. */
+  /** Must call `readUnread`, in this turn of the event loop or a later one. */
   onUnread(connection: NodeConnection): void;
-  /** Its answer was whole. */
+  /** The connection has completed an answer and is idle. */
   onRest(connection: NodeConnection): void;
   onClosed(connection: NodeConnection, wasOpen: boolean): void;
 }
 
 const headBytesMax = 16 * 1024;
-/** What a node says of how long it waits for a next request is shortened by this: its clock began before. */
+/** Subtracted from the idle time that a node announces, because the node's clock started earlier. */
 const hintReserveMs = 2000;
 
 export class NodeConnection implements WireController, MessageSink<ParsedAnswer> {
-  /** The look of the owner before it came to rest. */
+  /** The owner's sweep count when the connection became idle. */
   restedAt = 0;
-  /** For how long it may rest. */
+  /** Longest time that the connection may stay idle. */
   restMs: number;
   readonly #socket: Socket;
   readonly #owner: NodeConnectionOwner;
   readonly #reader = new MessageReader(new AnswerHeadReader(headBytesMax), this, headBytesMax);
   #state: NodeConnectionState = 'opening';
   #call: WireCall | undefined;
-  /** Until it is written. */
+  /** The request until it is written. */
   #request: WireRequest | undefined;
   #rest: BodyPieces | undefined;
   /** Bytes from the node that wait for a later turn. */
   #unread: Buffer | undefined;
-  /** No request follows the one that it has. */
+  /** Whether no request may follow the current one. */
   #isLast = false;
   #isInterim = false;
   #isAnswered = false;
   #isPaused = false;
-  /** The connection was reused for this request, and no byte has come since. */
+  /** Whether the connection was reused for this request and no byte has arrived since. */
   #isUnanswered = false;
   #wasOpen = false;
 
@@ -70,7 +69,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     return this.#state;
   }
 
-  /** The request waits until the connection is open. */
+  /** Sends the request, or keeps it until the connection is open. */
   take(request: WireRequest, call: WireCall): void {
     this.#call = call;
     this.#request = request;
@@ -91,14 +90,14 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#send();
   }
 
-  /** All that was read from the socket at once. */
+  /** Receives all bytes of one read from the socket. */
   onBytes(bytes: Buffer): void {
-    // Judged before they wait for a turn: a request that takes the connection meanwhile must not get them as its answer.
+    // Checked at once: a request that took the connection meanwhile would get these bytes as its answer.
     if (this.#state === 'resting' || this.#state === 'opening') {
       this.#lose(strayBytes());
       return;
     }
-    // TLS may still have bytes while the socket is paused.
+    // TLS may still deliver bytes while the socket is paused.
     if (this.#unread !== undefined) {
       this.#unread = Buffer.concat([this.#unread, bytes]);
       return;
@@ -106,7 +105,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#unread = bytes;
     this.#owner.onUnread(this);
     if (this.#unread === undefined) return;
-    // The next connection is read into the same memory.
+    // Copy, because the next connection reads into the same buffer.
     this.#unread = Buffer.from(bytes);
     this.#socket.pause();
   }
@@ -124,7 +123,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     try {
       this.#read(bytes);
     } catch (error) {
-      // Of the reader of the call: a fault of this program, which must not end it.
+      // The call's reader threw. That is a fault of this program, which must not stop the process.
       this.#lose(error instanceof Error ? error : new Error(String(error)));
     }
   }
@@ -145,7 +144,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#lose(undefined);
   }
 
-  /** A call that it has fails. */
+  /** Closes the connection. A call in progress fails. */
   end(): void {
     this.#lose(new WireFault('this gateway closed its connection to the node'));
   }
@@ -187,7 +186,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     const request = this.#request;
     this.#request = undefined;
     this.#call?.onRequestStart(this);
-    // A call that gave up aborts there.
+    // A call that gave up aborts within `onRequestStart`.
     if (request === undefined || this.#state !== 'sending') return;
     this.#write(this.#formatHead(request), request.body);
   }
@@ -211,7 +210,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     return head;
   }
 
-  /** Writes what the connection takes of a body in pieces. */
+  /** Writes as much of a body in pieces as the connection accepts. */
   #pour(): void {
     const body = this.#rest;
     if (body === undefined) return;
@@ -226,11 +225,11 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
 
   #read(bytes: Buffer): void {
     let at = 0;
-    // More than once only where an early answer was read.
+    // Runs more than once only after an interim answer.
     while (at < bytes.length && this.#isOpen && !this.#isAnswered)
       at += this.#reader.read(bytes.subarray(at));
     if (!this.#isAnswered || !this.#isOpen) return;
-    // A second answer, which nobody asked for.
+    // Bytes follow the answer, although no other request was sent.
     if (at < bytes.length) this.#isLast = true;
     if (!this.#isPaused) this.#finish();
   }
@@ -239,13 +238,13 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     return this.#state !== 'closed';
   }
 
-  /** The answer is whole. */
+  /** Ends the call after its complete answer. */
   #finish(): void {
     const call = this.#call;
     this.#call = undefined;
     this.#isAnswered = false;
     this.#isPaused = false;
-    // What is left of the request would go out before the next one, and its node may take it for that.
+    // The rest of the request would be sent before the next one, and the node might take it for that one.
     if (this.#socket.writableLength > 0 || this.#unread !== undefined) this.#isLast = true;
     const state = this.#step(this.#isLast ? 'end-last' : 'end');
     if (state === 'resting') {
@@ -255,7 +254,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     call?.onResponseEnd();
   }
 
-  /** The node sends nothing more. */
+  /** The node has half-closed the connection. */
   #onPeerEnd(): void {
     this.readUnread();
     if (!this.#isOpen) return;
@@ -278,7 +277,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#owner.onClosed(this, this.#wasOpen);
   }
 
-  /** The node closed the connection, or the network lost it. */
+  /** Handles a connection that the node closed or the network lost. */
   #hangUp(error: Error): void {
     const call = this.#call;
     if (!this.#isUnanswered) this.#lose(error);
@@ -310,7 +309,7 @@ function strayBytes(): WireFault {
   return new WireFault('the node sent what nobody asked for');
 }
 
-/** Empty where the answer has none, or more than one. */
+/** Returns the field's value, or an empty string if the answer has none or several. */
 function readField({ rawHeaders }: ParsedAnswer, name: string): string {
   let found: string | undefined;
   for (let i = 0; i < rawHeaders.length; i += 2) {
@@ -322,7 +321,7 @@ function readField({ rawHeaders }: ParsedAnswer, name: string): string {
   return found ?? '';
 }
 
-/** For how long a connection may rest, which a node may shorten. */
+/** How long the connection may stay idle. The node's `keep-alive` header can shorten this time. */
 function keepAliveRest(head: ParsedAnswer, keepAliveMs: number): number {
   const field = readField(head, 'keep-alive');
   if (field === '') return keepAliveMs;

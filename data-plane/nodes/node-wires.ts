@@ -1,7 +1,8 @@
 /**
- * The connections of this gateway to one node. As many as there are calls; those that rest are used again, the last one that
- * came to rest first, except for bodies in pieces, which cannot be sent twice. One rests for a turn of the event loop before it is used again, so that bytes behind an answer, which
- * nobody asked for, are not taken for the next one; and it is closed before the node may close it.
+ * The connections from this gateway to one node. Every call has one of its own. Idle connections are reused, the most recent
+ * first, except for bodies in pieces, which cannot be sent twice. A connection stays idle for one turn of the event loop
+ * before its reuse, so that stray bytes after an answer are not taken for the next one. It is closed before the node may
+ * close it.
  */
 import { connect, isIP, type OnReadOpts, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
@@ -11,22 +12,25 @@ import { NodeConnection, type NodeConnectionOwner } from './node-connection.ts';
 import type { WireCall, WireRequest } from './wire-call.ts';
 
 export interface NodeWiresOptions {
-  /** A connection that rests longer is closed. */
+  /** Connections that are idle for longer are closed. */
   readonly keepAliveMs: number;
   readonly onOutOfFiles: () => void;
 }
 
-/** Connections that rest, at most. */
+/** Largest number of idle connections. */
 const restingMax = 512;
-/** How often those that rest are looked at, in their longest rest. */
+/** Number of sweeps over idle connections within the longest idle time. */
 const looksInRest = 8;
 const probeAfterMs = 60_000;
 
 const readBytes = 64 * 1024;
-/** All connections are read into it, one at a time. It is no whole ArrayBuffer, which readers would take for theirs. */
+/**
+ * The buffer into which all connections read, one at a time. It is smaller than its ArrayBuffer, because readers may take
+ * over a buffer that fills one.
+ */
 const shared = Buffer.from(new ArrayBuffer(readBytes + 1), 0, readBytes);
 
-/** Many connections may have bytes in one turn. All nodes share its time, so that one of them cannot block the others. */
+/** Many connections may have bytes in the same turn. Nodes share its time, so that none of them can block the others. */
 const readWithinTurn = boundTurns<{ readonly connection: NodeConnection; readonly host: string }>(
   ({ connection }) => connection.readUnread(),
   ({ host }) => host,
@@ -40,7 +44,7 @@ export class NodeWires implements NodeConnectionOwner {
   readonly #options: NodeWiresOptions;
   readonly #all = new Set<NodeConnection>();
   #resting: NodeConnection[] = [];
-  /** They came to rest in this turn. */
+  /** Connections that became idle in this turn. */
   #ended: NodeConnection[] = [];
   #connected = 0;
   #session: Buffer | undefined;
@@ -56,12 +60,12 @@ export class NodeWires implements NodeConnectionOwner {
     this.fields = `host: ${this.#url.host}\r\n`;
   }
 
-  /** Connections that are open. */
+  /** Number of open connections. */
   get connected(): number {
     return this.#connected;
   }
 
-  /** Calls that have not ended. */
+  /** Number of calls in progress. */
   get calls(): number {
     return this.#all.size - this.#resting.length - this.#ended.length;
   }
@@ -73,7 +77,7 @@ export class NodeWires implements NodeConnectionOwner {
     if (this.#isClosing) connection.end();
   }
 
-  /** Takes no further call; resolves when the last one has ended. */
+  /** Stops accepting calls. Resolves when the last one has ended. */
   close(): Promise<void> {
     this.#isClosing = true;
     for (const connection of [...this.#resting, ...this.#ended]) connection.end();
@@ -123,7 +127,7 @@ export class NodeWires implements NodeConnectionOwner {
     this.#looking ??= setInterval(() => this.#look(), this.keepAliveMs / looksInRest).unref();
   };
 
-  /** Closes those whose node may close them before the next look. */
+  /** Closes the connections that the node might close before the next sweep. */
   #look(): void {
     this.#looks++;
     const everyMs = this.keepAliveMs / looksInRest;
