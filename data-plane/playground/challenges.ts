@@ -1,6 +1,6 @@
 /**
- * Proofs of work in the form of altcha-lib, whose code solves them in the browser. Made and signed here in some ten microseconds and
- * without a thread, because anybody may ask for any number of them; only the check of a solution derives a key.
+ * Proof-of-work challenges in the format of altcha-lib, whose code solves them in the browser. Making and signing one takes
+ * some ten microseconds and no thread, because anyone may request any number of them. Only checking a solution derives a key.
  */
 import { createHmac, hkdfSync, pbkdf2, randomBytes, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
@@ -9,7 +9,7 @@ import { z } from 'zod';
 const derive = promisify(pbkdf2);
 
 export const challengeSeconds = 300;
-/** PBKDF2 iterations of one try; some 256 tries are needed: a second or two on a phone. */
+/** PBKDF2 iterations per try. A solution needs some 256 tries, which take a phone a second or two. */
 const cost = 2_000;
 const keyLength = 32;
 const saltBytes = 16;
@@ -17,7 +17,7 @@ const saltBytes = 16;
 const hexSchema = (bytes: number) => z.string().regex(new RegExp(`^[0-9a-f]{${bytes * 2}}$`));
 
 const challengeSchema = z.object({
-  // In the order in which altcha-lib signs them.
+  // Members in the order in which altcha-lib signs them.
   parameters: z.object({
     algorithm: z.literal('PBKDF2/SHA-256'),
     cost: z.literal(cost),
@@ -61,7 +61,7 @@ export class Challenges {
     return { parameters, signature: this.#sign(parameters).toString('hex') };
   }
 
-  /** Did a gateway with this token make it for the network, and not too long ago? */
+  /** Whether a gateway with this token made the challenge for the network, and it has not expired. */
   isValid({ parameters, signature }: Challenge, network: string, nowMs: number): boolean {
     if (parameters.data.network !== network || parameters.expiresAt * 1000 < nowMs) return false;
     return timingSafeEqual(this.#sign(parameters), Buffer.from(signature, 'hex'));
@@ -72,7 +72,7 @@ export class Challenges {
   }
 }
 
-/** Costs a derivation, which is done on a thread of libuv. */
+/** Whether the solution is right. The check derives a key on a libuv thread. */
 export async function isSolved({ challenge, solution }: Solved): Promise<boolean> {
   const { nonce, salt } = challenge.parameters;
   const password = Buffer.alloc(saltBytes + 4);

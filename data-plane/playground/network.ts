@@ -1,21 +1,22 @@
 /**
- * The network of a client, for counting: an IPv4 address, or the 64 bits that an IPv6 customer has at least. Addresses in
- * which an IPv4 address is embedded count as that one. A text of it goes into a keyed hash, and nowhere else.
+ * Identifies a client's network for counting: an IPv4 address, or the first 64 bits of an IPv6 address, the least that a
+ * customer gets. An IPv6 address that embeds an IPv4 address counts as the IPv4 address. The result is only used in a keyed
+ * hash.
  */
 import { type BlockList, isIP, isIPv4 } from 'node:net';
 import type { Exchange } from '../http/exchange.ts';
 
-/** Forwarded addresses read at most; a longer header is no proxy's. */
+/** Largest number of forwarded addresses read. No proxy sends a longer header. */
 const hopsMax = 32;
 
-/** The address of a request's client. */
+/** Returns the address of a request's client. */
 export function addressOf({ peer, head }: Exchange, proxies: BlockList): string {
   const forwarded = head.headers['x-forwarded-for'];
   const text = Array.isArray(forwarded) ? forwarded.join(',') : forwarded;
   return clientAddress(peer, text, proxies);
 }
 
-/** The client's address: the last one in the chain that is no trusted proxy. */
+/** Returns the client's address: the last one in the chain that is not a trusted proxy. */
 export function clientAddress(
   peer: string | undefined,
   forwardedFor: string | undefined,
@@ -37,7 +38,7 @@ function hopAddress(text: string): string {
   return unmapped(bracketed ?? (/^[\d.]+:\d+$/.test(hop) ? hop.slice(0, hop.indexOf(':')) : hop));
 }
 
-/** Is a peer one of the proxies? */
+/** Whether a peer is a trusted proxy. */
 export function isProxy(peer: string | undefined, proxies: BlockList): boolean {
   return isTrusted(proxies, unmapped(peer ?? ''));
 }
@@ -51,7 +52,7 @@ function unmapped(address: string): string {
   return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1] ?? address;
 }
 
-/** What is counted as one network. */
+/** Returns the part of an address that counts as one network. */
 export function networkPrefix(address: string): string {
   if (isIPv4(address)) return address;
   const groups = parseGroups(address);
@@ -59,7 +60,7 @@ export function networkPrefix(address: string): string {
   return embeddedIPv4(groups) ?? groups.slice(0, 4).join(':');
 }
 
-/** The eight numbers of an IPv6 address. */
+/** Returns the eight numbers of an IPv6 address. */
 function parseGroups(address: string): number[] | undefined {
   const plain = address.split('%', 1)[0] ?? '';
   if (isIP(plain) !== 6) return undefined;
@@ -74,7 +75,9 @@ function parseGroups(address: string): number[] | undefined {
   return [...first, ...Array.from({ length: 8 - first.length - last.length }, () => 0), ...last];
 }
 
-/** NAT64 (64:ff9b::/96), 6to4 (2002::/16), Teredo (2001::/32, the client's address inverted), and mapped addresses. */
+/**
+ * Returns the IPv4 address within a NAT64 (64:ff9b::/96), 6to4 (2002::/16), Teredo (2001::/32, inverted) or mapped address.
+ */
 function embeddedIPv4(groups: readonly number[]): string | undefined {
   const [a = 0, b = 0, c = 0, d, e, f, g = 0, h = 0] = groups;
   const isZero = (...parts: (number | undefined)[]): boolean => parts.every((part) => part === 0);

@@ -1,30 +1,36 @@
 /**
- * How many visitors may begin on a network: a few for nothing, then for a proof of work, and an end. It slows down who clears
- * cookies; what all visitors together may use is limited apart from it. Counted by each gateway alone.
+ * Limits how many new visitors a network may have per hour: a few freely, more for a proof of work, then none. This slows
+ * down people who clear their cookies; the use of all visitors together has a separate limit. Each gateway counts alone.
  */
 import { hourMs } from '../../schemas/durations.ts';
 import { CallBudget } from './call-budget.ts';
 import { type Challenge, Challenges, challengeSeconds, isSolved, type Solved } from './challenges.ts';
 
-/** New visitors of a network in an hour: so many without work, and so many at all. */
+/** New visitors per network and hour: without proof of work, and in total. */
 const freePerHour = 3;
 export const newPerHourMax = 30;
-/** Wrong solutions of a network in an hour that are checked: each costs a derivation. */
+/** Wrong solutions checked per network and hour. Each check derives a key. */
 const checkedPerHourMax = 60;
-/** Networks counted in an hour; beyond, each new visitor of a further one costs work, and nothing else is counted of it. */
+/**
+ * Largest number of networks counted per hour. Beyond it, every new visitor from another network needs a proof of work, and
+ * that network is not counted.
+ */
 const networksMax = 100_000;
 /**
- * Solutions checked in a second, of all networks that are counted and of all others: each takes up to a millisecond of a
- * processor. Of each, a network has its share alone, so those of a few leave checks for others.
+ * Solutions checked per second, for all counted networks together and for all others. Each check takes up to a millisecond of
+ * CPU time. One network may use only a share, so that a few networks leave checks for the others.
  */
 const checksPerSecond = 100;
 const othersChecksPerSecond = 20;
-/** Challenges remembered as answered: more than are checked in their time, unless a clock was set back. */
+/**
+ * Largest number of answered challenges remembered: more than can be checked while they are valid, unless a clock was set
+ * back.
+ */
 const answeredMax = 100_000;
 
-/** Where a new visitor comes from. */
+/** Origin of a new visitor. */
 export interface VisitorOrigin {
-  /** Its network as a subject. */
+  /** Subject that stands for the network. */
   readonly network: string;
   readonly address: string;
 }
@@ -38,18 +44,18 @@ export type NewVisitor =
   | { readonly kind: 'allowed' }
   | { readonly kind: 'work'; readonly challenge: Challenge }
   | { readonly kind: 'refused'; readonly retryAfterSeconds: number }
-  /** As many solutions as are checked in a second, or its network's share of them, were; this one still counts afterwards. */
+  /** The checks of this second, or the network's share of them, are used up. The solution remains valid. */
   | { readonly kind: 'busy'; readonly retryAfterSeconds: number };
 
 export class NewVisitors {
   readonly #challenges: Challenges;
   readonly #networks = new Map<string, HourOfNetwork>();
-  /** Challenges that were answered, rightly or not, by their nonce: until when they are valid. */
+  /** Nonces of answered challenges, whether the answer was right or wrong, and when each expires. */
   readonly #answered = new Map<string, number>();
   readonly #checks = new CallBudget(checksPerSecond);
   readonly #othersChecks = new CallBudget(othersChecksPerSecond);
   readonly #monotonicMs: () => number;
-  /** One check at a time: they are to leave processors to requests. */
+  /** The check in progress. Only one runs at a time, to leave processors for requests. */
   #checking: Promise<unknown> = Promise.resolve();
   #hour = 0;
 
@@ -58,7 +64,7 @@ export class NewVisitors {
     this.#monotonicMs = monotonicMs;
   }
 
-  /** Decides on a new visitor, and counts one that is allowed. */
+  /** Decides on a new visitor, and counts an allowed one. */
   async admit(from: VisitorOrigin, solved: Solved | undefined, nowMs: number): Promise<NewVisitor> {
     const { network } = from;
     const counts = this.#findCounts(network, nowMs);
@@ -70,7 +76,7 @@ export class NewVisitors {
     if (counts === undefined || counts.made >= freePerHour) {
       const checked = await this.#check(from, solved, counts, nowMs);
       if (checked === 'busy') return { kind: 'busy', retryAfterSeconds: 1 };
-      // Others may have begun while the solution was checked.
+      // Other visitors may have begun while the solution was checked.
       if (counts !== undefined && counts.made >= newPerHourMax) return this.admit(from, undefined, nowMs);
       if (checked === 'wrong') return { kind: 'work', challenge: this.#challenges.create(network, nowMs) };
     }
@@ -78,10 +84,10 @@ export class NewVisitors {
     return { kind: 'allowed' };
   }
 
-  /** Undefined of a network beyond those that are counted. */
+  /** Returns undefined if the network is beyond those that are counted. */
   #findCounts(network: string, nowMs: number): HourOfNetwork | undefined {
     const hour = Math.floor(nowMs / hourMs);
-    // Never back: a clock that was read earlier would begin an hour again.
+    // The hour never goes back: an older clock reading would reset the counts.
     if (hour > this.#hour) {
       this.#hour = hour;
       this.#networks.clear();
@@ -93,7 +99,7 @@ export class NewVisitors {
     return counts;
   }
 
-  /** Checks a solution once, of a challenge of its network that a gateway made. */
+  /** Checks a solution once, if a gateway made its challenge for this network. */
   async #check(
     { network, address }: VisitorOrigin,
     solved: Solved | undefined,
@@ -109,14 +115,14 @@ export class NewVisitors {
     this.#answered.set(nonce, nowMs + challengeSeconds * 1000);
     if (counts !== undefined) counts.checked++;
     const check = this.#checking.then(() => isSolved(solved));
-    // One that fails must not end those after it.
+    // A failed check must not fail the next ones.
     this.#checking = check.catch(() => undefined);
     const isRight = await check;
     if (isRight && counts !== undefined) counts.checked--;
     return isRight ? 'right' : 'wrong';
   }
 
-  /** In the order in which they were answered. */
+  /** Forgets expired challenges, in the order in which they were answered. */
   #forgetAnswered(nowMs: number): void {
     for (const [nonce, endsMs] of this.#answered) {
       if (endsMs > nowMs && this.#answered.size < answeredMax) return;

@@ -1,6 +1,6 @@
 /**
- * The calls of the playground's page: who the visitor is and what is left, what a key may use, and a turn of a conversation,
- * which goes the way of every request.
+ * Calls of the playground's page: the visitor and the remaining turns, the models that a key may use, and a turn of a
+ * conversation, which is handled like any other request.
  */
 import type { BlockList } from 'node:net';
 import { z } from 'zod';
@@ -32,7 +32,7 @@ export interface PlayApiOptions {
   readonly gatewayToken: string;
   readonly proxies: BlockList;
   readonly isTls: boolean;
-  /** Where people sign in, and decisions are explained. */
+  /** Address of the console, where people sign in and see explanations of decisions. */
   readonly consoleUrl: string | undefined;
 }
 
@@ -68,7 +68,7 @@ export class PlayApi {
     }
   }
 
-  /** A turn is counted, limited, routed and metered as any request. */
+  /** Handles a turn, which is counted, limited, routed and metered like any other request. */
   async #turn(exchange: Exchange, [, stack, operation]: RegExpExecArray): Promise<void> {
     const hasKey = exchange.head.headers.authorization !== undefined;
     if (!hasKey && (stack !== undefined || operation !== 'chat')) throw unauthorized('no visitor');
@@ -79,10 +79,13 @@ export class PlayApi {
     await handle(this.#options.gateway, exchange, target, authenticate);
   }
 
-  /** The visitor of the cookie, or a new one: for a proof of work, or not at all, where a network has too many. */
+  /**
+   * Returns the visitor of the cookie, or a new one. A network with many new visitors must supply a proof of work, and one
+   * with too many is refused.
+   */
   async #visitor(exchange: Exchange): Promise<void> {
     const solved = await this.#readSolution(exchange);
-    // After the body, whose end the client decides.
+    // Read the clock after the body, because the client decides when the body ends.
     const nowMs = this.#options.gateway.logNow();
     const known = this.#known(exchange, nowMs);
     if (known !== undefined) return this.#sendState(exchange, known, nowMs);
@@ -99,7 +102,7 @@ export class PlayApi {
     return this.#sendState(exchange, { id: this.#visitors.subject(id, nowMs), network }, nowMs);
   }
 
-  /** `nowMs`: the moment of whose month and day both subjects are. */
+  /** Sends the visitor's state. `nowMs` selects the month and day of both subjects. */
   async #sendState(exchange: Exchange, { id, network }: Visitor, nowMs: number): Promise<void> {
     const { gateway, consoleUrl } = this.#options;
     const { lookup, meter } = gateway;
@@ -122,7 +125,7 @@ export class PlayApi {
     sendJson(exchange, ids(), JSON.stringify(state));
   }
 
-  /** What a key may use from here. */
+  /** Sends the models that a key may use here. */
   #key(exchange: Exchange): void {
     const { gateway } = this.#options;
     const { lookup } = gateway;
@@ -141,7 +144,7 @@ export class PlayApi {
     const { owner } = admitted.caller;
     const { organisation } = owner;
     const tier = organisationPlan(owner);
-    // Without a plan each request would be refused.
+    // Without a plan, every request would be refused.
     const modelIds = (place: PlaceKey): string[] =>
       tier === null ? [] : textModels(lookup, place).map(({ id }) => id);
     const own = modelIds(`organisation:${organisation}`);
@@ -167,7 +170,7 @@ export class PlayApi {
     }
   }
 
-  /** The visitor of a request's cookie at a moment. */
+  /** Returns the visitor of a request's cookie at a given time. */
   #known(exchange: Exchange, nowMs: number): Visitor | undefined {
     const name = `${this.#cookieName(exchange.head)}=`;
     const found = (exchange.head.headers.cookie ?? '')

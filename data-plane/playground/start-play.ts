@@ -1,7 +1,7 @@
 /**
- * Opens the listener of the playground: its page and the calls of that page. The room `data-plane/playground` identifies
- * visitors and bounds what they may do; their turns then go the way of every request. The page is an origin of its own, apart
- * from the API. The room must not serve anything else, and if the fleet has no visitors, the page says so.
+ * Opens the listener of the playground: its page and that page's calls. The room `data-plane/playground` identifies visitors
+ * and limits what they may do; their turns are then handled like any other request. The page has an origin of its own,
+ * separate from the API. The room must not serve anything else. If the fleet does not admit visitors, the page says so.
  */
 import { carriesKey } from '../../shared/decision/authenticate.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
@@ -22,9 +22,9 @@ import { PlayApi } from './play-api.ts';
 
 export interface PlaySettings {
   readonly port: number;
-  /** Names by which browsers may ask for it, in addition to loopback. */
+  /** Hostnames that browsers may use for the playground, in addition to loopback. */
   readonly hosts: readonly string[];
-  /** Addresses and CIDR ranges of proxies whose `X-Forwarded-For` is believed. */
+  /** Addresses and CIDR ranges of proxies whose `X-Forwarded-For` header is trusted. */
   readonly trustedProxies: readonly string[];
   /** Address of the console, where visitors sign in. */
   readonly consoleUrl?: string | undefined;
@@ -38,10 +38,10 @@ interface PlayParts {
   readonly connections: Connections;
 }
 
-/** A client waits so long before it tries again. */
+/** Time that a refused client should wait before it tries again. */
 const busySeconds = 2;
 
-/** Calls in a second: without a key, with one, and for everything else, of which a page load needs several. */
+/** Calls per second: without a key, with one, and all others. A page load needs several of the last kind. */
 const perSecond = { visitors: 400, keys: 400, files: 1600 };
 
 export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Listener> {
@@ -58,7 +58,7 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
     const { url, headers } = exchange.head;
     for (const [name, value] of Object.entries(securityHeaders)) exchange.answer.setField(name, value);
     const path = targetPath(url);
-    // Before anything that costs more.
+    // Checked before any costlier step.
     if (!hasRoom(exchange, path)) return;
     const bad = badHttp(exchange);
     if (bad !== undefined) {
@@ -68,7 +68,7 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
     if (!isOwnHost(headers.host, settings.hosts))
       return sendText(exchange, 421, 'this playground does not answer to this name; see --play-host');
     if (path.startsWith('/api/')) {
-      // The page itself is shown all the same: it says that it is closed.
+      // The page itself is served even then: it says that the playground is closed.
       if (gateway.lookup.anonymousTier() === undefined) return void refuse(exchange, noVisitors(), path);
       return api.handle(exchange);
     }
@@ -83,7 +83,7 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
   });
 }
 
-/** Is there room for a request? Otherwise it is refused, and its connection ends. */
+/** Returns a check whether there is room for a request. If not, the check refuses it and closes the connection. */
 function callLimit(
   gateway: Gateway,
   proxies: ReturnType<typeof proxyList>,
@@ -94,7 +94,7 @@ function callLimit(
     keys: new CallBudget(perSecond.keys),
     files: new CallBudget(perSecond.files),
   };
-  // Only a good key counts as one, so nobody without a key uses up what callers with one may.
+  // Only valid keys count as keys, so that callers without one cannot use up the budget of callers with one.
   const classifyCall = (path: string, authorization: string | undefined): keyof typeof budgets => {
     if (!path.startsWith('/api/')) return 'files';
     if (path === '/api/visitor' || authorization === undefined) return 'visitors';
@@ -111,7 +111,7 @@ function callLimit(
   };
 }
 
-/** Returns the request's id. */
+/** Sends the refusal and returns the request's id. */
 function refuse(exchange: Exchange, refusal: Refusal, path: string): string {
   const requestId = mintRequestId();
   sendRefusal(exchange, { requestId, surface: 'openai' }, refusal, path);

@@ -1,6 +1,6 @@
 /**
- * Admission of a turn of the playground, which goes the way of every request once its caller is known: by an API key, or as the
- * visitor that a cookie names. It accepts only the paths and the bodies that the page sends.
+ * Admits a turn of the playground. The caller is identified by an API key, or as the visitor that a cookie names; the turn is
+ * then handled like any other request. Only paths and bodies that the page sends are accepted.
  */
 import { z } from 'zod';
 import { operations } from '../../schemas/api/operations.ts';
@@ -27,10 +27,13 @@ const turnSchema = z.strictObject({
   stream_options: z.strictObject({ include_usage: z.boolean() }).optional(),
 });
 
-/** A visitor's answer is always streamed: what a node has written of another is not known before its end, so it could be stopped uncounted. */
+/**
+ * Visitors' answers are always streamed. The tokens of other answers are unknown until the end, so a visitor could stop one
+ * uncounted.
+ */
 const visitorTurnSchema = turnSchema.extend({ stream: z.literal(true) });
 
-/** Subjects by which a visitor and its network are counted in the periods of one moment. */
+/** Subjects that count a visitor and its network at one moment. */
 export interface Visitor {
   readonly id: string;
   readonly network: string;
@@ -41,7 +44,7 @@ export function authenticateTurnByKey(operation: 'chat' | 'messages'): Authentic
   return (gateway, exchange, record, target) => new TurnAdmission(gateway, exchange, record, target, path);
 }
 
-/** `visitorAt` finds the visitor of the request at a moment of the log's time, ms since 1970. */
+/** `visitorAt` finds the request's visitor at a given log time (ms since 1970). */
 export function authenticateVisitor(visitorAt: (logMs: number) => Visitor | undefined): Authenticator {
   const { path } = operations.chat;
   return (gateway, exchange, record, target) =>
@@ -75,7 +78,7 @@ class VisitorAdmission extends TurnAdmission {
     this.#visitorAt = visitorAt;
   }
 
-  /** Visitors have no key that could expire. Their days and months follow the log's time, so they are identified by it alone. */
+  /** Decides at the log's time. Visitors have no key that could expire, and their days and months follow the log's time. */
   protected override decide(): Admission {
     const logMs = this.gateway.logNow();
     const visitor = this.#visitorAt(logMs);
@@ -87,7 +90,7 @@ class VisitorAdmission extends TurnAdmission {
     return visitorTurnSchema;
   }
 
-  /** The visitor's day or month may have ended while the body was read, however short that was. */
+  /** Always decide again: the visitor's day or month may have ended while the body was read. */
   protected override isOld(): boolean {
     return true;
   }

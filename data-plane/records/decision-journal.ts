@@ -1,6 +1,6 @@
 /**
- * The decision journal of a gateway: what it decided in the last day, in a log of segments. Adding a decision is one push; no
- * request waits for it or fails for it, and compression and disk are no work of its thread. Where they cannot follow,
+ * A gateway's decision journal: its decisions of the last day, in a log of segments. Adding a decision is one push, so no
+ * request waits for it or fails because of it. Another thread compresses and writes. If that thread or the disk falls behind,
  * decisions are dropped and counted.
  */
 import { setImmediate } from 'node:timers/promises';
@@ -15,19 +15,19 @@ import { SegmentLog } from '../usage/segment-log.ts';
 import { toDecisionRecord } from './project.ts';
 import { groupHeading, parseId, parseRequests, RecordGroupBuffer, timeCell } from './record-group.ts';
 
-/** Decisions are sent in groups of so many, or after so long. */
+/** Decisions are sent in groups of up to 500, at least every 500 ms. */
 const groupMax = 500;
 const groupMs = 500;
-/** Sent and not written yet; further ones are dropped. */
+/** Largest number of decisions sent but not yet written. Further ones are dropped. */
 const unwrittenMax = 20_000;
 const answerTimeoutMs = 5_000;
 const closeTimeoutMs = 2_000;
-/** Questions at a time, of which each has a segment in memory. */
+/** Largest number of concurrent queries. Each holds a segment in memory. */
 const asksMax = 4;
 
 /**
- * What costs its caller neither a key nor a turn is kept so often, because anybody can cause as many as the network carries. All
- * three kinds together fill less in a day than the file may hold.
+ * Rates for decisions that cost their callers neither a key nor a turn, because anyone can cause as many as the network
+ * carries. Together, the three kinds fill less in a day than the file may hold.
  */
 const limitsDefault: DecisionLimits = {
   unknown: { burst: 10_000, perSecond: 5 },
@@ -35,23 +35,25 @@ const limitsDefault: DecisionLimits = {
   fenced: { burst: 100_000, perSecond: 5 },
 };
 
-/** The journal did not answer: it has too many questions or was closed, or its files cannot be read. */
+/** The journal did not answer: it has too many queries, was closed, or cannot read its files. */
 export class JournalSilent extends Error {
   override readonly name = 'JournalSilent';
 }
 
 /**
- * `visitor`: of a visitor. `fenced`: of a credential that a fenced gateway did not check, so perhaps of a customer. `unknown`: of
- * all others without a key.
+ * `visitor`: a visitor's request. `fenced`: a request whose credential a fenced gateway did not check, so it may be a
+ * customer's. `unknown`: any other request without a key.
  */
 type LimitedKind = 'unknown' | 'visitor' | 'fenced';
 type DecisionLimits = Readonly<Record<LimitedKind, RateLimitSize>>;
 
 export interface DecisionJournalOptions {
   readonly folder: string;
-  /** The name in each record. */
+  /** Gateway name in each record. */
   readonly gateway: string;
-  /** Of completed requests one in so many is kept; of all others each, but of limited kinds so many a second. */
+  /**
+   * One in this many completed requests is kept. All other requests are kept, except for the limited kinds, which have rates.
+   */
   readonly oneIn: number;
   readonly limits?: DecisionLimits;
 }
@@ -62,7 +64,7 @@ export class DecisionJournal {
   readonly #limits: Readonly<Record<LimitedKind, RateLimit>>;
   readonly #group = new RecordGroupBuffer(groupMax);
   #timer: NodeJS.Timeout | undefined;
-  /** Ends once all that was sent is written or dropped. */
+  /** Resolves once every decision sent so far has been written or dropped. */
   #writing = Promise.resolve();
   #completed = 0;
   #unwritten = 0;
@@ -83,7 +85,7 @@ export class DecisionJournal {
     this.#log = new SegmentLog(options.folder, { heading: groupHeading });
   }
 
-  /** Counts since the start, and bytes of the files. */
+  /** Counts since the start, and the size of the files in bytes. */
   get state(): { readonly written: number; readonly dropped: number; readonly bytes: number } {
     return { written: this.#written, dropped: this.#dropped, bytes: this.#log.bytes };
   }
@@ -102,14 +104,17 @@ export class DecisionJournal {
     if (this.#isWithinLimit('unknown') && this.#hasRoom()) this.#push(recorded);
   }
 
-  /** Counts what is dropped where there is none. */
+  /** Whether there is room for a decision. If not, counts it as dropped. */
   #hasRoom(): boolean {
     if (!this.#isClosed && this.#unwritten < unwrittenMax) return true;
     this.#dropped++;
     return false;
   }
 
-  /** Counts what is dropped where there is none, so that unknown callers do not push out what others ask about. */
+  /**
+   * Whether the kind's rate allows a decision. If not, counts it as dropped. The rates keep unknown callers from displacing
+   * decisions that others ask about.
+   */
   #isWithinLimit(kind: LimitedKind): boolean {
     if (this.#limits[kind].tryAcquire()) return true;
     this.#dropped++;
@@ -135,13 +140,13 @@ export class DecisionJournal {
     else if (this.#group.count >= groupMax) void this.#send();
   }
 
-  /** Throws JournalSilent. */
+  /** Finds the decision on a request. Throws JournalSilent. */
   async find(req: string): Promise<DecisionRecord | undefined> {
     const request = await this.findKept(req);
     return request && toDecisionRecord(request, this.#options.gateway);
   }
 
-  /** The same as it was kept: what is not known is null. */
+  /** Finds a request in its stored form, in which unknown values are null. Throws JournalSilent. */
   async findKept(req: string): Promise<readonly unknown[] | undefined> {
     const id = parseId(req);
     if (id === undefined) return undefined;
@@ -150,7 +155,7 @@ export class DecisionJournal {
     return found && parseRequests(found.group)[found.at];
   }
 
-  /** Groups as they were kept, newest first, of those that begin before a position. Throws JournalSilent. */
+  /** Returns stored groups that begin before a position, newest first. Throws JournalSilent. */
   async *backwards(before: number, sinceMs: number): AsyncIterable<ReadGroup> {
     const written = this.#send();
     const groups = this.#log.backwards(before, sinceMs);
@@ -162,7 +167,7 @@ export class DecisionJournal {
     }
   }
 
-  /** The name in its records. */
+  /** Gateway name in each record. */
   get gateway(): string {
     return this.#options.gateway;
   }
@@ -171,7 +176,7 @@ export class DecisionJournal {
     return this.#options.oneIn;
   }
 
-  /** Oldest first, group by group. Throws JournalSilent. */
+  /** Returns decisions group by group, oldest first. Throws JournalSilent. */
   async *since(sinceMs: number): AsyncIterable<readonly DecisionRecord[]> {
     const written = this.#send();
     const groups = this.#log.since(sinceMs);
@@ -181,12 +186,12 @@ export class DecisionJournal {
       yield parseRequests(group)
         .filter((request) => Number(request[timeCell]) >= sinceMs)
         .map((request) => toDecisionRecord(request, this.#options.gateway));
-      // A segment has thousands of small groups: what requests wait for comes between two of them.
+      // Lets waiting requests run between two groups, because a segment has thousands of small ones.
       await setImmediate();
     }
   }
 
-  /** Writes what is left; bounded in time. */
+  /** Writes the remaining decisions, for at most two seconds. */
   async close(): Promise<void> {
     const written = this.#send();
     this.#isClosed = true;
@@ -194,7 +199,7 @@ export class DecisionJournal {
     await within(this.#log.close(), closeTimeoutMs);
   }
 
-  /** Resolves once all so far is written or dropped. */
+  /** Sends the current group. Resolves once every decision so far has been written or dropped. */
   #send(): Promise<void> {
     clearTimeout(this.#timer);
     if (this.#group.count > 0) {
@@ -215,7 +220,7 @@ export class DecisionJournal {
     this.#unwritten -= group.count;
   }
 
-  /** Counts until there is an answer, however long that takes: one that nobody waits for keeps the disk busy all the same. */
+  /** Counts a query until it is answered, however long that takes. An abandoned query still keeps the disk busy. */
   async #ask<Answer>(question: () => Promise<Answer>): Promise<Answer> {
     if (this.#isClosed || this.#asks >= asksMax)
       throw new JournalSilent('the decision journal is busy or was closed');
@@ -227,13 +232,13 @@ export class DecisionJournal {
   }
 }
 
-/** Undefined where a key is known, or a visitor's request used a turn. */
+/** Returns undefined if the key is known, or if a visitor's request used a turn. */
 function limitedKindOf({ caller, refusal, operation }: RequestRecord): LimitedKind | undefined {
   if (caller?.kind === 'key' || refusal?.keyId !== undefined) return undefined;
   if (caller?.kind === 'anonymous') {
     const lists = operation !== undefined && isListing(operation);
     return refusal !== undefined || lists ? 'visitor' : undefined;
   }
-  // A fenced gateway refuses what carries no credential with 401, and all credentials alike with 503.
+  // A fenced gateway refuses requests without a credential with 401, and all credentials alike with 503.
   return refusal?.cause === 'fenced' ? 'fenced' : 'unknown';
 }

@@ -1,22 +1,23 @@
 /**
- * A sample of requests of which each kind has as many as the others, or all that it had, in bounded memory: of what was added of
- * a kind, all are kept with the same probability. A kind is what a sample must not lose however few requests it had.
+ * An even sample of requests in bounded memory: each kind has as many requests as every other, or all that it had. Within a
+ * kind, all requests are kept with equal probability. Kinds separate requests that the sample must represent even if they are
+ * few.
  */
 import type { WrittenRequest } from './request-row.ts';
 
 interface Kind {
   seen: number;
-  /** All that were seen, or as many as any kind may have. */
+  /** All requests of the kind, or as many as any kind may have. */
   readonly kept: WrittenRequest[];
 }
 
 export interface SampledRequest {
   readonly request: WrittenRequest;
-  /** So many requests of its kind it stands for. */
+  /** Number of requests of its kind that this request stands for. */
   readonly requests: number;
 }
 
-/** What is kept grows to so many times what is asked for, before it is cut to that again. */
+/** Factor by which the sample may exceed its target size before it is cut back. */
 const growth = 1.25;
 
 export class EvenSample {
@@ -24,7 +25,7 @@ export class EvenSample {
   readonly #random: () => number;
   readonly #kinds = new Map<string, Kind>();
   #kept = 0;
-  /** So many of one kind; it only gets less. */
+  /** Largest number of requests per kind. It never increases. */
   #perKind: number;
 
   constructor(max: number, random = Math.random) {
@@ -33,7 +34,7 @@ export class EvenSample {
     this.#random = random;
   }
 
-  /** Of more kinds than there may be requests, those are left out that come last. */
+  /** Adds a request. If there are more kinds than the sample may have requests, the latest kinds are left out. */
   add(name: string, request: WrittenRequest): void {
     const kind = this.#kinds.get(name) ?? this.#begin(name);
     if (kind === undefined) return;
@@ -47,7 +48,7 @@ export class EvenSample {
     if (at < this.#perKind) kind.kept[at] = request;
   }
 
-  /** At most as many as were asked for. */
+  /** Returns the sample, at most the target size. */
   taken(): SampledRequest[] {
     this.#cut();
     return [...this.#kinds.values()].flatMap(({ seen, kept }) =>
@@ -62,7 +63,7 @@ export class EvenSample {
     return kind;
   }
 
-  /** Takes from the largest kinds until there are as many as were asked for. */
+  /** Removes requests from the largest kinds until the target size is reached. */
   #cut(): void {
     if (this.#kept <= this.#max) return;
     const kinds = [...this.#kinds.values()];
@@ -82,7 +83,7 @@ export class EvenSample {
   }
 }
 
-/** The largest number of each with which all together are at most `max`. */
+/** Returns the largest number per kind with which all kinds together have at most `max` requests. */
 function fairLevel(sizes: readonly number[], max: number): number {
   const sorted = sizes.toSorted((one, other) => one - other);
   let left = max;

@@ -1,4 +1,7 @@
-/** Records of a request, each made of the fields that schemas/records/request-record.ts names for it. What is not known is left out. */
+/**
+ * Builds the records of a request from the fields that schemas/records/request-record.ts names for each. Unknown values are
+ * left out.
+ */
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 import {
   type RecordColumn,
@@ -15,10 +18,13 @@ const columns = {
   nodeSpan: recordColumns('nodeSpan'),
 };
 const limitFields = ['here', 'room', 'elsewhere', 'held'];
-/** A copy of it has its fields from the start: each that is added to an object later costs more than all that is in it. */
+/**
+ * Template of a log line. Copies have all fields from the start, because adding one later costs more than all others
+ * together.
+ */
 const emptyLine: Fields = Object.fromEntries(columns.line.map(({ name }) => [name, undefined]));
 
-/** Fields that are undefined are no part of the text that is made of them. */
+/** Builds a log line. Undefined fields do not appear in its JSON. */
 export function toLogLine(request: RecordedRequest): object {
   const line: Fields = { ...emptyLine };
   for (const { at, name, type } of columns.line) {
@@ -40,7 +46,7 @@ export function toAttributes(kind: 'span' | 'nodeSpan', request: RecordedRequest
   return attributes;
 }
 
-/** `request`: perhaps as it was kept, as JSON, where what is not known is null. */
+/** Builds a decision record. A stored `request` comes from JSON, so its unknown values are null. */
 export function toDecisionRecord(request: readonly unknown[], gateway: string): DecisionRecord {
   const decision: Fields = { v: 1, gateway, ms: {}, counters: {} };
   for (const column of columns.decision) {

@@ -1,6 +1,7 @@
 /**
- * Answers of a gateway about its requests: pages backwards, and what ends from now on. Each answer is bounded in what it reads, and
- * says where to continue; groups are read in turns of their own, and what nobody means is not parsed.
+ * A gateway's answers about its requests: pages of past requests, and a stream of requests as they end. Every answer reads a
+ * bounded amount and says where to continue. Each group is read in a turn of its own, and groups without a match are not
+ * parsed.
  */
 import type { GatewayQuery } from '../../schemas/admin/gateway-requests.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
@@ -10,12 +11,12 @@ import { parseRequests } from './record-group.ts';
 import { isMeant, mayHave, toRow, type WrittenRequest } from './request-row.ts';
 
 export interface ReadBounds {
-  /** Characters that are parsed for one answer; some 150 of them are a request. */
+  /** Characters parsed for one answer. A request takes about 150 of them. */
   readonly charactersMax: number;
 }
 
 const pageBounds: ReadBounds = { charactersMax: 12 * 1024 * 1024 };
-/** What it costs to search a text, as a share of what parsing it does. */
+/** Cost of searching a text, as a share of the cost of parsing it. */
 const searchShare = 1 / 20;
 
 interface Meant {
@@ -23,7 +24,7 @@ interface Meant {
   readonly n: number;
 }
 
-/** Group by group, newest first; with where the group begins, and whether no more may be read behind it. */
+/** Returns matching requests by group, newest first, with the group's position and whether the reading limit is reached. */
 export async function* meantGroups(
   journal: Pick<DecisionJournal, 'backwards'>,
   query: GatewayQuery,
@@ -40,7 +41,7 @@ export async function* meantGroups(
   }
 }
 
-/** Of one group, newest first. */
+/** Returns the matching requests of one group, newest first. */
 function selectRequests(group: ReadGroup, query: GatewayQuery): Meant[] {
   return parseRequests(group)
     .map((request, at) => ({ request, n: group.position + at }))
@@ -50,7 +51,7 @@ function selectRequests(group: ReadGroup, query: GatewayQuery): Meant[] {
 
 export const toJsonLine = (value: object): string => `${JSON.stringify(value)}\n`;
 
-/** Rows, and a last line that says where to continue. Throws JournalSilent. */
+/** Returns rows, and a last line that says where to continue. Throws JournalSilent. */
 export async function* requestPages(
   journal: DecisionJournal,
   query: GatewayQuery,
@@ -77,14 +78,14 @@ export async function* requestPages(
   yield [toJsonLine({})];
 }
 
-/** Rows of one follower that are not sent yet; further ones are counted. */
+/** Largest number of unsent rows per follower. Further ones are only counted. */
 const pendingMax = 1000;
-/** Rows are sent together: a turn of sending costs as much as some hundred rows. */
+/** Rows are sent in batches, because sending one batch costs as much as some hundred rows. */
 const gatherMs = 400;
-/** A follower that receives nothing for longer knows that it is cut off. */
+/** Interval between signs of life. A follower that receives nothing for longer has lost its connection. */
 const pulseMs = 2000;
 
-/** Rows of requests that end from now on, with a line of how many were missed, until the signal. */
+/** Streams rows of requests as they end, and the number of missed rows, until the signal aborts. */
 export async function* followedRequests(
   journal: Pick<DecisionJournal, 'follow'>,
   query: GatewayQuery,

@@ -1,25 +1,25 @@
 /**
- * Records that are written together, as text from the moment that they are added: kept as lists, each would hold some
- * thirty objects alive until the group is sent, and the garbage collector would copy all of them twice.
+ * A group of records that are written together. Each becomes text as soon as it is added. As a list, each record would keep
+ * some thirty objects alive until the group is sent, and the garbage collector would copy them all twice.
  */
 import { type RecordedRequest, recordedNames } from '../../schemas/records/request-record.ts';
 import { idBytes, type RecordGroup } from '../usage/segment-frame.ts';
 
-/** Place of the id in what is recorded of a request, and of its time. */
+/** Indexes of the id and the time in a recorded request. */
 const idCell = 0;
 export const timeCell = 1;
 const idPrefix = 'req_';
-/** Where the id ends in the text of a request, which begins with it. */
+/** Index at which the id ends in a request's text. The text begins with the id. */
 const idEnd = '["req_'.length + 2 * idBytes + 1;
 const textBytesMax = 256 * 1024;
 const [opening, comma, zero] = [0x5b, 0x2c, 0x30];
-/** A character of a string may take so many bytes. */
+/** Largest number of UTF-8 bytes for one character of a string. */
 const bytesPerCharacter = 3;
 
 interface GroupText {
   readonly ids: Buffer;
   readonly text: string;
-  /** Of what wrote it. */
+  /** Field names of the build that wrote the text. */
   readonly heading: string;
 }
 
@@ -38,14 +38,14 @@ export class RecordGroupBuffer {
     return this.#count;
   }
 
-  /** False where it has no room for it. */
+  /** Adds a request. Returns false if the group has no room for it. */
   add(request: RecordedRequest): boolean {
     const text = JSON.stringify(request).slice(idEnd);
     const isFull = (this.#count + 1) * idBytes > this.#ids.length;
     if (isFull || this.#length + bytesPerCharacter * text.length + 4 > textBytesMax) return false;
     this.#ids.write(String(request[idCell]).slice(idPrefix.length), this.#count * idBytes, 'hex');
     this.#text[this.#length++] = this.#count === 0 ? opening : comma;
-    // In place of the id, byte by byte: a text that is joined of two is copied once more.
+    // Writes a 0 in place of the id, byte by byte, because concatenation would copy the text once more.
     this.#text[this.#length++] = opening;
     this.#text[this.#length++] = zero;
     this.#length += this.#text.write(text, this.#length);
@@ -55,8 +55,8 @@ export class RecordGroupBuffer {
   }
 
   /**
-   * What was added, in memory of its own, as a JSON list in UTF-8, with 0 for the ids: as hexadecimal digits they cost twice
-   * their bytes. The buffer is empty afterwards.
+   * Returns the added requests in memory of their own, as a JSON list in UTF-8, and empties the buffer. Ids are replaced by 0
+   * and kept apart in binary, because hexadecimal digits would take twice the bytes.
    */
   take(): RecordGroup {
     this.#length += this.#text.write(this.#count === 0 ? '[]' : ']', this.#length);
@@ -73,12 +73,12 @@ export class RecordGroupBuffer {
   }
 }
 
-/** How this build writes a request: the names of its fields, in their order. */
+/** The format in which this build writes a request: its field names, in order. */
 export const groupHeading = JSON.stringify(recordedNames);
 
 /**
- * The requests of a group that was read, each with its id, in the order of this build, whichever wrote it; none where that cannot
- * be known.
+ * Parses a stored group. Requests get their ids and this build's field order, whichever build wrote them. Returns none if the
+ * order cannot be known.
  */
 export function parseRequests({ ids, text, heading }: GroupText): unknown[][] {
   if (heading === '') return [];
@@ -95,7 +95,7 @@ function reorderColumns(names: readonly string[], written: readonly (readonly un
   return written.map((list) => cells.map((cell) => list[cell]));
 }
 
-/** Undefined where it is no id. */
+/** Returns undefined if the text is not a request id. */
 export function parseId(req: string): Buffer | undefined {
   const id = Buffer.from(req.slice(idPrefix.length), 'hex');
   return id.length === idBytes ? id : undefined;

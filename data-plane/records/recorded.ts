@@ -1,6 +1,7 @@
 /**
- * What is recorded of a request at its end: the one place where facts are read from what its phases wrote down. Numbers and ids
- * are copied, and no text of a caller but the name of a model that may be kept. All records are made of it (project.ts).
+ * Extracts the facts that are recorded about a request when it ends. No other file reads them from the notes of the request's
+ * phases. It copies numbers and ids, but no text from the caller, except model names that may be recorded. project.ts builds
+ * every record from the result.
  */
 import { keyFaults } from '../../schemas/records/decisions.ts';
 import {
@@ -17,20 +18,20 @@ import type { EarlyRefusal } from '../http/early-refusal.ts';
 import { keptModel } from '../request/model-names.ts';
 import { outcomeOf, type RequestRecord, recordedOutcome } from '../request/request-record.ts';
 
-/** The state and the clocks at the end of a request. */
+/** State and clocks at the end of a request. */
 export interface RequestEnd {
-  /** Wall clock, ms since 1970. */
+  /** Wall clock, in ms since 1970. */
   readonly nowMs: number;
-  /** Monotonic, ms. */
+  /** Monotonic clock, in ms. */
   readonly endMs: number;
   readonly position: number;
-  /** The change whose rows the gateway reads in place of others. */
+  /** The change whose rows the gateway reads in place of the usual ones. */
   readonly overlaid?: OpenOverlay | undefined;
-  /** Is this the name of a model in the catalog, or of one that the pool serves? */
+  /** Whether the catalog contains the model, or the pool serves it. */
   isKnown(model: string): boolean;
 }
 
-/** Of a caller's text that stays out: the message of a refusal, from this on. */
+/** A refusal's message is cut at this length, to leave out text from the caller. */
 const messageCharactersMax = 300;
 const causeCharactersMax = 200;
 const faults: readonly unknown[] = keyFaults;
@@ -102,14 +103,15 @@ const inOrder = recordedNames.map((name) => readers[name]);
 
 export function toRecordedRequest(record: RequestRecord, moment: RequestEnd): RecordedRequest {
   const recorded: RecordedRequest[number][] = [];
-  // What `map` returns counts as having holes, which cost its way into JSON as much as half of the rest.
+  // A loop, because `map` returns an array that counts as having holes, which makes its conversion to JSON half as slow
+  // again.
   for (const read of inOrder) recorded.push(read(record, moment));
-  // Few requests have what stands last.
+  // Drops undefined values at the end. Few requests have the last fields.
   while (recorded.at(-1) === undefined) recorded.pop();
   return recorded;
 }
 
-/** Of a refusal before there was a request, its answer is known and little else. */
+/** Facts about a refusal before there was a request. Little more than the answer is known. */
 export function recordedEarly(
   { requestId, refusal, target }: EarlyRefusal,
   { nowMs, position }: Pick<RequestEnd, 'nowMs' | 'position'>,
@@ -134,7 +136,7 @@ export function recordedEarly(
   return recordedNames.map((name) => known[name]);
 }
 
-/** The change, where the decision read one of its rows. */
+/** Returns the change if the decision read one of its rows. */
 function findChange(record: RequestRecord, end: RequestEnd): string | undefined {
   const overlaid = record.position === undefined ? end.overlaid : record.overlaid;
   if (overlaid === undefined) return undefined;
@@ -152,7 +154,7 @@ function findKey({ caller, refusal }: RequestRecord): string | undefined {
 
 function findFault({ refusal, caller }: RequestRecord): string | undefined {
   if (refusal?.type !== 'Unauthorized' || caller !== undefined) return undefined;
-  // One of two keys is known, and neither is what the refusal is for.
+  // With two different keys one is known, but neither is the reason for the refusal.
   if (refusal.keyId !== undefined && refusal.cause !== 'two different keys') return undefined;
   return faults.includes(refusal.cause) ? refusal.cause : 'missing';
 }

@@ -1,6 +1,6 @@
 /**
- * Records each ended request, whose facts are read once. The room `data-plane/records` makes the access log, the spans and the
- * journal of them. It must not record prompts, answers, keys, or names that only a caller chose.
+ * Records every request when it ends. The room `data-plane/records` extracts the facts once, and makes the access log, spans
+ * and journal from them. It must not record prompts, answers, keys, or names that only a caller chose.
  */
 import type { RecordedRequest } from '../../schemas/records/request-record.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';

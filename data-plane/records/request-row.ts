@@ -1,4 +1,7 @@
-/** Requests as rows that people follow, and which of them a filter means. Of what is kept; what is not known is null there. */
+/**
+ * Requests as rows for people to follow, and the filters on them. Requests may come from storage, where unknown values are
+ * null.
+ */
 import type { GatewayQuery, GatewayRow } from '../../schemas/admin/gateway-requests.ts';
 import { refusalKinds } from '../../schemas/api/refusals.ts';
 import { type RecordedName, recordedNames } from '../../schemas/records/request-record.ts';
@@ -9,7 +12,7 @@ import {
   recordedEnds,
 } from '../../schemas/records/verdict.ts';
 
-/** As it was recorded or kept. */
+/** A request as recorded or as stored. */
 export type WrittenRequest = readonly unknown[];
 
 const cellOf = Object.fromEntries(recordedNames.map((name, at) => [name, at])) as Record<
@@ -41,7 +44,7 @@ export function readHost(request: WrittenRequest): string {
   return host === 'stack' ? (readText(request, 'stack') ?? 'unknown') : host;
 }
 
-/** Members that are undefined are no part of its JSON. */
+/** A row. Undefined members do not appear in its JSON. */
 type Row = { readonly [Name in keyof GatewayRow]-?: GatewayRow[Name] | undefined };
 
 export function toRow(request: WrittenRequest, n?: number): Row {
@@ -81,7 +84,7 @@ export function toRow(request: WrittenRequest, n?: number): Row {
 
 const compared = ['request', 'type', 'model', 'key', 'node'] as const satisfies readonly RecordedName[];
 
-/** Whether a filter means a request, or may mean it: whose a refused key is the control plane knows. */
+/** Whether a filter matches a request, or may match it: only the control plane knows the owner of a refused key. */
 export function isMeant(request: WrittenRequest, query: GatewayQuery): boolean {
   const { outcome, organisation, slowerThanMs = -1, sinceMs } = query;
   if (compared.some((name) => query[name] !== undefined && query[name] !== request[cellOf[name]]))
@@ -95,7 +98,7 @@ export function isMeant(request: WrittenRequest, query: GatewayQuery): boolean {
   );
 }
 
-/** Of the key; undefined: of a key whose organisation is not recorded; null: of nobody. */
+/** Returns the organisation of the key, undefined if it is not recorded, or null if there is no known owner. */
 function readOwner(request: WrittenRequest): string | null | undefined {
   const organisation = readText(request, 'organisation');
   if (organisation !== undefined) return organisation;
@@ -109,8 +112,8 @@ const outcomeTexts: Readonly<Record<RequestOutcome, readonly string[]>> = {
 };
 
 /**
- * Whether the text of a group may have a request that a filter means. To search a text costs a twentieth of what reading it does,
- * and most filters mean few requests.
+ * Whether a group's text may contain a request that matches. A search costs a twentieth of parsing, and most filters match
+ * few requests.
  */
 export function mayHave(query: GatewayQuery): (text: string) => boolean {
   const { type, model, key, node, outcome } = query;

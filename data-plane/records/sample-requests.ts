@@ -14,7 +14,8 @@ import { meantGroups, type ReadBounds, toJsonLine } from './read-requests.ts';
 import { readHost, type WrittenRequest } from './request-row.ts';
 
 /**
- * Covers about the newest 200,000 requests. If the queried period contains more, the answer says since when it covers them.
+ * Covers about the newest 200,000 requests. If the queried period contains more, the answer gives the time from which it is
+ * complete.
  */
 const sampleBounds: ReadBounds = { charactersMax: 32 * 1024 * 1024 };
 const linesPerTurn = 100;
@@ -30,7 +31,7 @@ function requestKind(request: WrittenRequest): string {
   return JSON.stringify([request[organisationCell], readHost(request), request[modelCell]]);
 }
 
-/** A line for each decision, and a last one. Throws JournalSilent. */
+/** Returns a line per decision, and a last line with the time since when the sample is complete. Throws JournalSilent. */
 export async function* requestSample(
   journal: DecisionJournal,
   query: GatewayQuery,

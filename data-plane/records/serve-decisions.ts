@@ -1,7 +1,12 @@
 /**
- * The decision journal on the gateway's metrics listener: `/decisions/REQ` is one record, `/decisions?since=` all since then as
- * JSON lines (ms since 1970; an hour where it is left out), and below `/requests` are rows of requests (serve-requests.ts). Control planes sign what they ask (shared/status/signed-question.ts);
- * the gateway token itself is accepted of people on this machine, and of control planes of builds before that.
+ * Serves the decision journal on the gateway's metrics listener.
+ *
+ * - `/decisions/REQ` returns one record.
+ * - `/decisions?since=` returns all records since a time (ms since 1970; by default an hour ago) as JSON lines.
+ * - Paths below `/requests` return rows of requests (serve-requests.ts).
+ *
+ * Control planes sign their queries (shared/status/signed-question.ts). The gateway token itself is accepted from people on
+ * this machine, and from control planes of older builds.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
@@ -19,7 +24,7 @@ const sinceMsDefault = 3600 * 1000;
 const json = { 'content-type': 'application/json; charset=utf-8' };
 const jsonLines = { 'content-type': 'application/x-ndjson' };
 
-/** Answers a request for decisions; false where it is for something else. */
+/** Answers a request for decisions. Returns false if the request is for something else. */
 export function decisionRoute(
   journal: DecisionJournal | undefined,
   { token, incarnation }: { readonly token: string; readonly incarnation: string },
@@ -104,7 +109,7 @@ async function sendRequests(
 
 async function send(response: ServerResponse, pieces: AsyncIterable<string>): Promise<void> {
   response.writeHead(200, jsonLines);
-  // What breaks off is seen as such: the answer has no end then.
+  // Ignore errors: the client notices an interrupted answer, because its end is missing.
   await pipeline(Readable.from(pieces), response).catch(silent);
 }
 

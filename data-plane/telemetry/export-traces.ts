@@ -1,7 +1,7 @@
 /**
- * Sends the spans of requests over OTLP/HTTP, where OTEL_EXPORTER_OTLP_ENDPOINT (or its form for traces) is set; otherwise
- * none of its packages is loaded. Spans wait in a bounded queue, and those that do not fit are dropped: a receiver that hangs
- * costs no request. The packages read the variables of the exporter and of the resource themselves.
+ * Exports the spans of requests over OTLP/HTTP if OTEL_EXPORTER_OTLP_ENDPOINT (or its form for traces) is set. Otherwise none
+ * of OpenTelemetry's packages is loaded. Spans wait in a bounded queue and are dropped if it is full, so a receiver that
+ * hangs never delays a request. The packages read the exporter and resource variables themselves.
  */
 import type { Context, HrTime, SpanContext, Tracer } from '@opentelemetry/api';
 import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace';
@@ -20,20 +20,20 @@ import { findBlankEndpoint, readTraceSettings } from './trace-settings.ts';
 const closeTimeoutMs = 2000;
 
 export interface TraceExport {
-  /** At the start of a request, with its `traceparent` header. */
+  /** Begins the trace of a request from its `traceparent` header. */
   begin(header: unknown): RequestTrace;
-  /** At its end, monotonic ms. */
+  /** Ends the trace of a request. `endMs` is monotonic. */
   end(record: RequestRecord, recorded: RecordedRequest, endMs: number): void;
 }
 
 interface Options extends WatchOptions {
-  /** Of the gateway. */
+  /** The gateway's name. */
   readonly name: string;
-  /** At the end what waits is sent, for two seconds at most. */
+  /** Callbacks at shutdown, when waiting spans are sent for at most two seconds. */
   readonly closers: Closers;
 }
 
-/** Undefined where no endpoint is set. Throws where a setting cannot be used. */
+/** Returns undefined if no endpoint is set. Throws if a setting cannot be used. */
 export async function openTraceExport(
   options: Options,
   env: Environment = environment,
@@ -76,7 +76,7 @@ export async function openTraceExport(
   };
 }
 
-/** The ids were given to the node before the span could be made, so that the span must take them. */
+/** Gives a span the ids that its node already received, because the span itself is only made at the end. */
 class PlannedIds {
   traceId = '';
   spanId: string | undefined;
@@ -129,7 +129,7 @@ class SpanWriter {
   }
 }
 
-/** Seconds and nanoseconds since 1970: a plain number could be taken for a monotonic one. */
+/** Returns seconds and nanoseconds since 1970. OpenTelemetry could take a plain number for a monotonic time. */
 function wallTime(monotonicMs: number): HrTime {
   const ms = performance.timeOrigin + monotonicMs;
   const seconds = Math.floor(ms / 1000);
@@ -141,7 +141,7 @@ interface WatchOptions {
   readonly logger: LineLogger;
 }
 
-/** A collector's own words, of any length. */
+/** Bound on the reason in a log line, because a collector can send a text of any length. */
 const reasonLengthMax = 200;
 
 function watched(inner: SpanExporter, { registry, logger }: WatchOptions): SpanExporter {

@@ -1,6 +1,6 @@
 /**
- * The spans of one request, from what its record has at its end: request → authenticate, shape, decide, node, with the names
- * of the semantic conventions for HTTP and GenAI. No prompt, no key and no text of the caller is in an attribute.
+ * Builds the spans of one request from its final record: request → authenticate, shape, decide, node. Names follow the
+ * semantic conventions for HTTP and GenAI. Attributes contain no prompts, keys or text from the caller.
  */
 import { operations } from '../../schemas/api/operations.ts';
 import { type RecordedRequest, recordedFields } from '../../schemas/records/request-record.ts';
@@ -11,14 +11,14 @@ export interface PlannedSpan {
   readonly name: string;
   readonly kind: 'server' | 'internal' | 'client';
   readonly id: string | undefined;
-  /** Monotonic ms. */
+  /** Monotonic clock, in ms. */
   readonly startMs: number;
   readonly endMs: number;
   readonly failed: boolean;
   readonly attributes: Attributes;
 }
 
-/** The request first. */
+/** Returns the spans, the request's own first. */
 export function planSpans(record: RequestRecord, recorded: RecordedRequest, endMs: number): PlannedSpan[] {
   const { at, startMs, trace } = record;
   const spans: PlannedSpan[] = [requestSpan(record, recorded, endMs)];
@@ -46,7 +46,8 @@ function requestSpan(record: RequestRecord, recorded: RecordedRequest, endMs: nu
   const attributes = toAttributes('span', recorded);
   if (route !== undefined) attributes['http.route'] = route;
   if (result !== undefined && result !== 'ok') attributes['error.type'] = result;
-  // The stack is there, and the key is of its organisation: else the name is the caller's text, also next to an accepted key.
+  // The name is kept only if the stack exists and belongs to the key's organisation. Otherwise it is the caller's text, even
+  // with an accepted key.
   if (recordedFields(recorded, 'capacity') === undefined) delete attributes['headgate.stack'];
   return {
     name: route === undefined ? method : `${method} ${route}`,

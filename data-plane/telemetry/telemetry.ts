@@ -1,7 +1,7 @@
 /**
- * Updates the metrics of a gateway's traffic, a few for each request. The room `data-plane/telemetry` exports metrics, spans and
- * traffic reports, and drains a gateway that ends. It must not delay a request. Labels are bounded: a model is named only if
- * the catalog has it, and keys, organisations and request ids are never labels.
+ * Updates a gateway's traffic metrics, a few per request. The room `data-plane/telemetry` exports metrics, spans and traffic
+ * reports, and drains a gateway before it stops. It must not delay requests. Labels are bounded: only catalog models are
+ * named, and keys, organisations and request ids are never labels.
  */
 import { Counter, type Registry } from 'prom-client';
 import type { Refusal } from '../../shared/decision/refusal.ts';
@@ -25,19 +25,19 @@ const tokenBuckets = [
 ];
 
 export interface TelemetrySources {
-  /** Is the model in the catalog, and so fit for a label? */
+  /** Whether the model is in the catalog, so that its name may be a label. */
   isCatalogued(model: string): boolean;
   inFlightUnits(): number;
   openStreams(): number;
   outboxRows(): number;
-  /** Of requests: bytes held, and how many are held back. */
+  /** Request bodies: the bytes held, and the number of bodies that wait for room. */
   readonly bodies: { readonly usedBytes: number; readonly waiting: number };
   readonly logger: Pick<Logger, 'warn'>;
-  /** Choices of a node since the start. */
+  /** Numbers of node choices since the start. */
   affinityChoices(): AffinityChoices;
 }
 
-/** Counts of requests with the same labels. */
+/** Number of requests with the same labels. */
 interface Series {
   readonly labels: Readonly<Record<'host_kind' | 'operation' | 'model' | 'outcome', string>>;
   requests: number;
@@ -49,7 +49,7 @@ interface Series {
 
 export class Telemetry {
   readonly clampedUsage: ClampedUsage;
-  /** Node, model and form of answers that were unusual, ambiguous or unknown. */
+  /** Node, model and form of each unusual, ambiguous or unknown answer. */
   readonly oddForms = new RecentTexts();
   readonly #sources: TelemetrySources;
   readonly #series = new Map<string, Series>();
@@ -128,7 +128,7 @@ export class Telemetry {
     );
   }
 
-  /** Counts one request, which ends now; returns when that is, monotonic ms. */
+  /** Counts a request that ends now, and returns the time of its end (monotonic ms). */
   observe(record: RequestRecord): number {
     const { refusal, outcome } = record;
     const operation = record.operation?.kind ?? 'none';
@@ -178,7 +178,7 @@ export class Telemetry {
   }
 }
 
-/** Reasons are short texts from this code; anything longer is not fit for a label. */
+/** Returns the reason as a label. Reasons are short texts from this code, so longer ones are not used. */
 function causeLabel(refusal: Refusal): string {
   return refusal.reason.length <= 40 ? refusal.reason : 'other';
 }

@@ -1,15 +1,15 @@
 /**
- * The variables of OpenTelemetry that this process reads itself. Its packages would replace what they cannot use by a default
- * without a word, and the spans would never arrive; here such a setting is refused by the name of its variable, without its
- * value, which may have a password.
+ * Reads the OpenTelemetry variables that this process handles itself. OpenTelemetry's packages silently replace unusable
+ * values by defaults, so spans would never arrive. This file rejects such a setting instead. The error names the variable,
+ * but not its value, which may contain a password.
  */
 import { accessSync, constants } from 'node:fs';
 import { type Environment, readSetting } from '../../shared/runtime/settings.ts';
 
 export interface TraceSettings {
-  /** Of the requests without a trace. */
+  /** Share of requests without a trace that are recorded. */
   readonly ratio: number;
-  /** Whether a client's trace says if its request is recorded. */
+  /** Whether a client's trace decides if its request is recorded. */
   readonly followsClient: boolean;
   readonly queue: {
     readonly maxQueueSize: number;
@@ -25,7 +25,10 @@ class TraceSettingInvalid extends Error {
 
 const endpointVariables = ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT'];
 
-/** The variable of an endpoint that is blank: OpenTelemetry takes that as unset, though somebody may expect traces. */
+/**
+ * Returns the endpoint variable that is set but blank, if any. OpenTelemetry treats it as unset, although someone may expect
+ * traces.
+ */
 export function findBlankEndpoint(env: Environment): string | undefined {
   return isOff(env) ? undefined : endpointVariables.find((variable) => env[variable]?.trim() === '');
 }
@@ -35,7 +38,7 @@ function isOff(env: Environment): boolean {
   return isDisabled || readSetting('OTEL_TRACES_EXPORTER', env) === 'none';
 }
 
-/** Undefined where no endpoint is set, or traces are off. Throws TraceSettingInvalid. */
+/** Returns undefined if no endpoint is set or traces are off. Throws TraceSettingInvalid. */
 export function readTraceSettings(env: Environment): TraceSettings | undefined {
   const endpoints = endpointVariables.filter((variable) => readSetting(variable, env) !== undefined);
   if (endpoints.length === 0 || isOff(env)) return undefined;
@@ -88,7 +91,7 @@ function readSampler(env: Environment): Pick<TraceSettings, 'ratio' | 'followsCl
 function readQueue(env: Environment): TraceSettings['queue'] {
   const number = (variable: string, fallback: number): number => {
     const found = Number(readSetting(variable, env) ?? fallback);
-    // A larger delay would be none: timers take 31 bits.
+    // Timers take 31 bits, so a longer delay would be none at all.
     if (Number.isSafeInteger(found) && found > 0 && found < 2 ** 31) return found;
     throw new TraceSettingInvalid(`${variable} is no whole number above 0`);
   };

@@ -1,4 +1,4 @@
-/** Counts requests as they end, for the next traffic report. Whatever callers send, its memory is bounded. */
+/** Counts ended requests for the next traffic report. Memory is bounded, whatever callers send. */
 
 import { operations, pathSurface } from '../../schemas/api/operations.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
@@ -16,27 +16,27 @@ import { keptModel } from '../request/model-names.ts';
 import type { RequestRecord } from '../request/request-record.ts';
 import { NameTriples } from './name-triples.ts';
 
-/** Triples of organisation, stack and model that are counted apart; a report has fewer. */
+/** Largest number of separately counted combinations of organisation, stack and model. A report contains fewer. */
 const rowsMax = 2000;
 const callersMax = 2000;
 const nodesMax = 1000;
 
-/** A refusal before there was a request has no more. */
+/** The facts about a refusal that was sent before there was a request. */
 export interface RefusedRequest {
   readonly requestId: string;
   readonly refusal: Refusal;
 }
 
 export interface TrafficNames {
-  /** May the name of a model be kept that no node was asked for? */
+  /** Whether a model name may be recorded although no node was asked for it. */
   isKnown(model: string): boolean;
   isStack(id: string): boolean;
 }
 
 export interface CountedTraffic {
-  /** In the order in which they came. */
+  /** Rows in order of arrival. */
   readonly rows: TrafficRow[];
-  /** What came when there was room for no more rows. */
+  /** Sum of the requests for which no row was left. */
   readonly rest: TrafficRow;
   readonly callers: TrafficCaller[];
   readonly otherCallers: number;
@@ -57,7 +57,7 @@ export class TrafficCounts {
     this.#names = names;
   }
 
-  /** Of a request that has ended. Allocates nothing where its names are known and it is not refused. */
+  /** Counts a request that has ended. Allocates nothing if its names are known and it was not refused. */
   add(record: RequestRecord): void {
     const { outcome, refusal } = record;
     const row = this.#row(record);
@@ -67,14 +67,14 @@ export class TrafficCounts {
     this.#addCaller(record);
   }
 
-  /** Of a refusal before there was a request. */
+  /** Counts a refusal that was sent before there was a request. */
   addEarly(refused: RefusedRequest, nowMs: number): void {
     const row = this.#rowOf.get('', '', '') ?? this.#newRow('', '', '');
     row.requests++;
     refuse(row, refused, nowMs);
   }
 
-  /** What was counted since the last call. */
+  /** Returns the counts since the last call. */
   take(): CountedTraffic {
     const taken = {
       ...{ rows: this.#rows, rest: this.#rest, callers: this.#callers, otherCallers: this.#otherCallers },
@@ -96,7 +96,7 @@ export class TrafficCounts {
     const stack = target?.kind === 'stack' ? target.stack : '';
     const known = this.#rowOf.get(organisation, stack, model);
     if (known !== undefined) return known;
-    // Names from the request are kept only where they are those of something.
+    // Names from the request are kept only if they exist.
     const modelName = keptModel(model, decision, this.#names);
     const stackName = stack !== '' && this.#names.isStack(stack) ? stack : '';
     return (
@@ -126,7 +126,7 @@ export class TrafficCounts {
     count(known, record);
   }
 
-  /** Which keys call a stack, of what a node would answer. */
+  /** Records which keys call a stack, for requests that a node would answer. */
   #addCaller({ caller, target, operation }: RequestRecord): void {
     if (target?.kind !== 'stack' || caller?.kind !== 'key' || operation === undefined) return;
     const { path, countsAs } = operations[operation.kind];
@@ -162,7 +162,7 @@ function count(into: TrafficSums, { outcome, at, startMs, stream }: RequestRecor
     into.firstToken = observed(into.firstToken, firstTokenBounds, ((at.begun - startMs) * 10) | 0);
 }
 
-/** In tenths of a millisecond: each fraction that is passed on would be an object. */
+/** Adds an observation, in tenths of a millisecond. Whole numbers avoid an object for every fraction. */
 function observed(before: number[] | undefined, bounds: readonly number[], tenths: number): number[] {
   const counts = before ?? [];
   let bucket = 0;

@@ -1,7 +1,7 @@
 /**
- * Makes a traffic report of what was counted, at most each ten seconds and none where nothing happened. What the log did not
- * take is part of the next one, which says from when on it counts: so nothing is lost by a log that is away, nor counted
- * twice where a record turns out to be on it.
+ * Builds traffic reports from the counts, at most one every ten seconds, and none if nothing happened. A report that the log
+ * did not accept is merged into the next one, which states the start of its period. So nothing is lost while the log is
+ * unavailable, and nothing counts twice if a record turns out to be on the log.
  */
 import type { StackId } from '../../schemas/names.ts';
 import {
@@ -28,9 +28,9 @@ export class TrafficReports {
   readonly #inFlight: () => number;
   readonly #everyMs: number;
   #fromMs = 0;
-  /** What is on its way to the log. */
+  /** Report on its way to the log. */
   #sent: TrafficReport | undefined;
-  /** What the log did not take. */
+  /** Report that the log did not accept. */
   #kept: TrafficReport | undefined;
 
   constructor(
@@ -46,17 +46,20 @@ export class TrafficReports {
     this.#everyMs = everyMs;
   }
 
-  /** Of a request that has ended. */
+  /** Counts a request that has ended. */
   add(record: RequestRecord): void {
     this.#counts.add(record);
   }
 
-  /** Of a refusal before there was a request. */
+  /** Counts a refusal that was sent before there was a request. */
   addEarly(refused: RefusedRequest): void {
     this.#counts.addEarly(refused, wallClockMs());
   }
 
-  /** `isLast`: now, because the process ends. Each report must be settled before the next is taken. */
+  /**
+   * Returns the next report if one is due. `isLast` makes it due now, because the process ends. Each report must be settled
+   * before the next is taken.
+   */
   take(isLast: boolean): TrafficReport | undefined {
     const toMs = Math.round(performance.now());
     if (this.#sent !== undefined || (!isLast && toMs - this.#fromMs < this.#everyMs)) return undefined;
@@ -82,7 +85,7 @@ const callerKey = ({ stack, surface, key }: TrafficCaller): string => `${stack} 
 
 const nodeKey = ({ node }: TrafficNode): string => node;
 
-/** Both lists; what has the same key in both is added up in that of `kept`. */
+/** Merges both lists. Items with the same key are added up in the item of `kept`. */
 function joined<Item>(
   kept: readonly Item[] | undefined,
   counted: readonly Item[],
@@ -116,7 +119,7 @@ function together(kept: TrafficReport | undefined, counted: CountedTraffic): Cou
 const mostFirst = (a: { readonly requests: number }, b: { readonly requests: number }): number =>
   b.requests - a.requests;
 
-/** The largest rows, as many as there is room for; the others are one. */
+/** Keeps the largest rows that fit, and adds up the others in one row. */
 function bounded(
   span: Pick<TrafficReport, 'fromMs' | 'toMs' | 'inFlight'>,
   { rows, rest, callers, otherCallers, nodes }: CountedTraffic,
