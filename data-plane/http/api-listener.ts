@@ -97,8 +97,7 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
     // With pacing, Node accepts connections paused, and pauses TLS connections once more.
     socket.resume();
   };
-  // No half-open TLS connections: TLS reports a reset before the first read as an end without an error, so the connection
-  // would stay half open.
+  // Not half-open over TLS: a reset before the first read ends without an error there, so the connection would linger.
   const server: Server = certificate
     ? createTlsServer({
         noDelay: true,

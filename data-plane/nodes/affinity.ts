@@ -54,10 +54,7 @@ interface Candidate {
 /** Requests for one model in one place. */
 interface Group {
   requests: number;
-  /**
-   * Mean requests in flight per candidate, when it was computed (ms), and the requests since then. Used only for many
-   * candidates.
-   */
+  /** Mean requests in flight per candidate, its time (ms) and the requests since then. Used only for many candidates. */
   mean: number;
   meanMs: number;
   meanRequests: number;
@@ -83,10 +80,7 @@ interface Level<Of> {
 const inFlightAlways = 2;
 /** Multiple of the mean load from which a node takes no prompt that is new to it. */
 const newFactor = 1.2;
-/**
- * Multiple of the mean load for prompts that a node has seen. It is higher, because another node would have to read the whole
- * prompt.
- */
+/** The bound for prompts that a node has seen is higher, because another node would have to read the whole prompt. */
 const seenFactor = 3;
 /** A prefix gets another home for each such fraction of a node's load. */
 const loadPerHome = 0.5;
@@ -302,10 +296,7 @@ function pickBest<Of extends Candidate>(among: readonly Of[], key: number): Of |
   return best;
 }
 
-/**
- * Tries the homes of the longest prefix first, then those of shorter ones, and returns the best-ranked home that accepts
- * requests.
- */
+/** Tries the homes of the longest prefix first, then those of shorter ones. Returns the first that takes requests. */
 function pickHome<Of extends Candidate>(taking: readonly Of[], levels: readonly Level<Of>[]): Of {
   for (let at = levels.length - 1; at >= 0; at -= 1) {
     const { key, homes } = levels[at] as Level<Of>;

@@ -242,10 +242,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     this.#call.resume();
   }
 
-  /**
-   * Sends a keep-alive if one is due. A keep-alive begins the client's answer, so none is sent before the node has begun its
-   * own.
-   */
+  /** Sends a keep-alive if one is due. It would begin the client's answer, so the node must have begun its own. */
   tick(nowMs: number): void {
     const stream = this.#stream;
     const isSilent = nowMs - this.#writtenMs >= this.#options.bounds.keepAliveMs;
@@ -266,10 +263,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     else this.onFailure(problem);
   }
 
-  /**
-   * Sets the deadline for the next piece, which never exceeds that of the whole body: a node that trickles bytes must end
-   * too.
-   */
+  /** Awaits the next piece, within the deadline of the whole body, because a node that trickles bytes must end too. */
   #expectMore(): void {
     const { bounds, pools } = this.#options;
     const remainingMs = this.#wholeByMs - pools.ticker.nowMs;
@@ -322,9 +316,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     this.#call.setDeadline(bounds.betweenEventsMs, 'a further event');
   }
 
-  /**
-   * The node is alive, so the timeout for the next event restarts. The total wait may last as long as that for a first event.
-   */
+  /** The node is alive, so the event timeout restarts. The total wait may last as long as that for a first event. */
   #onComment(): void {
     if (this.#stream?.state !== 'streaming') return;
     const { bounds, pools } = this.#options;
@@ -393,10 +385,7 @@ const callOutcomes: Readonly<Record<CallFailureKind, AttemptFailure['outcome']>>
   lost: 'broken',
 };
 
-/**
- * Evidence for each kind of failure. The request may cause an error that the node reports, a finish that the node gives up,
- * or the text that the model wrote.
- */
+/** Evidence per kind of failure. The request may cause a reported error, an aborted finish and the model's text. */
 const outcomes: Readonly<Record<NodeFailureKind, AttemptFailure['outcome']>> = {
   error: 'neutral',
   aborted: 'neutral',

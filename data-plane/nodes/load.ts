@@ -60,10 +60,7 @@ const hangMs = 10_000;
 /** How long a hanging node is reported after its last request, and the largest number of nodes reported. */
 const reportedMs = 600_000;
 const reportedMax = 20;
-/**
- * Largest number of idle nodes kept. A map whose entries came and went with every request would be reallocated again and
- * again.
- */
+/** Largest number of idle nodes kept. If entries came and went with every request, the map would be reallocated often. */
 const idleNodesMax = 1000;
 
 /** Number of candidates examined, of many, while any node is ejected. */
@@ -265,10 +262,7 @@ function isHanging({ unanswered, unansweredSinceMs }: NodeState, nowMs: number):
   return unanswered >= unansweredMin && nowMs - unansweredSinceMs >= hangMs;
 }
 
-/**
- * Whether this tenant's suspect answer is the first since the last reset. Remembers only as many tenants as an ejection
- * needs.
- */
+/** Whether this is the tenant's first suspect answer since the last reset. Remembers as many tenants as eject a node. */
 function isNewSuspect(state: NodeState, owner: string): boolean {
   const { suspectOwners } = state;
   if (suspectOwners.length >= brokenInARowMax || suspectOwners.includes(owner)) return false;

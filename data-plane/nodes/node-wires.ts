@@ -24,10 +24,7 @@ const looksInRest = 8;
 const probeAfterMs = 60_000;
 
 const readBytes = 64 * 1024;
-/**
- * The buffer into which all connections read, one at a time. It is smaller than its ArrayBuffer, because readers may take
- * over a buffer that fills one.
- */
+/** All connections read into this buffer, in turn. It does not fill its ArrayBuffer, or readers would take it over. */
 const shared = Buffer.from(new ArrayBuffer(readBytes + 1), 0, readBytes);
 
 /** Many connections may have bytes in the same turn. Nodes share its time, so that none of them can block the others. */

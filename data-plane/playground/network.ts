@@ -75,9 +75,7 @@ function parseGroups(address: string): number[] | undefined {
   return [...first, ...Array.from({ length: 8 - first.length - last.length }, () => 0), ...last];
 }
 
-/**
- * Returns the IPv4 address within a NAT64 (64:ff9b::/96), 6to4 (2002::/16), Teredo (2001::/32, inverted) or mapped address.
- */
+/** Returns the IPv4 address in a NAT64 (64:ff9b::/96), 6to4 (2002::/16), Teredo (2001::/32) or mapped address. */
 function embeddedIPv4(groups: readonly number[]): string | undefined {
   const [a = 0, b = 0, c = 0, d, e, f, g = 0, h = 0] = groups;
   const isZero = (...parts: (number | undefined)[]): boolean => parts.every((part) => part === 0);

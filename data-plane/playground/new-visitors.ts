@@ -22,10 +22,7 @@ const networksMax = 100_000;
  */
 const checksPerSecond = 100;
 const othersChecksPerSecond = 20;
-/**
- * Largest number of answered challenges remembered: more than can be checked while they are valid, unless a clock was set
- * back.
- */
+/** Answered challenges remembered: more than can be checked while they are valid, unless a clock was set back. */
 const answeredMax = 100_000;
 
 /** Origin of a new visitor. */

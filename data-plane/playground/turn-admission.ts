@@ -27,10 +27,7 @@ const turnSchema = z.strictObject({
   stream_options: z.strictObject({ include_usage: z.boolean() }).optional(),
 });
 
-/**
- * Visitors' answers are always streamed. The tokens of other answers are unknown until the end, so a visitor could stop one
- * uncounted.
- */
+/** Visitors' answers are streamed, so that their tokens can be counted even if the visitor stops one early. */
 const visitorTurnSchema = turnSchema.extend({ stream: z.literal(true) });
 
 /** Subjects that count a visitor and its network at one moment. */

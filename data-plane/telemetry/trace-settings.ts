@@ -25,10 +25,7 @@ class TraceSettingInvalid extends Error {
 
 const endpointVariables = ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT'];
 
-/**
- * Returns the endpoint variable that is set but blank, if any. OpenTelemetry treats it as unset, although someone may expect
- * traces.
- */
+/** Returns the endpoint variable that is set but blank. OpenTelemetry ignores it, though someone may expect traces. */
 export function findBlankEndpoint(env: Environment): string | undefined {
   return isOff(env) ? undefined : endpointVariables.find((variable) => env[variable]?.trim() === '');
 }

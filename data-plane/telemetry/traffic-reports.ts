@@ -56,10 +56,7 @@ export class TrafficReports {
     this.#counts.addEarly(refused, wallClockMs());
   }
 
-  /**
-   * Returns the next report if one is due. `isLast` makes it due now, because the process ends. Each report must be settled
-   * before the next is taken.
-   */
+  /** Returns a report if one is due, or in any case if `isLast`. Each report must be settled before the next one. */
   take(isLast: boolean): TrafficReport | undefined {
     const toMs = Math.round(performance.now());
     if (this.#sent !== undefined || (!isLast && toMs - this.#fromMs < this.#everyMs)) return undefined;
