@@ -1,4 +1,4 @@
-/** HTTP of a listener over real sockets: what is answered, in which order and writes, and what becomes of hostile clients. */
+/** A listener's HTTP over real sockets: the answers, their order and writes, and the treatment of hostile clients. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
@@ -64,7 +64,7 @@ function eventsOf({ answer }: Exchange): string[] {
   return events;
 }
 
-/** Starts a stream of more than the system takes. */
+/** Starts a stream that is larger than the kernel's buffers. */
 const flood: Handle = ({ answer }) => {
   answer.start('text/event-stream', []);
   answer.write('x'.repeat(30_000_000));
@@ -140,7 +140,7 @@ test('a complete answer has its fields in one write with its body, and the conne
   client.send(get('/b'));
   await until(() => client.text.endsWith('/b'));
   expect(client.statuses).toEqual([200, 200]);
-  // A connection that is kept alive keeps none of an answer.
+  // A kept-alive connection keeps nothing of an answer.
   expect(listeners()).toEqual(before);
 });
 
@@ -213,7 +213,7 @@ test('an early end waits only so long for a client that does not read', async ()
 
 test('a large body is held back until it is asked for, and comes whole', async () => {
   const { port, exchanges } = await opened();
-  // More than the system takes.
+  // More than the kernel's buffers can hold.
   const length = 12_000_000;
   const client = new Client(port).send(post('x'.repeat(length)));
   await until(() => exchanges.length > 0);

@@ -1,4 +1,4 @@
-/** Bodies over real HTTP: what is held of them, whose memory it is, and how slowly they may come. */
+/** Bodies over real HTTP: how much of them is held, who is charged, and how slow they may be. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
@@ -24,7 +24,7 @@ interface Read {
   readonly refusal?: Refusal;
 }
 
-/** Ends an exchange whose answer says nothing. */
+/** Ends an exchange with an empty answer. */
 const done = ({ answer }: Exchange): void => void answer.whole(200, undefined, [], '');
 
 async function serving(handler: (exchange: Exchange) => unknown): Promise<{ readonly port: number }> {
@@ -33,7 +33,7 @@ async function serving(handler: (exchange: Exchange) => unknown): Promise<{ read
   return server;
 }
 
-/** A server that reads bodies and gives what became of each. */
+/** Starts a server that reads bodies and reports the result of each. */
 async function reading(
   budget: BodyBudget,
   pace?: BodyPace,
@@ -104,7 +104,7 @@ test('all owners together have no more than the budget of all, and get it back',
   const held = await post(port, `Content-Length: ${2 * MiB}`);
   held.write(Buffer.alloc(1.5 * MiB));
   await vi.waitUntil(() => budget.usedBytes >= 1.5 * MiB, { timeout: 20_000, interval: 5 });
-  // Of the same owner it would wait for its turn.
+  // A body of the same owner would wait for its turn.
   const refused = await post(port, `Content-Length: ${MiB}`, '/other');
   refused.write(Buffer.alloc(MiB));
   const { refusal } = await next();

@@ -1,4 +1,4 @@
-/** Bodies for which the share of their organisation has no room, over real HTTP: who waits, in what order, and for how long. */
+/** Bodies that do not fit in their organisation's share, over real HTTP: which ones wait, in what order and how long. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
@@ -41,7 +41,7 @@ class Reading {
     return this;
   }
 
-  /** Sends a head, and so much of a body. */
+  /** Sends a head and this many bytes of a body. */
   async post(name: string, bytes: number, head = `Content-Length: ${MiB}`): Promise<Socket> {
     const socket = connect(this.port, '127.0.0.1');
     onTestFinished(() => void socket.destroy());
@@ -70,7 +70,7 @@ const started = (budget: BodyBudget, turnMsMax = endless, pace = patient()): Pro
 
 /** A share of 2 MiB: two bodies of 1 MiB are held, a third may exceed the share, and others wait. */
 const shareOfTwo = (): BodyBudget => new BodyBudget(16 * MiB);
-/** What may be read of a body before its connection is no longer read. */
+/** Largest part of a body that is read before reading stops. */
 const readAheadMax = 68 * KiB;
 
 /** Three whole bodies that are not released, and a few that wait in this order. */

@@ -23,7 +23,7 @@ const ask = (prefixes: readonly number[], tenant = 'acme'): AffinityRequest => (
   prefixes,
 });
 
-/** Prompts that have nothing in common. */
+/** Prompts without a common prefix. */
 const prompts = Array.from({ length: 200 }, (_, at) => [at * 10 + 1, at * 10 + 2]);
 
 const idle = fc.array(fc.record({ key: fc.nat(50), depth: fc.integer({ min: 1, max: 4 }) }), {
@@ -362,7 +362,7 @@ describe('of many candidates a few are looked at', () => {
       const before = chosenOf(many, prefixes);
       if (left.some(({ node }) => node === before) && chosenOf(left, prefixes) !== before) moved += 1;
     }
-    // One of forty is lost.
+    // One of forty nodes is lost.
     expect(moved / keys.length).toBeLessThan(2 / 40);
   });
 

@@ -54,9 +54,9 @@ test('whatever the events, an attempt completes only what was delivered whole, a
   );
 });
 
-/** The client's end of a connection: it takes bytes, or takes none, or leaves. */
+/** The client's end of a connection. It reads, stops reading or leaves. */
 class ClientSocket extends Duplex {
-  /** Bytes that the gateway wrote, and those that the client took. */
+  /** Bytes that the gateway wrote, and those that the client read. */
   written = 0;
   taken = '';
   hasLeft = false;
@@ -99,7 +99,7 @@ class ClientSocket extends Duplex {
     else this.once('finish', () => this.destroy());
   }
 
-  /** The answer arrived with the end that its framing promised. */
+  /** Whether the answer ended as its framing promised. */
   get hasCleanEnd(): boolean {
     const [head = '', body = ''] = this.taken.split(/\r\n\r\n(.*)/s);
     const length = /content-length: (\d+)/i.exec(head)?.[1];
@@ -117,7 +117,7 @@ class NodeExchange implements WireController {
   hasHead = false;
   /** Whether the connection was lost after the request was sent, before a byte of an answer. */
   wasUnanswered = false;
-  /** It sent an answer that may be billed. */
+  /** Whether the node sent an answer that may be billed. */
   wasWhole = false;
   events = 0;
 
@@ -177,7 +177,7 @@ class NodeExchange implements WireController {
     this.call.onResponseEnd();
   }
 
-  /** All time that any deadline allows has passed. */
+  /** Lets every deadline pass. */
   expire(): void {
     if (this.call instanceof NodeCall) this.call.tick(Number.MAX_VALUE);
   }
@@ -249,12 +249,12 @@ const steps: Readonly<Record<string, Step>> = {
   'the client leaves': (_, client) => client.leave(),
   'a turn of the event loop': async (node, client) => {
     await turn();
-    // Back-pressure ends where the client reads again.
+    // Backpressure ends when the client reads again.
     if (client.reads && !node.isOver) expect(node.paused).toBe(false);
   },
 };
 
-/** Such steps as lead far, so that walks get there often. */
+/** First steps that lead deep into the state machine, so that walks often get there. */
 const beginnings: readonly (readonly string[])[] = [
   [],
   ['connect', 'head of a stream'],
@@ -360,7 +360,7 @@ async function walk({ asked, form }: ReturnType<typeof requestOf>, names: readon
   const exchanges = pools.pool.exchanges;
   for (const name of names) await steps[name]?.(exchanges.at(-1) as NodeExchange, socket);
 
-  // However it was left, time ends it.
+  // Time ends the attempt, whatever its state.
   for (let round = 0; state.ended === undefined && round < 6; round += 1) {
     await turn();
     for (const exchange of exchanges) exchange.expire();
@@ -381,7 +381,7 @@ async function walk({ asked, form }: ReturnType<typeof requestOf>, names: readon
   expect(pools.answerBytes.usedBytes).toBe(0);
   expect(load.inFlightTotal()).toBe(0);
   expect(pools.ticker.size).toBe(0);
-  // Its text is discarded then.
+  // The request's text is discarded when it is sent.
   expect(sent).toBeLessThanOrEqual(2);
   const [first, ...others] = exchanges.filter((exchange) => exchange.isConnected);
   expect(others.length).toBeLessThanOrEqual(first?.wasUnanswered === true ? 1 : 0);

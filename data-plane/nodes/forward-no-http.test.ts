@@ -1,4 +1,4 @@
-/** Nodes whose answers are no HTTP: a failure of the node, of which neither the client nor the log sees a byte. */
+/** Nodes that do not answer in HTTP. The node has failed, and neither the client nor the log sees any of its bytes. */
 import { createServer } from 'node:net';
 import { inspect } from 'node:util';
 import { expect, onTestFinished, test } from 'vitest';

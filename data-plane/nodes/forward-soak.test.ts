@@ -26,7 +26,7 @@ interface Trouble {
   readonly ends: Ended['kind'] | Readonly<Record<Kind, Ended['kind']>>;
 }
 
-/** Of streams alone. */
+/** The outcome of trouble that only affects streams. */
 const streamsOnly = { stream: 'ended-early', whole: 'completed', embeddings: 'completed' } as const;
 const cutShort = { stream: 'ended-early', whole: 'refused', embeddings: 'refused' } as const;
 const troubles: readonly Trouble[] = [
@@ -48,7 +48,7 @@ const troubles: readonly Trouble[] = [
   { fault: { kind: 'empty-chunk-end', afterEvents: 2 }, ends: streamsOnly },
   { fault: { kind: 'slow-loris', part: 'body', everyMs: 50 }, ends: 'refused' },
   { fault: { kind: 'garbage', afterEvents: 1 }, ends: cutShort },
-  // Whole answers of this size are within their bound, and take longer than these tests wait.
+  // Whole answers of this size are allowed, but take longer than these tests wait.
   {
     fault: { kind: 'huge-event', bytes: 2_000_000 },
     stream: true,
@@ -67,15 +67,15 @@ const modelOf = (trouble: number): string => `m${trouble}`;
 
 interface Plan {
   readonly kind: Kind;
-  /** Index of what the node does; undefined: what it should. */
+  /** Index of the node's trouble, or undefined if the node behaves. */
   readonly trouble: number | undefined;
   readonly words: number;
-  /** ms after which the client leaves; undefined: it stays. */
+  /** Time in ms after which the client leaves, or undefined if it stays. */
   readonly leavesMs: number | undefined;
 }
 
 const kinds: readonly Kind[] = ['stream', 'stream', 'whole', 'embeddings'];
-/** Every kind with every trouble once, and with none twice as often. */
+/** Every kind with every trouble once, and without trouble twice. */
 const combinations = kinds.flatMap((kind) =>
   Array.from({ length: troubles.length * 3 }, (_, at) => ({
     kind,
@@ -86,7 +86,7 @@ const combinations = kinds.flatMap((kind) =>
 const rounds = runs({ fast: 1, full: 2 });
 const requests = rounds * combinations.length * 1.5;
 
-/** By chance are the order, the lengths, and who leaves when. */
+/** The order, the lengths and the clients' leaving times are random. */
 const chances = fc.array(
   fc.record({ words: fc.integer({ min: 1, max: 60 }), leavesMs: fc.nat(40), rank: fc.double() }),
   { minLength: requests, maxLength: requests },
@@ -131,7 +131,7 @@ function check(plan: Plan, seen: Answer, ended: Ended | undefined): void {
   if (ended.kind === 'refused') expect(seen.status).toBeGreaterThanOrEqual(400);
 }
 
-/** Of a round of clients that stay. */
+/** Outcomes per round of clients that stay. */
 const stayingEnds = { completed: 195, refused: 51, 'ended-early': 18 };
 
 async function startNodes(): Promise<readonly FaultyNode[]> {

@@ -38,7 +38,7 @@ async function gateway(options: ForwardServerOptions): Promise<ForwardServer> {
   return server;
 }
 
-/** A node of one's own making. */
+/** A node with a hand-written handler. */
 async function handMade(
   listener: Parameters<typeof createServer>[1],
 ): Promise<{ url: string; server: Server }> {
@@ -57,7 +57,7 @@ async function listens(server: Server | TcpServer): Promise<number> {
   return port;
 }
 
-/** An address where nobody listens. */
+/** An address on which nothing listens. */
 async function deadUrl(): Promise<string> {
   const server = createTcpServer();
   const port = await portOf(server);
@@ -218,7 +218,7 @@ async function expectRefusal(fault: Fault, body: object): Promise<void> {
     random: () => 0,
   });
   const { status, text, clean } = await post(server.url + chatPath, body).answer;
-  // A node that answers 400 speaks of the request.
+  // A node that answers 400 reports a fault of the request.
   const ofRequest = fault.kind === 'status' && fault.status === 400;
   const type = ofRequest ? 'UnsupportedShapeError' : 'InferenceUnavailableError';
   expect(status).toBe(ofRequest ? 400 : 503);
@@ -464,7 +464,7 @@ test('a node that sends early answers without end is cut off', async () => {
 });
 
 const eventOf = (fields: object): string => `data: ${JSON.stringify(fields)}\n\n`;
-/** What an engine may send before its first good event. */
+/** Events that an engine may send before its first good event. */
 const preludes = {
   'the head alone': '',
   comments: ': waiting\n\n'.repeat(3),
@@ -476,7 +476,7 @@ const surfaces = [
   ['/v1/messages', { ...streamed, max_tokens: 9 }, 'event: message_start'],
 ] as const;
 
-/** What the client receives where the node sends these events, one by one, and then reports an error. */
+/** Returns the client's answer if the node sends these events, one by one, and then an error. */
 async function failingAfter(events: readonly string[], path: string, body: object) {
   const node = await handMade(async (_request, response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders();
@@ -496,7 +496,7 @@ test.each(
   const { prelude, path, body, opening } = given;
   const { status, clean, ended } = await failingAfter([prelude], path, body);
   expect({ status, clean, ended }).toMatchObject({ status: 503, clean: true, ended: { kind: 'refused' } });
-  // A delta with the role alone is a good event.
+  // A delta with only the role is a good event.
   const role = eventOf({ choices: [{ index: 0, delta: { role: 'assistant' } }] });
   const begun = await failingAfter([prelude, role], path, body);
   expect(begun).toMatchObject({ status: 200, clean: false, ended: { kind: 'ended-early', by: 'node' } });
@@ -514,7 +514,7 @@ test('a node that refuses the connection is passed over for another candidate, a
 });
 
 test('a node that does not take a connection in time is passed over for another candidate', async () => {
-  // The handshake of TLS never ends, so no byte of the request is sent.
+  // The TLS handshake never ends, so no byte of the request is sent.
   const silent = createTcpServer((socket) => socket.on('error', () => undefined));
   const live = await sim();
   const candidates = [
@@ -699,7 +699,7 @@ test('errors that a node answers do not leave it aside, but broken answers do', 
 const chunkOf = (choice: object): string => eventOf({ choices: [{ index: 0, ...choice }] });
 const toolCall = { index: 0, id: 'a', function: { name: 'f', arguments: '[1]' } };
 const tools = [{ name: 'f', input_schema: { type: 'object' } }];
-/** Answers that are the request's doing: a model writes as much, and what, its prompt asks for. */
+/** Answers that the request causes, because its prompt determines what and how much a model writes. */
 const askedFor: Record<string, { path: string; body: object; answer: string }> = {
   'a whole answer that is too large': { path: chatPath, body: chat, answer: paddedAnswer(2001) },
   'an event that is too large': {
@@ -741,7 +741,7 @@ test.each(Object.entries(askedFor))(
       return server.load.isEjected('n1');
     };
     for (let i = 0; i < 5; i += 1) expect(await asTenant('greedy')).toBe(false);
-    // Where nobody gets an answer that can be used, it is the node.
+    // If no tenant gets a usable answer, the node is at fault.
     expect([await asTenant('other'), await asTenant('third')]).toEqual([false, true]);
     expect(server.pools.answerBytes.usedBytes).toBe(0);
   },
@@ -761,7 +761,7 @@ test('many slow streams do not hold up a further request to the same node', asyn
   await until(() => server.load.inFlightTotal() === 0);
 });
 
-/** 50 MB in events of 16 KB, as fast as they are taken. */
+/** Sends 50 MB in events of 16 KB, as fast as they are read. */
 async function torrent(): Promise<{ url: string; taken: () => number; pieces: () => number }> {
   let taken = 0;
   const frame = (choice: object): string =>

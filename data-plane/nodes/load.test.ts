@@ -94,7 +94,7 @@ test('a node that answers one request in ten seconds, or is asked now and then, 
   for (let request = 0; request < 10; request += 1) {
     giveUp(idle, 1);
     idle.clock.ms += 11_000;
-    // A count of tokens is answered by another part of an engine, which may hang or not.
+    // Another part of the engine counts tokens, so a count shows nothing about hanging.
     idle.load.begin('n', false);
     idle.load.end('n', 'neutral');
     idle.clock.ms += 11_000;
@@ -124,7 +124,7 @@ test('a node that broke off three times in a row is left aside, and one success 
 
 test('an answer that the request can be the cause of counts once for each tenant, until an answer succeeds', () => {
   const { load, clock } = loadAt();
-  // A request in flight, so that the node is not forgotten meanwhile.
+  // A request in flight keeps the node from being forgotten.
   load.begin('n');
   const fromEach = (...owners: string[]): boolean => {
     for (const owner of owners) attempt(load, 'n', 'suspect', 1, owner);
@@ -135,7 +135,7 @@ test('an answer that the request can be the cause of counts once for each tenant
   attempt(load, 'n', 'answered');
   expect(fromEach('third', 'one')).toBe(false);
   expect(fromEach('other')).toBe(true);
-  // After the ejection each may count again.
+  // After the ejection, each tenant may count again.
   clock.ms += 1000;
   expect(fromEach('one', 'other')).toBe(false);
   expect(fromEach('third')).toBe(true);

@@ -23,7 +23,7 @@ async function node(listener: Parameters<typeof createServer>[1]): Promise<strin
   return urlOf(server);
 }
 
-/** One call to its end: what the reader received. */
+/** Runs one call to its end and returns what the reader received. */
 function call(
   opened: NodePools,
   url: string,
@@ -63,7 +63,7 @@ test('connections are kept alive and used again', async () => {
   });
   const opened = pools();
   for (let i = 0; i < 20; i += 1) expect(await call(opened, url).end).toBe('end');
-  // A connection rests for a turn of the event loop after its answer, so two take turns.
+  // A connection is idle for a turn of the event loop after its answer, so two alternate.
   expect(ports.size).toBeLessThanOrEqual(2);
   expect(opened.connections).toBe(ports.size);
   await opened.close();
@@ -189,7 +189,7 @@ test('a connection that this gateway had no time to read is no failure of the no
 });
 
 test('an answer that arrives while this gateway stalls is read before its wait can end', async () => {
-  // On a thread of its own, where it answers during the stall.
+  // The server runs on a thread of its own, so that it answers during the stall.
   const server = new Worker(
     `const { parentPort } = require('node:worker_threads');
    let answer;

@@ -1,4 +1,4 @@
-/** The own connections to a node over real sockets: nodes that answer oddly, early, in pieces, twice, or not at all. */
+/** Connections to a node over real sockets, with nodes that answer oddly, early, in pieces, twice or not at all. */
 import { createServer, type Server, type Socket } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { portOf } from '../../test/support/listen.ts';
@@ -11,11 +11,11 @@ import { NodePools } from './node-pools.ts';
 interface Node {
   readonly url: string;
   readonly sockets: Socket[];
-  /** What each connection was sent. */
+  /** Bytes received on each connection. */
   readonly asked: string[];
 }
 
-/** `answer` is called with what a connection was sent each time that something came. */
+/** `answer` is called with all text received on a connection, each time more arrives. */
 async function node(answer: (socket: Socket, text: string) => void): Promise<Node> {
   const sockets: Socket[] = [];
   const asked: string[] = [];
@@ -278,7 +278,7 @@ test.each(hangUps)(
       [1, [undefined, '{}'], 3],
       [2, ['lost', ''], 4],
     ] as const) {
-      // Two connections rest.
+      // Two connections are idle.
       await Promise.all([ended(call(opened, url)), ended(call(opened, url))]);
       await new Promise((resolve) => setImmediate(resolve));
       hangUpsLeft = hangUps;
@@ -348,7 +348,7 @@ test('a body in pieces goes out as the connection takes it, and an answer before
   const refused = call(opened, refuses.url, { body: new BodyPieces(large) });
   expect([await ended(refused), refused.heads]).toEqual(['end', ['413 ']]);
   await until(() => opened.connections === 1);
-  // What is left of it would come before the next request, and the node may take it for one.
+  // The rest of the request would precede the next one, and the node might take it for that one.
   for (const connections of [2, 3]) {
     const inOne = call(opened, refuses.url, { body: large.toString() });
     expect([await ended(inOne), inOne.heads]).toEqual(['end', ['413 ']]);

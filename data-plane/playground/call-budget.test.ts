@@ -1,4 +1,4 @@
-/** How many calls of the playground are handled in a second. */
+/** The number of playground calls handled per second. */
 import { expect, test } from 'vitest';
 import { CallBudget } from './call-budget.ts';
 

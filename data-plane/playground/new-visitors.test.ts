@@ -1,11 +1,11 @@
-/** Who may begin as a new visitor: some for nothing, some for work, and no more. */
+/** Admission of new visitors: a few freely, some for a proof of work, then none. */
 import { solveChallenge } from 'altcha-lib';
 import { deriveKey } from 'altcha-lib/algorithms/pbkdf2';
 import { expect, test } from 'vitest';
 import { Challenges, type Solved, solutionSchema } from './challenges.ts';
 import { NewVisitors, type VisitorOrigin } from './new-visitors.ts';
 
-/** Challenges end by the clock of the machine, so these never do. */
+/** Challenges expire by the machine's clock, so these never do. */
 const nowMs = Date.UTC(2100, 0, 1, 12, 10);
 const network = at('n-1');
 
@@ -13,7 +13,7 @@ function at(name: string, address = '192.0.2.1'): VisitorOrigin {
   return { network: name, address };
 }
 
-/** A clock on which no two checks are in one second. */
+/** A clock on which no two checks fall within one second. */
 function slowClock(): () => number {
   let ms = 0;
   return () => (ms += 1000);
@@ -165,7 +165,7 @@ test('of networks that are counted 100 solutions are checked in a second, and 20
   for (let n = 0; n < 100; n++)
     for (let visitor = 0; visitor < 3; visitor++) await visitors.admit(counted(n), undefined, nowMs);
   for (let n = 100; n < 99_999; n++) await visitors.admit(at(`n-${n}`), undefined, nowMs);
-  // The last one that is counted, and the first that is not.
+  // The last network that is counted, and the first that is not.
   const [last, late] = [at('n-last', '192.0.2.1'), at('n-late', '192.0.2.2')];
   for (let n = 0; n < 3; n++) await visitors.admit(last, undefined, nowMs);
   const [early, lateOne] = [await solvedFor(visitors, last), await solvedFor(visitors, late)];

@@ -1,4 +1,4 @@
-/** What the journal keeps, and that no fault of its file reaches a request. */
+/** Which decisions the journal keeps, and that faults of its file never reach a request. */
 import { readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';

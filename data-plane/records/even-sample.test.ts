@@ -1,4 +1,4 @@
-/** A sample is bounded, has as many of each kind as of the others, and of each kind any request as likely as another. */
+/** The sample is bounded, kinds have equal shares, and within a kind every request is equally likely. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { runs } from '../../test/support/budget.ts';

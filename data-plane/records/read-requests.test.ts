@@ -1,4 +1,4 @@
-/** What an answer about requests may cost: it is bounded in what it reads and holds, and leaves turns to others between groups. */
+/** The cost of an answer about requests: reads and memory are bounded, and other work runs between groups. */
 import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
@@ -104,7 +104,7 @@ test('a group in which nothing is meant is searched and not parsed', () => {
   expect([has({ key: 'key-2' }), has({ outcome: 'ended' }), has({ type: 'InternalError' })]).toEqual(
     Array(3).fill(false),
   );
-  // By a part of a name nothing is found.
+  // Part of a name finds nothing.
   expect(has({ key: 'key' })).toBe(false);
 });
 

@@ -1,4 +1,4 @@
-/** The table of what is recorded: each record of a request has the fields that name it, each once, and no other text. */
+/** The table of recorded fields: each record has exactly the fields that name it, and no other text. */
 import { expect, test } from 'vitest';
 import { decisionRecordSchema } from '../../schemas/records/decisions.ts';
 import { recordedFields, recordedNames, requestFields } from '../../schemas/records/request-record.ts';
@@ -21,7 +21,7 @@ const seen = {
   ...{ requests: [1, 9], concurrency: [1, 2, 3, 4], networkTurnsUsed: 5 },
   visitors: { windowUsed: 6, inFlight: 7, tokens: 8, requests: [1, 9], concurrency: [1, 9] },
 };
-/** A request that a node answered, with what differs. */
+/** A request that a node answered, with the given differences. */
 function recorded(more: object = {}): ReturnType<typeof toRecordedRequest> {
   const record = {
     ...{ method: 'POST', status: 200, ids: { requestId }, path: '/v1/secret', startMs: 20, decidedMs: 0 },
@@ -38,7 +38,7 @@ function recorded(more: object = {}): ReturnType<typeof toRecordedRequest> {
   } as unknown as RequestRecord;
   return toRecordedRequest(record, moment);
 }
-/** As it is read from a disk. */
+/** The request as read from disk. */
 const kept = (more: object = {}): unknown[] => JSON.parse(JSON.stringify(recorded(more)));
 const refusal = new Refusal('no entitlement', 'Not in your plan.', { retryAfterSeconds: 9 });
 const early = { kind: 'ended-early', node: 'acme-s1', by: 'client', reason: 'it left' };

@@ -1,4 +1,4 @@
-/** The spans of records that a request may leave: their names, their times, and nothing of the caller in an attribute. */
+/** The spans of possible records: their names and times, and no text from the caller in an attribute. */
 import { expect, test } from 'vitest';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { toRecordedRequest } from '../records/recorded.ts';
@@ -11,7 +11,7 @@ const trace = {
   spans: { traceId: 't', parentId: undefined, requestId: 'of-request', nodeId: 'of-node' },
 };
 
-/** A request that a node answered, with what differs. */
+/** Spans of a request that a node answered, with the given differences. */
 function spansWith(more: object): ReturnType<typeof planSpans> {
   const record = {
     method: 'POST',

@@ -41,7 +41,7 @@ async function portOf(server: Server): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-/** A client that sends the bytes, and reads what comes unless it shall not. */
+/** A client that sends the bytes and, unless told otherwise, reads the answer. */
 class Client {
   text = '';
   readonly socket: Socket;
@@ -70,7 +70,7 @@ async function listener(handle: Handle, timeouts: object = {}): Promise<number> 
   return port;
 }
 
-/** Starts a stream of more than the system takes. */
+/** Starts a stream that is larger than the kernel's buffers. */
 function flood({ answer }: Exchange): void {
   answer.start('text/event-stream', []);
   answer.write('x'.repeat(30_000_000));
@@ -91,7 +91,7 @@ function bodyListener(budget: BodyBudget, paceMs: number, turnMsMax: number): Pr
   );
 }
 
-/** A node that takes connections and does nothing by itself. */
+/** A node that accepts connections and otherwise does nothing. */
 const rawNode = async (onConnection: (socket: Socket) => void = () => undefined): Promise<number> =>
   portOf(
     createServer((socket) => {
@@ -100,7 +100,7 @@ const rawNode = async (onConnection: (socket: Socket) => void = () => undefined)
     }),
   );
 
-/** A node that answers a request with these bytes, and keeps its connection. */
+/** A node that answers a request with these bytes and keeps the connection open. */
 const node = async (bytes: string): Promise<string> =>
   `http://127.0.0.1:${await rawNode((socket) => socket.once('data', () => socket.write(bytes)))}`;
 
@@ -110,7 +110,7 @@ const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\
 const delta = { choices: [{ index: 0, delta: { content: 'a' }, finish_reason: null }] };
 const event = chunk(`data: ${JSON.stringify(delta)}\n\n`);
 
-/** What a request through a gateway's way to this node comes to. */
+/** Forwards a request to this node and returns the result. */
 async function forwarded(
   urls: readonly string[],
   stream: boolean,
