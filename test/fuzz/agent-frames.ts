@@ -1,4 +1,6 @@
-/** What a hostile agent of a node sends: an upgrade, then frames right and wrong, by hand, because no library sends such. */
+/**
+ * Bytes of a hostile agent: an upgrade, then valid and invalid frames. Built by hand, because no library sends invalid ones.
+ */
 import { agentMessageSchema } from '../../schemas/records/node-messages.ts';
 import type { Draw, Json } from './draw.ts';
 import { canary } from './fleet.ts';
@@ -10,7 +12,7 @@ interface FrameOptions {
   readonly fin?: boolean;
   readonly reserved?: number;
   readonly masked?: boolean;
-  /** Promised in place of the payload's own length. */
+  /** Length to claim in the header instead of the payload's real length. */
   readonly length?: number;
 }
 
@@ -113,7 +115,7 @@ function upgrade(draw: Draw, token: string): string {
   return `${lines.join('\r\n')}\r\n\r\n`;
 }
 
-/** Good heartbeats or pings, far more than a session may send. */
+/** Valid heartbeats or pings, far more than a session may send. */
 function flood(draw: Draw): Buffer[] {
   const heartbeat = { type: 'beat', up: true, models: ['echo-small'] };
   const isPing = draw.chance(0.3);
@@ -122,7 +124,7 @@ function flood(draw: Draw): Buffer[] {
   );
 }
 
-/** The upgrade and each frame as pieces of their own; in a tenth of the cases the bytes of all are mutated. */
+/** The upgrade and the frames, one piece each. In a tenth of the cases the frames are joined and mutated. */
 export function agentPieces(draw: Draw, node: string, token: string): Buffer[] {
   const pieces: Buffer[] = [Buffer.from(upgrade(draw, token), 'latin1')];
   if (draw.chance(0.85)) pieces.push(textOf(draw, { type: 'hello', v: 1, node }));
@@ -141,7 +143,7 @@ export interface ServerFrame {
   readonly payload: Buffer;
 }
 
-/** The frames of the server behind its head, or what is wrong with their form. A frame that was cut at the end is left out. */
+/** Parses the server's frames behind its head, or describes their fault. Drops a last frame that was cut off. */
 export function serverFrames(bytes: Buffer): readonly ServerFrame[] | string {
   const frames: ServerFrame[] = [];
   let at = 0;

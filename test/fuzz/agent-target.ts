@@ -1,5 +1,5 @@
 /**
- * Hostile agents at a control plane: sessions are refused or ended by the protocol's own words, and an honest agent next to
+ * Hostile agents at a control plane. Their sessions are refused or ended as the protocol says, and an honest agent beside
  * them stays up all the time.
  */
 import { setTimeout as pause } from 'node:timers/promises';
@@ -79,7 +79,7 @@ class AgentTarget extends FleetTarget {
     });
   }
 
-  /** Down at two looks in a row; one look may meet a machine that is busy. */
+  /** Reports the honest agent only if two checks in a row find it down, because a busy machine may delay one. */
   async #watchHonest(): Promise<void> {
     let down = 0;
     while (this.#watching) {

@@ -1,7 +1,7 @@
 /**
- * JSON bodies to the calls of the admin API, the console and the page for visitors: bodies of every command from its own
- * schema, then mutated, by who may send it and by who may not. Each is answered, or refused in the listener's envelope.
- * Commands of the operator are dry runs, so that the fleet stays what it is.
+ * Sends JSON bodies to the admin API, the console and the visitors' page. Bodies are drawn from each command's own schema,
+ * then mutated, and sent by authorised and unauthorised callers. Each call is answered, or refused in the listener's
+ * envelope. The operator's commands are dry runs, so the fleet does not change.
  */
 import { z } from 'zod';
 import { commands } from '../../control-plane/commands/registry.ts';
@@ -147,6 +147,6 @@ class CallsTarget extends FleetTarget {
 
 function pathPart(draw: Draw): string {
   const known = ['acme', 'echo-small', 'Wide', 'pool-1', 'vic', stacks.openai, '1'];
-  // What no URL can hold is no path.
+  // A URL cannot contain lone surrogates.
   return draw.chance(0.7) ? draw.pick(known) : draw.word().replaceAll(/[\ud800-\udfff]/g, '') || 'x';
 }

@@ -1,4 +1,4 @@
-/** The parts that judge: a fuzzer that cannot fail proves nothing. */
+/** Tests the code that judges answers, because a fuzzer that cannot fail proves nothing. */
 import { expect, test } from 'vitest';
 import { campaign, type RunningTarget } from './campaign.ts';
 import { eventStreamType, faultOf } from './good-answers.ts';

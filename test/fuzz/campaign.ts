@@ -1,25 +1,25 @@
 /**
  * Runs cases of one target on fast-check for a bounded time. Each kind of fault is shrunk and reported once, with the seed
- * and the number of its case, which repeat it. Faults are of one kind if their words are equal, numbers aside.
+ * and case number that repeat it. Faults are of the same kind if their texts are equal apart from numbers.
  */
 import fc from 'fast-check';
 import { Draw } from './draw.ts';
 
-/** Takes the input of a case before it is tried. */
+/** Records the input of a case before it is tried. */
 export type Note = (input: string | Uint8Array) => void;
 
 export interface RunningTarget {
-  /** Cases that run at the same time. */
+  /** Number of cases that run at the same time. */
   readonly workers: number;
   /** Tries one case and returns its faults. */
   tryCase(draw: Draw, note: Note): Promise<readonly string[]>;
-  /** Faults of no single case, such as a process that ended or a secret in a log. */
+  /** Faults that belong to no single case, such as a process that ended or a secret in a log. */
   faults(): readonly string[];
-  /** Called once after the first cases: what is held now is the level to come back to. */
+  /** Called once after the first cases to record the level to which the target must return. */
   warmedUp(): Promise<void>;
-  /** Called once after the last case; then `faults` are final. */
+  /** Called once after the last case. Afterwards `faults` is final. */
   settle(): Promise<void>;
-  /** Figures for the summary. */
+  /** Figures that the summary prints. */
   figures?(): Readonly<Record<string, number>>;
   close(): Promise<void>;
 }
@@ -32,7 +32,7 @@ export interface Target {
 export interface CampaignOptions {
   readonly seed: number;
   readonly seconds: number;
-  /** The one case to run, whose input is printed. */
+  /** The only case to run. Its input is printed. */
   readonly onlyCase?: number | undefined;
   readonly say: (line: string) => void;
 }
@@ -46,12 +46,12 @@ export interface Summary {
 
 const caseMsMax = 60_000;
 const shrinkMsMax = 20_000;
-/** Cases that ended lately, and may still be the cause of what is seen now. */
+/** Number of recent cases that may still be the cause of a fault seen now. */
 const recentCases = 24;
 const faultsMax = 20;
 const shownLength = 4000;
 
-// One for all cases, because it keeps the arbitraries that they draw from.
+// Shared by all cases, because it caches the arbitraries that they draw from.
 const choices = fc.gen();
 
 export async function campaign(target: Target, options: CampaignOptions): Promise<Summary> {

@@ -1,6 +1,6 @@
 /**
- * Hostile files for the command line: fleet files, exported logs, saved states, contexts. Each run ends in time with a
- * documented exit code and the documented words, and never with a stack trace. One in some runs in a process of its own.
+ * Feeds hostile files to the command line: fleet files, exported logs, saved states, contexts. Each run ends in time with a
+ * documented exit code and message, and never prints a stack trace. A few runs use a process of their own.
  */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -206,7 +206,7 @@ class CliTarget implements RunningTarget {
   }
 }
 
-/** Holds a run to docs: its code, the form of its error, and no word of what nobody foresaw. */
+/** Checks a run against the docs: its exit code, the form of its error, and that no unexpected failure was reported. */
 function faultsOf({ code, err }: Run): string[] {
   const faults: string[] = [];
   if (!Object.hasOwn(exitCodes, code)) faults.push(`ended with status ${code}: ${err.slice(0, 300)}`);
@@ -215,7 +215,7 @@ function faultsOf({ code, err }: Run): string[] {
     faults.push(`failed in words that nobody foresaw: ${err.slice(0, 300)}`);
   const isError =
     /^error\[\w+\]: .+\n([\s\S]*\n)? {2}more {2}headgate help exit-codes \(this is \d+\)\n$/.test(err) ||
-    // A fleet file's own faults, each with its place.
+    // Errors in a fleet file itself are printed one per line, each with its position.
     (code === 2 && err.split('\n').every((line) => line === '' || /^\S+:\d+:\d+ .+$/.test(line)));
   if (code !== 0 && code !== 1 && !isError) faults.push(`has no error of the form: ${err.slice(0, 300)}`);
   if (err.includes(canary)) faults.push(`showed a secret: ${err.slice(0, 300)}`);

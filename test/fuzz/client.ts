@@ -1,18 +1,18 @@
-/** A client of the gateway for fuzz cases: one request over a kept connection, and all that came of it. */
+/** HTTP client for fuzz cases: sends one request over a kept-alive connection and collects everything that comes back. */
 import { type Agent, request } from 'node:http';
 
 export interface ClientAnswer {
-  /** 0 where no head came. */
+  /** Status code, or 0 if no head arrived. */
   readonly status: number;
   readonly fields: Readonly<Record<string, string>>;
   readonly body: string;
-  /** The body ended as its framing promised. */
+  /** The body ended where its framing promised. */
   readonly whole: boolean;
 }
 
 export interface Asked {
   readonly url: string;
-  /** POST where it is left out. */
+  /** Defaults to POST. */
   readonly method?: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;

@@ -1,7 +1,7 @@
-/** Choices of one fuzz case, drawn from fast-check, so that a failing case is shrunk and a seed repeats it. */
+/** Choices of one fuzz case, drawn from fast-check so that a failing case shrinks and a seed repeats it. */
 import fc from 'fast-check';
 
-/** Numbers at boundaries of integer types and of doubles. */
+/** Boundary values of integer types and of doubles. */
 const edgeNumbers: readonly number[] = [
   ...[0, -0, 1, -1, 2, 0.5, -0.5, 1e-9, 127, 128, 255, 256, 65_535, 65_536, 2 ** 31 - 1, 2 ** 31, 2 ** 32],
   ...[2 ** 53 - 1, 2 ** 53, 1e21, 1e308, -1e308],
@@ -43,7 +43,7 @@ const json = (): fc.Arbitrary<Json> =>
     ),
   })).value;
 
-/** Shrinks to the first choice of a list, to `false`, and to the smallest number. */
+/** Source of choices. They shrink towards the first item of a list, `false` and the smallest number. */
 export class Draw {
   readonly #draw: fc.GeneratorValue;
 
@@ -51,12 +51,12 @@ export class Draw {
     this.#draw = source;
   }
 
-  /** True with this probability. */
+  /** Returns true with this probability. */
   chance(probability: number): boolean {
     return this.#fraction() >= 1 - probability;
   }
 
-  /** A whole number from 0 up to, not including, `end`. */
+  /** Draws a whole number from 0 up to, but not including, `end`. */
   below(end: number): number {
     return Math.floor(this.#fraction() * end);
   }
@@ -65,7 +65,7 @@ export class Draw {
     return min + this.below(max - min + 1);
   }
 
-  /** Mostly small, seldom near `max`. */
+  /** Draws mostly small numbers, rarely one near `max`. */
   skewed(max: number): number {
     return Math.floor(max ** this.#fraction());
   }
@@ -74,7 +74,7 @@ export class Draw {
     return values[this.below(values.length)] as Value;
   }
 
-  /** One of the choices, by its weight. */
+  /** Draws one of the choices according to its weight. */
   weighted<Value>(choices: readonly (readonly [weight: number, value: Value])[]): Value {
     let left = this.#fraction() * choices.reduce((sum, [weight]) => sum + weight, 0);
     const chosen = choices.find(([weight]) => {
@@ -108,7 +108,7 @@ export class Draw {
     return this.#draw(json);
   }
 
-  /** Splits the whole into at most `count` pieces, none of them empty. */
+  /** Splits the bytes into at most `count` non-empty pieces. */
   pieces(whole: Buffer, count: number): Buffer[] {
     const cuts = new Set(this.list(count - 1, () => this.below(whole.length + 1)));
     const edges = [0, ...[...cuts].sort((a, b) => a - b), whole.length];
@@ -118,7 +118,7 @@ export class Draw {
       .filter((piece) => piece.length > 0);
   }
 
-  /** Draws from the same case what is usual: first choices, and what is likelier than not. */
+  /** Draws only usual choices from the same case: the first item of a list, and the likelier outcome. */
   calm(): Draw {
     return new CalmDraw(this.#draw);
   }

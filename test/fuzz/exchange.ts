@@ -1,4 +1,4 @@
-/** One raw connection of a fuzz case: bytes in pieces, an end of many kinds, and all that was answered. */
+/** One raw connection of a fuzz case: sends bytes in pieces, ends in one of several ways, and collects the answer. */
 import { connect, type Socket } from 'node:net';
 import { setTimeout as pause, setImmediate as turn } from 'node:timers/promises';
 import { connect as connectTls } from 'node:tls';
@@ -10,26 +10,26 @@ export interface Address {
   readonly tls: boolean;
 }
 
-/** How the client leaves: after its last byte, or with a reset or a close after so many pieces. */
+/** Bytes that a client sends, and how it leaves: after its last byte, or by a reset or close after `endAfter` pieces. */
 export interface Delivery {
   readonly pieces: readonly Buffer[];
-  /** Between pieces. */
+  /** Pause between pieces, in ms. */
   readonly pauseMs: number;
   readonly end: 'half-close' | 'reset' | 'destroy' | 'wait';
-  /** Pieces that are sent before a reset or a close. */
+  /** Number of pieces to send before a reset or close. */
   readonly endAfter: number;
 }
 
 export interface Answered {
-  /** In latin1. */
+  /** Received bytes as latin1 text. */
   readonly text: string;
-  /** The peer, or an error, cut the connection. */
+  /** The peer or an error cut the connection. */
   readonly reset: boolean;
-  /** Nothing ended it within the time. */
+  /** The connection did not end in time. */
   readonly late: boolean;
 }
 
-/** A client that waits for more than its answer goes after this silence. */
+/** A client that waits for more after its answer leaves after this silence. */
 const silenceMs = 400;
 const exchangeMsMax = 10_000;
 

@@ -1,4 +1,4 @@
-/** What every target over a fleet does alike: its processes are watched, and hold in the end what they held before. */
+/** Base of all targets that use a fleet: watches its processes and checks that they release everything in the end. */
 import { Agent } from 'node:http';
 import type { Note, RunningTarget } from './campaign.ts';
 import type { Draw } from './draw.ts';
@@ -7,9 +7,9 @@ import type { FuzzFleet } from './fleet.ts';
 export abstract class FleetTarget implements RunningTarget {
   abstract readonly workers: number;
   protected readonly fleet: FuzzFleet;
-  /** Keeps the connections of its requests. */
+  /** Keeps the target's connections open between requests. */
   protected readonly agent = new Agent({ keepAlive: true });
-  /** Faults of no case that the target itself sees. */
+  /** Faults that the target itself sees and that belong to no single case. */
   protected readonly found: string[] = [];
 
   constructor(fleet: FuzzFleet) {

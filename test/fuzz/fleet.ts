@@ -1,4 +1,4 @@
-/** A really started fleet under fuzz: every process by itself, watched, on an embedded log in a folder of its own. */
+/** A real fleet under fuzz. Each process runs separately and is watched, on an embedded log in a folder of its own. */
 import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Fleet } from '../../schemas/events/fleet.ts';
@@ -8,7 +8,7 @@ import { until } from '../support/until.ts';
 import { inspectable } from './inspect.ts';
 import { WatchedProcess } from './watched.ts';
 
-/** Stands in prompts and in what hostile nodes answer; no log and no error text may hold it. */
+/** Secret text in prompts and in answers of hostile nodes. No log and no error message may contain it. */
 export const canary = 'canary-3f9d2b71c0';
 export const models = ['echo-small', 'echo-large', 'echo-embed'] as const;
 export const rerankModel = 'echo-rerank';
@@ -29,21 +29,21 @@ export interface GatewayReady {
 export interface NodeReady {
   readonly metrics: string;
 }
-/** Of a simulated node. */
+/** Addresses that a simulated node prints when it is ready. */
 export interface EngineReady extends NodeReady {
   readonly api: string;
 }
 
 export interface FleetOptions {
-  /** In addition to the plain gateway one that speaks TLS. */
+  /** Starts a second gateway that speaks TLS. */
   readonly tls?: boolean;
-  /** An agent for the simulated node. */
+  /** Starts an agent for the simulated node. */
   readonly agent?: boolean;
-  /** Stands in the place of the simulated node. */
+  /** URL of a node that replaces the simulated node. */
   readonly engine?: string;
-  /** The same in the place of the one that reranks. */
+  /** URL of a node that replaces the simulated reranking node. */
   readonly reranker?: string;
-  /** Nodes of the pool that agents report on, in addition. */
+  /** Additional nodes of the pool that agents report on. */
   readonly agentNodes?: readonly string[];
   readonly gatewayArgs?: readonly string[];
 }
@@ -72,7 +72,7 @@ export class FuzzFleet extends ProcessFleet {
   get gateway(): WatchedProcess<GatewayReady> {
     return given(this.#gateway);
   }
-  /** Of an organisation without limits. */
+  /** API key of an organisation without limits. */
   get key(): string {
     return this.#keyValue;
   }
@@ -94,7 +94,7 @@ export class FuzzFleet extends ProcessFleet {
     await super.close();
   }
 
-  /** One of the gateway's gauges now. */
+  /** Current value of one of the gateway's gauges. */
   gauge(name: string): Promise<number> {
     return metric(this.gateway.started, name);
   }

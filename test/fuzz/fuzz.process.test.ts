@@ -1,6 +1,6 @@
 /**
- * The short form of every fuzz target, with a fixed seed: some seconds of hostile input against a really started fleet.
- * `npm run fuzz` is the long form.
+ * Short run of every fuzz target with a fixed seed: a few seconds of hostile input against a real fleet. `npm run fuzz` is
+ * the long form.
  */
 import { execFile } from 'node:child_process';
 import { expect, test } from 'vitest';

@@ -1,11 +1,11 @@
-/** What a good answer of the gateway is, held as a strict client of each API would: whole JSON, or a legal stream. */
+/** Checks good answers of the gateway as strictly as a client of each API would: complete JSON, or a legal stream. */
 import type { InferenceKind } from '../../schemas/api/operations.ts';
 import { readMessageEvents } from '../support/message-events.ts';
 import { readResponseEvents } from '../support/response-events.ts';
 import type { ClientAnswer } from './client.ts';
 import { refusalFault } from './raw-answers.ts';
 
-/** Without the charset some clients read the text as Latin-1. */
+/** Content type of a stream. Without the charset, some clients read the text as Latin-1. */
 export const eventStreamType = 'text/event-stream; charset=utf-8';
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -15,7 +15,7 @@ export interface Expected {
   readonly stream: boolean;
 }
 
-/** What is wrong with an answer. No head, and a stream that was cut, are none of it; a caller may know better. */
+/** Describes the fault of an answer. A missing head or a cut stream is not a fault here; callers may be stricter. */
 export function faultOf(answer: ClientAnswer, expected: Expected): string | undefined {
   const { status, fields, body, whole } = answer;
   if (status === 0) return undefined;
@@ -59,17 +59,17 @@ function hasNumber(answer: Fields, member: string): boolean {
   return Number.isInteger((answer['usage'] as Fields | undefined)?.[member]);
 }
 
-/** By the operations that stream: whether the terminator came. Throws at the first breach. */
+/** Checkers by streaming operation. Each returns whether the terminator came, and throws at the first violation. */
 const isCompleteBy: Readonly<Partial<Record<InferenceKind, (wire: string) => boolean>>> = {
   chat: readChatEvents,
   messages: (wire) => readMessageEvents(wire).isComplete,
   responses: (wire) => readResponseEvents(wire).end !== undefined,
 };
 
-/** A stream is legal frame by frame; where its body is whole it has its terminator, and where it was cut it has none. */
+/** Checks every frame of a stream. A complete body must have the terminator, and a cut body must not. */
 function streamFault({ fields, body, whole }: ClientAnswer, operation: InferenceKind): string | undefined {
   if (fields['content-type'] !== eventStreamType) return `a stream of type ${fields['content-type']}`;
-  // The last frame of a stream that was cut may be cut itself.
+  // The last frame of a cut stream may itself be incomplete.
   const wire = whole ? body : body.slice(0, body.lastIndexOf('\n\n') + 2);
   try {
     const isComplete = isCompleteBy[operation]?.(wire) === true;
@@ -80,7 +80,7 @@ function streamFault({ fields, body, whole }: ClientAnswer, operation: Inference
   }
 }
 
-/** True where the terminator came; throws at the first breach. */
+/** Returns whether the terminator came, and throws at the first violation. */
 function readChatEvents(wire: string): boolean {
   if (wire !== '' && !wire.endsWith('\n\n')) throw new Error('it does not end with a frame');
   let id: unknown;

@@ -1,27 +1,27 @@
 /**
- * An inference server that answers each inference with the raw bytes of the case that asked, and probes as a healthy one.
- * It speaks HTTP no better than it must: it knows requests that carry a content length, one after another.
+ * Inference server that answers each inference with raw bytes planned by the asking case, and answers probes like a healthy
+ * node. Its HTTP is minimal: it reads one request after another, each with a content length.
  */
 
 import type { AddressInfo } from 'node:net';
 import { createServer, type Server, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** How the bytes go out. */
+/** Bytes to answer with, and how to send them. */
 export interface NodePlan {
   readonly pieces: readonly Buffer[];
   readonly pauseMs: number;
-  /** Sent again and again behind the pieces until the gateway goes, or this often. */
+  /** Sent repeatedly after the pieces, up to `times` times or until the gateway disconnects. */
   readonly endless?: { readonly piece: Buffer; readonly times: number };
   readonly end: 'keep' | 'close' | 'reset' | 'hang';
 }
 
-/** Stands in a prompt; by it the node knows which case asks. */
+/** Text in a prompt that tells the node which case is asking. */
 export function caseMark(number: number): string {
   return `case-${number}-mark`;
 }
 
-/** A connection that the gateway leaves open without use ends after this. */
+/** Longest time for which an idle connection from the gateway stays open. */
 const hangMsMax = 8000;
 
 export class HostileNode {
@@ -48,7 +48,7 @@ export class HostileNode {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** Inferences that reached it. */
+  /** Number of inferences that reached this node. */
   get asked(): number {
     return this.#asked;
   }
@@ -108,7 +108,7 @@ export class HostileNode {
     return `HTTP/1.1 ${this.#statusOf(head)} x\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
   }
 
-  /** As vLLM shows that it reranks, and does nothing else. */
+  /** Answers probes like a vLLM server that only reranks. */
   #statusOf(head: string): number {
     if (!this.#reranks) return 200;
     if (head.startsWith('GET /v1/rerank ')) return 405;

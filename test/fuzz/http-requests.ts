@@ -1,4 +1,4 @@
-/** Raw HTTP by a grammar of requests, right and wrong, with mutations: targets, methods, headers, framings, pipelining. */
+/** Raw HTTP from a grammar of valid and invalid requests, with mutations: targets, methods, headers, framing, pipelining. */
 import { type Draw, edgeTexts } from './draw.ts';
 import { canary, models, stackDomain, stacks } from './fleet.ts';
 import { mutateBytes } from './mutate.ts';
@@ -158,7 +158,7 @@ const rareHeaders: readonly Header[] = [
   ['Via', '1.1 x'],
 ];
 
-/** Lines as they go out; an odd one may be no header at all. */
+/** Header lines as sent. An odd line may not be a header at all. */
 function headerLines(draw: Draw, kind: ListenerKind, secrets: RequestSecrets): string[] {
   const headers = [...hostHeaders(draw), ...keyHeaders(draw, kind, secrets)];
   if (draw.chance(0.7)) headers.push(['Connection', 'close']);
@@ -305,7 +305,7 @@ function request(draw: Draw, kind: ListenerKind, secrets: RequestSecrets): Buffe
   return Buffer.from(`${head.join(end)}${end}${end}${body}`, 'latin1');
 }
 
-/** The bytes of a connection: one request or several behind one another, in a third of all cases mutated. */
+/** Bytes of one connection: one or several pipelined requests, mutated in 30 % of the cases. */
 export function connectionBytes(draw: Draw, kind: ListenerKind, secrets: RequestSecrets): Buffer {
   if (draw.chance(0.02)) return draw.bytes(draw.skewed(4000));
   const count = draw.chance(0.15) ? draw.between(2, 6) : 1;

@@ -1,4 +1,4 @@
-/** Raw HTTP on every listener of a fleet: all live on, and answer in their envelope or not at all. */
+/** Sends raw HTTP to every listener of a fleet. All processes survive, and answer in their envelope or not at all. */
 
 import type { ListenerName } from '../../shared/runtime/connections.ts';
 import { operatorToken } from '../support/process-fleet.ts';
@@ -39,7 +39,7 @@ class HttpTarget extends FleetTarget {
     const { kind, name } = listener;
     const bytes = connectionBytes(draw, kind, { key: this.fleet.key, operator: operatorToken });
     const delivery = drawDelivery(draw, bytes);
-    // At times plain bytes go to a listener that speaks TLS, and the other way round.
+    // Occasionally sends plain bytes to a TLS listener, or TLS to a plain one.
     const address = draw.chance(0.03) ? { ...listener, tls: !listener.tls } : listener;
     const ending = `${delivery.end} after ${delivery.endAfter} of ${delivery.pieces.length} pieces`;
     note(Buffer.concat([Buffer.from(`# ${name}, ${ending}\n`), bytes]));
@@ -53,14 +53,14 @@ class HttpTarget extends FleetTarget {
     const last = answers.at(-1);
     const isCut = last?.whole === false && last.fields['transfer-encoding'] === undefined;
     if (isCut && !reset && !late && delivery.end === 'half-close') faults.push('an answer was cut');
-    // The simulated node gives a prompt back, and so does a good answer of it.
+    // The simulated node echoes the prompt, so a good answer may contain it. A refusal may not.
     const refusals = answers.filter(({ status }) => status >= 400).map(({ body }) => body);
     if (kind !== 'engine' && refusals.some((body) => this.#isLeak(body)))
       faults.push('a refusal holds a secret');
     return faults.map((fault) => `${name}: ${fault}`);
   }
 
-  /** A path comes back in the envelope, but no body, key or token does. */
+  /** An error message may repeat the path, but no body, key or token. */
   #isLeak(body: string): boolean {
     const message = /"message":"((?:[^"\\]|\\.)*)"/.exec(body)?.[1] ?? '';
     return [canary, operatorToken, this.fleet.key].some((secret) => message.includes(secret));
@@ -76,7 +76,7 @@ class HttpTarget extends FleetTarget {
   }
 }
 
-/** How each listener of the service answers; `node` is one of the simulator. */
+/** Kind of answer that each listener of the service gives; `node` belongs to the simulator. */
 const kinds: Readonly<Record<ListenerName, ListenerKind>> = {
   api: 'gateway',
   stack: 'gateway',

@@ -1,4 +1,4 @@
-/** Bytes of connections by a small grammar around the framing of messages: every part is usual, odd, or changed. */
+/** Connection bytes from a small grammar of HTTP message framing. Every part is usual, odd or mutated. */
 import type { Draw } from './draw.ts';
 import { mutateBytes } from './mutate.ts';
 
@@ -21,7 +21,7 @@ const oddBytes = [
   '\n\n',
 ];
 
-/** The text, at times with one odd place in it. */
+/** Returns the text, occasionally with one odd byte in it. */
 function spoilt(draw: Draw, text: string, probability = 0.01): string {
   if (!draw.chance(probability)) return text;
   const at = draw.below(text.length + 1);
@@ -198,7 +198,7 @@ function request(draw: Draw): string {
   return blank + message(draw, `${method} ${target} ${version}`, ['Host: a']);
 }
 
-/** Requests behind one another. */
+/** One to three pipelined requests. */
 export function requestBytes(draw: Draw): Buffer {
   const text = draw
     .list(
@@ -232,7 +232,7 @@ function answer(draw: Draw): string {
   return message(draw, `${version} ${status}`, []);
 }
 
-/** Early answers and an answer, at times with something behind it. */
+/** Interim answers and a final answer, occasionally followed by extra bytes. */
 export function answerBytes(draw: Draw): Buffer {
   const early = draw.list(draw.chance(0.2) ? draw.below(4) : 0, () =>
     draw.pick([
@@ -248,7 +248,7 @@ export function answerBytes(draw: Draw): Buffer {
   return draw.chance(0.1) ? mutateBytes(draw, bytes, 2) : bytes;
 }
 
-/** The bytes as a peer may send them: at once, in some pieces, or as single bytes. */
+/** Splits the bytes as a peer may send them: all at once, in several pieces, or byte by byte. */
 export function cut(draw: Draw, bytes: Buffer): readonly Buffer[] {
   if (bytes.length === 0) return [];
   const count = draw.weighted<() => number>([

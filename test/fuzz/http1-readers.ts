@@ -1,4 +1,4 @@
-/** What the gateway's reader and `node:http` make of the same bytes, in one form. */
+/** Reads the same bytes with the gateway's reader and with `node:http`, and returns both results in one form. */
 import {
   type ClientRequest,
   createServer,
@@ -19,7 +19,7 @@ import { MessageReader } from '../../data-plane/http/message-reader.ts';
 const headBytesMax = 16 * 1024;
 
 export interface ReadMessage {
-  /** Method and target, or the status. */
+  /** Method and target of a request, or the status of an answer. */
   readonly line: string;
   readonly version: string;
   readonly fields: readonly string[];
@@ -31,7 +31,7 @@ export interface ReadMessage {
 export interface ReadBytes {
   readonly messages: ReadMessage[];
   fault: string | undefined;
-  /** Nothing is read behind the last message. */
+  /** No bytes are read after the last message. */
   isOver?: boolean;
 }
 
@@ -76,7 +76,7 @@ function readOwn<Head extends OwnHead>(
   const reader = new MessageReader(heads, sink, headBytesMax);
   const isDone = (): boolean => read.fault !== undefined || (isOver && reader.state === 'ended');
   for (const piece of pieces) {
-    // It moves chunks within what it was given.
+    // Copies the piece, because the reader moves chunks within its input.
     const bytes = Buffer.from(piece);
     for (let at = 0; at < bytes.length && !isDone(); ) at += reader.read(bytes.subarray(at));
   }
@@ -95,7 +95,7 @@ export function readRequests(pieces: readonly Buffer[]): ReadBytes {
   );
 }
 
-/** Up to the first answer that is not an early one. */
+/** Reads up to and including the first answer that is not an interim one. */
 export function readAnswer(pieces: readonly Buffer[]): ReadBytes {
   const heads = new AnswerHeadReader(headBytesMax);
   return readOwn(
@@ -106,7 +106,7 @@ export function readAnswer(pieces: readonly Buffer[]): ReadBytes {
   );
 }
 
-/** A connection whose peer is the test. */
+/** Connection whose peer is the test. */
 class Wire extends Duplex {
   constructor() {
     super();
@@ -114,7 +114,7 @@ class Wire extends Duplex {
   }
 
   override _read(): void {
-    // Bytes are pushed.
+    // The test pushes the bytes.
   }
 
   override _write(_chunk: Buffer, _encoding: string, done: () => void): void {
@@ -154,7 +154,7 @@ function collect(line: string, message: IncomingMessage): ReadMessage {
 async function push(wire: Wire, pieces: readonly Buffer[]): Promise<void> {
   for (const piece of pieces) {
     wire.push(piece);
-    // What is pushed in one turn may be read as one.
+    // Pieces pushed in the same turn may be read as one.
     if (pieces.length < 10) await turn();
   }
   await turn();
@@ -189,7 +189,7 @@ function opened(): Server {
 
 const server = opened();
 
-/** What a server of `node:http` reads. Its connection does not end: then it would drop what is not whole. */
+/** Reads with a server of `node:http`. The connection stays open, because at its end Node drops an incomplete message. */
 export async function requestsOfNode(pieces: readonly Buffer[]): Promise<ReadBytes> {
   const wire = new Wire();
   const read: ReadBytes = { messages: [], fault: undefined };
@@ -200,13 +200,13 @@ export async function requestsOfNode(pieces: readonly Buffer[]): Promise<ReadByt
   return read;
 }
 
-/** What a client of `node:http` reads. */
+/** Reads with a client of `node:http`. */
 export async function answerOfNode(pieces: readonly Buffer[]): Promise<ReadBytes> {
   const wire = new Wire();
   const read: ReadBytes = { messages: [], fault: undefined };
   const asked: ClientRequest = openRequest({
     ...{ method: 'POST', maxHeaderSize: headBytesMax },
-    // Without an agent, which would open a connection of its own.
+    // Avoids an agent, which would open a connection of its own.
     createConnection: () => wire as unknown as Socket,
   });
   asked.maxHeadersCount = 0;

@@ -1,6 +1,6 @@
 /**
- * The gateway's own reader of HTTP/1.1 next to that of `node:http`, in this process: both read the same messages, with the same
- * fields and bytes, or the own one refuses. What only `node:http` refuses is a finding.
+ * Compares the gateway's own HTTP/1.1 reader with that of `node:http`, in this process. Both read the same messages with the
+ * same fields and bytes, or the gateway's reader refuses. A refusal by `node:http` alone is a finding.
  */
 import type { Note, RunningTarget, Target } from './campaign.ts';
 import type { Draw } from './draw.ts';
@@ -49,11 +49,11 @@ class Http1Target implements RunningTarget {
   }
 
   async warmedUp(): Promise<void> {
-    // Nothing is held between cases.
+    // Cases share no state.
   }
 
   async settle(): Promise<void> {
-    // Nothing is left behind.
+    // Cases leave nothing behind.
   }
 
   async close(): Promise<void> {
@@ -70,7 +70,7 @@ function differenceOf(own: ReadBytes, node: ReadBytes): string | undefined {
   const whole = own.messages.filter(({ isWhole }) => isWhole);
   const wholeOfNode = node.messages.filter(({ isWhole }) => isWhole);
   for (const [index, message] of whole.entries()) {
-    // Of the bytes that came with it `node:http` drops what is behind a request to upgrade, which it ignores.
+    // `node:http` ignores an upgrade request, but drops the bytes that arrived behind it.
     if (index > 0 && asksForUpgrade(whole[index - 1])) return undefined;
     const other = wholeOfNode[index];
     if (other === undefined) return `node:http does not read message ${index}: ${node.fault}`;
@@ -86,7 +86,7 @@ function asksForUpgrade(message: ReadMessage | undefined): boolean {
   return message?.headers['upgrade'] !== undefined && /upgrade/i.test(message.headers['connection'] ?? '');
 }
 
-/** Of a message that is not whole both have the head, and the bytes of the body that came. */
+/** If a message is incomplete, both readers must report its head and the body bytes received so far. */
 function partDifference(own: ReadBytes, node: ReadBytes): string | undefined {
   const part = own.messages.find(({ isWhole }) => !isWhole);
   if (part === undefined || asksForUpgrade(own.messages.at(-2))) return undefined;

@@ -1,13 +1,13 @@
 /**
- * Looks into a running process through its inspector: its heap after a collection, and what it holds open. A level that
- * is compared before and after shows a leak that no answer shows.
+ * Inspects a running process through its debugger port: its heap after a collection, and its open resources. Comparing the
+ * level before and after a run reveals leaks that no answer shows.
  */
 import WebSocket from 'ws';
 
 export interface Level {
-  /** What is reachable, on the heap and outside, bytes. */
+  /** Reachable memory on and off the heap, in bytes. */
   readonly heldBytes: number;
-  /** Sockets and timers, by kind. */
+  /** Number of open sockets and timers, by kind. */
   readonly resources: Readonly<Record<string, number>>;
 }
 
@@ -16,10 +16,10 @@ interface Reply {
   readonly result?: { readonly result?: { readonly value?: unknown } };
 }
 
-/** The options of Node under which a process offers its inspector on a free port of loopback. */
+/** Environment that makes Node open its inspector on a free loopback port. */
 export const inspectable = { NODE_OPTIONS: '--inspect=127.0.0.1:0' } as const;
 
-/** The address that the process printed at its start. */
+/** Finds the inspector's address in the output that the process printed at its start. */
 export function inspectorIn(stderr: string): string | undefined {
   return /Debugger listening on (ws:\/\/\S+)/.exec(stderr)?.[1];
 }

@@ -1,4 +1,4 @@
-/** JSON bodies of all operations that have one, from the schemas themselves, then mutated. */
+/** JSON bodies for every operation that takes one, drawn from the schemas and then mutated. */
 import { countTokensRequestSchema, messagesRequestSchemas } from '../../schemas/api/anthropic.ts';
 import { toolSchema, turnSchema } from '../../schemas/api/anthropic-messages.ts';
 import { chatRequestSchema, embeddingsRequestSchema } from '../../schemas/api/openai.ts';
@@ -135,7 +135,7 @@ const responsesOpaque: Opaque = (draw, field) => {
   }
 };
 
-/** Mostly a plain user's turn, so that many conversations get through. */
+/** Draws mostly plain user turns, so that many conversations are accepted. */
 function turns(draw: Draw, odd: () => Json): Json {
   const plain = (): Json => ({ role: 'user', content: promptText(draw) });
   return draw.list(draw.between(1, 4), (index) => (index === 0 || draw.chance(0.4) ? plain() : odd()));
@@ -150,7 +150,7 @@ const opaqueBy: Readonly<Record<InferenceKind, Opaque>> = {
   'count-tokens': anthropicOpaque,
 };
 
-/** A body that the schemas take, mostly. */
+/** A body that is mostly valid. */
 function goodBody(draw: Draw, operation: InferenceKind): Json {
   const opaque = opaqueBy[operation];
   const from: SchemaDraw = { draw, opaque, optional: draw.chance(0.6) ? 0.06 : 0.3 };
@@ -165,7 +165,7 @@ function modelFor(draw: Draw, operation: InferenceKind): string {
   return operation === 'rerank' ? rerankModel : draw.pick(models);
 }
 
-/** The text of a body, with what no schema would make in half of all cases. */
+/** Text of a body. Half of the bodies are mutated into something that no schema would make. */
 export function bodyText(draw: Draw, operation: InferenceKind): string {
   let body = goodBody(draw, operation);
   if (draw.chance(0.5))

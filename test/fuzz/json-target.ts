@@ -1,4 +1,4 @@
-/** JSON bodies to a gateway with a simulated node: each is answered well, or refused in the envelope. */
+/** Sends JSON bodies to a gateway with a simulated node. Each gets a good answer or a refusal in the envelope. */
 import { type InferenceKind, operations } from '../../schemas/api/operations.ts';
 import type { Note, Target } from './campaign.ts';
 import { ask } from './client.ts';

@@ -1,7 +1,7 @@
 /**
- * Hostile records of the control log. In each case two folds read the same records in pieces of different sizes: neither
- * throws, and both come to the same state. Some of the records also go into the log of a real control plane and gateway,
- * whose positions in the end equal that of a fold of the log by the fuzzer.
+ * Hostile records of the control log. In each case two folds read the same records in batches of different sizes. Neither
+ * throws, and both reach the same state. Some records also go to the log of a real control plane and gateway. Both must end
+ * at the same position as the fuzzer's own fold of that log.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ControlLog, LogRecord } from '../../shared/log/core/control-log.ts';
@@ -17,7 +17,7 @@ import { FuzzFleet } from './fleet.ts';
 import { FleetTarget } from './fleet-target.ts';
 import { drawRecords, recordBytes, signatureOf } from './log-records.ts';
 
-/** One case in so many also writes to the real log; each costs a flush of the disk. */
+/** Only one case in four also writes to the real log, because each write flushes the disk. */
 const realOneIn = 4;
 const standMs = 30_000;
 
@@ -90,7 +90,7 @@ class LogTarget extends FleetTarget {
     await super.settle();
   }
 
-  /** Position and digest of the control plane and of the gateway. */
+  /** Positions and digests of the control plane and the gateway. */
   async #standing(): Promise<string[]> {
     const { position, digest } = await this.fleet.operator.call('GET', '/status');
     const health = await (await fetch(`${this.fleet.gateway.started.ready.metrics}/readyz?verbose`)).text();

@@ -1,6 +1,6 @@
 /**
- * A hostile node behind a gateway: the client gets a refusal, a legal answer, or a connection that is destroyed, and
- * nothing of the node's errors; afterwards nothing is in flight.
+ * Fuzzes the gateway with a hostile node. The client gets a refusal, a legal answer or a destroyed connection, and never sees
+ * the node's error texts. Afterwards nothing is in flight.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { type InferenceKind, operations } from '../../schemas/api/operations.ts';
@@ -13,11 +13,11 @@ import { faultOf } from './good-answers.ts';
 import { caseMark, HostileNode } from './hostile-node.ts';
 import { drawNodePlan, nodeSecret } from './node-answers.ts';
 
-/** Gauges that count what is under way; each request releases what it took. */
+/** Gauges of ongoing work. Each returns to zero, because every request releases what it took. */
 const gauges = ['headgate_limiter_in_flight_units', 'headgate_streams_open'] as const;
 const restMs = 20_000;
 
-/** Of the operations that ask for no chat. */
+/** Models and bodies for the operations other than chat. */
 const asked: { readonly [Kind in InferenceKind]?: { readonly model: string; body(prompt: string): object } } =
   {
     embeddings: { model: 'echo-embed', body: (input) => ({ input }) },
@@ -27,7 +27,7 @@ const asked: { readonly [Kind in InferenceKind]?: { readonly model: string; body
     },
   };
 
-/** Bytes that were moved may have taken it into what the model says, which is the client's. */
+/** Matches a secret inside the model's output. Mutated bytes may move it there, and the client may read that output. */
 const said = new RegExp(
   `"(?:content|refusal|reasoning(?:_content)?|arguments|name)":"(?:[^"\\\\]|\\\\.)*${nodeSecret}`,
 );
@@ -40,9 +40,9 @@ interface Asked {
   readonly stream: boolean;
   readonly model: string;
   readonly usage: boolean;
-  /** The client leaves after so long. */
+  /** The client disconnects after this time. */
   readonly leavesMs: number | undefined;
-  /** The answer itself has the secret of the node. */
+  /** The answer legitimately contains the node's secret. */
   readonly maySeeSecret: boolean;
 }
 
@@ -97,7 +97,7 @@ class NodeTarget extends FleetTarget {
     const model = asked[operation]?.model ?? 'echo-small';
     const plan = drawNodePlan(draw, { operation, stream, model });
     const usage = stream && operation === 'chat' && draw.chance(0.5);
-    // Some clients leave before or within their answer.
+    // Some clients disconnect before or during their answer.
     const leavesMs = draw.chance(0.12) ? draw.skewed(300) : undefined;
     const described = {
       leavesMs,

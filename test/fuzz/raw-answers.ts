@@ -1,6 +1,6 @@
 /**
- * The bytes that a listener answered on one connection, read as strictly as a proxy before it would: complete answers one
- * after another, and every refusal in the envelope of its listener.
+ * Parses the bytes that a listener sent on one connection as strictly as a proxy would: complete answers one after another,
+ * and every refusal in the listener's envelope.
  */
 import { commandErrorKinds } from '../../control-plane/core/command-error.ts';
 import { refusalKinds } from '../../schemas/api/refusals.ts';
@@ -9,22 +9,22 @@ export type ListenerKind = 'gateway' | 'admin' | 'console' | 'play' | 'health' |
 
 export interface OneAnswer {
   readonly status: number;
-  /** Names in lower case. */
+  /** Header names are in lower case. */
   readonly fields: Readonly<Record<string, string>>;
   readonly body: string;
-  /** Has no body where its request was a HEAD, whatever its head promises. */
+  /** Answers a HEAD request, so no body follows even if the head promises one. */
   readonly bodiless?: boolean;
-  /** False where the connection ended before the end that the head promised. */
+  /** False if the connection ended before the promised end of the body. */
   readonly whole: boolean;
 }
 
 export interface ReadAnswers {
   readonly answers: readonly OneAnswer[];
-  /** What is no HTTP; undefined where all is. */
+  /** Description of the first bytes that are not HTTP, if any. */
   readonly broken: string | undefined;
 }
 
-/** `text` is in latin1. `bodiless`: answers may be to HEAD, so a promised body need not come. */
+/** Parses latin1 text. With `bodiless`, answers may be to HEAD, so a promised body may be missing. */
 export function readAnswers(text: string, bodiless: boolean): ReadAnswers {
   const answers: OneAnswer[] = [];
   let at = 0;
@@ -48,7 +48,7 @@ export function readAnswers(text: string, bodiless: boolean): ReadAnswers {
       continue;
     }
     const { body, next } = bodyAt(text, at, fields, status === 204 || status === 304);
-    // One that says no length, and closes, promises nothing.
+    // An answer that gives no length and closes the connection promises no body.
     const isHead = bodiless && (next === undefined || body === '' || text.startsWith('HTTP/1.', at));
     if (isHead) {
       answers.push({ status, fields, body: '', whole: true, bodiless: true });
@@ -91,7 +91,7 @@ function chunkedBody(
   }
 }
 
-/** What is wrong with one answer of a listener of this kind; undefined where nothing is. */
+/** Describes the fault of one answer from a listener of this kind; undefined if the answer is good. */
 export function answerFault(
   kind: ListenerKind,
   { status, fields, body, whole, bodiless }: OneAnswer,
@@ -102,7 +102,7 @@ export function answerFault(
     return [200, 400, 404, 405, 408, 413, 417, 431, 501, 503].includes(status)
       ? undefined
       : `answered ${status}`;
-  // Pages and files are text; what is JSON is an answer of a call.
+  // Pages and files are text. A JSON body is the answer of an API call.
   const isPage = (kind === 'console' || kind === 'play') && !isJson(fields);
   if (isPage)
     return [200, 303, 304, 400, 404, 405, 408, 413, 417, 421, 431, 503].includes(status)
@@ -119,7 +119,7 @@ function isJson(fields: Readonly<Record<string, string>>): boolean {
   return fields['content-type']?.startsWith('application/json') === true;
 }
 
-/** As `refusalOf` of test/support/api.ts holds them, where no expectation can be used. */
+/** Checks a refusal like `refusalOf` of test/support/api.ts, but without vitest's `expect`. */
 export function refusalFault(
   status: number,
   fields: Readonly<Record<string, string>>,

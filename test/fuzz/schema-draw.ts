@@ -1,21 +1,21 @@
 /**
- * Values that a zod schema takes, made from the schema itself, so that a field that is added later is fuzzed without a
- * word here. What a schema hides in a function (a list with a bound, a custom check) comes from `opaque`, by field name.
+ * Draws valid values from a zod schema itself, so that new fields are fuzzed without a change here. `opaque` supplies, by
+ * field name, what a schema hides in a function (a bounded list, a custom check).
  */
 import type { z } from 'zod';
 import type { Draw, Json } from './draw.ts';
 
-/** Makes what a schema does not show, by the name of its field; undefined where it knows no such field. */
+/** Makes a value that the schema does not describe, by field name. Returns undefined for unknown fields. */
 export type Opaque = (draw: Draw, field: string) => Json | undefined;
 
 export interface SchemaDraw {
   readonly draw: Draw;
   readonly opaque: Opaque;
-  /** How likely a field that may be left out is there. */
+  /** Probability that an optional field is present. */
   readonly optional: number;
 }
 
-/** Texts that the patterns of fields take. */
+/** Texts that match the patterns of various fields. */
 const candidates = [
   'ok',
   'tool_1',
@@ -25,7 +25,7 @@ const candidates = [
   'node-1',
 ];
 
-/** One value; seldom one that the schema refuses after all. */
+/** Draws one value. A few of them are invalid after all. */
 export function valueFor(from: SchemaDraw, schema: z.core.$ZodType, field = ''): Json {
   const { def } = (schema as z.core.$ZodTypes)._zod;
   const { draw } = from;
@@ -82,12 +82,12 @@ function objectOf(from: SchemaDraw, shape: Readonly<Record<string, z.core.$ZodTy
   return Object.fromEntries(members);
 }
 
-/** A field that counts emptiness as absence and then must be there: its schema alone shows that. */
+/** Whether a field must be present. Some schemas treat an empty value as absent, so only a trial parse shows this. */
 function isRequired(schema: z.core.$ZodType): boolean {
   return !(schema as z.ZodType).safeParse(undefined).success;
 }
 
-/** The first of some drawn values that the schema takes. */
+/** Draws up to 12 values and returns the first valid one. */
 function taken(schema: z.core.$ZodType, make: () => Json): Json | undefined {
   for (let attempt = 0; attempt < 12; attempt++) {
     const value = make();

@@ -1,8 +1,9 @@
 /**
- * Hostile snapshot files. Offered as a download, a file is taken only where its rows add up to their digests. Found as
- * `state.db`, it is opened or quarantined. Neither way is a changed position taken over, unless its checksum was forged.
- * At times a real gateway starts on one, and comes to the state of its control plane and follows it on; where the position
- * was forged so that the log seems to lack what was folded, it may refuse the log instead, if it says so.
+ * Hostile snapshot files. A download is accepted only if its rows add up to their digests. A local `state.db` is opened or
+ * quarantined. In both cases a changed position is rejected, unless its checksum was forged too.
+ *
+ * Some cases start a real gateway on the file. It reaches the state of its control plane and keeps following it. If the
+ * forged position makes folded records seem missing from the log, it may refuse the log instead, but must say so.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -27,12 +28,12 @@ import { FleetTarget } from './fleet-target.ts';
 import { type SpoiltState, spoiltState } from './spoilt-state.ts';
 
 const realOdds = 1 / 30;
-/** What a forged position does shows only there. */
+/** Odds of starting a real gateway on a forged position, because only a real gateway shows the effect. */
 const forgedRealOdds = 1 / 6;
-/** From the beginning of its case, so that the case ends with a finding of its own before it is ended as too long. */
+/** Counted from the start of the case, so that the case reports its own finding before it is stopped as too long. */
 const healMs = 50_000;
 const askMs = 5000;
-/** How a gateway calls a log that does not hold the record that its position names. */
+/** Health text of a gateway whose log does not contain the record at its position. */
 const refusal = /\[\+\]log [^[]*\bfolded\b/;
 const quiet = pino({ level: 'silent' });
 
@@ -61,7 +62,7 @@ class SnapshotTarget extends FleetTarget {
   readonly #dir = mkdtempSync(join(tmpdir(), 'headgate-fuzz-state-'));
   readonly #server: Server;
   readonly #goodPosition: string;
-  /** By the first part of the address under which it is asked for. */
+  /** Offered files by the first part of the URL path under which they are served. */
   readonly #offers = new Map<string, Buffer>();
   #serial = 0;
   #taken = 0;
@@ -105,7 +106,7 @@ class SnapshotTarget extends FleetTarget {
     this.#offers.set(name, bytes);
     const { port } = this.#server.address() as AddressInfo;
     const controlPlanes = [`http://127.0.0.1:${port}/${name}`];
-    // The second attempt is of the same bytes; the pause before it is all that it adds.
+    // The second attempt offers the same bytes, so it would only add the pause before it.
     const attempt = fetchSnapshot({
       path,
       controlPlanes,
@@ -168,7 +169,7 @@ class SnapshotTarget extends FleetTarget {
     writeFileSync(join(folder, 'state.db'), bytes);
     const gateway = await this.fleet.watchGateway(name);
     try {
-      // A gateway that reads from a wrong place looks right until a commit follows.
+      // A gateway that reads from a wrong position looks healthy until the next commit.
       const { value } = await this.fleet.operator.createKey('acme', name);
       this.fleet.secrets.add(value);
       let standing = '';

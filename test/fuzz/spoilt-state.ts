@@ -1,4 +1,4 @@
-/** Snapshot files that no fold made: bits flipped, cut off, of other tables, with triggers and views, of wrong rows. */
+/** Snapshot files that no fold made: with flipped bits, truncated, with foreign tables, triggers and views, or wrong rows. */
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
@@ -6,7 +6,7 @@ import { forgePosition } from '../support/forged-position.ts';
 import type { Draw } from './draw.ts';
 import { mutateBytes } from './mutate.ts';
 
-/** Changes made by SQLite itself, so that the file stays whole. A statement that a state refuses is left out. */
+/** Statements that SQLite itself runs, so that the file stays intact. A statement that fails on a state is skipped. */
 const statements: readonly string[] = [
   "UPDATE api_key SET state = 'active'",
   'DELETE FROM position',
@@ -39,11 +39,11 @@ const positions: readonly string[] = [
 
 export interface SpoiltState {
   readonly bytes: Buffer;
-  /** The checksum of a changed position was made right again, which only a hand that writes the data folder can do. */
+  /** A changed position got a matching checksum again. Only someone who can write to the data folder can do this. */
   readonly isForged: boolean;
 }
 
-/** A file made of the good one; `dir` is for the work. */
+/** Makes a spoilt file from the good one, working in `dir`. */
 export function spoiltState(draw: Draw, good: Buffer, dir: string): SpoiltState {
   const bytes = (of: Buffer): SpoiltState => ({ bytes: of, isForged: false });
   const changes = (drawn: readonly string[]) => draw.list(draw.between(1, 3), () => draw.pick(drawn));
@@ -77,7 +77,7 @@ function changed(
       try {
         execute(db, statement);
       } catch {
-        // The tables of this state do not take it.
+        // The statement does not fit the tables of this state.
       }
     db.pragma('wal_checkpoint(TRUNCATE)');
   } finally {

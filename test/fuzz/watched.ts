@@ -1,21 +1,18 @@
-/**
- * Real processes under fuzz: that they live, answer their health, write no secret, and hold no more than before.
- */
+/** Watches real processes under fuzz: they stay alive, answer health checks, log no secret and release what they held. */
 import { Agent, get } from 'node:http';
 import { get as getTls, Agent as TlsAgent } from 'node:https';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Started } from '../support/processes.ts';
 import { inspectorIn, type Level, levelOf } from './inspect.ts';
 
-/** Health is asked this often, and must be answered within this even on a busy machine. */
+/** Interval of the health checks, and the longest time for an answer even on a busy machine. */
 const healthEveryMs = 500;
 const healthAnswerMs = 15_000;
-/** What the level after a run may have above the level before it. */
+/** Allowed growth of the level after a run over the level before it. */
 const heldFactorMax = 1.5;
 const heldSlackBytes = 24 * 1024 * 1024;
 const resourcesSlack = 40;
-/** After the last case connections and timers get this long to end. */
-/** A WebSocket whose peer answers no close frame ends after 30 s. */
+/** Time for connections and timers to end after the last case. A WebSocket whose peer answers no close frame takes 30 s. */
 const settleMs = 60_000;
 
 export class WatchedProcess<Ready = unknown> {
@@ -69,12 +66,12 @@ export class WatchedProcess<Ready = unknown> {
     return this.#slowestHealthMs;
   }
 
-  /** The level that the process must come back to. */
+  /** Records the level to which the process must return. */
   async noteLevel(): Promise<void> {
     if (this.alive && this.#inspector !== undefined) this.#before = await levelOf(this.#inspector);
   }
 
-  /** Waits until the process holds no more than before; a fault where it does not come to that. */
+  /** Waits until the process has returned to its earlier level, and records a fault if it does not. */
   async settle(): Promise<void> {
     const before = this.#before;
     if (before === undefined || this.#inspector === undefined) return;
@@ -99,12 +96,12 @@ export class WatchedProcess<Ready = unknown> {
     await this.started.end('SIGKILL');
   }
 
-  /** No process outlives the run that started it, however that ends. */
+  /** Kills the process when the test run exits, however the run ends. */
   readonly #kill = (): void => {
     this.started.child.kill('SIGKILL');
   };
 
-  /** Line by line; a line that is longer than any that Headgate writes is looked at in parts that overlap. */
+  /** Scans the log line by line. Lines longer than any that Headgate writes are scanned in overlapping parts. */
   #scan(text: string): void {
     const lines = (this.#tail + text).split('\n');
     const rest = lines.pop() ?? '';
@@ -113,7 +110,7 @@ export class WatchedProcess<Ready = unknown> {
     this.#tail = rest.length > 100_000 ? rest.slice(-500) : rest;
   }
 
-  /** One fault for one kind of line, however often it is written. */
+  /** Records one fault per kind of line, however often that line is written. */
   #scanLine(line: string): void {
     if (![...this.#secrets].some((secret) => line.includes(secret))) return;
     const message = /"msg":"([^"]{1,80})/.exec(line)?.[1] ?? 'a line that is no entry';
