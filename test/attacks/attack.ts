@@ -1,4 +1,4 @@
-/** One attack, and how it is run: for some seconds against a fleet, while an observer asks what other callers ask. */
+/** Runs one attack on a fleet for some seconds, while an observer sends the requests of other callers. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once, setMaxListeners } from 'node:events';
 import { writeFileSync } from 'node:fs';
@@ -13,21 +13,21 @@ import type { Plan, Seen } from './observer.ts';
 
 export interface Stage {
   readonly fleet: AttackFleet;
-  /** A node, a control plane and a listener that must not be asked, in one. */
+  /** Acts as a node, a control plane and a listener that must not be contacted. */
   readonly hostile: HostileServer;
-  /** Aborts when the attack is to end. */
+  /** Aborts when the attack must end. */
   readonly signal: AbortSignal;
 }
 
 export interface Attack {
   readonly name: string;
-  /** The listener, the log or the file that it is aimed at. */
+  /** Listener, log or file under attack. */
   readonly at: string;
-  /** Attacks until the signal, or to its own end, and gives what went wrong apart from what the observer sees. */
+  /** Attacks until the signal or its own end, and returns all faults except those that the observer sees. */
   readonly run: (stage: Stage) => Promise<readonly string[]>;
-  /** Ends by itself after up to a minute: for the command alone. */
+  /** Takes up to a minute to end, so only the command runs it. */
   readonly isLong?: true;
-  /** Callers that share a bound with the attack, so that they may be refused, but not for long. */
+  /** Callers that share a bound with the attack. They may be refused, but not for long. */
   readonly mayRefuse?: readonly string[];
 }
 
@@ -44,9 +44,9 @@ const observerFile = new URL(
   import.meta.url.includes('/dist/test/') ? './observer.js' : '../../dist/test/attacks/observer.js',
   import.meta.url,
 ).pathname;
-/** Within this, every caller is answered at least once. */
+/** Every caller must be answered at least once within this time. */
 const answeredMsMax = 20_000;
-/** An attack that does not end after its signal, or by itself, is at fault. */
+/** An attack that does not end within this time after its signal is a fault. */
 const endMs = 120_000;
 
 function planOf(fleet: AttackFleet): Plan {
@@ -82,7 +82,7 @@ export class Observer {
     ]();
   }
 
-  /** What was seen since it was last asked. */
+  /** Returns everything observed since the last call. */
   async seen(): Promise<Seen> {
     this.#child.stdin?.write('\n');
     const { value } = await this.#lines.next();
@@ -106,10 +106,10 @@ export async function runAttack(
   const { fleet } = stage;
   fleet.resetResident();
   await fleet.longestTurnsMs();
-  // What the attack before has left to do is not blamed on this one.
+  // Lets the previous attack's leftover work finish, so that this attack is not blamed for it.
   await observed(observer, 0.1);
   const end = new AbortController();
-  // One for each connection of the attack.
+  // Each connection of the attack adds a listener to the signal.
   setMaxListeners(0, end.signal);
   const running = run({ ...stage, signal: end.signal }).catch(String);
   const seen = await observed(observer, seconds);
@@ -132,7 +132,7 @@ export async function runAttack(
   return { name, at, seen, residentMiB, turnsMs: await fleet.longestTurnsMs(), faults };
 }
 
-/** For so long, and then until every caller was answered once, which takes longer where the machine is busy. */
+/** Observes for this time, then until every caller has been answered once. A busy machine takes longer. */
 async function observed(observer: Observer, seconds: number): Promise<Seen> {
   const startMs = performance.now();
   let seen: Seen = {};

@@ -1,7 +1,7 @@
 /**
- * The short form of the attacks: each for a moment, against processes with bounded heaps. Held is what a busy machine does
- * not blur: that no process ends or holds more than its bound, that every other caller is answered and none refused, that a
- * revocation is confirmed. `npm run attack` measures how long they wait.
+ * Short run of all attacks against processes with bounded heaps. It only checks what a busy machine does not blur: no process
+ * ends or exceeds its memory bound, every other caller is answered and none refused, and a revocation is confirmed. `npm run
+ * attack` measures how long callers wait.
  */
 import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
 import { runs } from '../support/budget.ts';
@@ -11,7 +11,7 @@ import { AttackFleet } from './fleet.ts';
 import { HostileServer } from './hostile-server.ts';
 
 const seconds = runs({ fast: 1, full: 1 }) / 2;
-/** Of processor time; the bound of a turn is 50 ms, and more than one may be between two looks at a busy machine. */
+/** CPU time. One turn is bounded by 50 ms, but a busy machine may run several between two measurements. */
 const turnMsMax = 250;
 const extraModels = 2000;
 

@@ -1,4 +1,4 @@
-/** All attacks. A row more here is run by the command and, where it is not left out there, by the test. */
+/** All attacks. The command runs every row; the test runs every row that is not marked as long. */
 import type { Attack } from './attack.ts';
 import { callerAttacks } from './caller-attacks.ts';
 import { fileAttacks } from './file-attacks.ts';

@@ -1,4 +1,4 @@
-/** What a person or a visitor may do to others with the rights that they have. */
+/** Attacks by a member or a visitor who only uses rights that they have. */
 import { setMaxListeners } from 'node:events';
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ const walMiBMax = 32;
 const creates: Attack = {
   name: 'a member who creates keys over 1500 connections',
   at: 'console',
-  // libuv accepts one connection of a listener in each turn, so those who come after 1500 others wait for their turns.
+  // libuv accepts one connection per listener and turn, so a caller behind 1500 others waits for as many turns.
   mayRefuse: ['console'],
   run: async ({ fleet, signal }) => {
     const body = JSON.stringify({ organisation: attacked, name: 'k', expires: '30d' });
@@ -25,7 +25,7 @@ const creates: Attack = {
     const end = new AbortController();
     setMaxListeners(0, end.signal);
     const flooding = flood(fleet.console, { connections, bytes }, end.signal, counts);
-    // All have asked once: from now on as many wait as may wait.
+    // Each connection has asked once, so as many requests wait from now on as the server allows.
     await until(() => [...counts.values()].reduce((sum, count) => sum + count, 0) >= connections, 60_000);
     let refused = '';
     for (let command = 0; command < 10; command++)

@@ -1,7 +1,7 @@
-/** Requests of every kind to a route, about what belongs to one organisation. */
+/** Requests of every kind to a route, each about the property of one organisation. */
 import type { Route } from './registered-routes.ts';
 
-/** What belongs to the organisation that is asked about. */
+/** Names and ids that belong to the other organisation. */
 export interface Belongings {
   readonly organisation: string;
   readonly person: string;
@@ -11,7 +11,7 @@ export interface Belongings {
   readonly token: string;
   readonly model: string;
   readonly request: string;
-  /** Of the log: early, in between, and the last. */
+  /** Log positions: an early one, one in between, and the last. */
   readonly positions: readonly number[];
 }
 
@@ -20,7 +20,7 @@ export interface CrawlRequest {
   readonly body?: object;
 }
 
-/** Of one route: throws where it has a parameter for which nothing is known here. */
+/** Requests to one route. Throws if the route has a parameter for which the crawl has no value. */
 export function requestsTo(route: Route, own: Belongings): CrawlRequest[] {
   const path = pathOf(route, own);
   if (route.method === 'GET') return queriesOf(route, own).map((query) => ({ path: `${path}${query}` }));
@@ -80,7 +80,7 @@ function queriesOf(route: Route, own: Belongings): string[] {
   return ['', ...new Set(queries)];
 }
 
-/** Commands about what belongs to the organisation, for the route that works out what they would change. */
+/** Commands about the organisation, for the route that predicts what they would change. */
 function commandsAbout({ organisation, person, key, stack, node, model }: Belongings): object[] {
   return [
     { method: 'PATCH', path: `/organisations/${organisation}`, body: { suspended: true } },

@@ -1,4 +1,4 @@
-/** What is given to a process that starts, or to a command: a snapshot that never ends, a backup that is no plain data. */
+/** Hostile input of a starting process or a command: an endless snapshot, or a backup that is not plain data. */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -7,7 +7,7 @@ import Database from 'better-sqlite3';
 import { scaledMs } from '../support/budget.ts';
 import type { Attack, Stage } from './attack.ts';
 
-/** What a gateway may wait for a first snapshot before it reads the log instead. */
+/** Longest time that a gateway may wait for its first snapshot before it reads the log instead. */
 const firstSnapshotMsMax = 75_000;
 
 const drippedSnapshot: Attack = {
@@ -28,7 +28,7 @@ const drippedSnapshot: Attack = {
   },
 };
 
-/** A command that reads what is no file waits without end. */
+/** Bounds a restore, because a command that reads something other than a file would wait forever. */
 const restoreMsMax = 30_000;
 
 const makeHostile: Readonly<Record<string, (folder: string, file: string) => void>> = {
@@ -59,7 +59,7 @@ function readBackup(folder: string): BackupManifest {
     .manifest;
 }
 
-/** Sizes and sums as one who may write to the backup makes them. */
+/** Updates sizes and checksums, as an attacker who can write to the backup would. */
 function describeAgain(folder: string, file: string): void {
   const manifest = readBackup(folder);
   const bytes = readFileSync(file);

@@ -1,7 +1,7 @@
 /**
- * The fleet under attack: a control plane with its console, two gateways with the page for visitors, two simulated nodes and
- * an agent, each a process of its own with a bounded heap. Peak memory is the kernel's figure of the resident set: a limit
- * of the address space would refuse what V8 only reserves, and a cgroup cannot be made in every container.
+ * The fleet under attack: a control plane with its console, two gateways with the visitors' page, two simulated nodes and an
+ * agent. Each is a separate process with a bounded heap. Peak memory is the kernel's figure for the resident set: a limit on
+ * the address space would refuse what V8 only reserves, and not every container can create a cgroup.
  */
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -19,15 +19,15 @@ import type { Started } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 
 export const attacked = 'acme';
-/** Whose callers must not notice. */
+/** Organisation whose callers must not notice the attack. */
 export const bystander = 'birch';
 export const small = 'echo-small';
-/** Of which an answer takes a second. */
+/** Model that takes a second to answer. */
 export const slow = 'echo-slow';
-/** Served by a node of the attack alone. */
+/** Model that only the attack's own node serves. */
 export const hostileModel = 'echo-hostile';
 export const agentNode = 'agent-1';
-/** Of which an attack has the token. */
+/** Node whose token an attack has. */
 export const hostileNode = 'agent-2';
 export const freeTurns = 10;
 export const formerGatewayToken = 'gateway-token-before-the-rotation';
@@ -38,9 +38,9 @@ const stackCount = 10;
 type AttackedGateway = GatewayProcess & { readonly ready: { readonly play: string } };
 
 export interface AttackFleetOptions {
-  /** Of the hostile node, which the attacks serve. */
+  /** URL of the hostile node, which the attacks serve. */
   readonly hostileUrl: string;
-  /** Models in the catalog in addition: what the size of a matrix follows. */
+  /** Number of additional models in the catalog, which determines the size of the matrix. */
   readonly extraModels: number;
 }
 
@@ -86,14 +86,14 @@ export class AttackFleet extends ProcessFleet {
     return present(this.keys[organisation]).value;
   }
 
-  /** The cookie of a session of a member, or of the operator. */
+  /** Session cookie of a member, or of the operator if no person is given. */
   cookieOf(person?: string): Promise<string> {
     const path =
       person === undefined ? '/console/links' : `/organisations/${attacked}/members/${person}/link`;
     return consoleCookie(this.operator, { console: this.console, path });
   }
 
-  /** Names and ends of the processes that do not run any more. */
+  /** Names of the processes that have ended, each with its exit status and cause. */
   ended(): string[] {
     return [...this.processes].flatMap(([name, { child, stderr }]) =>
       child.exitCode === null && child.signalCode === null
@@ -102,7 +102,7 @@ export class AttackFleet extends ProcessFleet {
     );
   }
 
-  /** The peak of the resident set of each process since it was last reset, MiB. */
+  /** Peak resident set of each process since the last reset, in MiB. */
   residentMiB(): Record<string, number> {
     return Object.fromEntries(
       [...this.processes].map(([name, { child }]) => [name, peakMiB(child.pid ?? 0)] as const),
@@ -113,12 +113,12 @@ export class AttackFleet extends ProcessFleet {
       try {
         writeFileSync(`/proc/${child.pid}/clear_refs`, '5');
       } catch {
-        // The process has ended, or this system keeps no such file: the peak is then that of its whole life.
+        // The process has ended, or the system has no such file. Then the peak covers its whole life.
       }
     }
   }
 
-  /** The longest turn of each process that is attacked since this was last asked, ms of processor time. */
+  /** Longest turn of each attacked process since the last call, in ms of CPU time. */
   async longestTurnsMs(): Promise<Record<string, number>> {
     const metered = [...this.processes].filter(([name]) => name === 'plane' || name.startsWith('gateway'));
     const turns = metered.map(async ([name, { child }]) => {
@@ -208,7 +208,7 @@ function peakMiB(pid: number): number {
   return Math.round(Number(kiB ?? 0) / 1024);
 }
 
-/** The line that says why a process of Node ended. */
+/** Finds the line that says why a Node process ended. */
 function causeIn(stderr: string): string {
   const lines = stderr.split('\n');
   return (lines.find((line) => /FATAL|Error/.test(line)) ?? lines.at(-2) ?? '').slice(0, 200);

@@ -1,6 +1,6 @@
 /**
- * One server in three roles: an engine that lies about what it used, a control plane that never completes a snapshot, and an
- * address that nobody may ask, because only a hostile caller names it.
+ * One server in three roles: an engine that lies about its usage, a control plane that never completes a snapshot, and an
+ * address that nobody may contact because only a hostile caller names it.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -9,11 +9,11 @@ import { hostileModel } from './fleet.ts';
 export const claimedTokens = 2_000_000_000;
 
 export class HostileServer {
-  /** Of requests for what only an attack named: method, path and bearer. */
+  /** Requests to paths that only an attack named: method, path and bearer. */
   readonly asked: string[] = [];
   readonly #server: Server;
   #url = '';
-  /** Where a completion is redirected, instead of answered. */
+  /** Redirects completions instead of answering them. */
   redirects = false;
 
   private constructor() {
@@ -73,7 +73,7 @@ const answers: Readonly<Record<string, object>> = {
   '/tokenize': { count: 3, tokens: [1, 2, 3], max_model_len: 100_000 },
 };
 
-/** One byte a second, without an end. */
+/** Sends one byte per second and never ends. */
 function drip(response: ServerResponse): void {
   response.writeHead(200, { 'x-headgate-sha256': 'a'.repeat(64) });
   const timer = setInterval(() => response.write('a'), 1000);

@@ -1,7 +1,7 @@
 /**
- * Every route that a control plane registers, on the admin API and on the console, asked by everybody about another
- * organisation: in path, query and body, in the present and in the past. No answer holds a word of the other organisation,
- * none is a fault of the server, and nothing is written.
+ * Calls every route that a control plane registers, on the admin API and on the console, as every kind of caller. Each call
+ * names another organisation in path, query or body, in the present or the past. No answer contains data of that
+ * organisation, none is a server error, and nothing is written.
  */
 import { Agent, request } from 'node:http';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -86,7 +86,7 @@ interface Caller {
   readonly name: string;
   readonly base: string;
   readonly headers: Readonly<Record<string, string>>;
-  /** What it commands is not carried out. */
+  /** Sends commands as dry runs. */
   readonly isDry?: true;
 }
 interface Answer {
@@ -94,7 +94,7 @@ interface Answer {
   readonly text: string;
 }
 
-/** All of an answer that ends, and the first moment of one that does not. */
+/** Returns a complete answer, or the first moment of an answer that does not end. */
 function call(
   { base, headers, isDry }: Caller,
   method: string,
@@ -109,7 +109,7 @@ function call(
     const sent = {
       ...headers,
       ...(method !== 'GET' && { origin: url.origin, 'content-type': 'application/json' }),
-      // Node sends the body of a DELETE without its length, as if it were the next request.
+      // Node sends the body of a DELETE without a length, so the server would read it as the next request.
       ...(text !== undefined && { 'content-length': Buffer.byteLength(text) }),
     };
     const asked = request(url, { method, headers: sent, agent }, (response) => {
@@ -127,7 +127,7 @@ function call(
   });
 }
 
-/** What a WebSocket of the route says in its first moment; an answer without an upgrade as any other. */
+/** Returns the first messages of a WebSocket on the route, or the status of an answer without an upgrade. */
 function upgraded({ base, headers }: Caller, path: string): Promise<Answer> {
   return new Promise((resolve) => {
     let text = '';
@@ -148,7 +148,7 @@ function upgraded({ base, headers }: Caller, path: string): Promise<Answer> {
 const consoleOf = (): string => fleet.controlPlane.console ?? '';
 const isOfConsole = ({ url }: Route): boolean => url.startsWith('/api/') || url.startsWith('/oidc/');
 
-/** What a caller does with its own session alone. */
+/** Routes that only affect the caller's own session. */
 const ofTheSession = new Set(['DELETE /api/session']);
 
 async function crawl(
@@ -181,7 +181,7 @@ async function crawl(
   return { calls, faults };
 }
 
-/** A refusal may repeat what it was asked about; an answer may not. */
+/** Finds data of the other organisation in an answer. A refusal may repeat the words of its request; a success may not. */
 function leak(_route: Route, { path, body }: CrawlRequest, { status, text }: Answer): string | undefined {
   const asked = decodeURIComponent(path) + JSON.stringify(body ?? '');
   const found = words.filter((word) => text.includes(word) && (status < 300 || !asked.includes(word)));

@@ -1,4 +1,4 @@
-/** What anybody who reaches a listener may do to it: bodies that are dear to hold or to parse, and connections that wait. */
+/** Attacks by anyone who can reach a listener: bodies that are expensive to hold or parse, and waiting connections. */
 import { endpointOf, exchange, statusesIn } from '../support/raw-peer.ts';
 import type { Attack, Stage } from './attack.ts';
 import { type AttackFleet, small } from './fleet.ts';
@@ -8,7 +8,7 @@ const MiB = 1024 * 1024;
 const bodyBytes = 8 * MiB - 64;
 const session = '/api/session';
 
-/** Texts of JSON that take long to parse for their bytes. */
+/** JSON texts that take long to parse for their size. */
 const bodies: Readonly<Record<string, () => string>> = {
   'names that are numbers': () => names((index) => String((index * 2_654_435_761) % 4_294_967_291)),
   'distinct names': () => names((index) => index.toString(16)),
@@ -43,7 +43,7 @@ const paths: Readonly<Record<string, string>> = {
 };
 const urlOf = (fleet: AttackFleet, at: string): string => urls[at]?.(fleet) ?? '';
 
-/** Of who may post there, so that the body is read at all. */
+/** Headers of a caller who may post to this listener, so that it reads the body at all. */
 const bearers: Readonly<Record<string, (fleet: AttackFleet) => Record<string, string>>> = {
   api: (fleet) => ({ authorization: `Bearer ${fleet.key('acme')}` }),
 };
@@ -108,7 +108,7 @@ const held = Object.keys(paths).flatMap((at): readonly Attack[] => [
   },
 ]);
 
-/** A second host, or another one in the request line, would make a name of the guard against rebinding. */
+/** A second Host header, or another host in the request line, would bypass the guard against DNS rebinding. */
 const readTwice: Attack = {
   name: 'two hosts, and the absolute form',
   at: 'every listener',
@@ -135,7 +135,7 @@ const readTwice: Attack = {
 const idle: Attack = {
   name: '90 connections that send nothing',
   at: 'metrics of a control plane',
-  // All are of one address, and the listener has room for 100.
+  // All connections come from one address, and the listener has room for 100.
   mayRefuse: ['health'],
   run: async ({ fleet, signal }) => {
     await hold(fleet.plane.ready.metrics, { count: 90, bytes: '' }, signal);
@@ -155,10 +155,10 @@ const wrongBearers: Attack = {
     return isLimited ? [] : [`${tried} wrong bearers were compared: attempts are not limited`];
   },
 };
-/** Whatever the limit of a minute is; a busy machine compares fewer in that time, so one must have been refused untried. */
+/** Most wrong tokens that may be compared. Even a slow machine must refuse one untried, whatever the limit per minute is. */
 const bearersTriedMax = 200;
 
-/** A client that asks over and over on its connections, and reads nothing. */
+/** Client that repeats requests on its connections and never reads an answer. */
 const unread = (at: string, path: (stage: Stage) => Promise<string>): Attack => ({
   name: 'answers that nobody reads',
   at,

@@ -1,7 +1,7 @@
 /**
- * The long form of the attacks (`npm run attack -- [TEXT] [--seconds N]`): those whose listener or name contains the text,
- * against a really started fleet. Prints what other callers waited, what a revocation took, peak memory and the longest turn
- * of each, and exits 1 where one did harm. The bounds in wall-clock time are of a quiet machine.
+ * Long form of the attacks: `npm run attack -- [TEXT] [--seconds N]`. Runs those whose listener or name contains the text
+ * against a real fleet. Prints the other callers' waits, the time of a revocation, peak memory and the longest turn. Exits
+ * with 1 if an attack did harm. Bounds on wall-clock time assume a quiet machine.
  */
 import { parseArgs } from 'node:util';
 import { type Attack, Observer, type Outcome, runAttack } from './attack.ts';
@@ -10,7 +10,7 @@ import { AttackFleet } from './fleet.ts';
 import { HostileServer } from './hostile-server.ts';
 
 const waitMsMax = 300;
-/** Of a revocation, and of a caller that shares a bound with the attack. */
+/** Longest wait for a revocation, and for a caller that shares a bound with the attack. */
 const longWaitMsMax = 2000;
 const extraModels = 2000;
 

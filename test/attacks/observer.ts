@@ -1,7 +1,7 @@
 /**
- * Asks what other callers ask while a fleet is attacked, in a process of its own, so that the attack's own work does not
- * count as waiting. Its one argument is a JSON file with a plan. Each line on stdin is answered by one line: what was seen
- * since the line before. A caller that is refused asks again, and waits until it is answered.
+ * Sends the requests of other callers while a fleet is under attack. Runs as a process of its own, so that the attack's work
+ * does not count as waiting. Its only argument is a JSON file with a plan. Each line on stdin is answered by one line with
+ * everything seen since the previous line. A refused caller tries again until it is answered.
  */
 import { readFileSync } from 'node:fs';
 import { request } from 'node:http';
@@ -14,7 +14,7 @@ export interface Question {
   readonly method?: 'GET' | 'POST';
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;
-  /** What a good answer contains. */
+  /** Text that a good answer contains. */
   readonly contains?: string;
 }
 
@@ -32,7 +32,7 @@ export interface Waits {
   answers: number;
   refusals: number;
   longestMs: number;
-  /** The last refusal. */
+  /** Message of the last refusal. */
   fault: string;
 }
 export type Seen = Readonly<Record<string, Waits>>;
@@ -42,7 +42,7 @@ const againMs = 20;
 const answerMsMax = 20_000;
 const plan = JSON.parse(readFileSync(process.argv[2] ?? '', 'utf8')) as Plan;
 let seen: Record<string, Waits> = {};
-/** When the callers that wait now began to. */
+/** Start times of the callers that are waiting now. */
 const waiting = new Map<string, number>();
 
 function waitsOf(name: string): Waits {
@@ -80,7 +80,7 @@ function faultOf(work: () => Promise<void>): Promise<string | undefined> {
   );
 }
 
-/** Over a connection of its own, as somebody who comes now. */
+/** Opens a new connection each time, like a caller who has just arrived. */
 function ask({ url, method = 'GET', headers = {}, body, contains = '' }: Question): Promise<void> {
   return new Promise((resolve, reject) => {
     const asked = request(url, { method, headers, agent: false }, (response) => {
@@ -107,7 +107,7 @@ let key = '';
 const create = async (): Promise<void> => {
   key = (await operator.createKey(organisation, 'to be revoked', '30d')).id;
 };
-/** What `key revoke --wait` does: once more is no fault. */
+/** Works like `key revoke --wait`, so repeating it is not an error. */
 const revoke = async (): Promise<void> => {
   const { position } = await operator.call('POST', `/keys/${key}/revoke`, {});
   const { complete } = await operator.confirmed(position, 30);

@@ -1,4 +1,4 @@
-/** What a node, an agent, a gateway, or a writer of the log does to the fleet that trusts them in part. */
+/** Attacks by a node, an agent, a gateway or a writer of the log, all of which the fleet trusts in part. */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -67,10 +67,10 @@ const fatAgent: Attack = {
     return grownKiB > logKiBMax ? [`the control log has grown by ${grownKiB} KiB`] : [];
   },
 };
-/** The commits of the observer's keys and revocations are in it, too. */
+/** Longest allowed growth of the log. It includes the commits for the observer's keys and revocations. */
 const logKiBMax = 100;
 
-/** Of the control log's records: the other topics have what the fleet does anyway. */
+/** Size of the control log's records. Other topics contain the fleet's usual traffic. */
 function controlLogBytes(fleet: AttackFleet): number {
   const db = new Database(join(fleet.folderOf('log'), 'headgate.control.db'), { readonly: true });
   try {
@@ -114,7 +114,7 @@ async function report(fleet: AttackFleet, token: string, more: object): Promise<
   await log.close();
 }
 
-/** It then reports its end, so that no later revocation waits for it. */
+/** Reports as a hostile gateway during `work`. Then reports its end, so that no later revocation waits for it. */
 async function withHostileReport(
   { fleet, signal }: Stage,
   token: string,

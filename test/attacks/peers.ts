@@ -1,4 +1,4 @@
-/** What hostile clients do with connections: hold them, feed them slowly, or ask again and again over many. */
+/** Connections of hostile clients: hold them open, send slowly, or repeat requests over many of them. */
 import { connect, type Socket } from 'node:net';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 import { endpointOf, RawPeer, statusesIn } from '../support/raw-peer.ts';
@@ -7,12 +7,12 @@ export interface Head {
   readonly method?: string;
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** `Content-Length`, where it is not that of the body; `chunked`: in chunks. */
+  /** `Content-Length`, if it differs from the body's length; `chunked` sends the body in chunks. */
   readonly length?: number | 'chunked';
   readonly body?: string;
 }
 
-/** The bytes of a request with JSON to the listener at the URL. */
+/** Bytes of a JSON request to the listener at the URL. */
 export function requestTo(url: string, { method = 'POST', path, headers = {}, length, body }: Head): string {
   const { host, origin } = new URL(url);
   const bytes = length ?? Buffer.byteLength(body ?? '');
@@ -35,7 +35,7 @@ export function aborted(signal: AbortSignal): Promise<void> {
   });
 }
 
-/** The attacks come from another address than those who are to be answered meanwhile, as they would. */
+/** Attacks come from a different address than the callers who must be answered meanwhile, as they would in reality. */
 const hostileAddress = process.platform === 'linux' ? '127.0.0.9' : undefined;
 
 async function openOrNone(url: string): Promise<RawPeer | undefined> {
@@ -45,13 +45,13 @@ async function openOrNone(url: string): Promise<RawPeer | undefined> {
 export interface Held {
   readonly count: number;
   readonly bytes: string | Buffer;
-  /** Sent each second after them. */
+  /** Sent every second after `bytes`. */
   readonly drip?: string;
   /** Called once all connections are open. */
   readonly whenHeld?: () => Promise<void>;
 }
 
-/** Opens connections, sends the bytes over each, and holds all until the signal. Gives what each was answered. */
+/** Opens connections, sends the bytes over each and holds them until the signal. Returns the answer on each connection. */
 export async function hold(
   url: string,
   { count, bytes, drip, whenHeld }: Held,
@@ -74,7 +74,7 @@ export async function hold(
   return peers.map(({ text }) => text);
 }
 
-/** Each connection sends the request, and sends it again when it is answered. Gives how often each status came. */
+/** Sends the request on each connection, again after each answer. Returns the number of answers by status. */
 export async function flood(
   url: string,
   { connections, bytes }: { readonly connections: number; readonly bytes: string },
@@ -95,7 +95,7 @@ export async function flood(
           socket.write(bytes);
         }
       });
-      // However it ended: the system resets what a full listener did not accept in time.
+      // Any end of the connection counts: the kernel resets connections that a full listener did not accept in time.
       await new Promise<void>((resolve) => socket.once('close', () => resolve()));
       signal.removeEventListener('abort', leave);
       await pause(50);
@@ -105,7 +105,7 @@ export async function flood(
   return counts;
 }
 
-/** One-byte chunks without end: the most objects for the fewest bytes. */
+/** Sends one-byte chunks endlessly, because they create the most objects per byte. */
 export async function oneByteChunks(url: string, head: string, signal: AbortSignal): Promise<void> {
   const chunks = Buffer.from('1\r\n \r\n'.repeat(20_000));
   while (!signal.aborted) {
@@ -119,7 +119,7 @@ export async function oneByteChunks(url: string, head: string, signal: AbortSign
     await peer.send(head);
     while (!signal.aborted && !peer.isClosed) {
       await peer.send(chunks);
-      // One that cannot be written to any more is closed in a later turn.
+      // A peer that can no longer be written to is closed in a later turn.
       await nextTurn();
     }
     signal.removeEventListener('abort', leave);
@@ -127,7 +127,7 @@ export async function oneByteChunks(url: string, head: string, signal: AbortSign
   }
 }
 
-/** Connections over which the bytes are sent, and no answer is ever read. */
+/** Sends the bytes over several connections and never reads an answer. */
 export async function holdUnread(
   url: string,
   { count, bytes }: { readonly count: number; readonly bytes: string },

@@ -1,20 +1,22 @@
-/** The routes that the HTTP servers of a control plane really register, as they are made: a new route is among them. */
+/**
+ * Routes that a control plane's HTTP servers really register, recorded as they are created, so that new routes are included.
+ */
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { FastifyInstance, RouteOptions } from 'fastify';
 import type { Access } from '../../schemas/admin/admin-row.ts';
 
 export interface Route {
   readonly method: string;
-  /** As it is registered, with names of parameters. */
+  /** Path as registered, with parameter names. */
   readonly url: string;
   readonly access: Access;
   readonly isWebSocket: boolean;
-  /** Names that its query and body declare; undefined where it declares none. */
+  /** Names that the query declares; undefined if it declares none. `body` works alike. */
   readonly query: readonly string[] | undefined;
   readonly body: readonly string[] | undefined;
 }
 
-/** Of the servers that are made until `stop`. */
+/** Records the routes of all servers created until `stop` is called. */
 export function watchRoutes(): { readonly routes: readonly Route[]; stop(): void } {
   const routes: Route[] = [];
   const onApp = (message: unknown): void => {

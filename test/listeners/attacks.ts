@@ -1,7 +1,7 @@
-/** What is done to every listener: targets that no URL parser takes, and connections reset at each stage of an exchange. */
+/** Attacks on every listener: targets that no URL parser accepts, and connections reset at each stage of an exchange. */
 import type { RawPeer } from '../support/raw-peer.ts';
 
-/** Request targets, as bytes of the request line. */
+/** Request targets, byte for byte as in the request line. */
 export const targets: readonly (readonly [name: string, target: string])[] = [
   ['two slashes', '//'],
   ['three slashes', '///'],
@@ -47,7 +47,7 @@ export const targets: readonly (readonly [name: string, target: string])[] = [
 const ownHost = 'Host: 127.0.0.1';
 const chunks = 'Transfer-Encoding:';
 
-/** Heads without their end that two readers can understand differently, or that name a host twice. */
+/** Unfinished heads that two readers may understand differently, or that name two hosts. */
 export const badHeads: readonly (readonly [name: string, head: string])[] = [
   ['two hosts', `GET / HTTP/1.1\r\n${ownHost}\r\nHost: evil`],
   ['the same host twice', `GET / HTTP/1.1\r\n${ownHost}\r\n${ownHost}`],
@@ -73,11 +73,11 @@ export const badHeads: readonly (readonly [name: string, head: string])[] = [
 
 export interface Stage {
   readonly name: string;
-  /** Sent to the listener as it is, before a TLS handshake. */
+  /** Sent to the listener before any TLS handshake. */
   readonly bare?: true;
-  /** Where an answer has to begin before the reset that waits for one. */
+  /** The reset that waits for an answer must see one begin. */
   readonly answered?: true;
-  /** Brings the exchange to the stage. `request` makes a head with the listener's credential. */
+  /** Brings the exchange to this stage. `request` builds a head with the listener's credential. */
   run(peer: RawPeer, request: (line: string, ...lines: string[]) => string): Promise<unknown>;
 }
 

@@ -1,7 +1,7 @@
 /**
- * Every listener of every process against bodies that anybody may send: what they hold is bounded, one that drips is not
- * waited for, none takes a turn of the event loop for long, and another caller is answered meanwhile.
- * Turns are measured in processor time. A simulated node parses what it is sent as an engine does, so its turns are its own.
+ * Sends bodies that anyone may send to every listener of every process. Their memory is bounded, dripping bodies time out,
+ * none occupies the event loop for long, and other callers are answered meanwhile. Turns are measured in CPU time. A
+ * simulated node parses bodies like an engine, so its turns are not checked.
  */
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
@@ -13,12 +13,12 @@ import { type Listener, ListenerFleet, listenersOf } from './fleet.ts';
 
 const MiB = 1024 * 1024;
 const turnMsMax = 50;
-/** Other processes share the core's caches, so the best of some rounds counts. */
+/** Takes the best of several rounds, because other processes share the core's caches. */
 const roundsMax = 4;
 const isGateway = ({ kind }: Listener): boolean => kind === 'api' || kind === 'stack';
-/** A gateway gives an organisation 64 MiB, and starts a thread with a heap of its own for a large body. */
+/** A gateway allows an organisation 64 MiB, and starts a thread with its own heap for a large body. */
 const heldMiBMax = (listener: Listener): number => (isGateway(listener) ? 300 : 150);
-/** Of 8 MiB: what fits into 64, and one that may exceed them. */
+/** Number of 8 MiB bodies that a gateway reads: those that fit into 64 MiB, and one that may exceed it. */
 const bodiesOfShare = 9;
 
 const fleet = new ListenerFleet({ isMetered: true });
@@ -30,12 +30,12 @@ afterAll(async () => {
 });
 
 interface Way {
-  /** Reads a body before it answers. */
+  /** Path that reads a body before it answers. */
   readonly path: string;
   readonly headers?: (listener: Listener) => readonly string[];
-  /** A body is refused with an error envelope. */
+  /** Refuses a body with an error envelope. */
   readonly hasEnvelope?: true;
-  /** What somebody else asks meanwhile. */
+  /** Path that another caller requests meanwhile. */
   readonly other: string;
 }
 
@@ -46,7 +46,7 @@ const chat: Way = {
   hasEnvelope: true,
 };
 
-/** One for each listener, so that a new one does not compile without. */
+/** Covers every listener: a new one does not compile without an entry. */
 const ways: Readonly<Record<ListenerName, Way>> = {
   api: chat,
   stack: chat,
@@ -63,7 +63,7 @@ const names = Object.entries(listenersOf).flatMap(([process, kinds]) =>
   kinds.map((kind) => `${process}: ${kind}`),
 );
 
-/** A head whose body is to come, of one length or in chunks. */
+/** Head of a request whose body follows, with a length or in chunks. */
 function head(
   listener: Listener,
   length: number | undefined,
@@ -98,7 +98,7 @@ function memoryMiB({ process }: Listener, field: 'VmRSS' | 'VmHWM'): number {
   return Number(new RegExp(`${field}:\\s+(\\d+) kB`).exec(status)?.[1]) / 1024;
 }
 
-/** The most that was resident while it ran, more than before, MiB. */
+/** Growth of peak resident memory during the run, in MiB. */
 async function grownMiB(listener: Listener, run: () => Promise<void>): Promise<number> {
   writeFileSync(`/proc/${listener.process.child.pid}/clear_refs`, '5');
   const before = memoryMiB(listener, 'VmRSS');
@@ -106,7 +106,7 @@ async function grownMiB(listener: Listener, run: () => Promise<void>): Promise<n
   return memoryMiB(listener, 'VmHWM') - before;
 }
 
-/** The longest turn since this was last asked, ms. */
+/** Longest turn since the last call, in ms. */
 async function longestTurnMs({ process: { child, turns = '' } }: Listener): Promise<number> {
   rmSync(turns, { force: true });
   child.kill('SIGUSR2');
@@ -114,7 +114,7 @@ async function longestTurnMs({ process: { child, turns = '' } }: Listener): Prom
   return Number(readFileSync(turns, 'utf8'));
 }
 
-/** Sends a whole body and gives the answer. */
+/** Sends a complete body and returns the answer. */
 async function answerTo(listener: Listener, body: string, target?: string): Promise<string> {
   const peer = await RawPeer.open(listener.endpoint);
   await peer.send(head(listener, body.length, target) + body);
@@ -145,10 +145,11 @@ describe.each(names)('%s', (name) => {
         const peer = await RawPeer.open(listener.endpoint);
         peers.push(peer);
         await peer.send(head(listener, 8 * MiB));
-        // A refusal comes before the rest, which is then read to be dropped. What a gateway holds back is not read.
+        // A refusal arrives before the rest of the body, which the listener then drains. A gateway leaves waiting bodies
+        // unread.
         const sent = peer.send(Buffer.alloc(8 * MiB - 1, ' '));
         if (!isGateway(listener) || n < bodiesOfShare) await sent;
-        // Those of the share have their room before others ask: of two that come at once each may get a part.
+        // Waits until each of these bodies has its share, because two that arrive at once may each get only a part.
         if (isGateway(listener) && n < bodiesOfShare)
           await until(
             async () => (await metricOf(listener, 'headgate_request_body_bytes')) >= (n + 1) * 8 * MiB,
@@ -179,7 +180,7 @@ describe.each(names)('%s', (name) => {
       for (let n = 0; n < 40; n++) await peer.send(block);
       await peer.send('0\r\n\r\n');
       await expectOtherServed(listener);
-      // One that is answered may keep its connection for as long as any other.
+      // An answered request may keep its connection for as long as any other.
       await peer.received(/\r\n\r\n/);
       peer.close();
     });
@@ -218,7 +219,7 @@ describe.each(names)('%s', (name) => {
   });
 });
 
-/** What a body that drips, and one of which nothing comes, are answered with: none where their connection is cut. */
+/** Returns the status for a dripping or stalled body; no status means that the connection was cut. */
 async function dripped(name: string, isDripping: boolean): Promise<string> {
   const listener = fleet.listener(name);
   const peer = await RawPeer.open(listener.endpoint);
@@ -237,7 +238,7 @@ describe('while bodies drip on every listener', () => {
     answers = Promise.all(names.flatMap((name) => [dripped(name, true), dripped(name, false)]));
   });
 
-  // What only the operator may send. What a valid one costs in checks and the comparison is in body-limits.ts.
+  // Only the operator may send these. body-limits.ts measures the cost of checking and comparing a valid body.
   test.each(Object.entries(shapes))(
     'the largest body that a replica takes holds its event loop for less than half a second: %s',
     async (shape, make) => {

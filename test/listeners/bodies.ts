@@ -1,6 +1,6 @@
 /** Bodies that cost a listener more than they cost their sender. */
 
-/** As many units as fit. */
+/** Repeats as many units as fit into the given bytes. */
 function fill(before: string, unit: (n: number) => string, after: string, bytes: number): string {
   const units: string[] = [];
   let left = bytes - before.length - after.length;
@@ -13,7 +13,7 @@ function fill(before: string, unit: (n: number) => string, after: string, bytes:
   return before + units.join() + after;
 }
 
-/** To make one of millions of units costs more than to send it, and each listener gets the same. */
+/** Caches bodies, because building millions of units costs more than sending them, and every listener gets the same ones. */
 function kept(make: (bytes: number) => string): (bytes: number) => string {
   const bodies = new Map<number, string>();
   return (bytes) => {
@@ -23,7 +23,7 @@ function kept(make: (bytes: number) => string): (bytes: number) => string {
   };
 }
 
-/** JSON of so many bytes at most, by what it is made of. */
+/** Makers of JSON texts up to a size in bytes, by the kind of content. */
 export const shapes: Readonly<Record<string, (bytes: number) => string>> = {
   'numeric names in random order': kept((bytes) =>
     fill('{', (n) => `"${(n * 2654435761) % 4294967291}":0`, '}', bytes),

@@ -1,4 +1,4 @@
-/** Where health and metrics listen, and how many connections a listener takes, by the flags of each process. */
+/** Flags of each process for the address of health and metrics and for the number of connections per listener. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -39,7 +39,7 @@ const token = { HEADGATE_NODE_TOKEN: 'flags-test-node-token-0001' };
 
 let plane: Started<Ready>;
 beforeAll(async () => {
-  // A log for the gateway to follow.
+  // Creates a log for the gateway to follow.
   plane = await start('plane-first', ['control-plane', '--log', log, '--data', join(dir, 'first'), ...free]);
   running.pop();
 });
@@ -53,7 +53,7 @@ afterAll(async () => {
 
 const get = (path: string): string => `GET ${path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n`;
 
-/** Does it answer `/livez` at this address of the machine? */
+/** Whether `/livez` answers at this address of the machine. */
 async function livesAt(metrics: string, host: string): Promise<boolean> {
   const answer = await exchange({ ...endpointOf(metrics), host }, get('/livez')).catch(() => '');
   return statusesIn(answer)[0] === 200;
@@ -79,7 +79,7 @@ describe.each(Object.keys(commands))('%s', (command) => {
   test('has them where --metrics-bind puts them, and refuses connections beyond --max-connections', async () => {
     const address = '127.0.0.3';
     const limits = command === 'node-agent' ? [] : ['--max-connections', '4', ...perAddress];
-    // Half of them by the variable.
+    // Half of the processes get the address from the environment variable.
     const isByVariable = ['gateway', 'node-agent'].includes(command);
     const { ready, stderr } = isByVariable
       ? await start(command, [...args, ...limits], { ...token, HEADGATE_METRICS_BIND: address })
@@ -92,7 +92,7 @@ describe.each(Object.keys(commands))('%s', (command) => {
 
 const perAddress = ['--max-connections-per-address', '4'];
 
-/** Of eight connections four are served, and the others are counted. */
+/** Opens eight connections: four are served, and the others are counted as refused. */
 async function expectLimited({ api, admin, url, metrics }: Ready, stderr: () => string): Promise<void> {
   const endpoint = endpointOf(api ?? admin ?? url ?? '');
   const request = get('/nothing').replace('close', 'keep-alive');

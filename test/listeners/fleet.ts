@@ -1,6 +1,6 @@
 /**
- * Every process with every listener it can have, plain and over TLS, over one embedded log: two control planes with a console, two
- * gateways with a stack's port and a playground each, two simulated nodes, two agents.
+ * Every process with all its listeners, plain and over TLS, on one embedded log: two control planes with a console, two
+ * gateways with a stack port and a playground each, two simulated nodes and two agents.
  */
 import { join } from 'node:path';
 import type { ListenerName } from '../../shared/runtime/connections.ts';
@@ -26,12 +26,12 @@ interface Ready {
 }
 
 export interface Listener {
-  /** In the metrics of its process. */
+  /** Name of the listener in its process's metrics. */
   readonly kind: ListenerName;
   readonly endpoint: Endpoint;
   readonly process: Started<Ready> & { readonly turns?: string };
   readonly health: Endpoint;
-  /** What an accepted request carries. */
+  /** Token for requests that the listener accepts. */
   readonly bearer: string;
 }
 
@@ -53,7 +53,7 @@ export class ListenerFleet extends ProcessFleet {
   readonly listeners = new Map<string, Listener>();
   readonly #isMetered: boolean;
 
-  /** Metered: without TLS, with little heap, and each process measures its turns. */
+  /** With `isMetered`, processes run without TLS and with a small heap, and measure their turns. */
   constructor({ isMetered = false } = {}) {
     super();
     this.#isMetered = isMetered;

@@ -1,6 +1,6 @@
 /**
- * Every listener of every process, plain and over TLS, against what anybody who reaches its port may send: the process
- * lives on, answers for its health, and holds nothing of what has left.
+ * Attacks every listener of every process, plain and over TLS, with bytes that anyone who reaches its port may send. The
+ * process survives, answers health checks, and keeps nothing of connections that have ended.
  */
 import { existsSync, readdirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
@@ -25,7 +25,7 @@ async function expectAlive({ process, health }: Listener, after: string): Promis
   expect(statusesIn(answer), `${after}: ${answer}; ${process.stderr().slice(-2000)}`).toEqual([200]);
 }
 
-/** Connections that its process has open on the listener, by its own metrics. */
+/** Number of open connections on the listener, from its process's own metrics. */
 async function openConnections({ kind, health }: Listener): Promise<number> {
   const text = await exchange(health, get('/metrics'));
   const open = new RegExp(`^headgate_connections_open\\{listener="${kind}"\\} (\\d+)`, 'm').exec(text)?.[1];
@@ -33,7 +33,7 @@ async function openConnections({ kind, health }: Listener): Promise<number> {
   return Number(open);
 }
 
-/** Sockets of the process, where the system shows them; of files and threads it opens more as it runs. */
+/** Number of open sockets if the system shows them. Files and threads are left out, because their number grows anyway. */
 function socketsOf({ process }: Listener): number {
   const folder = `/proc/${process.child.pid}/fd`;
   if (!existsSync(folder)) return 0;
@@ -44,14 +44,14 @@ function isSocket(path: string): boolean {
   try {
     return readlinkSync(path).startsWith('socket:');
   } catch {
-    // Closed meanwhile.
+    // The descriptor was closed meanwhile.
     return false;
   }
 }
 
-/** A few connections that keep themselves: balancing probes, agents, scrapes. */
+/** Allowance for connections that stay open: probes for load balancing, agents, scrapes. */
 const slack = 6;
-/** What each listener and its process had open before connections were reset. */
+/** Connections and sockets of each listener before the resets. */
 const held = new Map<string, { readonly open: number; readonly sockets: number }>();
 
 test('every listener of the product is attacked here', () => {
@@ -91,7 +91,7 @@ describe.each(listenerNames)('%s', (name) => {
     const listener = fleet.listener(name);
     held.set(name, { open: await openConnections(listener), sockets: socketsOf(listener) });
     for (const stage of stages) {
-      // At once, turns of the event loop later, and when the answer has begun.
+      // Resets immediately, some event loop turns later, or once the answer has begun.
       for (const turns of [0, 0, 1, 4, 16, 'answer'] as const) {
         const handshake = stage.bare === undefined;
         const peer = await RawPeer.open(listener.endpoint, { handshake });
@@ -117,7 +117,7 @@ test.each(listenerNames)(
   async (name) => {
     const { endpoint, bearer } = fleet.listener(name);
     const lines = ['Host: 127.0.0.1', `Authorization: Bearer ${bearer}`, 'Connection: close', '', ''];
-    // What follows the head is a request, and bytes that are none.
+    // Sends a second request or other bytes behind the head.
     for (const more of ['GET / HTTP/1.1\r\nHost: a\r\n\r\n', '\0'])
       for (let round = 0; round < 3; round++) {
         const peer = await RawPeer.open(endpoint, { halfOpen: true });
@@ -136,7 +136,7 @@ test.each(listenerNames)(
   },
 );
 
-// Of all listeners at once, as below.
+// Waits for all listeners at once, like the test below.
 test.each(listenerNames)('%s holds none of the connections that were reset', async (name) => {
   const listener = fleet.listener(name);
   await vi.waitFor(
@@ -148,7 +148,7 @@ test.each(listenerNames)('%s holds none of the connections that were reset', asy
   );
 });
 
-/** After what a client keeps its side open. */
+/** Bytes after which a client keeps its side of the connection open. */
 const endings = {
   CONNECT: 'CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n',
   'CONNECT behind a request': `${get('/').replace('close', 'keep-alive')}CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n`,
@@ -165,14 +165,14 @@ async function closesAfter(listener: Listener, bytes: string): Promise<void> {
   );
   for (const [at, peer] of peers.entries()) {
     await peer.send(bytes.replace('Host: a\r\n', `Host: a\r\nConnection: close\r\n${lines}`));
-    // Half of them have ended their own side.
+    // Half of the clients close their own side.
     if (at % 2 === 0) peer.end();
   }
   await Promise.all(peers.map(({ ended }) => ended));
   for (const peer of peers) peer.close();
 }
 
-// All at once, because a listener waits for seconds before it closes.
+// Runs for all listeners at once, because each waits for seconds before it closes.
 test('every listener closes the connections of clients that keep them open', async () => {
   const waiting = new Set<string>();
   const closing = listenerNames.map(async (name) => {

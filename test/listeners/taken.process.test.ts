@@ -1,6 +1,6 @@
 /**
- * A process that cannot open one of its listeners, or use one of its options, ends at once and says which option to change.
- * The listeners and options are those that each process declares, so a new one is covered without a line here.
+ * A process that cannot open a listener or use an option ends at once and names the option to change. Listeners and options
+ * are read from each process's own declarations, so new ones are covered automatically.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -31,7 +31,7 @@ const tokens = {
   HEADGATE_GATEWAY_TOKEN: 'taken-test-gateway-token',
   HEADGATE_NODE_TOKEN: 'taken-test-node-token-0001',
 };
-/** What a process cannot start without. */
+/** Arguments without which a process does not start. */
 const needed: Readonly<Record<string, readonly string[]>> = {
   'control-plane': ['--log', log, '--data', join(dir, 'plane')],
   gateway: ['--log', log, '--data', join(dir, 'gateway')],
@@ -95,9 +95,9 @@ describe('each listener of each process', () => {
   );
 });
 
-/** Written once all is open, which only the end of the process closes where that fails. */
+/** Written once everything is open. If writing fails, only the end of the process closes the listeners. */
 const readyFile = '--ready-file';
-/** A value that the option cannot have. */
+/** Invalid values by option. */
 const bad: Readonly<Record<string, string>> = {
   '--log': 'zzz:foo',
   '--control-plane': 'foo',
@@ -122,7 +122,7 @@ const bad: Readonly<Record<string, string>> = {
   '--data': '/dev/null/data',
   '--stack-port': 'stk',
 };
-/** Any text is a value of these. */
+/** Options that accept any text. */
 const free = new Set([
   '--shared-host',
   '--stack-domain',
@@ -132,7 +132,7 @@ const free = new Set([
   '--lora-folder',
   '--gateway-tls-name',
 ]);
-/** `--node` of an agent is a name that the control plane judges. */
+/** `--node` of an agent is free text here, because the control plane judges the name. */
 const isFree = (name: string, flag: string): boolean =>
   free.has(flag) || flag === readyFile || (name === 'node-agent' && flag === '--node');
 
@@ -148,7 +148,7 @@ describe('each option with a value', () => {
     async (name, flag) => {
       const { code, stderr } = await run(name, [flag, bad[flag] ?? 'zzz!']);
       expect([1, 2]).toContain(code);
-      // The address of a log may have a password, and the error of the log says what it is.
+      // The log's address may contain a password, so its error describes the option instead of naming it.
       expect(stderr).toContain(flag === '--log' ? 'the address of the log' : flag);
     },
   );
