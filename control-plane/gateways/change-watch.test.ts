@@ -1,4 +1,4 @@
-/** A staged change continues, waits or is withdrawn by the counts of the gateways inside and outside its waves. */
+/** A staged change continues, waits or is withdrawn, depending on gateway counts inside and outside its waves. */
 import { expect, test } from 'vitest';
 import { reportOf } from '../../test/support/status-reports.ts';
 import type { OpenChange } from '../state/changes.ts';
@@ -35,7 +35,7 @@ test('a change waits while its wave has too few requests, unless it was staged t
 test('a change is withdrawn at once where more is refused in its wave than outside and before', () => {
   const reason = '3.0% refused in the wave, 1.0% usual';
   expect(stepOf({ refusals: 3 }, { nowMs: 100_001 })).toEqual({ kind: 'withdraw', reason });
-  // Within the one percentage point allowed.
+  // Stays within the allowed percentage point.
   expect(stepOf({ refusals: 2 })).toEqual({ kind: 'advance' });
 });
 
@@ -76,10 +76,10 @@ test('a gateway is silent that had time enough to report, and reported last in t
     );
   expect([9_000, 11_000, 59_000, 65_000, 71_000].map((ms) => isSilent(ms))).toEqual([
     ...[false, true, true],
-    // The wave may have silenced this gateway at once; the other one was silent before.
+    // The wave may have silenced the first gateway immediately; the second was silent before.
     ...[true, false],
   ]);
-  // After a start, and after a topic outage.
+  // Just after a start, and after a topic outage.
   const started = [5_000, 11_000].map((listeningMs) => isSilent(20_000, { listeningMs, isRemembered: true }));
   expect(started).toEqual([false, true]);
   expect(isSilent(600_000, { listeningMs: 11_000, isRemembered: true })).toBe(false);
@@ -107,7 +107,7 @@ test('of reports that began before the wave, those of its gateways are what was 
     { gateway: 'gw-1', atMs: 105_000, ms: 10_000, row: row(20, 2) },
     { gateway: 'gw-1', atMs: 115_000, ms: 10_000, row: row(30, 3) },
     { gateway: 'gw-2', atMs: 115_000, ms: 10_000, row: row(40, 4) },
-    // Callers without a known key.
+    // Counts callers without a known key.
     { gateway: 'gw-1', atMs: 115_000, ms: 10_000, row: { ...row(900, 800), organisation: undefined } },
   ].map(({ ms, ...each }) => ({ ...each, report: { fromMs: 0, toMs: ms } }));
   const seen = (name: string) => ({ report: reportOf({ name }) });

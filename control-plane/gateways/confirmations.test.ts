@@ -1,4 +1,4 @@
-/** Waits for confirmations: one request for the end of the reports for all, and none for who has left. */
+/** Waiting confirmations share one request for the end of the reports, and clients that have left cause none. */
 import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';

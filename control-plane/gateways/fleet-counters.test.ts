@@ -1,4 +1,4 @@
-/** What a control plane does with the counters of the gateways, over a log in memory and a real fold of usage rows. */
+/** Tests how a control plane handles gateway counters, over a log in memory and a real fold of usage rows. */
 import { join } from 'node:path';
 import { Registry } from 'prom-client';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -51,7 +51,7 @@ function topic(): LimitTopic {
   return new LimitTopic({ topic: countersTopic, open, tokens: ['token-of-sixteen-bytes'] });
 }
 
-/** A control plane; the same name has the same data folder. */
+/** Opens a control plane. A repeated name reuses the data folder. */
 function plane(name = 'plane') {
   const copy = openCounterCopy(join(folder, name, 'counters.db'));
   const options = { process: `process-of-${name}`, topic: topic(), copy, usage, logger, now: () => nowMs };
@@ -66,7 +66,7 @@ function plane(name = 'plane') {
   return { counters, stop };
 }
 
-/** What a gateway publishes, and all that is on the topic. */
+/** A gateway that publishes counters and reads the whole topic. */
 function gateway() {
   const own = topic();
   closing.push(() => own.close());
@@ -177,7 +177,7 @@ test('where counters and rows differ at rest a control plane says by how much, a
   await until(() => only.counters.used('acme', period).tokens === 100);
   fold(only, row(1, 60));
   for (let sweep = 0; sweep < 3; sweep++) only.counters.sweep();
-  // Rows take their time: nothing is said until neither side changed for a while.
+  // Rows take time to arrive, so no difference is reported until both sides have been stable for a while.
   expect(only.counters.differenceTokens).toBe(0);
   only.counters.sweep();
   expect(only.counters.differenceTokens).toBe(40);
@@ -210,7 +210,7 @@ test('records that are foreign, cut, forged, huge or out of bounds change nothin
   const own = topic();
   closing.push(() => own.close());
   await own.append(value.subarray(0, 20));
-  // With the token of the gateways: one entry of a period that is over, one of a period to come.
+  // Signed with a valid gateway token: one entry of a past period and one of a future period.
   await publish({
     entries: [
       ['acme', '2020-01-01', 9, 9],

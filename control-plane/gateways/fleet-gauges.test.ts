@@ -1,4 +1,4 @@
-/** What a control plane shows of the limits that gateways exchange, over a log in memory. */
+/** Tests how a control plane shows the limits that gateways exchange, over a log in memory. */
 import { expect, test } from 'vitest';
 import { encodeGauges, type GaugeRecord, inFlightWindow } from '../../schemas/records/gauges.ts';
 import { gaugesTopic } from '../../schemas/records/limits.ts';
@@ -52,12 +52,12 @@ test('requests of a minute outlive their gateway, and weight in flight ends with
   gauges.start();
   await append(record('a1', 1, { entries: [entry(minute, 5), entry(inFlightWindow, 3)] }));
   await append(record('b1', 1, { entries: [entry(minute, 7), entry(inFlightWindow, 2)] }));
-  // A repetition changes nothing, and what is no record is passed over.
+  // A repeated record changes nothing, and an invalid record is skipped.
   await append(record('a1', 1, { entries: [entry(minute, 9)] }));
   await append(Buffer.from('{"v":1}'));
   await append(record('d1', 1, { entries: [entry(minute + 86_400_000, 5)] }));
   await append(record('c1', 1, {}));
-  // An entry of another time changes nothing.
+  // Entries of other windows change nothing.
   await until(() => gauges.gateways().size === 4);
   expect(gauges.uses('acme', minute)).toEqual([
     { name: 'edge-a', used: 5 },

@@ -1,4 +1,4 @@
-/** Replicas on one topic, each with its own file: the registry of gateways outlives the topic and reaches all replicas. */
+/** Replicas on one topic, each with its own file. The registry of gateways outlives the topic and reaches every replica. */
 import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -62,7 +62,7 @@ async function replica(name: string, on = log): Promise<Replica> {
   return started;
 }
 
-/** Resolves once each replica has swept several times: what it would republish is on the topic then. */
+/** Resolves once each replica has swept several times, so that everything it would republish is on the topic. */
 async function sweeps(of: readonly Replica[]): Promise<void> {
   for (const { board } of of) {
     const sweeping = vi.spyOn(board, 'isComplete', 'get');
@@ -135,7 +135,7 @@ test('a forgotten gateway is removed on every replica, also on one that was down
   expect(await first.memory.forget('edge-1')).toBe(0);
   await first.stop();
 
-  // A day later: nothing of it is on the topic, and one replica still remembers.
+  // A day later the topic no longer contains the gateway, but one replica still remembers it.
   const later = topic();
   const [again, behind] = [await replica('cp-1', later), await replica('cp-2', later)];
   expect([again.names(), behind.names()]).toEqual([[], ['edge-1']]);

@@ -159,7 +159,7 @@ test('two processes of one name are two rows; a later start from one folder repl
   await send(later);
   expect([...board.conflicts()]).toEqual([['edge-1', 2]]);
   expect(board.rows.get(first.incarnation)).toBeUndefined();
-  // A folder that was copied: the process that was taken for ended reports again.
+  // Two processes use copies of a folder: the one that seemed to have ended reports again.
   await send({ ...first, n: 2 });
   expect([...board.conflicts()]).toEqual([['edge-1', 3]]);
   await send({ ...later, n: 2 }, { ...first, n: 3 });

@@ -1,4 +1,4 @@
-/** Completed requests in the files of their days: what is moved when, what is read, and what a process leaves that ends in between. */
+/** Tests completed requests in day files: when rows move, what is read, and how a crash between the steps is repaired. */
 import { cpSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
@@ -77,7 +77,7 @@ function read(store: UsageStore, query: object = {}): number[] {
     afterId = page.at(-1)?.id ?? 0;
   }
 }
-/** Rows that wait in usage.db. */
+/** Number of rows that wait in usage.db. */
 function waiting(): number {
   const db = openDatabase(path, { durability: 'normal', readOnly: true });
   try {
@@ -179,7 +179,7 @@ test('what a process wrote into files and did not note is written again, once', 
   fold(store, ...upTo(25).map((n) => row(n)));
   await mover(store).move();
   fold(store, ...upTo(60, 26).map((n) => row(n)));
-  // It ends before the result is noted.
+  // Ends before the result is recorded.
   moveRows({ path, isFirst: true });
   expect(read(store)).toEqual(upTo(60));
   close(store);
@@ -201,7 +201,7 @@ test('where a power cut takes the last rows of usage.db back, those in the files
   close(lost);
   cpSync(join(folder, 'former.db'), path);
   const again = openStore();
-  // In another order than before.
+  // Rows arrive in a different order than before.
   fold(again, row(21, { at: `${days[0]}T11:00:00.000Z` }), row(22));
   await mover(again).move();
   expect(read(again)).toEqual(upTo(22));

@@ -1,4 +1,4 @@
-/** What is wrong with rows of usage reaches a log line and a metric, over a real log and a real file. */
+/** Faulty usage rows appear in a log line and in a metric, over a real log and a real file. */
 import { join } from 'node:path';
 import { Registry } from 'prom-client';
 import { beforeEach, expect, test } from 'vitest';

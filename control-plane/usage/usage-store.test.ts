@@ -55,7 +55,7 @@ function row(incarnation: string, n: number, more: object = {}): object {
 }
 const turn = { organisation: null, period: null, visitor: 'v1' };
 
-/** Records of these rows, from an offset on. */
+/** Log records of these rows, from an offset on. */
 function records(from: number, ...values: unknown[]): LogRecord[] {
   return values.map((each, index) => {
     const value = Buffer.isBuffer(each) ? each : Buffer.from(JSON.stringify(each));
@@ -136,7 +136,7 @@ test('a repeat that differs is an alarm as long as the hash of its row is kept, 
   const rowsFrom = (n: number, count: number, of: (n: number) => object) =>
     Array.from({ length: count }, (_, index) => of(n + index));
   const before = store({}, path);
-  // The numbers of the rows that come next are taken by somebody else.
+  // Someone else has taken the numbers of the next rows.
   before.apply(0, records(0, [row(a, 1)], rowsFrom(2, 500, forged)));
   before.apply(
     0,
@@ -169,7 +169,7 @@ test('a repeat that differs is an alarm as long as the hash of its row is kept, 
   expect(after.counts).toMatchObject({ applied: kept, differing: 12, repeated: 502 });
 });
 
-/** Signed as `mac` signs it; not at all without. */
+/** Signs the record with `mac`; without one, removes the signature. */
 function signed(mac: RecordMac | undefined, record: LogRecord): LogRecord {
   return { ...record, signature: mac?.of(record.value) ?? null };
 }
@@ -242,7 +242,7 @@ test('what was refused is read again at the next start, and counts once its writ
     return [from, usage.poolTokens('acme', period), usage.parkedRows];
   };
   expect(read({})).toEqual([0, 2, 1]);
-  // The second row is still refused, so that the third one waits.
+  // The second row is still refused, so the third waits.
   expect(read({})).toEqual([1, 2, 1]);
   expect(read({ mac: new RecordMac(usageTopic, 'present-gateway-token', 'another') })).toEqual([
     1,
@@ -369,7 +369,7 @@ test('every row is kept for export where that is asked for, and pages continue a
   expect(plain.requests({ limit: 9 })).toEqual([]);
 });
 
-/** Uses at the moment of the last row. */
+/** Key uses at the time of the last row. */
 const usesOf = (usage: UsageStore, organisation?: string) =>
   usage.keyUses(organisation, Date.parse('2026-11-21T10:30:00Z'));
 const keyRows = [
@@ -419,7 +419,7 @@ test.each<[claim: string, spoil: (path: string) => void, refusal: RegExp]>([
   expect(() => openUsageStore(path)).toThrow(refusal);
 });
 
-/** Rows of two incarnations, each on any of three partitions, each at least once, in any order. */
+/** Rows of two incarnations, each at least once, on any of three partitions and in any order. */
 const interleaving = fc
   .record({ rowsOfA: fc.integer({ min: 0, max: 12 }), rowsOfB: fc.integer({ min: 0, max: 12 }) })
   .chain(({ rowsOfA, rowsOfB }) => {
@@ -473,7 +473,7 @@ test('a copy of signed rows in another partition takes nothing from a reader tha
   const other = (own + 1) % 12;
   usage.begin(other);
   usage.begin(own);
-  // The partition of the copy has lost its first records, so that any number may be the first of an incarnation.
+  // The copy's partition has lost its first records, so an incarnation may start with any number there.
   expect(usage.apply(other, signed(9, [row(a, 3)])).consumed).toBe(1);
   usage.apply(own, signed(0, [row(a, 1), row(a, 2)], [row(a, 3)]));
   expect(usage.totals('acme', period).requests).toBe(3);
@@ -506,7 +506,7 @@ test('Limits 4: a row that is ahead of the time of the log counts at that time a
     '2026-11-21T10',
     '2026-11-21T12',
   ]);
-  // The record once more is a repeat, not another row with the same number.
+  // A repeated record is a repeat, not a different row with the same number.
   usage.apply(0, [{ ...records(1, rows)[0]!, atMs: atMs + 1000 }]);
   expect(usage.counts).toMatchObject({ applied: 4, repeated: 4, differing: 0 });
 });

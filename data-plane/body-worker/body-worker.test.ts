@@ -155,7 +155,7 @@ test('where the system grants no thread a job is refused with that cause, and a 
   for (let n = 0; n < 2; n++)
     await expect(bodyWorker.run(shapeJob(), 'shaped', options)).rejects.toMatchObject({
       type: 'InferenceUnavailableError',
-      // Label of headgate_refusals_total, and `cause` in the access log.
+      // Appears as a label of headgate_refusals_total, and as `cause` in the access log.
       reason: 'shaping: ERR_WORKER_INIT_FAILED',
     });
   expect(lost).toEqual(['ERR_WORKER_INIT_FAILED', 'ERR_WORKER_INIT_FAILED']);

@@ -37,7 +37,7 @@ async function opened(
   return { ...server, exchanges };
 }
 
-/** The one connection of a listener, and the writes to the system that its answers take. */
+/** The only connection of a listener, and the number of system writes for its answers. */
 async function connectionOf({ sockets }: Opened): Promise<{ socket: Socket; writes(): number }> {
   await until(() => sockets.size === 1);
   const [socket] = sockets;
@@ -140,7 +140,7 @@ test('a complete answer has its fields in one write with its body, and the conne
   client.send(get('/b'));
   await until(() => client.text.endsWith('/b'));
   expect(client.statuses).toEqual([200, 200]);
-  // A kept-alive connection keeps nothing of an answer.
+  // A kept-alive connection retains nothing of an answer.
   expect(listeners()).toEqual(before);
 });
 
@@ -291,7 +291,7 @@ test('a client that leaves is noticed, with the body, before the answer and with
       const before = exchanges.length;
       await until(() => exchanges.length > before);
       client.socket[leave]();
-      // Of a body that was not asked for nothing more is read, so a close within it is not seen.
+      // The listener reads no more of a body that it did not ask for, so it does not notice a close within the body.
       const exchange = exchanges.at(-1) as Exchange;
       if (path === '/body') exchange.discardBody();
       await until(() => exchange.answer.isGone);
@@ -370,7 +370,7 @@ test('a connection that waited for its pace ends with its listener', async () =>
   const pace = { isExempt: () => false, refusal: () => new Refusal('bad http', 'Later.') };
   const { port, destroy, sockets } = await opened(undefined, {}, { pace });
   const clients = Array.from({ length: 140 }, () => new Client(port));
-  // For some there is no room, and the system resets those that were not accepted yet.
+  // The listener has no room for some clients, and the kernel resets those not yet accepted.
   const ended = Promise.all(clients.map(({ socket }) => once(socket, 'end').catch(() => undefined)));
   await until(() => sockets.size > 20);
   destroy();

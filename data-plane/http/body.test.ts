@@ -58,7 +58,7 @@ async function reading(
   };
 }
 
-/** `path` names the owner of the body. */
+/** Sends a head; `path` names the owner of the body. */
 async function post(port: number, head: string, path = '/'): Promise<Socket> {
   const socket = connect(port, '127.0.0.1');
   onTestFinished(() => void socket.destroy());

@@ -25,7 +25,7 @@ class Reading {
     this.budget = budget;
   }
 
-  /** `turnMsMax`: how long a body may wait. */
+  /** Starts the server; `turnMsMax` is the longest wait of a body. */
   async start(pace: BodyPace, turnMsMax: number): Promise<this> {
     const server = await serveExchanges((exchange) => {
       const { url, headers } = exchange.head;
@@ -62,7 +62,7 @@ class Reading {
   }
 }
 
-/** Nothing is too slow, and a wait has no end, unless a test says otherwise. */
+/** No body is too slow and no wait ends, unless a test says otherwise. */
 const patient = (): BodyPace => ({ bytes: 1, ms: 1e9, ticker: new Ticker(20) });
 const endless = 1e9;
 const started = (budget: BodyBudget, turnMsMax = endless, pace = patient()): Promise<Reading> =>
@@ -73,7 +73,7 @@ const shareOfTwo = (): BodyBudget => new BodyBudget(16 * MiB);
 /** Largest part of a body that is read before reading stops. */
 const readAheadMax = 68 * KiB;
 
-/** Three whole bodies that are not released, and a few that wait in this order. */
+/** Fills the share with three whole bodies and lets the others wait in this order. */
 async function full(reading: Reading, waiting: readonly string[], head?: string): Promise<Socket[]> {
   for (const name of ['a', 'b', 'c']) {
     await reading.post(name, MiB);
@@ -92,7 +92,7 @@ test('bodies that find the share spent wait in their order, hold next to nothing
   await full(reading, ['d', 'e', 'f']);
   expect(reading.budget.usedBytes).toBeLessThanOrEqual(3 * (MiB + readAheadMax));
   expect([...reading.whole.keys()]).toEqual(['a', 'b', 'c']);
-  // One at a time exceeds the share.
+  // Only one body at a time may exceed the share.
   for (const [done, next] of [
     ['c', 'd'],
     ['d', 'e'],
@@ -136,10 +136,10 @@ test('bodies that all wait for each other’s memory come to their end one after
 });
 
 test('while a body waits, small ones of its owner and all of others are read, and no large one overtakes it', async () => {
-  // Half a body more than two.
+  // Two and a half bodies fit.
   const reading = await started(new BodyBudget(20 * MiB));
   await full(reading, ['d']);
-  // There is room for half of the one that waits.
+  // Makes room for half of the waiting body.
   reading.release('a');
   await reading.post('large', 300 * KiB, `Content-Length: ${300 * KiB}`);
   await vi.waitUntil(() => reading.budget.waiting === 2, soon);
@@ -168,7 +168,7 @@ test('of one owner a bounded number wait, and one more is refused at once', asyn
   const reading = await started(new BodyBudget(512 * MiB, 64 * MiB));
   const budget = reading.budget.of('one');
   expect(budget.reserve(64 * MiB)).toBe(true);
-  // A body that exceeds the share, so that no other does.
+  // Exceeds the share, so that no other body may.
   const first = { bytesLeft: MiB, onRoom: () => undefined };
   expect(budget.wait(first)).toBe(true);
   const sockets: Socket[] = [];
@@ -205,7 +205,7 @@ test('the pace of a body is not judged while it waits, and is judged again after
   const ticker = new Ticker(20);
   const reading = await started(shareOfTwo(), endless, { bytes: 600 * KiB, ms: 150, ticker });
   await full(reading, []);
-  // Half of it comes with its head.
+  // Half of the body arrives with its head.
   await reading.post('d', MiB / 2);
   await vi.waitUntil(() => reading.budget.waiting === 1, soon);
   const waitedFrom = ticker.nowMs;

@@ -8,7 +8,7 @@ import type { Claimant } from './claimant.ts';
 const minute: Limit = { subject: 'acme', window: 60_000, limit: 60 };
 const inFlight: Limit = { subject: 'acme', window: inFlightWindow, limit: 10 };
 
-/** Admits weight one by one, with all waits. */
+/** Admits a total weight in steps of one, including all waits. */
 function hold(log: ClaimLog, claimant: Claimant, weight: number): void {
   for (let n = 0; n < weight; n++) claimant.add(inFlight, 1, log.nowMs);
   log.pass(1200);
@@ -64,7 +64,7 @@ test.each(['on its data folder', 'without its data folder'])(
     expect(second.fold.alone).toBeUndefined();
     log.pass(1000);
     expect(second.isAlone).toBe(true);
-    // The use in the minute still counts.
+    // The minute's use still counts.
     expect(log.take(second, minute, 60)).toBe(50);
   },
 );
@@ -96,7 +96,7 @@ test('no first request goes ahead while another gateway holds all room', () => {
   log.pass(600);
   expect(other.isCutOff(log.nowMs)).toBe(false);
   expect(log.take(other, minute, 1)).toBe(0);
-  // A limit too small for standing shares.
+  // This limit is too small for standing shares.
   expect(log.take(other, { ...minute, limit: 3 }, 1)).toBe(0);
 });
 
@@ -130,7 +130,7 @@ test('a gateway that is cut off admits what was granted to it in flight for eigh
   expect(one.room(inFlight, log.nowMs)).toBeGreaterThanOrEqual(8);
   log.nowMs += 3200;
   expect(one.room(inFlight, log.nowMs)).toBe(5);
-  // The process takes another id before others end the present one.
+  // The process takes another id before others declare its present id ended.
   log.pass(200);
   expect(one.process).not.toBe(before);
 });
@@ -216,7 +216,7 @@ test('a gateway that was alone publishes all that it used at once when another c
   const [record] = alone.isUrgent ? alone.records(log.nowMs, log.nowMs, true) : [];
   expect(record).toMatchObject({ entries: [{ subject: 'acme', window: 60_000, used: 25 }] });
   expect(record).not.toHaveProperty('alone');
-  // From the time the record is sent, before it is read back.
+  // Holds from the time of sending, even before the record is read back.
   expect(alone.isAlone).toBe(false);
 });
 
@@ -350,7 +350,7 @@ test('a gateway that was alone holds all room for as long as it may admit withou
   expect(other.isCutOff(log.nowMs)).toBe(false);
   while (!alone.isCutOff(log.nowMs)) {
     expect(log.take(other, minute, 1)).toBe(0);
-    // Requests are waiting, so the process publishes all the time.
+    // Requests keep waiting, so the process publishes continuously.
     const limit = { ...minute, subject: `organisation-${log.nowMs}` };
     other.wait(limit, 1, log.nowMs + 9000, log.nowMs, () => undefined);
     log.urgent(other);
@@ -379,7 +379,7 @@ test('a gateway with as many requests each moment claims ahead of them, and none
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant, Claimant];
   const wide = { ...minute, limit: 6000 };
-  // Admitted with waits until the claim is ahead.
+  // Admits with pauses until the claim is ahead.
   for (let n = 0; n < 20; n++) {
     one.add(wide, 5, log.nowMs);
     log.pass(200);

@@ -43,7 +43,7 @@ test('after a conflict all that was counted before it counts on, under the forme
   const { ledger, add, counters } = folder();
   add('acme', 10);
   const { replica } = ledger;
-  // A copy of the folder has published, and it knows less.
+  // A copy of the folder has published a lower count.
   const entries: CounterEntry[] = [['acme', period, 4, 1]];
   const { conflict } = counters.read({ v: 1, replica, process: 'copy', at: nowMs, entries }, nowMs);
   expect(conflict).toBe('another process');

@@ -1,7 +1,4 @@
-/**
- * Tests the exchange of limits over a log in memory: what a request is admitted for, and what a gateway does while the log is
- * silent.
- */
+/** Tests the exchange of limits over a log in memory: which requests are admitted, and how a gateway acts on a silent log. */
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -151,7 +148,7 @@ test('a start on the same data folder ends its predecessor, whose weight in flig
   const file = join(first.dataDir, 'exchange.json');
   await until(async () => (await readFile(file, 'utf8')).includes('"live":2'));
   isKilled = true;
-  // As after kill -9: the process says nothing, and the folder is left as it was.
+  // Simulates kill -9: the process sends no more, and its folder stays as it was.
   const killed = mkdtempSync(join(folder, 'killed-'));
   writeFileSync(join(killed, 'exchange.json'), await readFile(file));
   await gateway(killed);

@@ -1,4 +1,4 @@
-/** Tests standing shares: who has one, when it is used, and how much of it counts after its process has ended. */
+/** Tests standing shares: their holders, the time of their use, and the part that counts after a process has ended. */
 import { expect, test } from 'vitest';
 import { type GaugeRecord, inFlightWindow } from '../../schemas/records/gauges.ts';
 import { ClaimsFold } from '../../shared/limits/claims-fold.ts';

@@ -107,7 +107,7 @@ class ClientSocket extends Duplex {
   }
 }
 
-/** One request at a node, as its connection reports it. */
+/** A request at a node, as reported by its connection. */
 class NodeExchange implements WireController {
   readonly call: WireCall;
   isConnected = false;

@@ -20,9 +20,9 @@ type Kind = 'stream' | 'whole' | 'embeddings';
 
 interface Trouble {
   readonly fault: Fault;
-  /** Only these are spoilt. */
+  /** Limits the trouble to requests with this `stream` value. */
   readonly stream?: boolean;
-  /** How a request ends whose client stays, where that is not the same for all kinds. */
+  /** Outcome for a client that stays, by kind of request if it differs. */
   readonly ends: Ended['kind'] | Readonly<Record<Kind, Ended['kind']>>;
 }
 
@@ -62,7 +62,7 @@ const troubles: readonly Trouble[] = [
   { fault: { kind: 'latency', firstTokenMs: 20, betweenTokensMs: 2 }, ends: 'completed' },
 ];
 
-/** What nodes call the model whose requests they spoil in this way; `m` is spoilt in none. */
+/** Model name that triggers this trouble on every node. Nodes never spoil the model `m`. */
 const modelOf = (trouble: number): string => `m${trouble}`;
 
 interface Plan {
@@ -82,11 +82,11 @@ const combinations = kinds.flatMap((kind) =>
     trouble: at < troubles.length ? at : undefined,
   })),
 );
-/** How often each combination is asked for by a client that stays; half as many leave. */
+/** Number of requests per combination from clients that stay. Half as many come from clients that leave. */
 const rounds = runs({ fast: 1, full: 2 });
 const requests = rounds * combinations.length * 1.5;
 
-/** The order, the lengths and the clients' leaving times are random. */
+/** Lengths, leaving times and the order of requests are random. */
 const chances = fc.array(
   fc.record({ words: fc.integer({ min: 1, max: 60 }), leavesMs: fc.nat(40), rank: fc.double() }),
   { minLength: requests, maxLength: requests },
@@ -110,7 +110,7 @@ function expectedEnd({ kind, trouble }: Plan): Ended['kind'] {
   return typeof ends === 'string' ? ends : ends[kind];
 }
 
-/** What the client saw and what is billed must agree. */
+/** Checks that the client's view agrees with the billed outcome. */
 function check(plan: Plan, seen: Answer, ended: Ended | undefined): void {
   if (ended === undefined) {
     // The client left before its request was read.

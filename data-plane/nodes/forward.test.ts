@@ -103,7 +103,7 @@ test('an engine that closes after each stream gets the next request on another c
   const chunk = { choices: [{ index: 0, delta: { content: 'a' }, finish_reason: 'stop' }], usage };
   const used = new WeakSet<object>();
   const { url } = await handMade((req, res) => {
-    // As one that has begun to close: what comes over the connection after a stream is lost.
+    // Acts like a node that has begun to close: requests on this connection after a stream are lost.
     if (used.has(req.socket)) req.socket.destroy();
     else if (req.headers.accept === 'text/event-stream') {
       used.add(req.socket);
@@ -393,7 +393,7 @@ test.each([
     }
     await closed;
   });
-  // The bound of bytes ends the first, long before the wait does.
+  // With many pieces, the byte limit ends the answer long before the wait does.
   const errorBodyMs = pieces > 10 ? 60_000 : 50;
   const server = await gateway({ candidates: [routeTo(node.url)], settings: { errorBodyMs } });
   expect((await post(server.url + chatPath, chat).answer).status).toBe(503);
@@ -438,7 +438,7 @@ test('a node whose whole answer has no end is cut off at the bound', async () =>
       isOpen = false;
     });
     response.writeHead(200, { 'content-type': 'application/json' });
-    // Without a bound of its own an answer would take all the memory that its owner may have.
+    // Without its own bound, an answer would take all the memory that its owner may use.
     for (let sent = 0; sent < 100_000_000 && isOpen; sent += 65_536) {
       response.write(' '.repeat(65_536));
       await new Promise((resolve) => setImmediate(resolve));

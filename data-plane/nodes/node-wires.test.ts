@@ -94,7 +94,7 @@ async function ended(called: Called): Promise<string | undefined> {
 const ok = 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n';
 const whole = `${ok}Content-Length: 2\r\n\r\n{}`;
 
-// A busy machine may deliver the bytes of the other node after those of the busy one; then the test shows nothing.
+// Retries, because a busy machine may deliver the other node's bytes after the busy node's, and then nothing is shown.
 test('answers that take long to read leave the turn to another node after a few', { retry: 3 }, async () => {
   const sockets: Socket[] = [];
   const [busy, other] = await Promise.all([node((socket) => sockets.push(socket)), node(() => undefined)]);
@@ -328,7 +328,7 @@ test('a body in pieces, which cannot be sent twice, gets a new connection', asyn
 test('a body in pieces goes out as the connection takes it, and an answer before its end ends the connection', async () => {
   const large = Buffer.alloc(8_000_000, 'a');
   const reads = await node((socket, text) => {
-    // Later than the system has reported the last byte.
+    // Waits until the system must have reported the last byte as sent.
     if (text.endsWith('z')) setTimeout(() => socket.write(whole), 50);
   });
   const taken: number[] = [];
@@ -348,7 +348,7 @@ test('a body in pieces goes out as the connection takes it, and an answer before
   const refused = call(opened, refuses.url, { body: new BodyPieces(large) });
   expect([await ended(refused), refused.heads]).toEqual(['end', ['413 ']]);
   await until(() => opened.connections === 1);
-  // The rest of the request would precede the next one, and the node might take it for that one.
+  // The rest of the request would precede the next one, so the node might read it as part of that request.
   for (const connections of [2, 3]) {
     const inOne = call(opened, refuses.url, { body: large.toString() });
     expect([await ended(inOne), inOne.heads]).toEqual(['end', ['413 ']]);

@@ -1,4 +1,4 @@
-/** The number of playground calls handled per second. */
+/** Tests the number of playground calls handled per second. */
 import { expect, test } from 'vitest';
 import { CallBudget } from './call-budget.ts';
 

@@ -1,11 +1,11 @@
-/** Admission of new visitors: a few freely, some for a proof of work, then none. */
+/** Tests the admission of new visitors: a few freely, some for a proof of work, then none. */
 import { solveChallenge } from 'altcha-lib';
 import { deriveKey } from 'altcha-lib/algorithms/pbkdf2';
 import { expect, test } from 'vitest';
 import { Challenges, type Solved, solutionSchema } from './challenges.ts';
 import { NewVisitors, type VisitorOrigin } from './new-visitors.ts';
 
-/** Challenges expire by the machine's clock, so these never do. */
+/** Far in the future, because challenges expire by the machine's clock and these must not. */
 const nowMs = Date.UTC(2100, 0, 1, 12, 10);
 const network = at('n-1');
 
@@ -19,7 +19,7 @@ function slowClock(): () => number {
   return () => (ms += 1000);
 }
 
-/** Visitors of a network that has begun those that cost nothing, and the work for a fourth. */
+/** Uses up a network's three free visitors and returns a challenge for the fourth. */
 async function afterThree(): Promise<{ visitors: NewVisitors; challenge: Solved['challenge'] }> {
   const visitors = new NewVisitors('token-a', slowClock());
   for (let n = 0; n < 3; n++)
@@ -133,7 +133,7 @@ test('beyond 100 000 networks in an hour, those that come new work, and none is 
   expect((await visitors.admit(at('n-1'), undefined, nowMs)).kind).toBe('allowed');
 });
 
-/** Wrong solutions of challenges of an origin, one after another: what each was answered with. */
+/** Sends wrong solutions of an origin's challenges in sequence, and returns the kind of each answer. */
 async function wrongOnes(
   visitors: NewVisitors,
   from: (n: number) => VisitorOrigin,
@@ -148,7 +148,7 @@ async function wrongOnes(
   return kinds;
 }
 
-/** Visitors whose second never ends, and of these networks those that cost nothing. */
+/** Visitors on a stopped clock. Each of these networks has used up its free visitors. */
 async function inOneSecond(...networks: readonly VisitorOrigin[]): Promise<NewVisitors> {
   const visitors = new NewVisitors('token-a', () => 5000);
   for (const of of networks) for (let n = 0; n < 3; n++) await visitors.admit(of, undefined, nowMs);
@@ -165,7 +165,7 @@ test('of networks that are counted 100 solutions are checked in a second, and 20
   for (let n = 0; n < 100; n++)
     for (let visitor = 0; visitor < 3; visitor++) await visitors.admit(counted(n), undefined, nowMs);
   for (let n = 100; n < 99_999; n++) await visitors.admit(at(`n-${n}`), undefined, nowMs);
-  // The last network that is counted, and the first that is not.
+  // Last network that is counted separately, and the first that is not.
   const [last, late] = [at('n-last', '192.0.2.1'), at('n-late', '192.0.2.2')];
   for (let n = 0; n < 3; n++) await visitors.admit(last, undefined, nowMs);
   const [early, lateOne] = [await solvedFor(visitors, last), await solvedFor(visitors, late)];

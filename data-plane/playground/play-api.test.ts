@@ -1,4 +1,4 @@
-/** Calls of the page over real HTTP, where the client does not wait for the answer. */
+/** Tests calls of the page over real HTTP whose clients do not wait for the answer. */
 import { randomBytes } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
 import { solveChallenge } from 'altcha-lib';
@@ -94,7 +94,7 @@ test('the bodies of all visitors have the memory of one organisation, and none o
   const name = `__Host-headgate-visitor-${port}`;
   const callers = [...cookies.map((cookie) => `cookie: ${name}=${cookie}`), `authorization: Bearer ${key}`];
   const clients: Socket[] = [];
-  // All but the last byte of a body, so that it is held.
+  // Sends all but the last byte of a body, so that the server holds it.
   const hold = (caller: string | undefined): void => {
     const head = ['content-type: application/json', 'sec-fetch-site: same-origin', 'content-length: 12000'];
     const client = connect(port, '127.0.0.1').on('error', () => undefined);

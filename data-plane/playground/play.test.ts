@@ -1,4 +1,4 @@
-/** Identification of visitors without a network: addresses, cookies and subjects. */
+/** Tests how visitors are identified, without a network: addresses, cookies and subjects. */
 import { expect, test } from 'vitest';
 import { proxyList } from '../../shared/runtime/proxy-list.ts';
 import { clientAddress, networkPrefix } from './network.ts';

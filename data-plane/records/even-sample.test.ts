@@ -1,4 +1,4 @@
-/** The sample is bounded, kinds have equal shares, and within a kind every request is equally likely. */
+/** Samples are bounded, kinds have equal shares, and within a kind every request is equally likely. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { runs } from '../../test/support/budget.ts';
@@ -33,7 +33,7 @@ test('at most so many; each kind has all that it had, or as many as any other; t
         const requests = own.reduce((sum, each) => sum + each.requests, 0);
         expect(requests).toBeCloseTo(size, 6);
       }
-      // Only what does not divide is left over.
+      // Less than one place per kind may stay unused, unless every request is kept.
       if (taken.length < max - of.length) expect(kept.map(({ length }) => length)).toEqual(of);
     }),
     { numRuns: runs({ fast: 60, full: 1000 }) },
@@ -56,7 +56,7 @@ test('the first, the last and those between are kept as often', () => {
         const tenth = Math.floor(Number(request[1]) / 20);
         kept[tenth] = (kept[tenth] ?? 0) + 1;
       }
-  // Of 20 of a tenth one in ten is kept: 40 × 20 on the average of so many tries, with a deviation of some 26.
+  // A tenth keeps 2 of its 20 requests per try on average: 800 in 400 tries, with a standard deviation of about 26.
   for (const count of kept) expect(Math.abs(count - (tries * 20) / 10)).toBeLessThan(5 * 30);
 });
 

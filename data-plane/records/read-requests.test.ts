@@ -23,7 +23,7 @@ function recordOf(n: number, more: Partial<Record<RecordedName, string | number 
   return recordedNames.map((name) => (known as Partial<Record<RecordedName, string>>)[name]);
 }
 
-/** Groups of ten, by another process that has ended. */
+/** Writes groups of ten records as another process that has ended. */
 async function write(count: number, segmentBytes: number): Promise<void> {
   const log = new SegmentLog(folder, { heading: groupHeading, segmentBytes });
   for (let from = 0; from < count; from += 10) {
@@ -70,7 +70,7 @@ test('a segment that position or time leave out is not read', async () => {
   expect(files.length).toBeGreaterThan(5);
   const journal = journalOf();
   const newest = await linesOf(requestPages(journal, queryOf({ limit: 10 })));
-  // Reading this one fails.
+  // Makes reading the oldest file fail.
   const oldest = join(folder, files[0] ?? '');
   rmSync(oldest);
   mkdirSync(oldest);

@@ -50,7 +50,7 @@ test('no two fields have one name in a record', () => {
     );
     expect(new Set(names).size, kind).toBe(names.length);
   }
-  // The group of a file cuts it off, and pages are found by the time.
+  // A record group cuts off the leading id, and pages are found by the time.
   expect(recordedNames.slice(0, 2)).toEqual(['request', 'atMs']);
 });
 

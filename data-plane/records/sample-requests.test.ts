@@ -1,4 +1,4 @@
-/** What a gateway answers of its decisions: those that completed since a time, each with what it stands for, in bounded reads. */
+/** Tests how a gateway samples its decisions: those completed since a time, each with the number that it represents. */
 import { beforeEach, expect, test } from 'vitest';
 import {
   gatewayQuerySchema,
@@ -22,7 +22,7 @@ const groupSize = 50;
 const startMs = 1_700_000_000_000;
 const idOf = (n: number): string => `req_${n.toString(16).padStart(32, '0')}`;
 
-/** Of each ten one is refused, one ended early and one is another organisation's. */
+/** Every tenth request is refused, every tenth ends early, and every tenth belongs to another organisation. */
 function knownOf(n: number): Known {
   const served = n % 10 !== 0;
   return {

@@ -26,7 +26,7 @@ const candidates = ['n1', 'n2', 'n3'].map((node) => routeTo('http://127.0.0.1:1'
 
 type Answer = (watch: CountWatch) => number | undefined;
 
-/** Lets one of three nodes count, with the given answers. The first node asked is the first one named. */
+/** Lets one of three nodes count. The answers are used in the order in which nodes are asked. */
 async function count(answers: readonly Answer[], shaped: AskedRequest = chat) {
   const load = new NodeLoad({ random: () => 0 });
   const asked: string[] = [];
@@ -166,7 +166,7 @@ const ofVisitor = (n: number) => ({
   ...{ model: 'echo-small', surface: 'openai' as const, reranks: false, promptTokensMax: 1, maxTokens: 1 },
 });
 
-/** A gateway for visitors, who together have the limits in `total`. */
+/** A gateway for visitors who share the limits in `total`. */
 function gatewayOf(total: object, fleet?: FleetLimits) {
   const limits = { contextTokens: 100, models: '*' as const, freeTurns: 100 };
   const { db } = new TestState().given([known('anonymous.set', { ...limits, requestsPerMinute: 1, total })]);

@@ -70,7 +70,7 @@ test('a control plane that is busy is asked again after the time it names', asyn
   const sha256 = whole.headers.get('x-headgate-sha256') ?? '';
   let asked = 0;
   const server = createServer((_request, response) => {
-    // Busy more often than a failing control plane would be retried.
+    // The plane is busy more often than a failing plane would be retried.
     if (++asked <= 3) response.writeHead(503, { 'retry-after': `${asked}` }).end('{}');
     else response.writeHead(200, { 'x-headgate-sha256': sha256, 'content-length': bytes.length }).end(bytes);
   });
@@ -151,7 +151,7 @@ async function hostile(answer: Answer): Promise<{ readonly url: string; asked():
   };
 }
 
-/** Sends the same piece again and again for as long as it is read. */
+/** Sends the same piece repeatedly until the reader closes. */
 const endlessly = (piece: Buffer, everyMs: number, head: Record<string, string>): Answer => {
   return (response) => {
     response.writeHead(200, head);

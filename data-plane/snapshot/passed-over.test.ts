@@ -1,7 +1,4 @@
-/**
- * A gateway that skips an event that it cannot read and does not need says so in the list of gateways, with the event and the
- * reason.
- */
+/** A gateway that skips an unreadable event that it does not need shows the event and the reason in the gateway list. */
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { composeCommit } from '../../shared/log/core/chain.ts';

@@ -1,6 +1,4 @@
-/**
- * Neither a connection that is always inside a read transaction nor a parallel verification makes the write-ahead log grow.
- */
+/** Neither a connection that is always inside a read transaction nor a parallel verification lets the WAL file grow. */
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

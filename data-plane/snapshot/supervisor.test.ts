@@ -1,7 +1,4 @@
-/**
- * A gateway recovers from a snapshot that was changed by hand, and from a log that is missing or is not the one that it has
- * folded.
- */
+/** Tests that a gateway recovers from a snapshot edited by hand, and from a log that is missing or replaced by another. */
 
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -207,7 +204,7 @@ test('a snapshot that is damaged while the log is away is rebuilt soon after the
   };
   const gateway = await startGateway({
     ...{ ...serving.gatewaySettings(8), name: 'two-faults', dataDir, controlPlanes: [] },
-    // If the pause doubled at each attempt, the fifteenth would be five minutes.
+    // If each attempt doubled the pause, the fifteenth pause would be five minutes.
     intervals: { ...quickRecovery, rebuildPauseMsMax: 600_000 },
     logger: pino({ level: 'warn' }, { write }),
   });

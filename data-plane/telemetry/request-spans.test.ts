@@ -1,4 +1,4 @@
-/** The spans of possible records: their names and times, and no text from the caller in an attribute. */
+/** Tests spans of possible records: names, times, and no text from callers in their attributes. */
 import { expect, test } from 'vitest';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { toRecordedRequest } from '../records/recorded.ts';

@@ -1,5 +1,5 @@
-// Goal: what a gateway reports of its requests is what it answered, bounded whatever callers send, and complete where the log
-// was away. Method: records as the phases leave them, and reports that the log takes or not.
+// Goal: a gateway's traffic reports match its answers, stay bounded whatever callers send, and lose nothing while the log is
+// away. Method: request records in their final form, and reports that the log accepts or rejects.
 import { expect, test, vi } from 'vitest';
 import {
   addTraffic,
@@ -33,7 +33,7 @@ interface Sent extends Partial<Omit<RequestRecord, 'at'>> {
   readonly at?: Partial<RequestRecord['at']>;
 }
 
-/** As it is at the end of a request, `at` in ms since its start. */
+/** Record of a finished request; times in `at` are ms since its start. */
 function record({
   organisation = 'org-1',
   key = 'key-1',
@@ -54,10 +54,10 @@ const completed = (promptTokens: number, completionTokens: number) =>
   ({ kind: 'completed', node: 'n', usage: { promptTokens, completionTokens } }) as RequestRecord['outcome'];
 const early = { kind: 'ended-early', node: 'n', by: 'client', reason: '' } as const;
 const unavailable = (): Refusal => new Refusal('usage unknown', 'Try again.');
-// Away from the bounds of the buckets: what is added to the start of a request is not exact.
+// Keeps away from bucket boundaries, because sums with a start time are inexact.
 const times = { accepted: 0.2, read: 100.2, shaped: 100.4, decided: 100.5, sent: 100.7 };
 
-/** Also as a reader gets it. */
+/** Takes a report and parses it like a reader. */
 function last(source: TrafficReports): TrafficReport {
   const report = source.take(true);
   source.settle(true);

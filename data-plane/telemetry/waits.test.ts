@@ -1,4 +1,4 @@
-/** A peer that stalls at each wait of `waits`, over real sockets, with the wait shortened: each ends as its row says. */
+/** Stalls a peer at each wait of `waits`, over real sockets with shortened waits. Each wait ends as its row says. */
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer as createHttpServer, type ServerResponse } from 'node:http';
@@ -138,7 +138,7 @@ async function snapshotFrom(answer: (response: ServerResponse) => void, shortene
 
 const snapshotHeaders = { 'x-headgate-sha256': '0', 'content-length': 1000 };
 
-/** Each shortens its wait alone, stalls there, and gives what came of it. */
+/** Each entry shortens only its own wait, stalls there, and returns the result. */
 const stalls: Readonly<Record<WaitName, () => Promise<unknown>>> = {
   clientHead: async () => {
     const port = await listener(() => undefined, { headersTimeoutMs: 100 });
@@ -199,14 +199,14 @@ const stalls: Readonly<Record<WaitName, () => Promise<unknown>>> = {
   bodyTurn: async () => {
     const budget = new BodyBudget(8_000_000);
     const one = budget.of('one');
-    // The share is spent, and so is what one body may have beyond it.
+    // Uses up the share, and the part that one body may have beyond it.
     one.reserve(1_000_000);
     one.wait({ bytesLeft: 500_000, onRoom: () => undefined });
     const port = await bodyListener(budget, 1e9, 50);
     return new Client(port, `${head(900_000)}${'a'.repeat(500_000)}`).status();
   },
   nodeConnect: async () => {
-    // A node behind TLS that never answers the handshake has taken no connection.
+    // A TLS node that never completes the handshake has not accepted the connection.
     const silent = `https://127.0.0.1:${await rawNode()}`;
     return forwarded([silent], false, { connectMs: 50 });
   },

@@ -53,7 +53,7 @@ interface Gateway {
   readonly worker: UsageWorker;
   readonly meter: Meter;
   readonly writer: UsageWriter;
-  /** What other gateways counted. */
+  /** Counters published by other gateways. */
   readonly others: CounterState;
 }
 interface GatewayOptions extends Partial<MeterOptions> {
@@ -106,7 +106,7 @@ function gateway(
 function send(worker: UsageWorker, request: UsageWorkerRequest): void {
   if (request.kind !== 'close') worker.onRequest(structuredClone(request));
 }
-/** Another gateway published that it counted so many tokens in all. */
+/** Makes another gateway publish its total number of tokens. */
 function readOthers({ others, worker }: Gateway, tokens: number): void {
   const entries = [['acme', period, tokens, 1]] as const;
   worker.onChanged(
@@ -114,7 +114,7 @@ function readOthers({ others, worker }: Gateway, tokens: number): void {
   );
 }
 const tokens = ['gateway-token-of-the-tests'] as const;
-/** A gateway with a thread's parts of its own that exchanges counters. */
+/** A gateway that exchanges counters and has its own parts of the worker thread. */
 async function exchanging(name: string, topic: MemoryTopic): Promise<Gateway> {
   let exchange: CounterExchange | undefined;
   const made = gateway(name, {
@@ -529,7 +529,7 @@ test('after an event-loop stall the meter reads the worker state before it repor
   for (let stall = 1; stall <= 3; stall++) {
     meter.record(completed());
     nowMs += 5_000;
-    // A request that came meanwhile is answered before the message that came meanwhile is read.
+    // A request that arrived during the stall is answered before the message that arrived during it is read.
     expect(meter.isFull).toBe(false);
     await meter.sendRows();
     meter.onEvent({ kind: 'state', taken: stall, unshipped: stall, isFull: false, ...noRecords });

@@ -33,7 +33,7 @@ function boxOf(options: Partial<OutboxOptions> = {}): UsageBox {
 function numbers(shipment: Shipment | undefined): number[] {
   return (shipment?.bodies ?? []).map((body) => JSON.parse(body).n);
 }
-/** Ships all rows; returns the numbers by incarnation. */
+/** Ships all rows and returns their numbers by incarnation. */
 function shipAll({ outbox: box }: { readonly outbox: Outbox }): Map<string, number[]> {
   const shipped = new Map<string, number[]>();
   for (let next = box.nextShipment(); next; next = box.nextShipment()) {
@@ -229,7 +229,7 @@ test('the folder keeps its latest 10 000 visitors, and entries until 33 days aft
   const rows = Array.from({ length: 11_500 }, (_, n) =>
     usageRow({ organisation: null, period: null, visitor: `v${n % 11_400}` }),
   );
-  // A transaction that waits for the disk is one for each group.
+  // Each group takes one transaction that waits for the disk.
   for (let from = 0; from < rows.length; from += 100) await box.record(...rows.slice(from, from + 100));
   await box.record(usageRow());
   // A fast clock alone removes nothing; the folder must also have counted in a later period.

@@ -1,4 +1,4 @@
-/** What a log of segments keeps: whatever is cut, damaged or full, all other groups, in their order and within its bounds. */
+/** Cut, damaged or full segment logs keep all intact groups in order and within their bounds. */
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import {
@@ -38,7 +38,7 @@ function groupOf(...requests: RecordedRequest[]): RecordGroup {
   for (const each of requests) expect(buffer.add(each)).toBe(true);
   return buffer.take();
 }
-/** Requests of these numbers, with a text that does not compress. */
+/** Group of consecutive request numbers, each with an incompressible text. */
 const group = (from: number, count: number, atMs = startMs, more = 0): RecordGroup =>
   groupOf(
     ...Array.from({ length: count }, (_, n) => [reqOf(from + n), atMs, randomBytes(more).toString('hex')]),
@@ -91,7 +91,7 @@ test('what a write left that was cut, or a damage, costs its own group and none 
   for (let n = 0; n < 4; n++) await log.append(group(n, 1, startMs, 300), startMs);
   const [path] = files().map((name) => join(folder, name)) as [string];
   const bytes = readFileSync(path);
-  // Of the second group one byte, and of the last its end.
+  // Damages one byte of the second group, and cuts off the end of the last.
   bytes.writeUInt8(255 - bytes.readUInt8(Math.floor(bytes.length * 0.4)), Math.floor(bytes.length * 0.4));
   writeFileSync(path, bytes);
   truncateSync(path, bytes.length - 5);
@@ -113,7 +113,7 @@ test('whatever bytes stand in a segment, it is read to its end', async () => {
       const torn = Buffer.concat([whole.subarray(0, cut), junk, whole]);
       writeFileSync(join(folder, name), torn);
       const ids = await idsIn(logOf());
-      // The rest of a cut head may say that what follows belongs to it, but not with its checksum.
+      // The rest of a cut head may claim the bytes behind it, but their checksum will not match.
       expect(ids.slice(-2)).toEqual(upTo(2));
     }),
     { numRuns: runs({ fast: 50, full: 500 }) },
@@ -164,7 +164,7 @@ test('it keeps its bytes and its age, the newest of both', async () => {
   expect(kept.length).toBeGreaterThan(15);
   expect(files().reduce((sum, name) => sum + statSync(join(folder, name)).size, 0)).toBe(log.bytes);
   await log.append(group(100, 1), startMs + 23_000);
-  // A segment may have gone for its bytes, and none for its age.
+  // Segments may have been removed for their size, but none for its age.
   expect((await idsIn(log)).length).toBeGreaterThan(kept.length / 2);
   await log.append(group(101, 1), startMs + 25_000);
   expect(await idsIn(log)).toEqual([reqOf(100), reqOf(101)]);
@@ -220,7 +220,7 @@ test('what a build with other fields wrote is read by their names', async () => 
     ...{ request: reqOf(7), atMs: startMs, status: 200, model: 'm', 'unheard of': 1 },
   };
   const written = names.map((name = '') => values[name]) as RecordedRequest;
-  // The time has its own place.
+  // The time is stored separately.
   const taken = groupOf(written);
   await log.append({ ...taken, lastMs: startMs }, startMs);
   const found = (await requests(logOf()))[0] ?? [];

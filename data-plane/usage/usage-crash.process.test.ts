@@ -34,7 +34,7 @@ function built(path: string): string {
   return JSON.stringify(pathToFileURL(resolve('dist', path)).href);
 }
 
-/** The log of rows, the outbox and the publisher of a gateway without the gateway; `stage` ends it at one moment. */
+/** A gateway's row log, outbox and publisher without the gateway. `stage` names the moment at which the process ends. */
 const parts = `
 import fs, { writeSync } from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
@@ -85,12 +85,12 @@ const record = (count, isUrgent) => {
 };
 `;
 
-/** Before a group is there it prints `recorded N`, and once it is written `kept N`, each in one write. */
+/** Prints `recorded N` before a group is recorded and `kept N` once it is written, each in one write. */
 const loaded = `${parts}
 setInterval(() => { for (let count = 1; count <= 6; count++) record(count, seed % 2 === 0); }, 1);
 `;
 
-/** Groups are written whole until the last, which ends at a stage of its way. */
+/** Writes whole groups until the last, during which the process ends at the stage. */
 const staged = `${parts}
 const handle = await openFile('/dev/null');
 const files = Object.getPrototypeOf(handle);
@@ -120,7 +120,7 @@ interface Life {
   readonly kept: number;
 }
 
-/** Runs it until it has recorded so many rows, then kills it within the next ten milliseconds; returns what it printed. */
+/** Runs the process until it has recorded this many rows, kills it within the next 10 ms, and returns its output. */
 async function liveAndDie(seed: number, rowsMin: number): Promise<Life> {
   const args = ['--input-type=module', '-e', loaded, folder, String(seed)];
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -165,7 +165,7 @@ function lifeIn(output: string): Life {
 const open = (partition: number) =>
   openLog(`sqlite:${join(folder, 'log')}`, { topic: usageTopic, partition }, { allowTrimmed: true });
 
-/** A start without load, which ships what the killed ones left behind. */
+/** Starts without load and ships the rows that the killed processes left behind. */
 async function shipRest(): Promise<void> {
   const outbox = openOutbox({ path: join(folder, 'outbox.db') });
   const publisher = new Publisher({ outbox, mac, partitions: 1, open });
@@ -175,7 +175,7 @@ async function shipRest(): Promise<void> {
   outbox.close();
 }
 
-/** Folds the log from nothing. */
+/** Folds the log from the beginning. */
 async function rebuild(name: string): Promise<{ totals: PeriodUsage; counts: object; parked: number }> {
   const store = openUsageStore(join(folder, name), { mac });
   const replicator = new UsageReplicator({ store, partitions: 1, open });
@@ -188,9 +188,9 @@ async function rebuild(name: string): Promise<{ totals: PeriodUsage; counts: obj
 }
 
 interface OnLog {
-  /** The numbers of each incarnation's rows, in the log's order, repeats left out. */
+  /** Row numbers of each incarnation in log order, without repeats. */
   readonly numbers: ReadonlyMap<string, number[]>;
-  /** The numbers within its life of each request that is billed. */
+  /** Numbers of each billed request, counted within the life of its process. */
   readonly requests: ReadonlyMap<string, number[]>;
 }
 
@@ -300,7 +300,7 @@ test('Events: a deleted outbox begins a new incarnation, and what was billed sta
 });
 
 test('Events: a fold that is killed at any moment continues to the same totals', async () => {
-  // Five hundred rows to a record, so that each fold that is killed had at least one before it.
+  // A record holds 500 rows, so each killed fold has read at least one record before.
   await liveAndDie(2, 3500);
   await shipRest();
   const folder2 = join(folder, 'usage.db');

@@ -1,4 +1,4 @@
-/** What a process that ends at any moment leaves in the log of rows, and what the next one makes of it. */
+/** Tests the rows that a process leaves behind when it ends at any moment, and how the next process reads them. */
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -32,7 +32,7 @@ function openBox(): UsageBox {
   open.push(box);
   return box;
 }
-/** What a process would leave that ends now: its files as they are. What it does afterwards is lost. */
+/** Keeps the files as they are now, like a crash. Everything that the process does afterwards is lost. */
 async function crashed(box: UsageBox): Promise<void> {
   cpSync(folder, join(root, 'left'), { recursive: true });
   open.splice(open.indexOf(box), 1);
@@ -41,7 +41,7 @@ async function crashed(box: UsageBox): Promise<void> {
   cpSync(join(root, 'left'), folder, { recursive: true });
   rmSync(join(root, 'left'), { recursive: true });
 }
-/** The requests that are shipped from the beginning on, with their numbers. */
+/** Ids of all requests that are shipped from the start. */
 function all({ outbox }: UsageBox): string[] {
   const requests: string[] = [];
   for (let next = outbox.nextShipment(); next; next = outbox.nextShipment()) {
@@ -54,7 +54,7 @@ function segment(nth = 0): string {
   const names = readdirSync(usage()).filter((name) => name.endsWith('.records'));
   return join(usage(), names.sort()[nth] ?? '');
 }
-/** The bytes of a segment that are written. */
+/** Written bytes of a segment. */
 function content(path: string): Buffer {
   const bytes = readFileSync(path);
   return bytes.subarray(0, bytes.findLastIndex((byte) => byte !== 0) + 1);
@@ -233,7 +233,7 @@ test('where the log is removed under a process, what comes after that is counted
   await box.record(usageRow({ requestId: 'r-1' }), usageRow({ requestId: 'r-2' }));
   expect(all(box)).toHaveLength(2);
   rmSync(usage(), { recursive: true });
-  // How often it is looked for the name of a segment.
+  // Interval at which the outbox checks that the segment still exists under its name.
   await new Promise((resolve) => setTimeout(resolve, 1_050));
   await expect(box.record(usageRow({ requestId: 'r-3' }))).rejects.toThrow('removed');
   await box.record(usageRow({ requestId: 'r-3' }), usageRow({ requestId: 'r-4' }));
@@ -246,7 +246,7 @@ test('a backlog that is not all kept in memory is shipped in order, with numbers
   const rows = Array.from({ length: 700 }, () => usageRow());
   for (let group = 0; group < 20; group++) {
     await box.record(...rows);
-    // What was shipped in between makes room, so that what is kept has a gap.
+    // Ships one shipment in between, so that the remaining rows have a gap.
     for (let next = group === 9 && box.outbox.nextShipment(); next; next = undefined)
       box.outbox.markShipped(next);
   }
@@ -292,7 +292,7 @@ test('segments of a day ago are removed once the usage log has their rows, and n
   all(box);
   box.flush();
   await append(52 * hourMs);
-  // What says that they are shipped could still be taken back by a power cut.
+  // A power cut could still undo the note that these rows are shipped.
   expect(first()).toBe(0);
   box.flush();
   await append(54 * hourMs);

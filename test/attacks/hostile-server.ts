@@ -1,6 +1,6 @@
 /**
- * One server in three roles: an engine that lies about its usage, a control plane that never completes a snapshot, and an
- * address that nobody may contact because only a hostile caller names it.
+ * Server in three roles: an engine that lies about its usage, a control plane that never completes a snapshot, and an address
+ * that nobody may contact because only a hostile caller names it.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -1,6 +1,4 @@
-/**
- * Routes that a control plane's HTTP servers really register, recorded as they are created, so that new routes are included.
- */
+/** Routes that a control plane's HTTP servers really register. Recorded at registration, so new routes are included. */
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { FastifyInstance, RouteOptions } from 'fastify';
 import type { Access } from '../../schemas/admin/admin-row.ts';

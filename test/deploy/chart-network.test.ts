@@ -1,6 +1,6 @@
 /**
- * Goal: on the chart every address that a pod reports or calls leads to the pod that is meant, past the policies, and its
- * certificate is checked for the one name that all certificates have. Names and policies are worked out as Kubernetes does.
+ * Goal: every address that a pod of the chart reports or calls leads to the intended pod, past the policies, and its
+ * certificate is checked for the one name that all certificates have. Names and policies are resolved like in Kubernetes.
  */
 import { beforeAll, describe, expect, test } from 'vitest';
 import { advertisedUrl } from '../../shared/runtime/listener.ts';
@@ -11,18 +11,18 @@ interface Address {
   readonly what: string;
   readonly caller: Caller;
   readonly url: URL;
-  /** For which name the caller checks the certificate. */
+  /** Name for which the caller checks the certificate. */
   readonly tlsName: string | undefined;
-  /** Exactly these. */
+  /** Exactly the pods that the address must reach. */
   readonly leadsTo: readonly ClusterPod[];
   readonly port: number;
-  /** A gateway that accepts no key still explains what it refused; a control plane that serves nothing has no snapshot. */
+  /** Pods in this readiness must be reachable: unready gateways explain refusals, but unready planes have no snapshot. */
   readonly are: readonly ('ready' | 'unready')[];
 }
 
 const hostOf = (url: string): string => new URL(url).hostname;
 
-/** Where a gateway says that it can be asked, as its process would. */
+/** Address that a gateway's process reports for itself. */
 function reported({ options: { metricsBind, metricsPort, tlsCert, advertise } }: ClusterPod): string {
   return advertisedUrl(
     `${tlsCert === undefined ? 'http' : 'https'}://${metricsBind}:${metricsPort}`,

@@ -1,6 +1,6 @@
 /**
- * Goal: what the chart renders works as a fleet: its pods run as processes in network namespaces, under the names that Services give
- * them and behind its policies, with certificates for the one name of the chart. The log is a folder that all share.
+ * Goal: the rendered chart works as a fleet. Its pods run as processes in network namespaces, under the names from their
+ * Services and behind the chart's policies. Certificates are for the chart's one name. All pods share a log folder.
  */
 import { execFile, execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -70,7 +70,7 @@ function makeCertificate(): void {
   openssl('x509', '-req', '-in', file('request.pem'), ...signed, '-out', file('tls.crt'));
 }
 
-/** The variables of a pod, with the folders of this machine for those of the container, and the secrets. */
+/** Environment of a pod, with folders of this machine in place of the container's, and the secrets. */
 function envOf({ name, env }: ClusterPod): Record<string, string | undefined> {
   return {
     ...env,
@@ -91,7 +91,7 @@ async function startPod(pod: ClusterPod): Promise<void> {
   running.set(pod.name, await startProcess(options));
 }
 
-/** As a rollout does it: one pod after the other. */
+/** Replaces one pod after the other, like a rollout. */
 async function roll(component: string, more: Values, next: typeof secrets): Promise<void> {
   secrets = next;
   cluster = new Cluster(rendered({ ...values, ...more }));
@@ -107,7 +107,7 @@ interface Run {
   readonly stderr: string;
 }
 
-/** A program of Node on one of the machines. */
+/** Runs Node on one of the machines. */
 function node(machine: string, args: readonly string[]): Promise<Run> {
   const [command = '', ...words] = [...(lan.machines.get(machine)?.within ?? []), process.execPath];
   const env = {
@@ -124,7 +124,7 @@ function node(machine: string, args: readonly string[]): Promise<Run> {
 }
 const cli = (...args: readonly string[]) => node('people', [binary, ...args]);
 
-/** The status, or the code of what failed, of a POST where there is a body; the certificate is checked for the name of the chart. */
+/** Prints the status or error code of a request (POST if it has a body). The certificate must have the chart's name. */
 const asking = `
   const [url, servername, headers, body] = process.argv.slice(1);
   const options = { servername, headers: JSON.parse(headers), method: body === '' ? 'GET' : 'POST' };
@@ -178,7 +178,7 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-/** A request with a key that nobody made. */
+/** Sends a request with an unknown key to a gateway. */
 const refused = (ordinal: number): Promise<string> =>
   ask(
     'elsewhere',
@@ -191,7 +191,7 @@ const refused = (ordinal: number): Promise<string> =>
     JSON.stringify({ model: 'any', messages: [{ role: 'user', content: 'hello' }] }),
   );
 
-/** Ids of the decisions of each gateway, as a control plane gathers them. */
+/** Decision ids of each gateway, as gathered by a control plane. */
 async function gathered(): Promise<Readonly<Record<string, readonly string[]>>> {
   const { code, stdout, stderr } = await cli('decisions', 'export', '--since', '1h');
   if (code !== 0) return { [stderr]: [] };
@@ -204,7 +204,7 @@ async function gathered(): Promise<Readonly<Record<string, readonly string[]>>> 
   );
 }
 
-/** Each gateway refuses one request more, and soon so many are found. */
+/** Has each gateway refuse one more request, and waits until `count` decisions of each are found. */
 async function areGathered(count: number): Promise<Readonly<Record<string, readonly string[]>>> {
   expect([await refused(0), await refused(1)]).toEqual(['401', '401']);
   let found: Readonly<Record<string, readonly string[]>> = {};
@@ -221,7 +221,7 @@ const isRun = missing.length === 0 && isAsked;
 test.skipIf(!isRun)('explain and the export of decisions reach every gateway', async () => {
   for (const [request = ''] of Object.values(await areGathered(1))) {
     const { code, stdout } = await cli('explain', '--request', request);
-    // Of a request that was refused.
+    // The request was refused.
     expect([code, stdout]).toEqual([1, expect.stringContaining('401')]);
   }
 });

@@ -1,6 +1,6 @@
 /**
- * What Kubernetes makes of rendered objects, as far as connections go: pods with their variables, which names lead to which of
- * them, and whom policies admit. Each process has the options that its command line and variables give it.
+ * Models how Kubernetes connects rendered objects: pods with their variables, the pods behind each name, and the callers that
+ * policies admit. Each process has the options from its command line and variables.
  */
 import { checkFlags } from './flags.ts';
 import {
@@ -12,7 +12,7 @@ import {
   selects,
 } from './rendered-chart.ts';
 
-/** Of the options of both planes. */
+/** Options of gateways and control planes. */
 interface ProcessOptions {
   readonly bind: string;
   readonly port: number;
@@ -29,7 +29,7 @@ interface ProcessOptions {
 export interface ClusterPod {
   readonly name: string;
   readonly labels: Labels;
-  /** Of the headless Service that gives it a name. */
+  /** Headless Service that gives the pod its name. */
   readonly service: string;
   readonly ports: Readonly<Record<string, number>>;
   readonly env: Readonly<Record<string, string>>;
@@ -42,7 +42,7 @@ export interface Endpoint {
   readonly port: number;
 }
 
-/** A pod of the release, or what a policy names of other namespaces. */
+/** A pod of the release, or a peer in another namespace that a policy names. */
 export type Caller = { readonly labels: Labels } | { readonly peer: Peer };
 
 export class Cluster {
@@ -58,12 +58,12 @@ export class Cluster {
     return this.pods.filter(({ labels }) => labels['app.kubernetes.io/component'] === component);
   }
 
-  /** Names of the Services, as pods of the namespace may write them. */
+  /** Names of the Services, in every form that pods of the namespace may write. */
   get serviceNames(): string[] {
     return this.#ofKind('Service').flatMap(({ metadata }) => formsOf(metadata.name));
   }
 
-  /** What a pod of the namespace reaches at this name and port while no pod is ready, or all are. */
+  /** Endpoints that a pod of the namespace reaches at this name and port while all pods are ready, or none is. */
   resolve(host: string, port: number, are: 'ready' | 'unready'): Endpoint[] {
     return this.#ofKind('Service').flatMap(({ metadata: { name }, spec }): Endpoint[] => {
       const forms = formsOf(name);
@@ -85,7 +85,7 @@ export class Cluster {
     });
   }
 
-  /** Is this name one of the pod, or of a Service that leads to it? */
+  /** Whether the name belongs to the pod, or to a Service that leads to it. */
   leadsTo(host: string, pod: ClusterPod): boolean {
     return this.#ofKind('Service').some(({ metadata: { name }, spec }) => {
       if (!selects(spec.selector as Labels, pod.labels)) return false;
@@ -94,7 +94,7 @@ export class Cluster {
     });
   }
 
-  /** Do the policies let the caller in? */
+  /** Whether the policies admit the caller. */
   admits(caller: Caller, { pod, port }: Endpoint): boolean {
     const policies = this.#ofKind('NetworkPolicy').filter(({ spec }) =>
       selects(spec.podSelector?.matchLabels ?? {}, pod.labels),
@@ -143,7 +143,7 @@ function podsOf({ metadata, spec }: Resource): ClusterPod[] {
   });
 }
 
-/** As the kubelet does: `$(NAME)` is a variable that stands before; a secret has some text. */
+/** Resolves variables like the kubelet: `$(NAME)` refers to an earlier variable. Secrets get a placeholder text. */
 export function envOf({ env }: Container, fields: Labels): Record<string, string> {
   const made: Record<string, string> = {};
   for (const { name, value, valueFrom } of env)

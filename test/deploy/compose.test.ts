@@ -1,4 +1,4 @@
-/** docker-compose.yml by itself: what the CLI reads, who has which token, and what its monitoring scrapes. */
+/** Checks docker-compose.yml alone: options that the CLI accepts, tokens of each service, and targets of its monitoring. */
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -35,10 +35,10 @@ test.each(own)(
       name,
       String(value).replace(/^\$\{.*\}$/, 'a-token-from-elsewhere'),
     ]);
-    // A host name is the container's, so a process has a name without the variable.
+    // The host name is the container's, so a process has a name even without the variable.
     const options = checkFlags(service.command ?? [], Object.fromEntries(env));
     const drain = Number(options['drainDelay'] ?? 0) + Number(options['drainTimeout'] ?? 0);
-    // It ends by itself 20 s after its drain, and should not be killed at that moment.
+    // A process ends by itself 20 s after its drain, and should not be killed before.
     if (drain > 0) expect(Number.parseInt(service.stop_grace_period ?? '0', 10)).toBeGreaterThan(drain + 20);
     expect(service.read_only).toBe(true);
     const tokens = env.flatMap(([name]) => (name?.endsWith('_TOKEN') ? [name] : []));

@@ -1,4 +1,4 @@
-/** The dashboards in deploy/grafana: each metric and label exists, and nothing lies over anything else. */
+/** Dashboards in deploy/grafana: each metric and label exists, and no panels overlap. */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -26,7 +26,7 @@ const dashboards = names.map(
   (name) => [name, JSON.parse(readFileSync(join(folder, name), 'utf8')) as Dashboard] as const,
 );
 
-/** Of docs/metrics.md, which a process test compares with running processes. */
+/** Metrics and their labels, as listed in docs/metrics.md. A process test compares the list with running processes. */
 const labels = new Map(
   [...readFileSync(join(root, 'docs/metrics.md'), 'utf8').matchAll(/^\| `(\w+)` \| \w+ \| ([^|]*) \|/gm)].map(
     ([, name, list]) => [name as string, (list as string).split(',').map((label) => label.trim())] as const,

@@ -1,4 +1,4 @@
-/** Are the flags and variables of a deployment file those that the CLI reads, with values that it accepts? */
+/** Checks that the CLI reads the flags and variables of a deployment file and accepts their values. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Command } from 'commander';
@@ -16,7 +16,7 @@ const registers: Readonly<Record<string, (program: Command) => void>> = {
 
 const root = resolve(import.meta.dirname, '../..');
 
-/** Variables that are no options: what the sources ask for by name. */
+/** Variables that are not options: the sources read them by name. */
 const read = new Set(
   ['cli/processes', 'shared', 'data-plane', 'control-plane', 'agent'].flatMap((room) =>
     readdirSync(join(root, room), { recursive: true, encoding: 'utf8' })
@@ -24,14 +24,14 @@ const read = new Set(
       .flatMap((path) => readFileSync(join(root, room, path), 'utf8').match(/HEADGATE_[A-Z_]+/g) ?? []),
   ),
 );
-/** For Node.js, not for Headgate. */
+/** Variables for Node.js, not for Headgate. */
 const foreign = new Set(['NODE_EXTRA_CA_CERTS', 'NODE_OPTIONS']);
 
-/** The variables of a command's options; one without a value names its variable in its description. */
+/** Variables of a command's options. An option without `envVar` names its variable in its description. */
 const variablesOf = (command: Command): string[] =>
   command.options.flatMap(({ envVar, description }) => envVar ?? /env: (\w+)=/.exec(description)?.[1] ?? []);
 
-/** The options that it would start with. Throws where it would not start with these words and variables, or would not read one of them. */
+/** Returns the options with which the process would start. Throws if it would not start, or would not read a variable. */
 export function checkFlags(
   [kind = '', ...words]: readonly string[],
   env: Readonly<Record<string, string>>,
@@ -46,7 +46,7 @@ export function checkFlags(
     register(program);
     const command = program.commands.find((one) => one.name() === kind);
     if (!command) throw new Error(`${kind} is not registered`);
-    // Parsed, and not run.
+    // Parses the words without running the command.
     command.exitOverride().configureOutput({ writeErr: () => undefined });
     command.action(() => undefined);
     program.parse(['node', 'headgate', kind, ...words]);
@@ -58,7 +58,7 @@ export function checkFlags(
         return other.commands.flatMap(variablesOf);
       }),
     );
-    // A secret may be in a file.
+    // A file may contain the secret.
     const given = Object.keys(env).map((name) => name.replace(/_(TOKEN|PASSWORD)_FILE$/, '_$1'));
     const unread = given.filter(
       (name) => !own.has(name) && !foreign.has(name) && (anyOption.has(name) || !read.has(name)),

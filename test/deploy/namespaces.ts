@@ -1,6 +1,6 @@
 /**
- * Network namespaces on a bridge of their own, each a machine with an address, with its own /etc/hosts, and with rules of nftables for
- * what it admits. Nothing of the machine's own network is changed. Needs root, `ip` and `nft`.
+ * Network namespaces on a private bridge. Each acts as a machine with an address, its own /etc/hosts, and nftables rules for
+ * incoming connections. The machine's own network is not changed. Needs root, `ip` and `nft`.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -21,13 +21,13 @@ function run(command: string, args: readonly string[], input?: string): void {
 
 export interface Machine {
   readonly address: string;
-  /** What runs a command there: to be put before it. */
+  /** Prefix that makes a command run in the namespace. */
   readonly within: readonly string[];
 }
 
 export class Namespaces {
   readonly machines = new Map<string, Machine>();
-  /** Names of namespaces are those of the whole machine. */
+  /** Unique prefix, because namespace names are global to the machine. */
   readonly #prefix = `hg${process.pid.toString(36)}`;
   readonly #lan = `${this.#prefix}-lan`;
   readonly #names: string[] = [];
@@ -38,7 +38,7 @@ export class Namespaces {
     this.#ip('netns', 'exec', this.#lan, 'ip', 'link', 'set', 'lan', 'up');
   }
 
-  /** Joins a machine of this name to the others. */
+  /** Connects a new machine of this name to the others. */
   join(name: string): Machine {
     const number = this.machines.size + 1;
     const namespace = `${this.#prefix}-${number}`;
@@ -67,14 +67,14 @@ export class Namespaces {
     return machine;
   }
 
-  /** Of all machines: `name` leads to these of them. */
+  /** Sets the names that all machines resolve: each maps to a list of machines. */
   setNames(names: ReadonlyMap<string, readonly string[]>): void {
     const lines = [...names].flatMap(([name, to]) => to.map((each) => `${this.#of(each).address} ${name}`));
     for (const namespace of this.#names)
       writeFileSync(join('/etc/netns', namespace, 'hosts'), `127.0.0.1 localhost\n${lines.join('\n')}\n`);
   }
 
-  /** From now on a machine refuses all connections but its own and these. */
+  /** Makes a machine refuse all connections except its own and the allowed ones. */
   admit(name: string, allowed: readonly { readonly from: string; readonly port: number }[]): void {
     const accepts = allowed.map(
       ({ from, port }) => `ip saddr ${this.#of(from).address} tcp dport ${port} accept`,

@@ -1,4 +1,4 @@
-/** What `npm pack` would put into the package, and its bill of materials. The package is installed by test/release. */
+/** Contents of the package that `npm pack` would make, and its bill of materials. test/release installs the package. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';

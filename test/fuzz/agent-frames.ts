@@ -1,6 +1,4 @@
-/**
- * Bytes of a hostile agent: an upgrade, then valid and invalid frames. Built by hand, because no library sends invalid ones.
- */
+/** Bytes of a hostile agent: an upgrade, then valid and invalid frames. Hand-made, because no library sends invalid ones. */
 import { agentMessageSchema } from '../../schemas/records/node-messages.ts';
 import type { Draw, Json } from './draw.ts';
 import { canary } from './fleet.ts';

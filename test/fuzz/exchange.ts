@@ -1,4 +1,4 @@
-/** One raw connection of a fuzz case: sends bytes in pieces, ends in one of several ways, and collects the answer. */
+/** Raw connection of a fuzz case: sends bytes in pieces, ends in one of several ways, and collects the answer. */
 import { connect, type Socket } from 'node:net';
 import { setTimeout as pause, setImmediate as turn } from 'node:timers/promises';
 import { connect as connectTls } from 'node:tls';

@@ -198,7 +198,7 @@ function request(draw: Draw): string {
   return blank + message(draw, `${method} ${target} ${version}`, ['Host: a']);
 }
 
-/** One to three pipelined requests. */
+/** Draws one to three pipelined requests. */
 export function requestBytes(draw: Draw): Buffer {
   const text = draw
     .list(

@@ -1,9 +1,9 @@
 /**
  * `npm run mutation [-- TEXT] [--sample N] [--seed S]`: breaks one rule of a source at a time and runs the tests that must
- * notice it. TEXT keeps only mutations whose module or rule contains it, `--sample` a random choice of them, and
- * `--unbroken` breaks nothing: it shows that their tests pass. Prints each survivor, then one line of figures; exits 1
- * where a mutation survives or where the tests fail without any. A sample is part of a suite that runs whole files itself, so
- * only tests that are chosen by their names are shown to pass.
+ * notice. TEXT keeps only mutations whose module or rule contains it, and `--sample` picks a random choice of them.
+ * `--unbroken` breaks nothing, to show that the tests pass. Prints each survivor, then one line of figures. Exits with 1 if a
+ * mutation survives or if tests fail without one. A sample belongs to a suite that runs whole files itself, so only tests
+ * chosen by name are first shown to pass.
  */
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -11,7 +11,7 @@ import { seededRandom } from '../support/random.ts';
 import { type Mutation, suiteMutations } from './mutations.ts';
 import { namePattern, SuiteRunner } from './suite-runner.ts';
 
-// A property with few runs may miss what a mutation does.
+// A property with few runs may miss the effect of a mutation.
 process.env['HEADGATE_TEST_TIER'] ??= 'full';
 
 const { values, positionals } = parseArgs({
@@ -27,7 +27,7 @@ if (values.sample !== undefined) console.log(`SEED=${seed}`);
 const runner = await SuiteRunner.start(process.cwd());
 const faults: string[] = [];
 
-/** So many of them at most, by the seed. */
+/** Picks up to `size` values at random from the seed. */
 function sampleOf<Value>(all: readonly Value[], size: number, start: number): Value[] {
   const random = seededRandom(start);
   return all
@@ -37,7 +37,7 @@ function sampleOf<Value>(all: readonly Value[], size: number, start: number): Va
     .map(({ value }) => value);
 }
 
-/** Without a mutation each choice of tests passes, run as for its mutation, so what fails later fails because of it. */
+/** Checks that the tests pass without a mutation, so that a later failure is caused by the mutation. */
 async function runWithout({ tests, only }: Pick<Mutation, 'tests' | 'only'>): Promise<void> {
   const { passed, failed, errors } = await runner.run(tests, undefined, namePattern([only]));
   if (passed === 0 || failed.length + errors.length > 0)
@@ -49,10 +49,10 @@ async function runWithout({ tests, only }: Pick<Mutation, 'tests' | 'only'>): Pr
 async function runWith(mutation: Mutation): Promise<void> {
   const { passed, failed, errors } = await runner
     .run(mutation.tests, mutation)
-    // Its text has moved; the others are still run.
+    // The mutation's text has moved. Continues with the others.
     .catch((error: Error) => ({ passed: 0, failed: [], errors: [error.message] }));
   if (failed.length > 0) return;
-  // A source that does not load shows nothing of the rule.
+  // A source that does not load proves nothing about the rule.
   const why = errors.length > 0 ? `does not run: ${errors[0]}` : `SURVIVES ${passed} tests`;
   faults.push(`${join(mutation.module)}: ${mutation.rule}: ${why}`);
 }

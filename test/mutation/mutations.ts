@@ -1,6 +1,6 @@
 /**
- * The mutations, as they stand in `rules/*.diff`: each breaks one rule of one module, and what is named with it must notice.
- * A file begins with a sentence about itself. Then come, again and again:
+ * Parses the mutations in `rules/*.diff`. Each breaks one rule of one module, and the tests named with it must notice. A file
+ * begins with a sentence about itself, followed by any number of sections:
  *
  *   --- the module, from the root of the project
  *   by a test file, of which at least one test must fail; those in `golden.diff` are noticed by the golden decisions
@@ -22,7 +22,7 @@ export interface Mutation {
   readonly only?: string | undefined;
 }
 
-/** The tables are not compiled. */
+/** The rule files are not compiled, so built code reads them from the sources. */
 const place = import.meta.url.includes('/dist/test/') ? '../../../test/mutation/rules/' : './rules/';
 const folder = new URL(place, import.meta.url);
 const golden = 'golden.diff';
@@ -48,7 +48,7 @@ function sideOf(lines: readonly string[], sign: '-' | '+'): string {
   return own.map((line) => line.slice(1).replace(/\\$/, '')).join('\n');
 }
 
-/** Throws where the text to be replaced does not stand in the source exactly once. */
+/** Replaces the text. Throws if the source does not contain it exactly once. */
 export function mutate(source: string, { rule, module, from, to }: Omit<Mutation, 'tests'>): string {
   const parts = source.split(from);
   if (parts.length !== 2)
@@ -58,14 +58,14 @@ export function mutate(source: string, { rule, module, from, to }: Omit<Mutation
 
 const read = (name: string): Mutation[] => parseMutations(readFileSync(new URL(name, folder), 'utf8'));
 
-/** Of the modules that the golden decisions do not reach. */
+/** Mutations of modules that the golden decisions do not reach. */
 export function suiteMutations(): Mutation[] {
   return readdirSync(folder)
     .filter((name) => name !== golden)
     .flatMap(read);
 }
 
-/** What the golden decisions must notice: the table, and another status of each refusal that is decided from facts. */
+/** Mutations that the golden decisions must notice: those in the file, and a wrong status for each decided refusal. */
 export function goldenMutations(): Mutation[] {
   const { PayloadTooLargeError: _, InternalError: __, ...decided } = refusalKinds;
   const statuses = Object.entries(decided).map(([type, { status }]) => ({

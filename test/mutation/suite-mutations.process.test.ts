@@ -1,4 +1,4 @@
-/** Mutations make tests fail (a random sample here, all with `npm run mutation`), and the harness can find a survivor. */
+/** Checks that mutations make tests fail (a random sample; `npm run mutation` runs all), and that survivors are detected. */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
@@ -20,7 +20,7 @@ test(
       },
     );
     const { stdout, stderr } = await run.catch((error: { stdout: string; stderr: string }) => error);
-    // The seed repeats the sample.
+    // Shows the seed, which repeats the sample.
     const seed = /SEED=\d+/.exec(stdout)?.[0];
     expect(
       stderr.split('\n').filter((line) => /SURVIVES|does not run|without a mutation/.test(line)),

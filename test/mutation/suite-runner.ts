@@ -1,6 +1,6 @@
 /**
- * Runs existing test files against sources with one text replaced, in one long-lived Vitest, so that a mutation costs
- * the time of its tests and not of a start. The replacement is made while a source is loaded; no file is written.
+ * Runs existing test files against sources with one text replaced. One long-lived Vitest serves all mutations, so each costs
+ * only the time of its tests. The text is replaced while a source is loaded; no file is written.
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,15 +10,15 @@ import { type Mutation, mutate } from './mutations.ts';
 
 export interface SuiteOutcome {
   readonly passed: number;
-  /** Names of the tests that failed. */
+  /** Names of the failed tests. */
   readonly failed: readonly string[];
-  /** Errors outside of tests, for example a source that cannot be loaded. */
+  /** Errors outside of tests, such as a source that cannot be loaded. */
   readonly errors: readonly string[];
 }
 
 export class SuiteRunner {
   readonly #root: string;
-  /** Temporary files of the tests: a broken rule may keep a test from removing its own. */
+  /** Folder for the tests' temporary files, because a broken rule may keep a test from removing its own. */
   readonly #folder: string;
   readonly #vitest: Vitest;
   readonly #active: { mutation: Mutation | undefined };
@@ -69,7 +69,7 @@ export class SuiteRunner {
     return new SuiteRunner(root, folder, vitest, active);
   }
 
-  /** Runs test files, up to the first that fails, with a mutation or with none. */
+  /** Runs test files until the first fails, with or without a mutation. */
   async run(
     tests: readonly string[],
     mutation?: Mutation,
@@ -86,7 +86,7 @@ export class SuiteRunner {
           project.createSpecification(join(this.#root, test), only && { testNamePattern: only }),
         ),
       );
-      // Vitest also gives the modules of earlier runs, with the failures that they had then.
+      // Vitest also returns modules of earlier runs with their old failures.
       const own = testModules.filter(({ moduleId }) =>
         tests.some((test) => moduleId === join(this.#root, test)),
       );
@@ -111,7 +111,7 @@ export class SuiteRunner {
   }
 }
 
-/** Matches the names that contain any of these; undefined where one is undefined, which is every name. */
+/** Pattern that matches names containing any of these texts. Returns undefined, which matches all, if one is undefined. */
 export function namePattern(names: readonly (string | undefined)[]): RegExp | undefined {
   if (names.includes(undefined)) return undefined;
   return new RegExp(names.map((name = '') => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('|'));

@@ -1,7 +1,7 @@
 /**
- * Processes of the built image without a container daemon: its file system, mounted read-only, as the root of a process in a
- * mount and a process namespace of its own (so it is process 1 there), with the user, environment and entry point that the
- * image names, and one volume. The network is this machine's. Needs root, buildah and util-linux.
+ * Runs processes of the built image without a container daemon. The image's file system is mounted read-only as the root of a
+ * process in private mount and process namespaces, where it is process 1. It gets the user, environment and entry point from
+ * the image, one volume, and this machine's network. Needs root, buildah and util-linux.
  */
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -26,7 +26,7 @@ export interface ImageConfig {
   readonly Labels: Readonly<Record<string, string>>;
 }
 
-/** Everything is bound within the namespace alone, so nothing of it is left when the process has ended. */
+/** Mounts everything within the namespace only, so nothing remains when the process has ended. */
 const enter = `set -e
 mount --bind "$1" "$1"
 mount -t proc proc "$1/proc"
@@ -40,15 +40,15 @@ exec chroot --userspec="$user" "$root" "$@"`;
 export interface Container<Ready> {
   readonly ready: Ready;
   stderr(): string;
-  /** Signals the process itself, not what started it. */
+  /** Signals the process itself, not its launcher. */
   kill(signal: NodeJS.Signals): void;
-  /** SIGTERM; resolves with the exit code. */
+  /** Sends SIGTERM and resolves with the exit code. */
   stop(): Promise<number | null>;
 }
 
 export class Image {
   readonly config: ImageConfig;
-  /** Where its file system is mounted. */
+  /** Mount point of the image's file system. */
   readonly root: string;
   readonly #container: string;
   readonly #name: string;
@@ -61,7 +61,7 @@ export class Image {
     this.root = buildah('mount', this.#container);
   }
 
-  /** The words that run one command in the image, with this folder as its volume. */
+  /** Arguments that run a command in the image, with this folder as its volume. */
   #words(volume: string, env: Readonly<Record<string, string>>, words: readonly string[]): string[] {
     const [path = ''] = Object.keys(this.config.Volumes);
     const settings = [...this.config.Env, ...Object.entries(env).map(([name, value]) => `${name}=${value}`)];
@@ -70,7 +70,7 @@ export class Image {
     return [...namespaces, 'sh', '-c', enter, 'sh', this.root, volume, path, this.config.User, ...inside];
   }
 
-  /** A volume as an orchestrator makes it: a folder of the image's user. */
+  /** Makes a volume like an orchestrator: a folder that belongs to the image's user. */
   volume(path: string): string {
     mkdirSync(path, { recursive: true });
     const [user, group] = this.config.User.split(':').map(Number) as [number, number];
@@ -78,7 +78,7 @@ export class Image {
     return path;
   }
 
-  /** Runs a command of the image's file system to its end. */
+  /** Runs a command from the image's file system until it ends. */
   run(volume: string, words: readonly string[]): { code: number | null; stdout: string; stderr: string } {
     const { status, stdout, stderr } = spawnSync('unshare', this.#words(volume, {}, words), {
       encoding: 'utf8',
@@ -86,7 +86,7 @@ export class Image {
     return { code: status, stdout, stderr };
   }
 
-  /** Starts the entry point, and resolves once the process is ready. */
+  /** Starts the entry point and resolves once the process is ready. */
   async start<Ready>(
     volume: string,
     args: readonly string[],
@@ -118,7 +118,7 @@ export class Image {
     return { ready: JSON.parse(readFileSync(file, 'utf8')), stderr: () => stderr, kill, stop };
   }
 
-  /** Ends all processes, and removes the mounted file system and the image. */
+  /** Ends all processes, unmounts the file system and removes the image. */
   async close(): Promise<void> {
     await Promise.all(
       [...this.#running].map((child) => {
@@ -132,7 +132,7 @@ export class Image {
   }
 }
 
-/** The first process of the namespace that this one made. */
+/** First process in the namespace that this child created. */
 function processOf({ pid }: ChildProcess): number {
   return Number(readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ')[0]);
 }

@@ -1,4 +1,4 @@
-/** The npm package, installed into an empty folder and started from there. */
+/** Installs the npm package into an empty folder and starts it from there. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -23,7 +23,7 @@ test('installs into an empty folder, and serves there', async () => {
   const folder = join(dir, 'empty');
   mkdirSync(folder);
   const words = ['install', join(dir, filename), '--prefer-offline', '--no-audit', '--no-fund'];
-  // As in a folder of its own: vitest was started by npm, which hands the settings of this project on.
+  // Drops npm's variables, because npm started vitest and passes this project's settings on.
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name)));
   const installed = spawnSync('npm', words, { cwd: folder, encoding: 'utf8', env });
   expect(installed.status, installed.stderr).toBe(0);

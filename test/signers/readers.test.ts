@@ -1,6 +1,6 @@
 /**
- * A log whose signers change gives every reader the same commits, whatever comes between and however it is read. What
- * removed signers, outsiders and late writers leave there is skipped by all of them.
+ * A log with changing signers gives every reader the same commits, whatever lies between them and however it is read. All
+ * readers skip records by removed signers, outsiders and late writers.
  */
 
 import { randomInt } from 'node:crypto';

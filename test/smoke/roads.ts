@@ -1,4 +1,4 @@
-/** Both roads through real processes: a request to its answer, an event to its effect, and a kill -9 of each plane. */
+/** Tests both paths with real processes: a request to its answer, and an event to its effect. Also kills each plane (-9). */
 import { expect } from 'vitest';
 import { organisation, ProcessFleet, statusWith } from '../support/process-fleet.ts';
 import { endpointOf, exchange, statusesIn } from '../support/raw-peer.ts';

@@ -1,6 +1,6 @@
 /**
- * Looks at every process of a fleet of mixed versions for digests that differ: what control planes report of gateways, and, where
- * position and fold version are equal, the digests themselves.
+ * Watches every process of a mixed-version fleet for differing digests: in the control planes' reports about gateways, and
+ * between processes whose position and fold version are equal.
  */
 import { askAdmin } from '../support/ask-admin.ts';
 import type { Started } from '../support/processes.ts';
@@ -23,7 +23,7 @@ interface Status {
 }
 
 const everyMs = 250;
-/** Of any process, 0 or absent. */
+/** Metrics of a process that must be 0 or absent. */
 const alarms = /^(headgate_(?:fold_diverged|fold_quarantined|fold_halted)\w*(?:\{[^}]*\})?) ([1-9]\S*)$/gm;
 
 export class Digests {
@@ -51,7 +51,7 @@ export class Digests {
     await this.#running;
   }
 
-  /** What was seen since the last call. */
+  /** Returns everything seen since the last call. */
   take(): { readonly polls: number; readonly compared: number; readonly found: readonly string[] } {
     const taken = { polls: this.#polls, compared: this.#compared, found: this.#found };
     this.#polls = 0;

@@ -1,4 +1,4 @@
-/** Clients behind a load balancer: each request goes to a gateway whose /readyz was good a moment ago. */
+/** Clients behind a load balancer. Each request goes to a gateway whose /readyz succeeded a moment ago. */
 import { Agent, request } from 'undici';
 
 interface Target {

@@ -1,7 +1,8 @@
 /**
- * A rolling upgrade of a running fleet under load, and the way back (`npm run upgrade-test`): two
- * control planes and two gateways of the version before, replaced one after the other on their data folders. No request may fail, no gateway
- * may diverge or be reported so, no usage may be lost. A change in waves is open meanwhile. Exits 1 where a claim is wrong; the last line is one JSON object.
+ * Rolling upgrade of a running fleet under load, and the way back (`npm run upgrade-test`). Two control planes and two
+ * gateways of the previous version are replaced one after the other on their data folders, while a staged change is open. No
+ * request may fail, no gateway may diverge or be reported as such, no usage may be lost. Exits with 1 if a claim is wrong.
+ * The last line is a JSON object.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -25,9 +26,9 @@ const env = {
 type Kind = 'control-plane' | 'gateway';
 type Process = Started<{ readonly admin: string; readonly api: string; readonly metrics: string }>;
 
-/** More commits than there are between two checkpoints, so that each version writes one that the other reads. */
+/** Exceeds the commits between two checkpoints, so that each version writes a checkpoint that the other reads. */
 const checkpoint = { commits: 1008 };
-/** Clients of the load ask for the first; a change takes the other from their plan. */
+/** The load asks for the first model; a change removes the second from the clients' plan. */
 const models = ['echo-small', 'echo-large'];
 const running = new Map<string, Process>();
 const load = new Load();
@@ -48,7 +49,7 @@ function ofKind(kind: Kind): Process[] {
   return [...running].filter(([name]) => name.startsWith(prefix)).map(([, process]) => process);
 }
 
-/** The digests of one phase: nobody reports another one, and those of equal builds at equal positions are equal. */
+/** Checks the digests of one phase: no process reports a difference, and equal builds at equal positions agree. */
 async function digestsAgree(
   when: string,
   plane: string,
@@ -65,7 +66,7 @@ async function digestsAgree(
 }
 
 let failedBefore = 0;
-/** Whatever it fails with, and what the log says of the node by then. */
+/** Checks that no request has failed since the last check. On failure, prints the last error and the state of the nodes. */
 async function noneFailed(when: string, plane: string): Promise<void> {
   const failed = load.failures.length - failedBefore;
   failedBefore = load.failures.length;
@@ -97,7 +98,7 @@ async function start(kind: Kind, name: string, version: 'old' | 'new'): Promise<
   if (kind === 'gateway') load.add(name, started.ready);
 }
 
-/** As a rollout does it: SIGTERM, its end, the other version on the same folder, ready. */
+/** Replaces a process like a rollout: SIGTERM, its end, the other version started on the same folder, ready. */
 async function replace(kind: Kind, name: string, version: 'old' | 'new'): Promise<void> {
   const before = running.get(name);
   running.delete(name);
@@ -117,7 +118,7 @@ async function usageRequests(plane: string): Promise<number> {
   return Number((await admin(plane).call('GET', '/usage?organisation=acme'))['requests']);
 }
 
-/** Every completed request is in the totals of both control planes, once. */
+/** Checks that both control planes count every completed request exactly once. */
 async function usageAgrees(when: string): Promise<void> {
   await load.pause();
   for (const plane of ['cp-1', 'cp-2']) {
@@ -128,7 +129,7 @@ async function usageAgrees(when: string): Promise<void> {
   load.resume();
 }
 
-/** What gateways of either version completed counts against the allowance, once. */
+/** Checks that completions by gateways of either version count once against the allowance. */
 async function limitsAgree(when: string): Promise<void> {
   await load.pause();
   for (const plane of ['cp-1', 'cp-2']) {
@@ -165,7 +166,7 @@ async function fleetOf(node: SimNode): Promise<void> {
   for (const name of ['gw-1', 'gw-2']) await start('gateway', name, 'old');
 }
 
-/** What each gateway answers who asks for the model that the change takes from the plan. */
+/** Checks each gateway's answer to a request for the model that the change removes from the plan. */
 async function answersAre(when: string, wanted: Readonly<Record<string, number>>): Promise<void> {
   const ask = async (name: string): Promise<number> => {
     const status = await statusWith(running.get(name)?.ready.api ?? '', load.key, { model: models[1] });
@@ -180,7 +181,7 @@ async function answersAre(when: string, wanted: Readonly<Record<string, number>>
   check(last === expected, `${when}: the gateways answer ${last}, wanted ${expected}`);
 }
 
-/** A change of a new control plane, whose first wave is a new gateway. */
+/** Change staged on a new control plane; its first wave is a new gateway. */
 let change = '';
 async function stageChange(): Promise<void> {
   await statesAre('one control plane upgraded', 'SYNCED SYNCED');
@@ -201,7 +202,7 @@ async function completeChange(): Promise<void> {
   await answersAre('the change is completed', { 'gw-1': 403, 'gw-2': 403 });
 }
 
-/** Of both control planes, at one position. */
+/** Checks that both control planes have the same plans at one position. */
 async function plansAgree(when: string): Promise<void> {
   const plans = async () =>
     Promise.all(
@@ -229,7 +230,7 @@ async function run(): Promise<void> {
     await digestsAgree('one gateway upgraded', 'cp-1', checkpoint);
     await replace('gateway', 'gw-2', 'new');
     await usageAgrees('gateways upgraded');
-    // No gateway has the fold of a control plane, where its version was raised.
+    // If the fold version was raised, no gateway has the same one as a control plane.
     await digestsAgree('gateways upgraded', 'cp-1', { comparable: false });
     await replace('control-plane', 'cp-1', 'new');
     await stageChange();

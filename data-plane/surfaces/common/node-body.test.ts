@@ -147,7 +147,7 @@ test.each(
   ),
 )('Errors 2: %s on %s is honoured, mapped or refused: %j', (_feature, dialect, expected, fields, path) => {
   if (expected !== 'refused') expect(sent(dialect, fields)).toMatchObject(expected);
-  // Names the field but nothing about engine or place.
+  // The message names the field, but not the engine or its location.
   else expect(shapeRefusal(() => sent(dialect, fields))).toBe(`${path}: is not supported for this model`);
 });
 

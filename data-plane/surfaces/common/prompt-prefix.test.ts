@@ -36,7 +36,7 @@ test('prompts that differ have no prefix in common from there on', () => {
   const [a, b] = ['red', 'blue'].map((colour) =>
     prefixes([system('s'.repeat(2000)), user(colour), user('x')]),
   );
-  // 256 and 1024 characters, and the end of the system message.
+  // Shared prefixes end at 256 characters, at 1024, and at the end of the system message.
   expect(shared(a ?? [], b ?? [])).toBe(3);
   expect(new Set([...(a ?? []), ...(b ?? [])]).size).toBe(3 + 2 + 2);
 });

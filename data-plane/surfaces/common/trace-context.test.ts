@@ -26,7 +26,7 @@ test.each<[string, unknown]>([
 
 test('the trace of the client is passed on, with the span of this gateway where it records one', () => {
   expect(passTrace(header)).toEqual({ traceparent: header, spans: undefined });
-  // Known parts of a later version are read.
+  // The known parts of a later version are still read.
   expect(passTrace(`01-${header.slice(3)}-later`)?.traceparent).toBe(header);
   const { traceparent, spans } = beginTrace(header, 0);
   expect(spans).toMatchObject({ traceId, parentId });
@@ -37,7 +37,7 @@ test('a client that does not record its request has it not recorded here; of oth
   const unsampled = `${header.slice(0, -1)}0`;
   expect(beginTrace(unsampled, 1)).toEqual({ traceparent: unsampled, spans: undefined });
   expect(beginTrace(undefined, 0)).toMatchObject({ spans: undefined });
-  // Samplers that ignore the client's decision.
+  // These samplers ignore the client's decision.
   expect(beginTrace(header, 0, false)).toMatchObject({ spans: undefined });
   expect(beginTrace(unsampled, 1, false)).toMatchObject({ spans: { traceId, parentId } });
   const begun = beginTrace(undefined, 1);
