@@ -107,7 +107,7 @@ test('of reports that began before the wave, those of its gateways are what was 
     { gateway: 'gw-1', atMs: 105_000, ms: 10_000, row: row(20, 2) },
     { gateway: 'gw-1', atMs: 115_000, ms: 10_000, row: row(30, 3) },
     { gateway: 'gw-2', atMs: 115_000, ms: 10_000, row: row(40, 4) },
-    // Counts callers without a known key.
+    // Requests of callers without a known key.
     { gateway: 'gw-1', atMs: 115_000, ms: 10_000, row: { ...row(900, 800), organisation: undefined } },
   ].map(({ ms, ...each }) => ({ ...each, report: { fromMs: 0, toMs: ms } }));
   const seen = (name: string) => ({ report: reportOf({ name }) });

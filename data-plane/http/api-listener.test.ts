@@ -1,4 +1,4 @@
-/** A listener's HTTP over real sockets: the answers, their order and writes, and the treatment of hostile clients. */
+/** Tests a listener's HTTP over real sockets: its answers, their order and writes, and the treatment of hostile clients. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
@@ -213,7 +213,7 @@ test('an early end waits only so long for a client that does not read', async ()
 
 test('a large body is held back until it is asked for, and comes whole', async () => {
   const { port, exchanges } = await opened();
-  // More than the kernel's buffers can hold.
+  // Exceeds the kernel's buffers.
   const length = 12_000_000;
   const client = new Client(port).send(post('x'.repeat(length)));
   await until(() => exchanges.length > 0);

@@ -1,4 +1,4 @@
-/** Bodies over real HTTP: how much of them is held, who is charged, and how slow they may be. */
+/** Tests bodies over real HTTP: how much of them is held, who is charged, and how slow they may be. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
@@ -104,7 +104,7 @@ test('all owners together have no more than the budget of all, and get it back',
   const held = await post(port, `Content-Length: ${2 * MiB}`);
   held.write(Buffer.alloc(1.5 * MiB));
   await vi.waitUntil(() => budget.usedBytes >= 1.5 * MiB, { timeout: 20_000, interval: 5 });
-  // A body of the same owner would wait for its turn.
+  // Another owner's body, because one of the same owner would wait for its turn.
   const refused = await post(port, `Content-Length: ${MiB}`, '/other');
   refused.write(Buffer.alloc(MiB));
   const { refusal } = await next();

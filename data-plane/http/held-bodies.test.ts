@@ -1,4 +1,4 @@
-/** Bodies that do not fit in their organisation's share, over real HTTP: which ones wait, in what order and how long. */
+/** Tests bodies that exceed their organisation's share, over real HTTP: which of them wait, in what order and how long. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
@@ -16,7 +16,7 @@ const soon = { timeout: 20_000, interval: 5 };
 
 class Reading {
   readonly budget: BodyBudget;
-  /** Whole bodies that have not been released, by name, in the order in which they became whole. */
+  /** Complete bodies that have not been released, by name, in order of completion. */
   readonly whole = new Map<string, Body>();
   readonly ended = new Map<string, unknown>();
   port = 0;

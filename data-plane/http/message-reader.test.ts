@@ -1,4 +1,4 @@
-/** Every rule of RFC 9112 and RFC 9110 about the end of a message, with the bytes split at every position. */
+/** Tests every rule of RFC 9112 and RFC 9110 about the end of a message, with the bytes split at every position. */
 import { expect, test } from 'vitest';
 import { type FaultName, faults } from './faults.ts';
 import { AnswerHeadReader, RequestHeadReader } from './head-readers.ts';
@@ -8,7 +8,7 @@ import { type ReaderEvent, type ReaderState, readerTransitions } from './message
 
 const headBytesMax = 256;
 
-/** A peer's messages, as read. */
+/** Messages and fault read from a peer. */
 interface Read {
   readonly messages: string[];
   fault: FaultName | undefined;
@@ -59,7 +59,7 @@ function readPieces(kind: Kind, pieces: readonly string[]): Read {
   return peer.read;
 }
 
-/** Reads the text whole, split at each position, and byte by byte. The results must be equal. */
+/** Reads the text in one piece, split at each position, and byte by byte. All results must be equal. */
 function readEachWay(kind: Kind, text: string): Read {
   const whole = readPieces(kind, [text]);
   const expected = JSON.stringify(whole);

@@ -32,7 +32,7 @@ class Queue {
     });
   }
 
-  /** Publishes what is urgent between two ticks and handles the result. */
+  /** Publishes urgent entries between two ticks and handles the result. */
   urgent(): void {
     this.#log.urgent(this.#claimant);
     this.admit();
@@ -130,7 +130,7 @@ test('a gateway that is cut off admits what was granted to it in flight for eigh
   expect(one.room(inFlight, log.nowMs)).toBeGreaterThanOrEqual(8);
   log.nowMs += 3200;
   expect(one.room(inFlight, log.nowMs)).toBe(5);
-  // The process takes another id before others declare its present id ended.
+  // The process takes another id before others declare the present one ended.
   log.pass(200);
   expect(one.process).not.toBe(before);
 });
@@ -180,7 +180,7 @@ test('what a gateway sends after a long silence of the log ends nobody that it c
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   const before = other.process;
   for (const each of [one, other]) log.set(each, 'cut off');
-  // Longer than others remember a silent process's requests in flight.
+  // Exceeds the time for which others remember a silent process's requests in flight.
   log.pass(12_000);
   const sent = one.records(log.nowMs + 1000, log.nowMs + 1000);
   expect(sent.length).toBeGreaterThan(0);
@@ -208,7 +208,7 @@ test('a gateway that was alone publishes all that it used at once when another c
   const log = new ClaimLog();
   const [alone] = log.openAll(1) as [Claimant];
   log.take(alone, minute, 20);
-  // The record is on its way, and more is admitted meanwhile.
+  // The record has been sent but not read back, and more is admitted meanwhile.
   expect(alone.records(log.nowMs, log.nowMs)).toHaveLength(1);
   log.take(alone, minute, 5);
   const other = log.open();

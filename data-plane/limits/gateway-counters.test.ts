@@ -1,4 +1,4 @@
-/** Tests the counters of one gateway: the meaning of a conflict over its replica id, and what is published when. */
+/** Tests the counters of one gateway: conflicts over its replica id, and the time and content of what it publishes. */
 import { expect, test } from 'vitest';
 import type { CounterEntry } from '../../schemas/records/limits.ts';
 import { CounterState, counterKey } from '../../shared/limits/counters.ts';

@@ -21,7 +21,7 @@ import { LimitExchange, type PlacementReporter } from './limit-exchange.ts';
 let folder: string;
 let memory: MemoryTopic;
 let isAway: boolean;
-/** Whether the log never acknowledges placement reports. */
+/** Makes the log never acknowledge placement reports. */
 let areReportsStuck: boolean;
 beforeEach(() => {
   areReportsStuck = false;
@@ -71,7 +71,7 @@ const never = new AbortController().signal;
 const soon = (): number => performance.now() + 5000;
 type Exchange = LimitExchange;
 
-/** Admits a request as limits do: it decides, waits if that may help, and decides again. */
+/** Admits a request like the limits do: decides, waits if that may help, and decides again. */
 async function admit(exchange: Exchange, weight = 1, of = limit): Promise<boolean> {
   for (;;) {
     if (exchange.taken(of, weight) + weight <= of.limit) {
@@ -91,7 +91,7 @@ test('Limits 2: two gateways hold a limit once, and what one releases the other 
   // The limit is full, so the next request waits until the other gateway releases one.
   const waiting = admit(other.exchange);
   one.exchange.remove(limit, 1);
-  // If another gateway is known to use everything, a client is refused at once and tries again.
+  // If the other gateway is known to use everything, the client is refused at once and tries again.
   await until(async () => (await waiting) || (await admit(other.exchange)));
   expect(await other.metric('headgate_limit_waits_total')).toBeGreaterThan(0);
 });

@@ -206,7 +206,7 @@ describe('gateways report their placements and loads to each other', () => {
     for (let at = 0; at < count; at += 1) load.begin(node);
   };
 
-  /** Two gateways with other requests behind them. At the first, the home of the prefix 1 is full. */
+  /** Two gateways that have handled other requests. On the first, the home of prefix 1 is full. */
   function gatewaysWithBusyHome() {
     const [one, other] = [gateway(), gateway()];
     for (const { affinity } of [one, other])
@@ -376,7 +376,7 @@ describe('of many candidates a few are looked at', () => {
     const open = many.filter(({ node }) => !load.isEjected(node));
     for (const { node } of [...open, ...open.filter((each) => each === home)])
       for (let at = 0; at < 10; at += 1) load.begin(node);
-    // The prompt must have only a small share of the requests, or it gets several homes.
+    // Keeps the prompt's share of the requests small, because a frequent prompt gets several homes.
     for (let at = 0; at < 2000; at += 1) affinity.choose(many, ask([at + 10]));
     clock.ms += 101;
     expect(affinity.choose(many, ask([1, 2, 3]))).toBe(home);

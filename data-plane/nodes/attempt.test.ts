@@ -1,6 +1,6 @@
 /**
- * Walks forwarding at random: node and client do anything that they can do, at any moment and in any order. Only the two
- * sockets are scripted; the call, the attempt, the transformers, the client's response and the memory are the real ones.
+ * Random walks through forwarding: the node and the client may do anything at any moment and in any order. Only the two
+ * sockets are scripted. The call, the attempt, the transformers, the client's response and the memory are real.
  */
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
@@ -54,7 +54,7 @@ test('whatever the events, an attempt completes only what was delivered whole, a
   );
 });
 
-/** The client's end of a connection. It reads, stops reading or leaves. */
+/** Client side of a connection. The client reads, stops reading or leaves. */
 class ClientSocket extends Duplex {
   /** Bytes that the gateway wrote, and those that the client read. */
   written = 0;
@@ -79,7 +79,7 @@ class ClientSocket extends Duplex {
   }
 
   override _read(): void {
-    // Requests are pushed.
+    // The test pushes requests.
   }
 
   override _write(chunk: Buffer, _encoding: string, done: () => void): void {
@@ -115,7 +115,7 @@ class NodeExchange implements WireController {
   paused = false;
   hasAnything = false;
   hasHead = false;
-  /** Whether the connection was lost after the request was sent, before a byte of an answer. */
+  /** Whether the connection was lost after the request was sent and before any byte of an answer. */
   wasUnanswered = false;
   /** Whether the node sent an answer that may be billed. */
   wasWhole = false;
@@ -143,7 +143,7 @@ class NodeExchange implements WireController {
     this.call.onResponseError(error);
   }
 
-  /** Ends the connection without an answer, as a reused connection may end. */
+  /** Ends the connection without an answer, which can happen to a reused connection. */
   hangUp(): void {
     if (!this.isConnected || this.isOver || this.hasAnything) return;
     this.isOver = true;
@@ -154,7 +154,7 @@ class NodeExchange implements WireController {
   connect(): void {
     if (this.isConnected || this.isOver) return;
     this.call.onRequestStart(this);
-    // A call that gave up while it connected aborts here, before a byte is sent.
+    // A call that gave up while connecting aborts here, before any byte is sent.
     this.isConnected = !this.isOver;
   }
 
@@ -360,7 +360,7 @@ async function walk({ asked, form }: ReturnType<typeof requestOf>, names: readon
   const exchanges = pools.pool.exchanges;
   for (const name of names) await steps[name]?.(exchanges.at(-1) as NodeExchange, socket);
 
-  // Time ends the attempt, whatever its state.
+  // Lets every deadline pass, which ends the attempt in any state.
   for (let round = 0; state.ended === undefined && round < 6; round += 1) {
     await turn();
     for (const exchange of exchanges) exchange.expire();
@@ -381,7 +381,7 @@ async function walk({ asked, form }: ReturnType<typeof requestOf>, names: readon
   expect(pools.answerBytes.usedBytes).toBe(0);
   expect(load.inFlightTotal()).toBe(0);
   expect(pools.ticker.size).toBe(0);
-  // The request's text is discarded when it is sent.
+  // The request's text is discarded once it is sent.
   expect(sent).toBeLessThanOrEqual(2);
   const [first, ...others] = exchanges.filter((exchange) => exchange.isConnected);
   expect(others.length).toBeLessThanOrEqual(first?.wasUnanswered === true ? 1 : 0);

@@ -1,4 +1,4 @@
-/** Nodes that do not answer in HTTP. The node has failed, and neither the client nor the log sees any of its bytes. */
+/** Tests nodes that do not answer in HTTP. They count as failed, and neither the client nor the log sees their bytes. */
 import { createServer } from 'node:net';
 import { inspect } from 'node:util';
 import { expect, onTestFinished, test } from 'vitest';

@@ -26,7 +26,7 @@ interface Trouble {
   readonly ends: Ended['kind'] | Readonly<Record<Kind, Ended['kind']>>;
 }
 
-/** The outcome of trouble that only affects streams. */
+/** Outcome of trouble that affects only streams. */
 const streamsOnly = { stream: 'ended-early', whole: 'completed', embeddings: 'completed' } as const;
 const cutShort = { stream: 'ended-early', whole: 'refused', embeddings: 'refused' } as const;
 const troubles: readonly Trouble[] = [
@@ -75,7 +75,7 @@ interface Plan {
 }
 
 const kinds: readonly Kind[] = ['stream', 'stream', 'whole', 'embeddings'];
-/** Every kind with every trouble once, and without trouble twice. */
+/** Each kind of request, once with each trouble and twice as often without. */
 const combinations = kinds.flatMap((kind) =>
   Array.from({ length: troubles.length * 3 }, (_, at) => ({
     kind,

@@ -218,7 +218,7 @@ async function expectRefusal(fault: Fault, body: object): Promise<void> {
     random: () => 0,
   });
   const { status, text, clean } = await post(server.url + chatPath, body).answer;
-  // A node that answers 400 reports a fault of the request.
+  // A node's status 400 reports a fault in the request.
   const ofRequest = fault.kind === 'status' && fault.status === 400;
   const type = ofRequest ? 'UnsupportedShapeError' : 'InferenceUnavailableError';
   expect(status).toBe(ofRequest ? 400 : 503);
@@ -699,7 +699,7 @@ test('errors that a node answers do not leave it aside, but broken answers do', 
 const chunkOf = (choice: object): string => eventOf({ choices: [{ index: 0, ...choice }] });
 const toolCall = { index: 0, id: 'a', function: { name: 'f', arguments: '[1]' } };
 const tools = [{ name: 'f', input_schema: { type: 'object' } }];
-/** Answers that the request causes, because its prompt determines what and how much a model writes. */
+/** Answers whose content the request causes, because its prompt determines what and how much a model writes. */
 const askedFor: Record<string, { path: string; body: object; answer: string }> = {
   'a whole answer that is too large': { path: chatPath, body: chat, answer: paddedAnswer(2001) },
   'an event that is too large': {
@@ -789,7 +789,7 @@ test('a client that reads slowly holds its node back, and gets everything in the
   response.pause();
   let before = -1;
   await until(() => node.taken() > 0);
-  // Longer than the wait between events: that wait does not run while the client is the slow one.
+  // Waits longer than the limit between events, which does not apply while the client is the slow side.
   for (let quiet = 0; quiet < 4; ) {
     await new Promise((resolve) => setTimeout(resolve, 100));
     quiet = node.taken() === before ? quiet + 1 : 0;

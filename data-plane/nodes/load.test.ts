@@ -46,7 +46,7 @@ test('a node that takes no connection is left aside for 1 s, then twice as long 
   }
 });
 
-/** A request that its client gives up after some seconds without an answer. */
+/** Sends a request whose client gives up after some seconds without an answer. */
 function giveUp({ load, clock }: ReturnType<typeof loadAt>, seconds: number): void {
   load.begin('n');
   clock.ms += seconds * 1000;
@@ -94,7 +94,7 @@ test('a node that answers one request in ten seconds, or is asked now and then, 
   for (let request = 0; request < 10; request += 1) {
     giveUp(idle, 1);
     idle.clock.ms += 11_000;
-    // Another part of the engine counts tokens, so a count shows nothing about hanging.
+    // Another part of the engine counts tokens, so a count does not show whether the node hangs.
     idle.load.begin('n', false);
     idle.load.end('n', 'neutral');
     idle.clock.ms += 11_000;

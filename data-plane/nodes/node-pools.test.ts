@@ -189,7 +189,7 @@ test('a connection that this gateway had no time to read is no failure of the no
 });
 
 test('an answer that arrives while this gateway stalls is read before its wait can end', async () => {
-  // The server runs on a thread of its own, so that it answers during the stall.
+  // The server runs on its own thread, so that it can answer during the stall.
   const server = new Worker(
     `const { parentPort } = require('node:worker_threads');
    let answer;
@@ -212,7 +212,7 @@ test('an answer that arrives while this gateway stalls is read before its wait c
     tick: (nowMs: number) => {
       if (nowMs - beganMs < 450) return;
       opened.ticker.delete(stalls);
-      // Timers come next, before sockets are read.
+      // Stalls right before timers run, and so before sockets are read.
       setImmediate(() => {
         server.postMessage('answer');
         stall(2000);
@@ -255,7 +255,7 @@ test('the clock ticks only while something waits', async () => {
   await until(() => ticks > 2);
   ticker.delete(waiting);
   const after = ticks;
-  // Nothing happens: many ticks of a millisecond would have passed.
+  // Without work the ticker stands still: in this time it could have ticked many times.
   await new Promise((resolve) => setTimeout(resolve, 15));
   expect(ticks).toBe(after);
   ticker.add(waiting);

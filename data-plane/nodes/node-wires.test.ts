@@ -1,4 +1,4 @@
-/** Connections to a node over real sockets, with nodes that answer oddly, early, in pieces, twice or not at all. */
+/** Tests connections to a node over real sockets, with nodes that answer oddly, early, in pieces, twice or not at all. */
 import { createServer, type Server, type Socket } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { portOf } from '../../test/support/listen.ts';
@@ -15,7 +15,7 @@ interface Node {
   readonly asked: string[];
 }
 
-/** `answer` is called with all text received on a connection, each time more arrives. */
+/** Starts a node. It calls `answer` with all text received on a connection whenever more arrives. */
 async function node(answer: (socket: Socket, text: string) => void): Promise<Node> {
   const sockets: Socket[] = [];
   const asked: string[] = [];
@@ -46,7 +46,7 @@ interface Called {
   readonly call: NodeCall;
   readonly heads: string[];
   text: string;
-  /** Undefined before the end. */
+  /** Undefined until the call ends. */
   end: string | undefined;
   failure: string | undefined;
   isSent: boolean;
@@ -94,7 +94,7 @@ async function ended(called: Called): Promise<string | undefined> {
 const ok = 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n';
 const whole = `${ok}Content-Length: 2\r\n\r\n{}`;
 
-// Retries, because a busy machine may deliver the other node's bytes after the busy node's, and then nothing is shown.
+// Retries, because a busy machine may deliver the other node's bytes last, and then the test proves nothing.
 test('answers that take long to read leave the turn to another node after a few', { retry: 3 }, async () => {
   const sockets: Socket[] = [];
   const [busy, other] = await Promise.all([node((socket) => sockets.push(socket)), node(() => undefined)]);
@@ -278,7 +278,7 @@ test.each(hangUps)(
       [1, [undefined, '{}'], 3],
       [2, ['lost', ''], 4],
     ] as const) {
-      // Two connections are idle.
+      // Leaves two idle connections.
       await Promise.all([ended(call(opened, url)), ended(call(opened, url))]);
       await new Promise((resolve) => setImmediate(resolve));
       hangUpsLeft = hangUps;
@@ -328,7 +328,7 @@ test('a body in pieces, which cannot be sent twice, gets a new connection', asyn
 test('a body in pieces goes out as the connection takes it, and an answer before its end ends the connection', async () => {
   const large = Buffer.alloc(8_000_000, 'a');
   const reads = await node((socket, text) => {
-    // Waits until the system must have reported the last byte as sent.
+    // Answers after the kernel must have reported the last byte as sent.
     if (text.endsWith('z')) setTimeout(() => socket.write(whole), 50);
   });
   const taken: number[] = [];
@@ -348,7 +348,7 @@ test('a body in pieces goes out as the connection takes it, and an answer before
   const refused = call(opened, refuses.url, { body: new BodyPieces(large) });
   expect([await ended(refused), refused.heads]).toEqual(['end', ['413 ']]);
   await until(() => opened.connections === 1);
-  // The rest of the request would precede the next one, so the node might read it as part of that request.
+  // The node could read the unsent rest of a request as part of the next one, so the connection is not reused.
   for (const connections of [2, 3]) {
     const inOne = call(opened, refuses.url, { body: large.toString() });
     expect([await ended(inOne), inOne.heads]).toEqual(['end', ['413 ']]);

@@ -1,4 +1,4 @@
-/** A node that falls silent within a stream: how long the gateway waits, and what the client gets meanwhile. */
+/** Tests a node that falls silent within a stream: how long the gateway waits, and what the client gets meanwhile. */
 import { createServer, type ServerResponse } from 'node:http';
 import { expect, onTestFinished, test } from 'vitest';
 import { type Asked, post, routeTo, startForwardServer } from '../../test/support/forward-server.ts';
@@ -71,7 +71,7 @@ test.each(surfaces)(
   },
 );
 
-/** Writes comments, or other signs of life, until the connection ends. */
+/** Writes comments or other signs of life until the connection ends. */
 function keepCommenting(response: ServerResponse, sign = ': here\n\n'): void {
   const commenting = setInterval(() => response.write(sign), 10);
   response.once('close', () => clearInterval(commenting));

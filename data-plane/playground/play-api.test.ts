@@ -109,7 +109,7 @@ test('the bodies of all visitors have the memory of one organisation, and none o
     await until(() => bodies.usedBytes >= 11_999);
     hold(callers[1]);
     await until(() => bodies.usedBytes >= 2 * 11_999);
-    // Small bodies may use the share twice.
+    // Small bodies may use the share a second time.
     hold(callers[0]);
     await until(() => bodies.usedBytes >= 3 * 11_999);
     hold(callers[1]);

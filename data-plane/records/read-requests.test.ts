@@ -1,4 +1,4 @@
-/** The cost of an answer about requests: reads and memory are bounded, and other work runs between groups. */
+/** Tests the cost of reading requests: reads and memory are bounded, and other work runs between groups. */
 import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
@@ -104,7 +104,7 @@ test('a group in which nothing is meant is searched and not parsed', () => {
   expect([has({ key: 'key-2' }), has({ outcome: 'ended' }), has({ type: 'InternalError' })]).toEqual(
     Array(3).fill(false),
   );
-  // Part of a name finds nothing.
+  // Matching is exact, so part of a name finds nothing.
   expect(has({ key: 'key' })).toBe(false);
 });
 

@@ -1,4 +1,4 @@
-/** The table of recorded fields: each record has exactly the fields that name it, and no other text. */
+/** Tests the table of recorded fields: each record has exactly the fields that name it, and no other text. */
 import { expect, test } from 'vitest';
 import { decisionRecordSchema } from '../../schemas/records/decisions.ts';
 import { recordedFields, recordedNames, requestFields } from '../../schemas/records/request-record.ts';
@@ -69,7 +69,7 @@ test.each([
 test('what is billed is in the decision next to what the limits counted, with the first token and the end', () => {
   const decision = toDecisionRecord(kept(), 'g');
   const { usage, ms, served, outcome, at } = decision;
-  // Control planes of version 0.2.0 read the former name.
+  // Control planes of version 0.2.0 still read the old name.
   expect(decision).toMatchObject({
     promptTokensMax: 40,
     promptTokens: 40,

@@ -39,7 +39,7 @@ test('a log that is removed while the snapshot cannot be written is refused, not
     publisher: { isAcknowledged: true, publish: () => undefined },
     metrics: new FoldMetrics(),
     logger: pino(sink),
-    // Long enough that the log is gone before the first retry.
+    // Retries late enough that the log is gone before the first retry.
     intervals: { ...quickRecovery, retryPauseMs: 300, retryPauseMsMax: 300 },
   });
   onTestFinished(async () => {

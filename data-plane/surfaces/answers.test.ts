@@ -1,4 +1,4 @@
-/** Properties of the answers on every surface, streamed and whole, with real engines and with engines that misbehave. */
+/** Tests properties of answers on every surface, streamed and whole, with real engines and with engines that misbehave. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {

@@ -102,7 +102,7 @@ test('a response repeats tools, schemas and metadata as the caller wrote them, o
   const { asked, form } = shaped('responses', text, true);
   const facts = answerFacts(asked, { unique: 'u', createdSeconds: 1 }, { maxTokens: 5, windowTokens: null });
   const answer = { choices: [{ index: 0, message: { content: 'x' }, finish_reason: 'stop' }] };
-  // A copy, as if it came from another thread.
+  // A copy, as if another thread had sent the form.
   const { body } = wholeAnswer(answer, facts, structuredClone(form) as NonNullable<typeof form>);
   const oneLine = hard.replace('\n', ' ');
   expect(body).toContain(`"metadata":${metadata}`);

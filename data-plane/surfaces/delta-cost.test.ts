@@ -1,4 +1,4 @@
-/** A stream's cost grows no faster than its text, however many pieces it has, because a node decides their number. */
+/** A stream's cost grows no faster than its text, however many pieces a node splits it into. */
 import { expect, test } from 'vitest';
 import { cpuMsOf } from '../../test/support/cpu.ts';
 import {
@@ -20,7 +20,7 @@ const token = { token: piece, logprob: -1, bytes: null, top_logprobs: [] };
 
 interface Case {
   readonly first: readonly object[];
-  /** Event that is repeated. */
+  /** Event to repeat. */
   readonly next: object;
   readonly more?: object;
 }

@@ -82,7 +82,7 @@ const surfaces: Readonly<Record<'chat' | 'messages' | 'responses', (asked: Reque
     })),
     parallel_tool_calls: choice === 'none' || !oneCall,
   }),
-  // Adjacent turns of the same role are joined. Reasoning that was not shown comes back empty.
+  // Adjacent turns of the same role are joined. Hidden reasoning comes back empty.
   messages: ({ instructions, turns, last, maxTokens, effort, hasSchema, choice, oneCall }) => ({
     system: instructions,
     messages: [
@@ -168,7 +168,7 @@ function outcome(asked: WholeChat, dialect: Dialect, body: object): unknown {
       maxTokens: 9,
       seesImages: dialect !== 'ollama',
     });
-    // APIs that report the prompt's tokens at the start of a stream request usage there.
+    // Ignores `stream_options`: APIs that report the prompt's tokens at the start of a stream always request usage.
     return { ...JSON.parse(JSON.stringify(sent)), stream_options: undefined };
   } catch (error) {
     const [path = '', ...text] = (error as Refusal).message.split(/(?=[.:[])/);

@@ -78,7 +78,7 @@ function flood({ answer }: Exchange): void {
 
 const head = (length: number): string => `POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${length}\r\n\r\n`;
 
-/** A listener that reads bodies as a gateway does, and closes after each answer. */
+/** A listener that reads bodies like a gateway, and closes the connection after each answer. */
 function bodyListener(budget: BodyBudget, paceMs: number, turnMsMax: number): Promise<number> {
   const pace = { bytes: 80, ms: paceMs, ticker: new Ticker(20) };
   return listener((exchange) =>
@@ -110,7 +110,7 @@ const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\
 const delta = { choices: [{ index: 0, delta: { content: 'a' }, finish_reason: null }] };
 const event = chunk(`data: ${JSON.stringify(delta)}\n\n`);
 
-/** Forwards a request to this node and returns the result. */
+/** Forwards a request to the nodes at these URLs and returns the result. */
 async function forwarded(
   urls: readonly string[],
   stream: boolean,
@@ -206,7 +206,7 @@ const stalls: Readonly<Record<WaitName, () => Promise<unknown>>> = {
     return new Client(port, `${head(900_000)}${'a'.repeat(500_000)}`).status();
   },
   nodeConnect: async () => {
-    // A TLS node that never completes the handshake has not accepted the connection.
+    // A TLS node that never completes the handshake counts as not connected.
     const silent = `https://127.0.0.1:${await rawNode()}`;
     return forwarded([silent], false, { connectMs: 50 });
   },

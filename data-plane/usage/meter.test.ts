@@ -62,7 +62,7 @@ interface GatewayOptions extends Partial<MeterOptions> {
 }
 const counts = { published: 0, rejected: 0 };
 const noRecords = { shipped: 0, live: 1, countersPublished: 0, countersRejected: 0 };
-/** Writes to a log in the folder of the test. */
+/** Writer for a log in the test's folder. */
 function writerFor(start?: LogStart, onError?: (error: Error) => void): UsageWriter {
   const heading = { database: randomUUID(), incarnation: randomUUID() };
   const log = openUsageLog(start ?? { folder: join(folder, 'usage'), heading, from: 0 }, () => 0);
@@ -77,7 +77,7 @@ function writerFor(start?: LogStart, onError?: (error: Error) => void): UsageWri
 function meterAlone({ writer = writerFor(), ...more }: Partial<MeterOptions> = {}): Meter {
   return new Meter({ post: () => undefined, writer, ...more });
 }
-/** A gateway with its own files; messages arrive at once. */
+/** A gateway with its own files, whose messages arrive immediately. */
 function gateway(
   name: string,
   { onLimits = () => undefined, live = () => 1, ...more }: GatewayOptions = {},
@@ -134,7 +134,7 @@ async function exchanging(name: string, topic: MemoryTopic): Promise<Gateway> {
   await opened.start();
   return made;
 }
-/** Writes the recorded rows to the disk. */
+/** Writes the recorded rows to disk. */
 async function flush({ meter, outbox }: Gateway): Promise<void> {
   await meter.sendRows();
   outbox.flush();

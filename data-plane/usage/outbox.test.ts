@@ -232,7 +232,7 @@ test('the folder keeps its latest 10 000 visitors, and entries until 33 days aft
   // Each group takes one transaction that waits for the disk.
   for (let from = 0; from < rows.length; from += 100) await box.record(...rows.slice(from, from + 100));
   await box.record(usageRow());
-  // A fast clock alone removes nothing; the folder must also have counted in a later period.
+  // A fast clock alone removes nothing. The folder must also contain counts of a later period.
   await box.record(usageRow({ organisation: 'later', period: '2026-12-04' }));
   await box.close();
   const keys = [...boxOf().outbox.ledger.entries()].map(([subject]) => subject);

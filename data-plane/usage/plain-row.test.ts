@@ -26,7 +26,7 @@ test('the rows that the meter writes of organisations are recognised, others are
   ]);
 });
 
-/** A value that is usual, at an edge, or wrong. */
+/** Draws a usual, an extreme or an invalid value. */
 function of(usualValue: unknown, ...others: readonly unknown[]): fc.Arbitrary<unknown> {
   return fc.oneof(
     { weight: 12, arbitrary: fc.constant(usualValue) },

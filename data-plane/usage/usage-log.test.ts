@@ -41,7 +41,7 @@ async function crashed(box: UsageBox): Promise<void> {
   cpSync(join(root, 'left'), folder, { recursive: true });
   rmSync(join(root, 'left'), { recursive: true });
 }
-/** Ids of all requests that are shipped from the start. */
+/** Request ids of all rows that can be shipped, from the first on. */
 function all({ outbox }: UsageBox): string[] {
   const requests: string[] = [];
   for (let next = outbox.nextShipment(); next; next = outbox.nextShipment()) {

@@ -11,7 +11,7 @@ import { AttackFleet } from './fleet.ts';
 import { HostileServer } from './hostile-server.ts';
 
 const seconds = runs({ fast: 1, full: 1 }) / 2;
-/** CPU time. One turn is bounded by 50 ms, but a busy machine may run several between two measurements. */
+/** Longest turn in ms of CPU time. A turn is bounded by 50 ms, but a busy machine may run several between two samples. */
 const turnMsMax = 250;
 const extraModels = 2000;
 

@@ -25,7 +25,7 @@ const creates: Attack = {
     const end = new AbortController();
     setMaxListeners(0, end.signal);
     const flooding = flood(fleet.console, { connections, bytes }, end.signal, counts);
-    // Each connection has asked once, so as many requests wait from now on as the server allows.
+    // All connections have sent a request, so from now on as many requests wait as the server allows.
     await until(() => [...counts.values()].reduce((sum, count) => sum + count, 0) >= connections, 60_000);
     let refused = '';
     for (let command = 0; command < 10; command++)

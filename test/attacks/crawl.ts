@@ -1,4 +1,4 @@
-/** Requests of every kind to a route, each about the property of one organisation. */
+/** Requests of every kind to a route, each about something that belongs to one organisation. */
 import type { Route } from './registered-routes.ts';
 
 /** Names and ids that belong to the other organisation. */

@@ -67,7 +67,7 @@ const fatAgent: Attack = {
     return grownKiB > logKiBMax ? [`the control log has grown by ${grownKiB} KiB`] : [];
   },
 };
-/** Longest allowed growth of the log. It includes the commits for the observer's keys and revocations. */
+/** Largest allowed growth of the control log in KiB. It includes the commits for the observer's keys and revocations. */
 const logKiBMax = 100;
 
 /** Size of the control log's records. Other topics contain the fleet's usual traffic. */

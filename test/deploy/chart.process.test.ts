@@ -221,7 +221,7 @@ const isRun = missing.length === 0 && isAsked;
 test.skipIf(!isRun)('explain and the export of decisions reach every gateway', async () => {
   for (const [request = ''] of Object.values(await areGathered(1))) {
     const { code, stdout } = await cli('explain', '--request', request);
-    // The request was refused.
+    // A refused request makes `explain` exit with 1.
     expect([code, stdout]).toEqual([1, expect.stringContaining('401')]);
   }
 });

@@ -42,7 +42,7 @@ export interface Endpoint {
   readonly port: number;
 }
 
-/** A pod of the release, or a peer in another namespace that a policy names. */
+/** A pod of the release, or a peer from another namespace that a policy names. */
 export type Caller = { readonly labels: Labels } | { readonly peer: Peer };
 
 export class Cluster {

@@ -58,7 +58,7 @@ export function checkFlags(
         return other.commands.flatMap(variablesOf);
       }),
     );
-    // A file may contain the secret.
+    // Secrets may also be given as a file.
     const given = Object.keys(env).map((name) => name.replace(/_(TOKEN|PASSWORD)_FILE$/, '_$1'));
     const unread = given.filter(
       (name) => !own.has(name) && !foreign.has(name) && (anyOption.has(name) || !read.has(name)),

@@ -12,7 +12,7 @@ const release = (JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as
 const dir = mkdtempSync(join(tmpdir(), 'headgate-version-'));
 afterAll(() => rmSync(dir, { recursive: true }));
 
-/** Commit that a build in this folder would record. */
+/** Commit that a build in this folder would record, or an error message. */
 function noted(cwd: string, env: Readonly<Record<string, string>> = {}): string {
   const script = `import { buildCommit } from ${JSON.stringify(join(root, 'tools/scripts/build-commit.mjs'))}; console.log(buildCommit() ?? 'nothing')`;
   const own = { ...process.env, GIT_CEILING_DIRECTORIES: tmpdir(), ...env };

@@ -9,7 +9,7 @@ export abstract class FleetTarget implements RunningTarget {
   protected readonly fleet: FuzzFleet;
   /** Keeps the target's connections open between requests. */
   protected readonly agent = new Agent({ keepAlive: true });
-  /** Faults that the target itself sees and that belong to no single case. */
+  /** Faults that the target sees itself and that belong to no single case. */
   protected readonly found: string[] = [];
 
   constructor(fleet: FuzzFleet) {

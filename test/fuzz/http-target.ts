@@ -60,7 +60,7 @@ class HttpTarget extends FleetTarget {
     return faults.map((fault) => `${name}: ${fault}`);
   }
 
-  /** An error message may repeat the path, but no body, key or token. */
+  /** Whether an error message contains a secret. A message may repeat the path, but not a body, key or token. */
   #isLeak(body: string): boolean {
     const message = /"message":"((?:[^"\\]|\\.)*)"/.exec(body)?.[1] ?? '';
     return [canary, operatorToken, this.fleet.key].some((secret) => message.includes(secret));

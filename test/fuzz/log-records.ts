@@ -64,7 +64,7 @@ export function recordBytes(draw: Draw, head: Head, mayHalt: boolean): Buffer {
   return !mayHalt && wouldHalt(bytes) ? commit(draw, head, false) : bytes;
 }
 
-/** Whether a commit would halt its readers. A mutation may only have changed the name of a critical event. */
+/** Whether a commit would halt its readers. A mutation may leave a commit valid but rename a critical event. */
 function wouldHalt(bytes: Buffer): boolean {
   try {
     const { events } = JSON.parse(bytes.toString()) as { events: { type: string; critical: unknown }[] };

@@ -62,7 +62,7 @@ class SnapshotTarget extends FleetTarget {
   readonly #dir = mkdtempSync(join(tmpdir(), 'headgate-fuzz-state-'));
   readonly #server: Server;
   readonly #goodPosition: string;
-  /** Offered files by the first part of the URL path under which they are served. */
+  /** Offered files, by the first segment of the URL path that serves them. */
   readonly #offers = new Map<string, Buffer>();
   #serial = 0;
   #taken = 0;

@@ -39,7 +39,7 @@ const positions: readonly string[] = [
 
 export interface SpoiltState {
   readonly bytes: Buffer;
-  /** A changed position got a matching checksum again. Only someone who can write to the data folder can do this. */
+  /** Whether a changed position has a matching checksum again. Only someone who can write to the data folder can forge it. */
   readonly isForged: boolean;
 }
 

@@ -75,7 +75,7 @@ export interface Stage {
   readonly name: string;
   /** Sent to the listener before any TLS handshake. */
   readonly bare?: true;
-  /** The reset that waits for an answer must see one begin. */
+  /** An answer must have begun before the reset that waits for one. */
   readonly answered?: true;
   /** Brings the exchange to this stage. `request` builds a head with the listener's credential. */
   run(peer: RawPeer, request: (line: string, ...lines: string[]) => string): Promise<unknown>;

@@ -145,8 +145,7 @@ describe.each(names)('%s', (name) => {
         const peer = await RawPeer.open(listener.endpoint);
         peers.push(peer);
         await peer.send(head(listener, 8 * MiB));
-        // A refusal arrives before the rest of the body, which the listener then drains. A gateway leaves waiting bodies
-        // unread.
+        // A refusal arrives before the rest of the body, which is then drained. A gateway leaves waiting bodies unread.
         const sent = peer.send(Buffer.alloc(8 * MiB - 1, ' '));
         if (!isGateway(listener) || n < bodiesOfShare) await sent;
         // Waits until each of these bodies has its share, because two that arrive at once may each get only a part.
@@ -219,7 +218,7 @@ describe.each(names)('%s', (name) => {
   });
 });
 
-/** Returns the status for a dripping or stalled body; no status means that the connection was cut. */
+/** Status of the answer to a dripping or stalled body; undefined if the connection was cut. */
 async function dripped(name: string, isDripping: boolean): Promise<string> {
   const listener = fleet.listener(name);
   const peer = await RawPeer.open(listener.endpoint);

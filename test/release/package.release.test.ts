@@ -23,7 +23,7 @@ test('installs into an empty folder, and serves there', async () => {
   const folder = join(dir, 'empty');
   mkdirSync(folder);
   const words = ['install', join(dir, filename), '--prefer-offline', '--no-audit', '--no-fund'];
-  // Drops npm's variables, because npm started vitest and passes this project's settings on.
+  // Removes npm's variables. npm started vitest, so they would apply this project's settings.
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name)));
   const installed = spawnSync('npm', words, { cwd: folder, encoding: 'utf8', env });
   expect(installed.status, installed.stderr).toBe(0);

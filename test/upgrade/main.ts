@@ -230,7 +230,7 @@ async function run(): Promise<void> {
     await digestsAgree('one gateway upgraded', 'cp-1', checkpoint);
     await replace('gateway', 'gw-2', 'new');
     await usageAgrees('gateways upgraded');
-    // If the fold version was raised, no gateway has the same one as a control plane.
+    // Gateways and control planes cannot be compared if the new version raised the fold version.
     await digestsAgree('gateways upgraded', 'cp-1', { comparable: false });
     await replace('control-plane', 'cp-1', 'new');
     await stageChange();

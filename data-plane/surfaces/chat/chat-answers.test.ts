@@ -1,4 +1,4 @@
-/** The format of chat completions, whole and streamed. answers.test.ts covers the properties that all surfaces share. */
+/** Tests the format of chat completions, whole and streamed. answers.test.ts covers properties shared by all surfaces. */
 import { expect, test } from 'vitest';
 import {
   bytesOf,

@@ -12,7 +12,7 @@ import { plainChatFields } from './plain-chat.ts';
 import { shapeChat } from './shape-chat.ts';
 
 const text = fc.string({ maxLength: 8 });
-/** Mostly typical values of clients, sometimes anything. */
+/** Mostly typical client values, sometimes any JSON value. */
 const oddly = <Value>(usual: fc.Arbitrary<Value>): fc.Arbitrary<unknown> =>
   fc.oneof({ weight: 30, arbitrary: usual }, { weight: 1, arbitrary: fc.jsonValue({ maxDepth: 2 }) });
 const message = oddly(
@@ -77,7 +77,7 @@ test('a body that is recognised has the fields of the schema, in the order of th
   expect(recognised).toBeGreaterThan(20);
 });
 
-/** Unusually formatted JSON, with white space and escaped characters. */
+/** JSON in unusual formatting, with white space and escaped letters. */
 function spelled(value: unknown, indent: number, every: number): string {
   let letters = 0;
   const asNumber = (part: string): string =>

@@ -18,7 +18,7 @@ const image = {
   content: [{ type: 'image_url', image_url: { url: 'data:image/png;base64,AA==' } }],
 };
 
-/** Body for a node as it is sent. */
+/** Node body in the form in which it is sent. */
 function sent(dialect: Dialect, fields: object, target: object = {}): Record<string, unknown> {
   const { asked } = shapeChat({ model: 'asked', messages: [user], ...fields });
   return JSON.parse(

@@ -1,4 +1,4 @@
-/** Answers of real engines, and of engines that misbehave, as messages and as message events. */
+/** Converts answers of real engines, and of engines that misbehave, into messages and message events. */
 import { expect, test } from 'vitest';
 import { readMessageEvents } from '../../../test/support/message-events.ts';
 import {

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { NodeFailure } from '../common/node-failure.ts';
 import { CustomInput } from './custom-input.ts';
 
-/** The input that a client reads, with its deltas, from a text that arrives in pieces. */
+/** Input and deltas that a client reads when the text arrives in pieces. */
 function readOf(
   text: string,
   cuts: readonly number[] = [],
