@@ -16,7 +16,7 @@ interface Address {
   /** Exactly the pods that the address must reach. */
   readonly leadsTo: readonly ClusterPod[];
   readonly port: number;
-  /** Pods in this readiness must be reachable: unready gateways explain refusals, but unready planes have no snapshot. */
+  /** Pod states in which the address must work: unready gateways can explain refusals, unready planes have no snapshots. */
   readonly are: readonly ('ready' | 'unready')[];
 }
 
