@@ -1,6 +1,6 @@
 /**
- * The effect is true on real processes: for commands at random, the requests whose answer a command turns are those that its
- * effect named before it, each as it said, and no other. HEADGATE_EFFECT_SEED chooses others.
+ * A command's predicted effect is true on real processes: after random commands, exactly the requests named in the effect get
+ * another response, each as predicted. HEADGATE_EFFECT_SEED chooses other commands.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Effect, type EffectRequest, effectSchema } from '../../schemas/admin/effect.ts';
@@ -79,14 +79,14 @@ class EffectFleet extends ProcessFleet {
       ['gateway-1', 'gateway-2'].map((name) => this.startGateway(name, { flags })),
     );
     await this.settle();
-    // Where their records are is in a report after the first.
+    // Only a gateway's second or later report says where its request records are.
     await until(async () => {
       const { silent } = await this.operator.call('GET', '/requests?limit=1');
       return (silent as string[]).length === 0;
     });
   }
 
-  /** What was commanded is in force at both gateways, and nodes are as their probes found them. */
+  /** Waits until both gateways have applied every command and the probes found every node up. */
   async settle(): Promise<void> {
     await until(async () => {
       const { complete, gateways } = await this.operator.confirmed(await this.operator.position(), 30);
@@ -100,7 +100,7 @@ class EffectFleet extends ProcessFleet {
   }
 }
 
-/** A text of the answer. */
+/** Copies the response as plain JSON. */
 const clean = (answer: object): unknown => JSON.parse(JSON.stringify(answer));
 
 let fleet: EffectFleet;
@@ -121,7 +121,7 @@ const command = (method: Asked['method'], path: string, body?: object): Asked =>
   ...{ method, path },
   ...(body && { body }),
 });
-/** Those that turn answers often; some of them are refused by the state, and others are drawn. */
+/** Commands that often change responses. The state refuses some of them, so others are drawn. */
 const drawn: readonly (() => Asked)[] = [
   () => command('PUT', `/tiers/${oneOf(tiers)}`, { models: random() < 0.2 ? '*' : some(models) }),
   () => command('PATCH', `/organisations/${oneOf(organisations)}`, { tier: oneOf([...tiers, null]) }),
@@ -130,7 +130,7 @@ const drawn: readonly (() => Asked)[] = [
   () => command(oneOf(['PUT', 'DELETE']), `/stacks/${stack()}/models/${model()}`),
   () => command('PATCH', `/stacks/${stack()}`, { surface: oneOf(['openai', 'anthropic']) }),
   () => command('POST', `/nodes/${oneOf(nodes)}/${oneOf(['drain', 'undrain'])}`),
-  // As it was in the beginning, so that there is always something to turn.
+  // Restores the initial fleet, so that there is always something to change.
   () => command('POST', '/fleet/apply', { fleet: fleet.document }),
 ];
 
@@ -141,7 +141,7 @@ const hosts = [
 ];
 const paths = { chat: '/v1/chat/completions', messages: '/v1/messages' } as const;
 
-/** What each request is answered, the same by both gateways: `served`, or status and type. */
+/** Result of each request, equal at both gateways: `served`, or status and error type. */
 async function answers(): Promise<Map<string, string>> {
   const found = new Map<string, string>();
   for (const { organisation, name, host } of hosts)
@@ -172,7 +172,7 @@ async function answers(): Promise<Map<string, string>> {
 
 const servedOr = (label: string): string => (label.startsWith('served') ? 'served' : label);
 
-/** What the effect says of each question that was asked and served; served by other capacity is no other answer for a client. */
+/** Predicted change of each request. Service by other capacity is no change, because clients cannot see it. */
 function said({ recorded }: Effect): Record<string, string> {
   const groups = (recorded?.groups ?? [])
     .map((group) => ({ ...group, from: servedOr(group.from), to: servedOr(group.to) }))

@@ -1,6 +1,6 @@
 /**
- * A change in waves outlives what happens meanwhile: control planes that are killed at each of its steps, a log that takes nothing
- * for a while, gateways that join, restart or get another name. Two control planes watch it, and each step is in the log once.
+ * A change in waves survives control planes that are killed at each of its steps, a log that temporarily refuses writes, and
+ * gateways that join, restart or get another name. Two control planes watch it, and the log contains each step once.
  */
 import { renameSync } from 'node:fs';
 import { join } from 'node:path';
@@ -24,13 +24,13 @@ const status = (gateway: string) => statusOf(fleet.gateways.get(gateway)?.ready.
 const statuses = () => Promise.all([...fleet.gateways.keys()].sort().map(status));
 const are = (...wanted: number[]) => until(async () => String(await statuses()) === String(wanted));
 
-/** Both control planes end at once, and come back. */
+/** Kills both control planes at once and starts them again. */
 async function crash(): Promise<void> {
   await Promise.all(planes.map((name) => fleet.kill(name)));
   await Promise.all(planes.map((name) => fleet.plane(name)));
 }
 
-/** The steps of the change that are in the chain, in their order. */
+/** Steps of the change in the order in which the chain contains them. */
 async function steps(change: string): Promise<string[]> {
   const log = await openLog(fleet.logUrl, { topic: controlTopic });
   const found: string[] = [];
@@ -49,7 +49,7 @@ async function steps(change: string): Promise<string[]> {
 }
 const toTheEnd = ['staged', 'advanced 1', 'advanced 2', 'advanced 3', 'completed'];
 
-/** All gateways and both control planes have one state. */
+/** Waits until all gateways and both control planes have the same state. */
 async function alike(): Promise<void> {
   await until(async () => {
     const found = await Promise.all(planes.map((name) => fleet.operator(name).call('GET', '/status')));
@@ -66,7 +66,7 @@ const over = async (id: string) => {
   await until(async () => (await fleet.change(id)).state !== 'open', 60_000);
   return fleet.change(id);
 };
-/** A change that nobody notices, of three waves. */
+/** Stages a harmless change of three waves. */
 const limit = (concurrency: number, hold = '1s') =>
   fleet
     .operator()

@@ -1,6 +1,6 @@
 /**
- * What else there is while a change is open: backup and restore have it, an export has the state without it, only itself takes it
- * back, and what cannot be staged is refused with a reason, before anything is written.
+ * An open change and other operations: backup and restore include it, an export contains the state without it, only the
+ * change itself reverts it, and commands that cannot be staged are refused with a reason before anything is written.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -28,7 +28,7 @@ async function answered<Answer>(line: string): Promise<Answer> {
 }
 const stage = (line: string) => answered<Change & { readonly position: number }>(`${line} --stage --hold 1h`);
 const position = () => fleet.operator().position();
-/** By the first gateway, which is the first wave, and by the other. */
+/** Statuses from the first gateway, which is the first wave, and from the second. */
 const statuses = () =>
   Promise.all([1, 2].map((n) => statusOf(fleet.gateways.get(nameOf(n))?.ready.api ?? '', fleet.key)));
 const are = (...wanted: number[]) => until(async () => String(await statuses()) === String(wanted));

@@ -1,4 +1,4 @@
-/** Gateways in processes of their own that report what they counted every two seconds, and clients that ask each of them steadily. */
+/** Gateway processes that report their counts every two seconds, and clients that send each of them a steady load. */
 import type { Change } from '../../schemas/events/changes.ts';
 import type { Fleet } from '../../schemas/events/fleet.ts';
 import { completion, type GatewayProcess, type Plane, ProcessFleet } from '../support/process-fleet.ts';
@@ -7,7 +7,7 @@ import { until } from '../support/until.ts';
 export const models = ['echo-small', 'echo-large'];
 const organisation = 'acme';
 
-/** A plan in use has both models of the pool. */
+/** A fleet whose only tier, in use, includes both models of the pool. */
 function stagedFleet(nodeUrl: string): Fleet {
   return {
     version: 1,
@@ -26,7 +26,7 @@ export class StagedFleet extends ProcessFleet {
   readonly gateways = new Map<string, GatewayProcess>();
   key = '';
 
-  /** `gw-01` and so on. */
+  /** Starts a node, control planes `cp-1`, `cp-2`, … and gateways named by `nameOf`. */
   async open(planes: number, gateways: number): Promise<void> {
     const node = await this.simNode('node', '--models', models.join(','), '--tokens-per-second', '0');
     for (let n = 1; n <= planes; n++) await this.plane(`cp-${n}`);
@@ -38,14 +38,14 @@ export class StagedFleet extends ProcessFleet {
       await until(async () => (await statusOf(ready.api, this.key)) === 200, 60_000);
   }
 
-  /** Of the first control plane, or of the one that is named. */
+  /** Operator of the named control plane, by default the first one. */
   operator(plane = [...this.planes.keys()][0] ?? '') {
     const found = this.planes.get(plane);
     if (!found) throw new Error(`no control plane ${plane}`);
     return this.admin(found);
   }
 
-  /** Again on its folder, where it was there before. */
+  /** Starts a control plane, on its previous folder if it ran before. */
   async plane(name: string): Promise<void> {
     this.planes.set(name, await this.startPlane(name));
   }
@@ -58,7 +58,7 @@ export class StagedFleet extends ProcessFleet {
     await (this.planes.get(name) ?? this.gateways.get(name))?.end('SIGKILL');
   }
 
-  /** Takes the model from the plan in waves, as `query` has them. */
+  /** Removes a model from the tier in waves, which `query` configures. */
   stage(query: string, kept: readonly string[] = models.slice(0, 1)): Promise<Change> {
     return this.operator().call('PUT', `/tiers/Wide?stage=true&${query}`, {
       models: kept,
@@ -72,7 +72,7 @@ export class StagedFleet extends ProcessFleet {
 
 export const nameOf = (gateway: number): string => `gw-${String(gateway).padStart(2, '0')}`;
 
-/** What is taken from the plan. */
+/** The model that changes remove from the tier. */
 export const taken = models[1] ?? '';
 
 export async function statusOf(api: string, key: string, model = taken): Promise<number> {
@@ -81,9 +81,9 @@ export async function statusOf(api: string, key: string, model = taken): Promise
   return response.status;
 }
 
-/** One client for each gateway, ten requests a second: the next one once the last is answered. */
+/** One client per gateway that sends ten requests a second, one after another. */
 export class SteadyLoad {
-  /** By gateway, so many answers of each status. */
+  /** Number of responses per gateway and status. */
   readonly counts = new Map<string, Map<number, number>>();
   readonly #clients: Promise<void>[];
   #isStopped = false;

@@ -1,6 +1,6 @@
 /**
- * A change that does harm, under load: it is withdrawn by itself, nobody but the callers of its first wave notices it, and the
- * number of refused requests is bounded by what the first wave was sent until its reports had said so.
+ * A harmful change under load is withdrawn automatically. Only callers of its first wave notice it, and the number of refused
+ * requests is bounded by what the first wave received before its reports arrived.
  */
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import type { Change } from '../../schemas/events/changes.ts';
@@ -9,7 +9,7 @@ import { until } from '../support/until.ts';
 import { models, nameOf, StagedFleet, SteadyLoad, statusOf } from './staged-fleet.ts';
 
 const gateways = Math.min(runs({ fast: 3, full: 10 }), 10);
-/** Of the watch: it concludes nothing from fewer requests. */
+/** Requests that the watch needs before it concludes anything. */
 const least = 20;
 const fleet = new StagedFleet();
 beforeAll(() => fleet.open(1, gateways), scaledMs(120_000));
@@ -32,7 +32,7 @@ test(
       1,
       expect.stringMatching(/refused in the wave, 0\.0% usual$/),
     ]);
-    // What was refused last may still be on its way to its client.
+    // The last refusals may still be on their way to their clients.
     const first = load.total((gateway) => gateway === nameOf(1));
     await until(() => load.total((gateway) => gateway === nameOf(1)) > first + 10);
     await load.stop();
@@ -42,9 +42,9 @@ test(
     expect(elsewhere).toBe(0);
     expect(load.total((_, status) => status !== 200 && status !== 403)).toBe(0);
     expect(refused).toBeGreaterThanOrEqual(least);
-    // Share times rate times time: of a closed loop each gateway was sent a like part.
+    // In a closed loop each gateway receives about the same share of the requests.
     expect(refused).toBeLessThanOrEqual((1.5 * sent) / gateways);
-    // Two reports suffice, of some twenty requests each.
+    // Two reports of about twenty requests each suffice.
     expect(refused).toBeLessThanOrEqual(10 * least);
     process.stdout.write(`${refused} of ${sent} requests refused by 1 of ${gateways} gateways: ${reason}\n`);
   },
@@ -56,7 +56,7 @@ test(
   async () => {
     const load = new SteadyLoad(fleet);
     onTestFinished(() => load.stop());
-    // The load asks for the model that stays.
+    // The load asks for the model that stays in the tier.
     const { id } = await fleet.stage(`waves=all&hold=1h&watch=least=${least}`, models.slice(1));
     const [first] = fleet.gateways.values();
     for (let sent = 0; sent < 20 * least; sent++)

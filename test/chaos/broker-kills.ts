@@ -1,7 +1,7 @@
 /**
- * Brokers that are killed (kill -9) at random while two control planes take commands. Afterwards no acknowledged command
- * is missing, none stands in the log twice, none that changed nothing stands there at all, and two control planes, two
- * gateways and a fresh replay have folded the same.
+ * Brokers are killed (kill -9) at random while two control planes take commands. Afterwards the log contains every
+ * acknowledged command exactly once and none that changed nothing. Two control planes, two gateways and a fresh replay have
+ * folded the same state.
  */
 
 import { setTimeout as pause } from 'node:timers/promises';
@@ -13,7 +13,7 @@ import { audit, countsOf, stream } from './commands.ts';
 import { ChaosFleet, disagreements } from './fleet.ts';
 
 export interface BrokerKillsOptions {
-  /** With three the leader of the control log is killed. */
+  /** With three nodes, the leader of the control log is killed. */
   readonly nodes: 1 | 3;
   readonly kills: number;
   readonly seed: number;
@@ -24,21 +24,21 @@ export interface BrokerKillsFigures {
   readonly nodes: number;
   readonly kills: number;
   readonly commands: ReturnType<typeof countsOf>;
-  /** Answers that decided nothing, by type. */
+  /** Responses that left a command undecided, by error type. */
   readonly troubles: Readonly<Record<string, number>>;
   readonly position: number;
   /** Records that the chain skipped. */
   readonly skipped: number;
-  /** From a kill until the next command was carried out, ms: median and longest. */
+  /** Median and longest time from a kill until the next command was carried out, in ms. */
   readonly gapMs: { readonly p50: number; readonly max: number };
   readonly seconds: number;
   readonly faults: readonly string[];
 }
 
-/** Under commands before each kill, ms: at least, and how much more at most. */
+/** Time under commands before each kill, in ms: the minimum, and the largest random addition. */
 const lifeMsMin = 300;
 const lifeMsSpread = 1500;
-/** Commands carried out before the next kill. */
+/** Commands that must be carried out before the next kill. */
 const commandsBetween = 5;
 
 export async function brokerKills(options: BrokerKillsOptions): Promise<BrokerKillsFigures> {
@@ -93,7 +93,7 @@ async function run(
     }
     await until(() => killedMs === undefined, 60_000);
   };
-  // Whichever fails first ends the other.
+  // Whichever of the two fails first ends the other.
   const killed = killAll().finally(() => {
     killing = false;
   });
@@ -113,7 +113,7 @@ async function run(
   };
 }
 
-/** The node that leads the control log, asked of any that answers. */
+/** Asks the brokers in turn which node leads the control log. */
 async function leaderOf(kafka: Kafka): Promise<number> {
   const dial = createDial({});
   for (;;) {
@@ -126,7 +126,7 @@ async function leaderOf(kafka: Kafka): Promise<number> {
         const leader = partitions[0]?.leader ?? -1;
         if (leader > 0) return leader;
       } catch {
-        // Another one may know.
+        // Another broker may know.
       }
     }
     await pause(50);

@@ -1,7 +1,7 @@
 /**
- * A stream of commands at two control planes, and the audit of their answers. Keys are made and revoked, and stacks
- * are raced for, so that some commands must be refused. A command whose answer says that nothing is known is repeated
- * with its own Idempotency-Key, at the other control plane too; some of those that were answered "unchanged" are dropped.
+ * Sends a stream of commands to two control planes and audits the responses. Workers create and revoke keys and race for the
+ * same stacks, so some commands must be refused. A command with an unknown outcome is repeated with its own Idempotency-Key,
+ * possibly at the other control plane; some of those answered "unchanged" are dropped.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -9,17 +9,17 @@ import { type AdminAnswer, answerOfAdmin } from '../support/ask-admin.ts';
 import { seededRandom } from '../support/random.ts';
 import { organisation, type Plane } from './fleet.ts';
 
-/** `done`: carried out, now or before. `refused` and `dropped` commands changed nothing. */
+/** `done`: carried out, now or by an earlier attempt. `refused` and `dropped` commands changed nothing. */
 export type Fate = 'done' | 'unchanged' | 'refused' | 'dropped';
 
 export interface Sent {
   readonly id: string;
   readonly fate: Fate;
-  /** The position of its commit by the answer; 0 where it has none. */
+  /** Position of the command's commit according to the response; 0 if the response names none. */
   readonly position: number;
-  /** How often it was sent. */
+  /** Number of times that the command was sent. */
   readonly attempts: number;
-  /** From the first attempt until it was decided. */
+  /** Time from the first attempt until the command was decided. */
   readonly tookMs: number;
 }
 
@@ -27,10 +27,10 @@ export interface StreamOptions {
   readonly planes: () => readonly Plane[];
   readonly workers: number;
   readonly seed: number;
-  /** Asked before each command. */
+  /** Called before each command. */
   readonly shouldContinue: () => boolean;
   readonly onSent?: (sent: Sent) => void;
-  /** How long a command is repeated before the scenario gives up, ms. */
+  /** Time for which a command is repeated before the scenario gives up, in ms. */
   readonly undecidedMsMax?: number;
 }
 
@@ -39,7 +39,7 @@ interface Wanted {
   readonly body?: unknown;
 }
 
-/** Commands without an answer; counts of 503s by their type, 0 for no answer at all. */
+/** Decided commands, and the number of undecided responses: 503s by their error type, and 0 for a missing response. */
 export interface Stream {
   readonly sent: readonly Sent[];
   readonly troubles: Readonly<Record<string, number>>;
@@ -68,7 +68,7 @@ function wantedFrom(random: () => number, n: number, keys: readonly string[]): W
   const kind = random();
   const key = keys[Math.floor(random() * keys.length)];
   if (kind < 0.25 && key !== undefined) return { path: `/keys/${key}/revoke` };
-  // Several workers want the same stack at about the same time, and one gets it.
+  // Several workers ask for the same stack at about the same time, and only one gets it.
   if (kind < 0.5) return { path: '/stacks', body: { organisation, id: `stk-race-for-${Math.floor(n / 6)}` } };
   return { path: '/keys', body: { organisation, name: `key ${n}`, expires: '30d' } };
 }
@@ -102,7 +102,8 @@ async function decide(
     const type = (answer?.body['error'] as { type?: string } | undefined)?.type ?? 'no answer';
     if (answer && answer.status !== 503) return { ...said, fate: 'refused', position: 0, answer };
     troubles[type] = (troubles[type] ?? 0) + 1;
-    // "Nothing was changed" is a promise of that one attempt; after an unknown one it says nothing of the command.
+    // "Nothing was changed" covers that one attempt only. An earlier attempt with an unknown outcome may still have
+    // succeeded.
     mayBeCarriedOut ||= type !== 'LogUnavailable';
     if (!mayBeCarriedOut && random() < 0.2) return { ...said, fate: 'dropped', position: 0 };
     if (tookMs > undecidedMsMax) throw new Error(`command ${id} is still undecided: ${type}`);
@@ -110,7 +111,7 @@ async function decide(
   }
 }
 
-/** What of the answers is not so in the log; `commits` are positions by the id of the command. */
+/** Responses that contradict the log. `commits` contains the positions for each command id. */
 export function audit(sent: readonly Sent[], commits: ReadonlyMap<string, readonly number[]>): string[] {
   return sent.flatMap(({ id, fate, position }) => {
     const found = commits.get(id) ?? [];

@@ -1,7 +1,7 @@
 /**
- * Gateways that are cut off from Kafka while a key is revoked. Each must refuse the key within 60 s of the acknowledgement,
- * whatever happens to it meanwhile: left alone, restarted again and again, or frozen with a request waiting in its
- * socket, which must be refused when it thaws. Reconnected they accept what was not revoked, and nothing else.
+ * Gateways are cut off from Kafka while a key is revoked. Each must refuse the key within 60 s of the acknowledgement,
+ * whether it is left alone, restarted repeatedly, or frozen with a request waiting in its socket. Once reconnected, gateways
+ * accept every key that was not revoked, and nothing else.
  */
 
 import { request } from 'node:http';
@@ -15,32 +15,35 @@ import { Watch } from './watch.ts';
 
 export interface CutOffOptions {
   readonly how: 'refuse' | 'silent';
-  /** How often one of them is restarted, ms. */
+  /** Interval between restarts of the gateway that is restarted, in ms. */
   readonly restartEveryMs: number;
-  /** How long others are frozen, ms; also how long all are cut off, with the rest of it. */
+  /** Time for which some gateways stay frozen, in ms. It also determines how long all of them are cut off. */
   readonly frozenMs: number;
-  /** How soon active keys must be accepted again, s; 2 where nothing is said. */
+  /** Longest time until active keys must be accepted again, in s; 2 by default. */
   readonly backSecondsMax?: number;
   readonly say?: (progress: string) => void;
 }
 
 export interface CutOffFigures {
   readonly how: string;
-  /** How long after the acknowledgement each gateway still accepted the revoked key, s; negative: not even then. */
+  /**
+   * Time after the acknowledgement for which each gateway still accepted the revoked key, in s. Negative if it stopped
+   * earlier.
+   */
   readonly acceptedForSeconds: Readonly<Record<string, number>>;
-  /** What was answered to the requests that waited while their gateways were frozen. */
+  /** Status of each request that waited while its gateway was frozen. */
   readonly waiting: Readonly<Record<string, number>>;
   readonly restarts: number;
-  /** Until a gateway that is cut off serves, s, at the longest. */
+  /** Longest time until a gateway that started while cut off served, in s. */
   readonly startSecondsMax: number;
   readonly coldStart: Awaited<ReturnType<typeof coldStart>>;
-  /** From the reconnection until an active key was accepted again, s. */
+  /** Time from the reconnection until an active key was accepted again, in s. */
   readonly backAfterSeconds: Readonly<Record<string, number>>;
   readonly faults: readonly string[];
 }
 
 const promisedSeconds = 60;
-/** Between two requests of a watch: many of them ask for a minute. */
+/** Pause between two requests of a watch. Many watches run for a minute. */
 const askEveryMs = 100;
 
 export async function cutOff(options: CutOffOptions): Promise<CutOffFigures> {
@@ -62,12 +65,12 @@ async function run(fleet: ChaosFleet, door: Door, options: CutOffOptions): Promi
   const names = ['alone', 'restarted', 'frozen'] as const;
   const gateways = new Map<string, Gateway>();
   for (const name of names) gateways.set(name, await fleet.gateway(name, door.url));
-  // They are restarted when they are cut off, to see what they answer then.
+  // These gateways are restarted while cut off, to see how they answer then.
   const cold = [
     await fleet.gateway('fence', door.url),
     await fleet.gateway('serve', door.url, '--when-stale', 'serve'),
   ];
-  // Not cut off, but it sleeps: its proof is as old as its sleep when it wakes.
+  // This gateway is not cut off but sleeps. When it wakes, its proof of freshness is as old as its sleep.
   gateways.set('asleep', await fleet.gateway('asleep'));
   for (const gateway of [...gateways.values(), ...cold])
     await until(async () => (await complete(gateway, key)) === 200);
@@ -79,7 +82,7 @@ async function run(fleet: ChaosFleet, door: Door, options: CutOffOptions): Promi
   door.shut(how);
   const sleepers = ['frozen', 'asleep'].map((name) => ({ name, gateway: gateways.get(name)! }));
   for (const { name, gateway } of sleepers) {
-    // Watches would wait with it, and say nothing of the one request that counts.
+    // Watches would freeze with the gateway and hide the one request that counts.
     await Promise.all([watches.get(name)!.stop(), kept.get(name)!.stop()]);
     gateway.child.kill('SIGSTOP');
   }
@@ -147,7 +150,7 @@ async function run(fleet: ChaosFleet, door: Door, options: CutOffOptions): Promi
   };
 }
 
-/** One completion on a connection of its own, waited for as long as it takes. */
+/** Status of one completion on its own connection, without a time-out. */
 function answerOf({ ready }: Gateway, key: string): Promise<number> {
   return new Promise((resolve) => {
     const asked = request(`${ready.api}/chat/completions`, {

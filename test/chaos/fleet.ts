@@ -1,7 +1,7 @@
 /**
- * A fleet of real processes on a real Kafka for the chaos scenarios: control planes, gateways and a simulated node, each
- * over the address of the log that a scenario gives it. Commands carry an Idempotency-Key of the scenario's choice; what
- * each process and a fresh replay of the log have folded can be held against each other.
+ * Real processes on a real Kafka for the chaos scenarios: control planes, gateways and a simulated node, each with a log
+ * address from the scenario. The scenario chooses the commands' Idempotency-Keys. The state folded by each process can be
+ * compared with a fresh replay of the log.
  */
 
 import { setTimeout as pause } from 'node:timers/promises';
@@ -30,7 +30,7 @@ export interface Key {
   readonly value: string;
 }
 
-/** Where a fold stands. */
+/** Position, digest and skipped records of a fold. */
 export interface Folded {
   readonly position: number;
   readonly digest: string;
@@ -44,7 +44,7 @@ export class ChaosFleet extends ProcessFleet {
     super({ logUrl: url, timeoutMs: 90_000 });
   }
 
-  /** The same name means the same data folder. */
+  /** Starts a control plane. Control planes of the same name share a data folder. */
   plane(name: string, logUrl = this.logUrl): Promise<Plane> {
     return this.serve('control-plane', name, ['--log', logUrl]);
   }
@@ -53,7 +53,7 @@ export class ChaosFleet extends ProcessFleet {
     return this.serve('gateway', name, ['--log', logUrl, ...more]);
   }
 
-  /** One organisation on a tier without limits, and the pool's one node with the one model. */
+  /** Creates one organisation on a tier without limits, and a pool of one node with one model. */
   async furnish(plane: Plane): Promise<Key> {
     const node = await this.simNode('node', '--models', model, '--tokens-per-second', '0');
     await plane.admin.apply(smallFleet(node.ready.url));
@@ -61,7 +61,7 @@ export class ChaosFleet extends ProcessFleet {
     return await createKey(plane);
   }
 
-  /** Folds the log from its first record into memory. Rejects where that takes longer than a minute. */
+  /** Folds the log from its first record into memory. Rejects after one minute. */
   async replay(logUrl = this.logUrl): Promise<Folded & { readonly commits: ReadonlyMap<string, number[]> }> {
     const log = await openLog(logUrl, { topic: 'headgate.control' });
     const snapshot = memorySnapshot();
@@ -90,7 +90,7 @@ export async function revokeKey(plane: Plane, key: Key): Promise<void> {
   await plane.admin.call('POST', `/keys/${key.id}/revoke`);
 }
 
-/** The status of one completion; 0 where no answer came. `onTrouble` receives what came instead of a 200. */
+/** Status of one completion, or 0 without a response. `onTrouble` receives any result other than a 200. */
 export async function complete(
   gateway: Gateway,
   key: Key,
@@ -109,7 +109,7 @@ export async function complete(
   }
 }
 
-/** What a control plane or a gateway has folded, by its metrics and its health. */
+/** Fold of a control plane or gateway, from its metrics and health endpoints. */
 async function foldedBy(process: Plane | Gateway): Promise<Folded> {
   const skipped = await metric(process, 'headgate_fold_skipped_total');
   if ('admin' in process) {
@@ -121,7 +121,9 @@ async function foldedBy(process: Plane | Gateway): Promise<Folded> {
   return { position: Number(position), digest, skipped };
 }
 
-/** Waits until all stand at the same position as a fresh replay; gives the faults found, none where all are equal. */
+/**
+ * Waits until all processes reach the position of a fresh replay. Returns the differences found, or none if all are equal.
+ */
 export async function disagreements(
   fleet: ChaosFleet,
   processes: readonly (Plane | Gateway)[],

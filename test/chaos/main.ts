@@ -1,6 +1,6 @@
 /**
- * The long forms of the chaos scenarios (`npm run chaos -- NAME`). SEED repeats the random choices. Says how far it is,
- * prints all figures as one JSON object in its last line, and exits 1 where a promise was not kept.
+ * The long chaos scenarios (`npm run chaos -- NAME`). SEED repeats the random choices. Prints its progress, ends with all
+ * figures as one line of JSON, and exits with 1 if a promise was broken.
  */
 import { brokerKills } from './broker-kills.ts';
 import { cutOff } from './cut-off.ts';
@@ -31,7 +31,7 @@ const scenarios: Readonly<Record<string, () => Promise<Figures>>> = {
   'cut-off-silently': () => cutOff({ how: 'silent', restartEveryMs: 20_000, frozenMs: 120_000, say }),
 };
 
-/** CHAOS_COUNT, or what the scenario is meant for. */
+/** CHAOS_COUNT, or the scenario's usual count. */
 function count(usual: number): number {
   return Number(process.env['CHAOS_COUNT'] ?? usual);
 }

@@ -1,7 +1,7 @@
 /**
- * Kafka and control planes that are down. A gateway with --when-stale=serve answers without end, one that fences until 45 s after
- * its last proof of freshness, and again soon after Kafka is back; callers do not notice control planes that are down. Started
- * with everything down, a gateway answers the public listing, and keys only with --when-stale=serve.
+ * Kafka and control planes are down. A gateway with --when-stale=serve answers indefinitely; a fencing one answers until 45 s
+ * after its last proof of freshness, and again soon after Kafka returns. Callers do not notice a missing control plane. A
+ * gateway that starts with everything down serves the public listing, and accepts keys only with --when-stale=serve.
  */
 
 import { setTimeout as pause } from 'node:timers/promises';
@@ -13,13 +13,13 @@ import { ChaosFleet, complete, type Key } from './fleet.ts';
 import { Watch } from './watch.ts';
 
 export interface OutageOptions {
-  /** How long the control plane alone is down, ms. */
+  /** Time for which only the control plane is down, in ms. */
   readonly planeDownMs: number;
-  /** How long Kafka is down, ms; fencing is looked at only where that is over 50 s. */
+  /** Time for which Kafka is down, in ms. Fencing is checked only above 50 s. */
   readonly kafkaDownMs: number;
-  /** Whether gateways are started with everything down at the end; they are, unless false. */
+  /** Whether to start gateways at the end while everything is down; true by default. */
   readonly coldStart?: boolean;
-  /** How soon keys must be accepted after Kafka's return, s; 2 where nothing is said. */
+  /** Longest time from Kafka's return until keys must be accepted, in s; 2 by default. */
   readonly backSecondsMax?: number;
   readonly say?: (progress: string) => void;
 }
@@ -29,25 +29,25 @@ export interface OutageFigures {
   readonly serve: { readonly requests: number; readonly failures: number };
   readonly fence: {
     readonly requests: number;
-    /** From its last proof of freshness to its first refusal, s; null where the outage was too short. */
+    /** Time from the last proof of freshness to the first refusal, in s; null if the outage was too short. */
     readonly refusedAfterSeconds: number | null;
-    /** Answers other than 200 before that. */
+    /** Responses other than 200 before the first refusal. */
     readonly failuresBefore: number;
-    /** From Kafka's return to the first request that was accepted again, s. */
+    /** Time from Kafka's return to the first accepted request, in s. */
     readonly backAfterSeconds: number;
   };
-  /** Of the gateway that serves, before and at the end of the outage, MB. */
+  /** Resident memory of the gateway that keeps serving, before and at the end of the outage, in MB. */
   readonly rssMegabytes: readonly [number, number];
   readonly coldStart: Readonly<Record<'fence' | 'serve', ColdStart>> | null;
   readonly faults: readonly string[];
 }
 
 export interface ColdStart {
-  /** Until it served. */
+  /** Time until the gateway served. */
   readonly seconds: number;
   readonly listing: number;
   readonly keyed: number;
-  /** A key that fails its checksum. */
+  /** Status for a key that fails its checksum. */
   readonly malformed: number;
 }
 
@@ -141,7 +141,7 @@ export async function outage(options: OutageOptions): Promise<OutageFigures> {
   }
 }
 
-/** Starts a gateway of each policy on data that it has, while the log at this address is away. */
+/** Starts one gateway per policy on existing data while the log at this address is unreachable. */
 export async function coldStart(
   fleet: ChaosFleet,
   key: Key,
@@ -154,12 +154,12 @@ export async function coldStart(
   return { fence, serve };
 }
 
-/** What a cold start answered otherwise than it should. */
+/** Cold starts that answered differently from their policy. */
 export function coldFaults(starts: Awaited<ReturnType<typeof coldStart>>): string[] {
   return [{ policy: 'fence', keyed: 503 } as const, { policy: 'serve', keyed: 200 } as const].flatMap(
     ({ policy, keyed }) => {
       const found = starts[policy];
-      // A fenced gateway shows of no credential what it is.
+      // A fenced gateway does not reveal whether a credential is valid.
       const malformed = policy === 'fence' ? 503 : 401;
       const isRight = found.listing === 200 && found.keyed === keyed && found.malformed === malformed;
       return isRight ? [] : [`cold start, ${policy}: ${JSON.stringify(found)}`];

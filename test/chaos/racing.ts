@@ -1,7 +1,7 @@
 /**
- * Two control planes on one topic whose appends go astray: one is frozen with an append under way and thawed after others
- * have written; answers to appends are lost, cut off or late; someone else writes records of the right number that follow
- * nothing. Every command ends as done or refused and stands in the log once or never, and all folds are equal.
+ * Two control planes write to one topic while their appends go astray. One is frozen during an append and thawed after others
+ * have written; responses to appends are lost, cut off or late; someone else writes records with the right number that do not
+ * follow the chain. Every command ends as done or refused, the log contains it once or never, and all folds are equal.
  */
 
 import { randomUUID } from 'node:crypto';
@@ -19,28 +19,28 @@ import { audit, countsOf, type Sent, stream } from './commands.ts';
 import { ChaosFleet, disagreements, type Gateway, organisation, type Plane } from './fleet.ts';
 
 export interface RacingOptions {
-  /** How long a control plane is frozen in each round, ms. */
+  /** Time for which a control plane is frozen in each round, in ms. */
   readonly freezesMs: readonly number[];
-  /** Freezes at random moments of a stream of commands. */
+  /** Number of freezes at random moments in a stream of commands. */
   readonly randomFreezes: number;
-  /** Appends whose answers are lost, cut off or late, or that never arrive. */
+  /** Appends that never arrive, or whose responses are lost, cut off or late. */
   readonly meddledAppends: number;
-  /** Records of the right number and a wrong `prev`. */
+  /** Records with the right number and a wrong `prev`. */
   readonly forgeries: number;
   readonly seed: number;
   readonly say?: (progress: string) => void;
 }
 
 export interface RacingFigures {
-  /** The first answer to the command of a frozen control plane, and how it ended. */
+  /** First response to the command of a frozen control plane, and the command's final outcome. */
   readonly frozen: readonly string[];
-  /** Commands under random freezes. */
+  /** Commands sent during random freezes. */
   readonly underFreezes: ReturnType<typeof countsOf>;
   /** Commands whose appends were meddled with. */
   readonly underLoss: ReturnType<typeof countsOf>;
   readonly meddled: Readonly<Record<string, number>>;
   readonly troubles: Readonly<Record<string, number>>;
-  /** The longest that a command took to be decided, repeats included, ms. */
+  /** Longest time until a command was decided, repeats included, in ms. */
   readonly slowestMs: number;
   readonly forgeries: number;
   readonly position: number;
@@ -84,7 +84,7 @@ async function run(scene: Scene): Promise<RacingFigures> {
   const faults: string[] = [];
   const frozen: string[] = [];
   for (const [round, frozenMs] of options.freezesMs.entries()) {
-    // Every third time nobody else writes meanwhile, and the late append is the one that counts.
+    // In every third round nobody else writes, so the late append is the one that counts.
     const others = round % 3 === 2 ? 0 : 3;
     const reported = await freezeInAppend(scene, frozenMs, { others, releaseFirst: round % 2 === 0 });
     sent.push(...reported.sent);
@@ -112,7 +112,7 @@ async function run(scene: Scene): Promise<RacingFigures> {
   };
 }
 
-/** Freezes the first control plane with one append under way, which arrives at the broker when others have written. */
+/** Freezes the first control plane during an append, which reaches the broker after others have written. */
 async function freezeInAppend(
   { planes: [first, second], doors, fleet }: Scene,
   frozenMs: number,
@@ -143,7 +143,7 @@ async function freezeInAppend(
   }
   await pause(frozenMs);
   if (releaseFirst) door.release();
-  // Time enough for it to be in the log, and read by all, while its sender still stands.
+  // Long enough for the append to be logged and read by everyone while its sender is still frozen.
   if (releaseFirst) await pause(200);
   first.child.kill('SIGCONT');
   door.release();
@@ -188,7 +188,7 @@ async function freezeAtRandom({ planes, options }: Scene) {
   return await streaming;
 }
 
-/** Both control planes write, and a third of their appends go astray, until so many have. */
+/** Both control planes write, and a third of their appends go astray until the requested number is reached. */
 async function meddle({ planes, doors, options }: Scene) {
   const { meddledAppends, say } = options;
   const random = seededRandom(options.seed + 1);
@@ -214,7 +214,7 @@ async function meddle({ planes, doors, options }: Scene) {
   return { loss, meddled };
 }
 
-/** Mostly cut off, because each answer that never comes costs its sender five seconds. */
+/** Cuts most appends off, because a missing response costs the sender five seconds. */
 function anyFate(random: () => number): AppendFate {
   const kind = random();
   if (kind < 0.06) return 'lose';
@@ -223,7 +223,7 @@ function anyFate(random: () => number): AppendFate {
   return { lateMs: kind < 0.95 ? random() * 1000 : 4000 + random() * 2000 };
 }
 
-/** Appends what would follow the head if it named another record before it, and sees that the control planes continue. */
+/** Appends a record that claims the next number but a wrong predecessor, and checks that the control planes continue. */
 async function forge({ fleet, planes, options }: Scene): Promise<string[]> {
   const faults: string[] = [];
   const log = await openLog(fleet.logUrl, { topic: controlTopic });

@@ -1,8 +1,7 @@
 /**
- * Usage over Kafka: a gateway killed (kill -9) under load again and again, whose appends to the usage log are answered
- * late, never, or by a cut connection, so that records are written twice; and one outbox that is deleted. What is billed
- * was finished, nothing is billed twice, a kill forgets only the last moments, all folds give the same totals,
- * and gateways count no more than that.
+ * Usage over Kafka: a gateway under load is killed (kill -9) repeatedly while responses to its appends are late, missing or
+ * cut off, so records are written twice. One outbox is deleted. Everything billed was finished, nothing is billed twice, a
+ * kill loses only the last moments, all folds have the same totals, and gateways never count more than those.
  */
 import { join } from 'node:path';
 import { usageTopic } from '../../schemas/records/usage.ts';
@@ -22,10 +21,10 @@ export interface UsageOptions {
 
 export interface UsageFigures extends KillsFigures {
   readonly kills: number;
-  /** Appends to the usage log that were meddled with, of how many. */
+  /** Appends to the usage log that were meddled with, out of `appends`. */
   readonly meddled: number;
   readonly appends: number;
-  /** Tokens that a gateway without requests has counted of the others. */
+  /** Tokens that an idle gateway has counted for the other gateways. */
   readonly counted: Readonly<Record<string, number>>;
   readonly faults: readonly string[];
 }
@@ -47,7 +46,7 @@ export async function usage(options: UsageOptions): Promise<UsageFigures> {
       meddled++;
       return anyFate(random);
     };
-    // Reads the counters from the beginning, and is asked nothing.
+    // Receives no requests and reads the counters from the beginning.
     const bystander = await fleet.gateway('bystander');
     const figures = await kills(fleet, {
       ...options,
@@ -58,7 +57,7 @@ export async function usage(options: UsageOptions): Promise<UsageFigures> {
     await bystander.end();
     const counted = countedIn(join(fleet.dir, 'bystander', 'counters.db'));
     const unequal = new Set(figures.totals.map((totals) => JSON.stringify(totals))).size > 1;
-    // What a deleted outbox had not published yet is not counted, and nothing is counted twice.
+    // Counts that a deleted outbox had not published are missing, but nothing is counted twice.
     const twice = organisations.filter(
       (each) => (counted[each] ?? 0) > (figures.totals[0]?.[each]?.totalTokens ?? 0),
     );

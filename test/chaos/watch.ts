@@ -1,10 +1,10 @@
-/** A client that asks one gateway with one key, again and again, and remembers when its answer changed. */
+/** A client that repeatedly sends requests with one key to one gateway and records when the response changes. */
 import { setTimeout as pause } from 'node:timers/promises';
 import { complete, type Gateway, type Key } from './fleet.ts';
 
 export interface Change {
   readonly atMs: number;
-  /** 0: no answer. */
+  /** HTTP status, or 0 without a response. */
   readonly status: number;
 }
 
@@ -12,16 +12,16 @@ const troublesMax = 20;
 
 export class Watch {
   readonly counts: Record<number, number> = {};
-  /** What came first instead of a 200, with the request's moments since the beginning, ms. */
+  /** First results other than a 200, with the request's times since the beginning in ms. */
   readonly troubles: string[] = [];
-  /** The first answer, and each one that differs from the one before. */
+  /** The first response, and each response that differs from the previous one. */
   readonly changes: Change[] = [];
-  /** When a request that was accepted was sent, at the latest; monotonic, ms. */
+  /** Monotonic send time of the last accepted request, in ms. */
   lastAcceptedMs = Number.NEGATIVE_INFINITY;
   #running = true;
   readonly #ended: Promise<void>;
 
-  /** `gateway` is asked before each request: it may be another process by then. */
+  /** `gateway` is called before each request, because the process may have been replaced. */
   constructor(gateway: () => Gateway, key: Key, pauseMs = 20) {
     this.#ended = this.#run(gateway, key, pauseMs);
   }
@@ -29,7 +29,7 @@ export class Watch {
   get requests(): number {
     return Object.values(this.counts).reduce((sum, count) => sum + count, 0);
   }
-  /** Everything but 200. */
+  /** Number of responses other than 200. */
   get failures(): number {
     return this.requests - (this.counts[200] ?? 0);
   }
@@ -39,7 +39,7 @@ export class Watch {
     await this.#ended;
   }
 
-  /** When this answer came for the first time after `sinceMs`; infinite where it has not. */
+  /** Time of the first such response after `sinceMs`, or Infinity if there was none. */
   first(status: number, sinceMs: number): number {
     return (
       this.changes.find((change) => change.status === status && change.atMs >= sinceMs)?.atMs ?? Infinity

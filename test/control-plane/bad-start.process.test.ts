@@ -1,4 +1,4 @@
-// Goal: what an operator gets wrong at start ends with an error that names the next step, and with nothing half done.
+// Goal: an operator's mistake at start ends with an error that names the next step, and leaves nothing half done.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -46,7 +46,7 @@ const gateway = (): string[] => [
 const gatewayToken = 'a-gateway-token-of-this-test';
 const env = { HEADGATE_OPERATOR_TOKEN: token, HEADGATE_GATEWAY_TOKEN: gatewayToken };
 
-/** What it writes where it is refused. */
+/** Standard error of a command that is refused. */
 async function refusal(args: readonly string[], exitCode = 1): Promise<string> {
   const { code, stderr } = await runCommand(args, { env: { HEADGATE_LOG_LEVEL: 'fatal', ...env } });
   expect(code).toBe(exitCode);

@@ -1,6 +1,6 @@
 /**
- * Node agents and gateways that meet a control plane that cannot continue: an agent is sent away and comes back with growing
- * pauses, a gateway whose download breaks off starts from the log.
+ * Node agents and gateways whose control plane cannot continue: an agent is turned away and returns after growing pauses, and
+ * a gateway whose download is interrupted starts from the log instead.
  */
 import { once } from 'node:events';
 import { mkdirSync, readdirSync, renameSync } from 'node:fs';
@@ -27,7 +27,7 @@ afterEach(async () => {
   await engine?.close();
 });
 
-/** Passes connections on to a control plane, and notes when each began. */
+/** Forwards connections to a control plane and records when each began. */
 async function counting(plane: Plane): Promise<{ url: string; beganMs: number[] }> {
   const { hostname, port } = new URL(plane.ready.admin);
   const beganMs: number[] = [];
@@ -49,7 +49,7 @@ async function counting(plane: Plane): Promise<{ url: string; beganMs: number[] 
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, beganMs };
 }
 
-/** An agent of a node of the pool, over these addresses. */
+/** An agent for a pool node, connected to these addresses. */
 async function agentOver(plane: Plane, ...urls: string[]): Promise<Started<{ metrics: string }>> {
   engine = await startSimNode({ models: ['echo-small'], tokensPerSecond: 0 });
   await plane.admin.apply({
@@ -74,7 +74,7 @@ async function ownerOf(plane: Plane): Promise<string | undefined> {
   return items[0]?.up ? items[0].owner : undefined;
 }
 
-/** The next commit about organisations cannot be folded by this replica. */
+/** Makes this replica unable to fold the next commit about organisations. */
 function spoil(folder: string): void {
   const db = openDatabase(join(fleet.dir, folder, 'state.db'), { durability: 'normal', busyTimeoutMs: 5000 });
   db.exec("CREATE TRIGGER spoilt BEFORE INSERT ON organisation BEGIN SELECT RAISE(ABORT, 'not kept'); END");
@@ -93,7 +93,7 @@ test('the agent of a replica whose log was moved away is sent away, comes back w
   await isFaulted(plane.ready, /removed/);
   const before = way.beganMs.length;
   await eventually(() => expect(way.beganMs.length).toBeGreaterThanOrEqual(before + 6));
-  // Timers never fire early, so a lower bound holds on a machine under load, too.
+  // Timers never fire early, so a lower bound holds on a busy machine too.
   const tries = way.beganMs.slice(before);
   expect((tries[5] as number) - (tries[0] as number)).toBeGreaterThan(1500);
   expect((await health(agent.ready.metrics, '/livez')).status).toBe(200);
@@ -138,7 +138,7 @@ test.each(['breaks off', 'answers that it cannot follow its log'])(
     const gateway = await fleet.startGateway('edge-1', { flags: ['--control-plane', url] });
     expect(asked).toBe(2);
     expect(askedForCounters).toBeLessThanOrEqual(2);
-    // The second one says the same, so it is in a line of the next minute.
+    // The second failure repeats the first, so it is logged up to a minute later.
     await eventually(() => expect(gateway.stderr()).toContain('no snapshot could be fetched'));
     await eventually(async () => expect((await health(gateway.ready.metrics, '/readyz')).status).toBe(200));
     expect(readdirSync(join(fleet.dir, 'edge-1')).filter((name) => name.includes('.part'))).toEqual([]);

@@ -1,4 +1,4 @@
-/** Long-lived clients of a control plane, as real processes and raw connections, and what is asked of a replica that lost its log. */
+/** Long-lived clients of a control plane, as processes and raw connections, and checks of a replica that lost its log. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { expect, vi } from 'vitest';
@@ -6,7 +6,7 @@ import { WebSocket } from 'ws';
 import type { Started } from '../support/processes.ts';
 
 const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
-/** A process that spins answers nothing; one that is only slow on a loaded machine does. */
+/** Longest wait for a response. A process stuck in a loop never answers, but a slow one on a busy machine does. */
 const answerMs = 10_000;
 
 export interface Replica {
@@ -14,7 +14,7 @@ export interface Replica {
   readonly metrics: string;
 }
 
-/** One command of the CLI as a process. */
+/** One CLI command that runs as a process. */
 export class CliProcess {
   readonly child: ChildProcess;
   stdout = '';
@@ -35,7 +35,7 @@ export class CliProcess {
     this.#ended = once(this.child, 'close');
   }
 
-  /** The exit code, once it has ended. */
+  /** Exit code of the command once it has ended. */
   async exitCode(): Promise<number | null> {
     await this.#ended;
     return this.child.exitCode;
@@ -52,7 +52,7 @@ export interface TailEnd {
   readonly reason: string;
 }
 
-/** A tail over a raw WebSocket: resolves once it is open, with the promise of its end. */
+/** Opens an event tail over a raw WebSocket. Resolves once it is open, with the promise of its end. */
 export async function rawTail(
   replica: Replica,
   token: string,
@@ -74,7 +74,7 @@ export async function health(metrics: string, path: string): Promise<{ status: n
   return { status: response.status, text: await response.text() };
 }
 
-/** The process lives, says that it is not ready, and why. */
+/** Checks that the process is alive but not ready, and that it reports this reason. */
 export async function isFaulted({ metrics }: Replica, reason: RegExp): Promise<void> {
   await vi.waitFor(
     async () => {
@@ -87,7 +87,7 @@ export async function isFaulted({ metrics }: Replica, reason: RegExp): Promise<v
   );
 }
 
-/** SIGTERM ends it in good order; a test's own time limit is the bound. */
+/** Checks that SIGTERM ends the process cleanly. The test's own time limit bounds the wait. */
 export async function endsInOrder(process: Started<unknown>): Promise<void> {
   await process.end('SIGTERM');
   expect([process.child.exitCode, process.child.signalCode]).toEqual([0, null]);

@@ -1,6 +1,6 @@
 /**
- * SIGTERM to a control plane: readiness fails at once while it still serves, then it takes no new connections, ends tails
- * with 1001, answers what is in flight, and ends with 0; what does not end is cut off in time.
+ * SIGTERM to a control plane: readiness fails at once while it still serves. Then it refuses new connections, ends tails with
+ * 1001, answers requests in flight, and exits with 0. Anything that does not end is cut off in time.
  */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
@@ -18,7 +18,7 @@ afterEach(() => fleet.close());
 const start = (drainDelay: string, drainTimeout: string): Promise<Plane> =>
   fleet.startPlane('cp', { flags: ['--drain-delay', drainDelay, '--drain-timeout', drainTimeout] });
 
-/** A request whose body has not come to its end. */
+/** A request whose body is not complete yet. */
 async function halfSent(
   replica: Replica,
   body: string,

@@ -1,6 +1,6 @@
 /**
- * A thread that fails ends its process, with one line that says what failed and nothing that a request brought. A gateway
- * whose usage worker has ended bills nothing, so it must end too.
+ * A failing thread ends its process with one log line that names the failure and contains nothing from a request. A gateway
+ * without its usage worker bills nothing, so it must end too.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -25,7 +25,7 @@ function start<Ready>(kind: string, thread: 'main' | 'worker', ...more: string[]
   return fleet.start<Ready>(kind, [kind, ...more], {
     ...{ NODE_OPTIONS: `--import=${preload}`, FAIL_FILE: harmFile(), FAIL_THREAD: thread },
     HEADGATE_NODE_TOKEN: 'not-a-token-of-any-node',
-    // `dev` has a log of its own.
+    // `dev` brings its own log.
     ...(kind === 'dev' && { HEADGATE_LOG: undefined }),
   });
 }
@@ -43,13 +43,13 @@ const argsOf: Readonly<Record<string, () => string[]>> = {
   'sim-node': () => ['--port', '0'],
 };
 
-/** Waits until the process has ended by itself. */
+/** Waits until the process has ended without a signal from the test. */
 async function exitOf({ child }: Started<unknown>): Promise<number | null> {
   await vi.waitFor(() => expect(child.exitCode ?? child.signalCode).not.toBeNull(), { timeout: 30_000 });
   return child.exitCode;
 }
 
-/** A process whose end never comes. It has its signal before all tests, which it outlives. */
+/** A process whose shutdown never finishes. It receives its signal before all tests and outlives them. */
 const stuck = { stderr: '', ended: Promise.resolve<readonly [code: unknown, ms: number]>([0, 0]) };
 beforeAll(async () => {
   const shutdown = new URL('../../dist/cli/processes/shutdown.js', import.meta.url).href;
@@ -79,13 +79,13 @@ interface Line {
   readonly fault?: { readonly type: string; readonly at: readonly string[]; readonly message?: string };
 }
 
-/** The lines of its log about its end; every line is one of JSON. */
+/** The fatal lines of the process's log. Every log line must be JSON. */
 function fatalLines(process: Started<unknown>): Line[] {
   const lines = process.stderr().trimEnd().split('\n');
   return lines.map((line) => JSON.parse(line) as Line).filter(({ level }) => level === 60);
 }
 
-/** Each kind of process by one harm, and the one that starts soonest by all. */
+/** Every kind of process with one fault, and the kind that starts fastest with all faults. */
 const faults = [
   ['sim-node', 'throw', 'TypeError'],
   ['sim-node', 'reject', 'SyntaxError'],
@@ -179,6 +179,6 @@ test('a process that does not close ends 20 s after the time it takes by its set
   const [code, ms] = await stuck.ended;
   expect([code, stuck.stderr]).toEqual([1, expect.stringContaining('closing took too long: ending now')]);
   expect(stuck.stderr).toContain('"withinSeconds":21');
-  // Of its own clock; a busy machine can only lengthen it.
+  // Measured with the process's own clock; a busy machine can only lengthen it.
   expect(ms).toBeGreaterThan(20_000);
 });

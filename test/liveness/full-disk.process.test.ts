@@ -1,6 +1,6 @@
 /**
- * A disk that is full, as a small file system in memory: processes continue to answer, report what they cannot write, and end at
- * SIGTERM. Mounting takes root; without it nothing is tested here, and that is printed.
+ * On a full disk, simulated by a small in-memory file system, processes keep answering, report which files they cannot write,
+ * and end on SIGTERM. Mounting requires root; without it, nothing is tested and a message says so.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
@@ -45,18 +45,18 @@ afterEach(async () => {
 
 const at = (log: string, data: string): More => ({ flags: ['--log', `sqlite:${log}`, '--data', data] });
 
-/** Leaves so much free on the disk, bytes. */
+/** Fills the disk until `left` bytes are free. */
 function fill(left: number): void {
   const { bavail, bsize } = statfsSync(disk);
   try {
     writeFileSync(filler, Buffer.alloc(Math.max(0, bavail * bsize - left)));
   } catch (error) {
-    // Another process took some of it meanwhile: it is full all the same.
+    // Another process has used some of the space meanwhile, so the disk is full anyway.
     if (!(error instanceof Error && 'code' in error && error.code === 'ENOSPC')) throw error;
   }
 }
 
-/** Makes organisations until a command fails; gives its answer. */
+/** Creates organisations until a command fails, and returns that response. */
 async function untilRefused(replica: Replica): Promise<{ status: number; error: Record<string, unknown> }> {
   for (let n = 0; n < 5000; n++) {
     const made = { id: `org-${n}`, name: 'n'.repeat(200) };
@@ -71,7 +71,7 @@ test.runIf(mounted)(
   async () => {
     const replica = await fleet.startPlane('cp', at(join(dir, 'log'), join(disk, 'cp')));
     fill(0);
-    // It is in the log, and could not be folded here.
+    // The command is in the log but could not be folded here.
     expect(await untilRefused(replica.ready)).toMatchObject({
       status: 503,
       error: { type: 'OutcomeUnknown' },
@@ -111,7 +111,7 @@ test.runIf(mounted)(
   },
 );
 
-/** A gateway whose data folder is on the disk, a node, and a control plane elsewhere. */
+/** A gateway with its data folder on the disk, and a node and a control plane elsewhere. */
 async function servedFromDisk() {
   const { admin, key, gateway } = await fleet.stand({ gateway: onDisk });
   const ask = async ({ ready }: GatewayProcess): Promise<number> => {
@@ -136,7 +136,7 @@ test.runIf(mounted)(
     await vi.waitFor(async () => expect(await count()).toBe(200), { timeout: 20_000, interval: 100 });
     fill(0);
     const before = answered;
-    // Answers continue until the database has taken no row for seconds: nothing else has them but the log of rows.
+    // The gateway answers until its database has written no rows for seconds. Until then only the row log contains them.
     await vi.waitFor(async () => expect(await count()).toBe(503), { timeout: 30_000, interval: 0 });
     expect(answered).toBeGreaterThan(before);
     await gateway.end('SIGKILL');
@@ -189,7 +189,7 @@ test.runIf(mounted)('a restore onto a log whose disk is full ends at an interrup
   const restore = new CliProcess(['backup', 'restore', copy, ...to, '--allow-unsigned', '--yes'], {});
   commands.push(restore);
   await vi.waitFor(() => expect(statfsSync(disk).bavail).toBeLessThan(20), { timeout: 20_000 });
-  // Nothing happens: it must still run after a while, and have reported no error.
+  // The command must still run after a while and report no error.
   const early = await Promise.race([
     restore.exitCode(),
     new Promise<'runs'>((resolve) => setTimeout(() => resolve('runs'), 1000)),

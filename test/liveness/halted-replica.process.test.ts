@@ -1,6 +1,6 @@
 /**
- * A replica whose fold stopped still reports on the status topic. It can write nothing to the log, so the others take
- * its nodes, bare ones and those of agents, as they do from one that is silent.
+ * A replica whose fold has stopped still reports on the status topic but cannot write to the log. The other replicas take
+ * over its nodes, probed ones and those with agents, as if it were silent.
  */
 
 import { join } from 'node:path';
@@ -26,7 +26,7 @@ async function nodeOf(plane: Plane, id: string): Promise<LiveNodeResource | unde
   return items.find((node) => node.id === id);
 }
 
-/** The next commit about organisations cannot be folded by this replica. */
+/** Makes this replica unable to fold the next commit about organisations. */
 function spoil(folder: string): void {
   const db = openDatabase(join(fleet.dir, folder, 'state.db'), { durability: 'normal', busyTimeoutMs: 5000 });
   db.exec(

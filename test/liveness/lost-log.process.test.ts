@@ -1,6 +1,6 @@
 /**
- * A control plane whose log is moved away, cut off, replaced or not to be folded stays a process that answers: health says
- * why, every long-lived client gets an end with a reason, and SIGTERM ends it.
+ * A control plane keeps answering after its log is moved away, cut off, replaced or cannot be folded. Health names the
+ * reason, every long-lived client is ended with a reason, and SIGTERM ends the process.
  */
 import { mkdirSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
@@ -41,7 +41,7 @@ function cli(...args: string[]): CliProcess {
   return one;
 }
 
-/** The files of the control log, and of nothing else. */
+/** Moves only the files of the control log. */
 function moveLogFiles(from: string, to: string): void {
   mkdirSync(to, { recursive: true });
   for (const file of readdirSync(from))
@@ -109,7 +109,7 @@ test.each(harms)(
   },
 );
 
-/** Commands, reads that wait and downloads end with an answer. */
+/** Checks that commands, waiting reads and downloads all end with a response. */
 async function expectAnswers(keyId: string, position: number, reason: RegExp): Promise<void> {
   const env = { HEADGATE_ADMIN: replica.ready.admin };
   const revoke = await fleet.cli(['key', 'revoke', keyId, '--yes', '--wait', '5s'], env);

@@ -1,4 +1,4 @@
-/** The folder of an embedded log is moved away while the fleet runs, and put back. */
+/** The folder of an embedded log is moved away and put back while the fleet runs. */
 import { existsSync, renameSync } from 'node:fs';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { completion, ProcessFleet, statusWith } from '../support/process-fleet.ts';

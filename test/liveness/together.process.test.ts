@@ -1,6 +1,6 @@
 /**
- * Gateways that start at one moment on one machine, over a log that none has made yet: each serves, or ends with one error
- * that names its cause. Where the system grants no further thread, that is the cause.
+ * Gateways start at the same moment on one machine, over a log that does not exist yet. Each serves or exits with one error
+ * that names its cause, such as the system's refusal of a further thread.
  */
 import { spawnSync } from 'node:child_process';
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
@@ -52,7 +52,7 @@ test.each(['', '--max-semi-space-size=32'])(
   },
 );
 
-/** A user who has no process, so that a limit of processes counts the threads of one process alone. */
+/** A user without other processes, so that the process limit counts only this process's threads. */
 const user = '54321';
 const limited = (threads: number) => [
   ...['--reuid', user, '--regid', user, '--clear-groups', 'prlimit', `--nproc=${threads}:${threads}`],
@@ -65,11 +65,12 @@ test.runIf(canLimit)(
   'a gateway that is granted no thread for its usage worker ends with an error that says so',
   () => {
     const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
-    // The folder of this run of tests, too, is its owner's alone.
+    // The parent folders of this test run are private to their owner too.
     for (const folder of [dirname(root), root]) chmodSync(folder, 0o777);
     chmodSync(dir, 0o777);
     const seen: (string | number | null)[] = [];
-    // How many threads Node.js starts itself differs by version and machine: one of these leaves none for the worker.
+    // Node.js starts a number of threads that depends on its version and the machine. One of these limits leaves none for the
+    // worker.
     for (const threads of [11, 10, 12, 9, 13, 14, 8, 7, 15, 6, 16]) {
       const name = `gw-${threads}`;
       const args = [
@@ -90,7 +91,7 @@ test.runIf(canLimit)(
         timeout: 10_000,
       });
       seen.push(status, signal);
-      // Node.js itself aborts where it can start none of its own; a gateway that has all that it needs serves until the time is up.
+      // Node.js aborts if it cannot start its own threads. A gateway with enough threads serves until the time is up.
       if (status === 134 || signal === 'SIGABRT' || status === 0) continue;
       expect([status, stderr]).toEqual([
         1,

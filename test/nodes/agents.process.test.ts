@@ -1,6 +1,6 @@
-// Goal: what happens to an agent or its engine reaches every gateway in the time that is promised, and comes back.
-// Method: real processes, ended by signals; gateways are asked what they list. All at once: each test has a node of its own, because a
-// node that falls often has to last longer before it is up again.
+// Goal: whatever happens to an agent or its engine reaches every gateway within the promised time, and so does the recovery.
+// Method: real processes, ended by signals; gateways are asked which models they list. Tests run at once, each with its own
+// node, because a node that fails often must stay well for longer before it counts as up again.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -29,7 +29,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.close());
 
-/** A node of the pool with a model that nobody else serves, and its engine. */
+/** A pool node with its engine and a model that no other node serves. */
 class Place {
   readonly model: string;
   readonly node: string;
@@ -66,20 +66,20 @@ class Place {
     });
   }
 
-  /** Again, at the same address. */
+  /** Restarts the engine at the same address. */
   async startEngine(): Promise<void> {
     const { port } = new URL(this.engine.ready.url);
     await fleet.start(`engine-of-${this.node}-again`, ['sim-node', '--port', port, '--models', this.model]);
   }
 
-  /** Resolves once the replica has missed the agent for longer than a node without an answer would stay. */
+  /** Resolves once the replica has missed the agent for longer than an unresponsive node stays up. */
   async withoutAgent(): Promise<void> {
     await until(async () => (await this.now())?.beatSeconds === undefined);
-    // Nothing happens: it must be observed for longer than a probe takes.
+    // Wait for longer than a probe takes, to see that nothing happens.
     await pause(3000);
   }
 
-  /** Whether it was reported up or down since. */
+  /** Reports since `position` that the node went up or down. */
   async transitions(position: number): Promise<unknown[]> {
     const events = await eventsFrom(replica.admin, position + 1);
     return events.filter(({ data }) => data['id'] === this.node).map(({ type, data }) => [type, data['up']]);
@@ -89,7 +89,7 @@ class Place {
     return listedNode(replica.admin, this.node);
   }
 
-  /** Resolves once both gateways list the model, or once both have dropped it. */
+  /** Resolves once both gateways list the model, or once neither does. */
   async everywhere(listed: boolean): Promise<void> {
     await Promise.all(
       gateways.map(({ ready }) => until(async () => (await lists(ready.api, this.model)) === listed)),
@@ -105,17 +105,17 @@ test.concurrent('a machine that is killed with its agent takes its node down at 
     ...{ up: true, owner: 'control-plane-1', generation: 1, loaded: [place.model], inFlight: 0 },
   });
   const position = await replica.admin.position();
-  // The replica knows nothing of the engine until it has lost the agent.
+  // The agent is frozen first, so that the replica learns nothing about the engine until it loses the agent.
   agent.child.kill('SIGSTOP');
   await place.engine.end('SIGKILL');
   await agent.end('SIGKILL');
   await place.everywhere(false);
-  // Not the silence, which is noticed after three heartbeats: the closed socket was enough.
+  // The closed socket was enough. Silence is noticed only after three heartbeats.
   expect(await place.now()).toMatchObject({ up: false, reason: 'its agent is gone; connection refused' });
   await place.startEngine();
   await place.agent();
   await place.everywhere(true);
-  // Down and up: none of the heartbeats is in the log.
+  // One down and one up: the log contains no heartbeats.
   expect(await place.transitions(position)).toEqual([
     ['node.health_changed', false],
     ['node.health_changed', true],
@@ -164,7 +164,7 @@ test.concurrent('an agent whose connections are cut takes no node down, and a to
 });
 
 test.concurrent('an agent that receives SIGTERM takes its node out first, and waits for what its engine works on', async () => {
-  // 200 tokens take 25 s, longer than the wait for the gateways may last.
+  // 200 tokens take 25 s, longer than the longest wait for the gateways.
   const place = await Place.open('ended', '--tokens-per-second', '8');
   const agent = await place.agent();
   await place.everywhere(true);

@@ -1,6 +1,7 @@
-// Goal: an engine that comes and goes each second costs next to no commits, an agent none, and no request while another node has the model.
-// Method: two nodes serve one model. The engine of one, or the agent of one, comes and goes; a client asks all the while,
-// and the engine goes between two of its requests, because what an engine cuts off while it works is lost. FLAP_SECONDS.
+// Goal: an engine that goes down and up every second causes almost no commits, a flapping agent none, and neither fails a
+// request while another node has the model.
+// Method: two nodes serve one model while one engine or agent flaps and a client keeps sending. The engine stops only between
+// two requests, because it would lose the ones in progress. FLAP_SECONDS sets the duration.
 
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -40,7 +41,7 @@ interface Member {
   startAgent(): Promise<NodeAgent>;
 }
 
-/** Two nodes of the pool that serve the same model, each with an agent. */
+/** Two pool nodes that serve the same model, each with an agent. */
 async function pair(model: string): Promise<{ steady: Member; flapping: Member; agent: NodeAgent }> {
   const names = [`${model}-steady`, `${model}-flapping`];
   const urls = await Promise.all(
@@ -84,7 +85,7 @@ async function pair(model: string): Promise<{ steady: Member; flapping: Member; 
 
 const ask = (model: string): Promise<number> => statusWith(gateway.ready.api, key, { model });
 
-/** Asks without a pause; `flip` is called each second, between two requests. */
+/** Sends requests without a pause. `flip` is called every second, between two requests. */
 async function askWhile(
   model: string,
   flip: (up: boolean) => Promise<void>,

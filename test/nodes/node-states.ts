@@ -1,4 +1,4 @@
-/** What gateways list, what the admin API says of nodes, and what the log contains about them. */
+/** Node states as gateways list them, the admin API reports them and the log records them. */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import type { LiveNodeResource } from '../../schemas/admin/admin.ts';
@@ -18,13 +18,13 @@ export async function eventsFrom(admin: DevAdmin, from: number): Promise<readonl
   return (await admin.call('GET', `/events?from=${from}`)).items as ListedEvent[];
 }
 
-/** Does the gateway list the model as one that can be had? */
+/** Whether the gateway lists the model as available. */
 export async function lists(api: string, model: string): Promise<boolean> {
   const { data } = (await (await fetch(`${api}/models`)).json()) as { data: { id: string }[] };
   return data.some(({ id }) => id === model);
 }
 
-/** A way to a control plane that can be cut: then its connections end, and no new one is accepted. */
+/** A proxy to a control plane that can be cut: its connections then end, and it accepts no new ones. */
 export class Cable {
   readonly #sockets = new Set<Socket>();
   readonly #server: Server;

@@ -1,5 +1,5 @@
-// Many agents in one process, each with an engine that is made up and always well. Ends when it is killed.
-// Its one argument is a JSON file: { controlPlanes, agents: [{ node, token }] }.
+// Many agents in one process, each with a simulated engine that is always healthy. Runs until killed. Takes one argument, the
+// path of a JSON file: { controlPlanes, agents: [{ node, token }] }.
 import { readFileSync } from 'node:fs';
 import { pino } from 'pino';
 import { NodeAgent } from '../../agent/agent.ts';

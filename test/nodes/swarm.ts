@@ -1,6 +1,6 @@
 /**
- * Many agents on two control planes, of which one is killed together with some of its agents. Real processes: the replicas,
- * one process of agents that live on, one of agents that die. What is seen is read from the replica that is left.
+ * Many agents on two control planes, one of which is killed together with some of its agents. All are real processes: two
+ * replicas, one process of agents that survive and one of agents that die. Figures are read from the surviving replica.
  */
 
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -18,37 +18,37 @@ const worker = new URL('../../dist/test/nodes/swarm-worker.js', import.meta.url)
 
 export interface SwarmOptions {
   readonly agents: number;
-  /** Of them, those that die with their replica. */
+  /** Agents that die with their replica. */
   readonly doomed: number;
-  /** How long all agents only send heartbeats. */
+  /** Time for which all agents send only heartbeats. */
   readonly quietSeconds: number;
 }
 
 export interface SwarmFigures {
   readonly agents: number;
-  /** From the start of the agents until all nodes were up. */
+  /** Time from the start of the agents until all nodes were up. */
   readonly attachedMs: number;
   readonly attachCommits: number;
-  /** Nodes of each replica before the kill. */
+  /** Nodes that each replica owned before the kill. */
   readonly owned: readonly [number, number];
-  /** Commits while all agents sent nothing but heartbeats. */
+  /** Commits while all agents sent only heartbeats. */
   readonly quietCommits: number;
-  /** From the kill until all others reported to the replica that was left. */
+  /** Time from the kill until all other agents reported to the surviving replica. */
   readonly reattachedMs: number;
-  /** From the kill until the doomed were down. */
+  /** Time from the kill until all doomed nodes were down. */
   readonly downMs: number;
   readonly down: readonly string[];
   readonly doomed: readonly string[];
-  /** Events after the kill: how many of each, and in how many commits. */
+  /** Events after the kill, by kind, and the number of commits that contain them. */
   readonly reported: {
     readonly joined: number;
     readonly down: number;
     readonly up: number;
     readonly commits: number;
   };
-  /** Nodes that changed hands more than once after the kill. */
+  /** Nodes that changed their owner more than once after the kill. */
   readonly joinedTwice: number;
-  /** Of the replica that was left, while all agents sent it heartbeats: share of a core, and resident bytes. */
+  /** Load of the surviving replica while all agents send it heartbeats: share of a core, and resident bytes. */
   readonly cpuShare: number;
   readonly rssBytes: number;
 }
@@ -89,7 +89,7 @@ async function run(
   const before = await survivor.admin.nodes();
   const ownedBy = (name: string): number => before.filter(({ owner }) => owner === name).length;
   const quietFrom = await position(survivor);
-  // Nothing happens: heartbeats alone write no commit.
+  // Waits to see that heartbeats alone write no commit.
   await new Promise((resolve) => setTimeout(resolve, options.quietSeconds * 1000));
   const killedAt = await position(survivor);
 
@@ -108,7 +108,7 @@ async function run(
     return !Number.isNaN(reattachedMs) && now.filter(({ up }) => !up).length >= doomed.length;
   }, 60_000);
   const downMs = since();
-  // What would fall wrongly, or change hands again, would do so in the seconds after.
+  // A node that wrongly goes down or changes its owner again would do so within these seconds.
   const usedBefore = await cpuSeconds(survivor);
   await new Promise((resolve) => setTimeout(resolve, options.quietSeconds * 1000));
   const used = (await cpuSeconds(survivor)) - usedBefore;
@@ -142,7 +142,7 @@ async function run(
 const position = ({ admin }: Plane): Promise<number> => admin.position();
 const cpuSeconds = (replica: Plane): Promise<number> => metric(replica, 'process_cpu_seconds_total');
 
-/** Registers the nodes, and gives a token for each. */
+/** Registers the nodes and returns a token for each. */
 async function register({ admin }: Plane, nodes: readonly string[]): Promise<Map<string, string>> {
   await admin.apply({
     version: 1,

@@ -1,7 +1,7 @@
 /**
- * Three accounts of the same requests, held against each other: what clients received whole, what was billed, what nodes
- * wrote in full. Clients ≤ rows ≤ nodes must hold for each client apart, and each difference must be explained by a
- * request that its client left, that was under way when the gateway was killed, or that was given up in between.
+ * Compares three accounts of the same requests: what clients received in full, what was billed, and what nodes finished. For
+ * every client, received ≤ billed ≤ finished must hold. Every difference must be explained by a request that the client
+ * abandoned, that a gateway kill interrupted, or that the gateway gave up.
  */
 import type { UsageRow } from '../../schemas/records/usage.ts';
 import { promptTokensOf, type Seen } from './clients.ts';
@@ -11,9 +11,9 @@ export interface Accounts {
   readonly rows: readonly UsageRow[];
   /** Answers that nodes wrote in full, by model. */
   readonly finished: ReadonlyMap<string, number>;
-  /** May the row of this completed request be missing? Called with each one that is. */
+  /** Whether the usage row of this completed request may be missing. Called once per missing row. */
   readonly mayBeMissing?: (seen: Seen) => boolean;
-  /** Did this request end because its gateway was killed? */
+  /** Whether this request ended because its gateway was killed. */
   readonly wasKilled?: (seen: Seen) => boolean;
 }
 
@@ -21,13 +21,13 @@ export interface Settled {
   readonly clients: number;
   readonly rows: number;
   readonly nodes: number;
-  /** Billed, but not received whole: each is a request that its client did not wait for to the end. */
+  /** Billed requests that the client did not receive in full because it left or lost its gateway. */
   readonly billedNotReceived: number;
-  /** Finished by a node, but not billed: each is a request that its client did not receive whole. */
+  /** Requests that a node finished but that were not billed. The client received none of them in full. */
   readonly finishedNotBilled: number;
-  /** Received whole, but not billed. */
+  /** Requests received in full but not billed. */
   readonly missing: number;
-  /** What no request explains. */
+  /** Differences that no request explains. */
   readonly faults: readonly string[];
 }
 
@@ -70,12 +70,12 @@ class Book {
   readonly rows: UsageRow[] = [];
 }
 
-/** A limit refuses before a node is asked; everything else that was not received may have been finished by a node. */
+/** Limits refuse a request before it reaches a node. A node may have finished any other request that was not received. */
 function mayHaveReachedANode({ refusal }: Seen): boolean {
   return refusal === undefined || refusal === 'InferenceUnavailableError';
 }
 
-/** One client's requests against its rows. */
+/** Matches one client's requests with its usage rows. */
 function matchRows(
   seen: readonly Seen[],
   rows: readonly UsageRow[],
@@ -100,11 +100,11 @@ function matchRows(
     if (!isOf(row, one)) faults.push(`${one.requestId} was billed with other tokens`);
     if (one.completed) continue;
     billedNotReceived++;
-    // A client that neither left nor lost its gateway must have received what was billed.
+    // A client that neither left nor lost its gateway must have received every billed response.
     if (one.whole || !(one.left || wasKilled(one)))
       faults.push(`${one.requestId} was billed and not delivered`);
   }
-  // Of a request that was left before its head came the client knows no id: it is identified by its tokens.
+  // A client that left before the response headers arrived does not know the request id, so match the row by its tokens.
   const nameless = seen.filter((one) => one.requestId === undefined && (one.left || wasKilled(one)));
   for (const row of left.values()) {
     const at = nameless.findIndex((one) => isOf(row, one));

@@ -1,11 +1,11 @@
 /**
- * Clients of a soak: many at once, some of which leave at a random moment. Each is a worker with a model of its own, so
- * that what a node did and what was billed can be separated by who asked. What they saw is the first of three accounts.
+ * Concurrent clients of a soak, some of which leave at a random moment. Each client asks for a model of its own, so node work
+ * and bills can be attributed to it. What the clients see is the first of the three accounts.
  */
 import { Agent, type IncomingMessage, request } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** One client: its key, and the model that nobody else asks for. */
+/** One client with its key and a model that no other client asks for. */
 export interface Client {
   readonly key: string;
   readonly model: string;
@@ -13,39 +13,39 @@ export interface Client {
 
 export interface Wanted {
   readonly kind: 'stream' | 'whole' | 'embeddings';
-  /** Of the answer; 0 for embeddings. */
+  /** Words in the response; 0 for embeddings. */
   readonly words: number;
-  /** The client leaves after so long, ms; undefined: it stays. */
+  /** Time after which the client leaves, in ms; undefined if it stays. */
   readonly leavesMs: number | undefined;
 }
 
 export interface Seen extends Wanted {
   readonly model: string;
-  /** Undefined where no head of an answer came. */
+  /** Undefined if no response headers arrived. */
   readonly requestId: string | undefined;
-  /** 0 where no head of an answer came. */
+  /** HTTP status, or 0 if no response headers arrived. */
   readonly status: number;
-  /** A 200 with its terminator, or with its whole body. */
+  /** Whether a 200 arrived with its terminator or its complete body. */
   readonly completed: boolean;
-  /** An answer that is whole, a refusal included. */
+  /** Whether the response arrived in full. Refusals count too. */
   readonly whole: boolean;
-  /** The client ended it. */
+  /** Whether the client ended the request. */
   readonly left: boolean;
   readonly refusal: string | undefined;
-  /** Monotonic, ms. */
+  /** Monotonic time in ms. */
   readonly endedMs: number;
 }
 
 export interface Asked {
   readonly seen: Promise<Seen>;
-  /** Resolves with the status when the head is there, with 0 when none came. */
+  /** Resolves with the status once the headers arrive, or with 0 if they never do. */
   readonly head: Promise<number>;
   leave(): void;
 }
 
-/** An answer that takes longer is a fault of its own. */
+/** A response that takes longer than this is a fault. */
 const answerMsMax = 30_000;
-/** A client that was refused because too many are in flight asks again after this. */
+/** Pause before a client retries after a refusal for too many requests in flight. */
 const pauseMs = 25;
 
 export function wantedFrom(random: () => number, leaving = 0.2): Wanted {
@@ -56,7 +56,7 @@ export function wantedFrom(random: () => number, leaving = 0.2): Wanted {
   return { kind, words: kind === 'embeddings' ? 0 : words, leavesMs };
 }
 
-/** Tokens of the prompt, as a simulated node counts them. */
+/** Prompt tokens as a simulated node counts them. */
 export function promptTokensOf({ kind, words }: Wanted): number {
   const bytes = Buffer.byteLength(promptOf(words));
   return kind === 'embeddings' ? Math.ceil(bytes / 4) : Math.ceil(bytes / 4) + 3;
@@ -72,7 +72,7 @@ function bodyOf(model: string, { kind, words }: Wanted): string {
   return JSON.stringify({ model, messages, stream: kind === 'stream' });
 }
 
-/** Sends one request; what came of it never rejects. `api` ends in /v1. */
+/** Sends one request. `seen` never rejects, whatever happens to the request. `api` ends in /v1. */
 export function ask(api: string, agent: Agent, client: Client, wanted: Wanted): Asked {
   const body = bodyOf(client.model, wanted);
   const path = wanted.kind === 'embeddings' ? '/embeddings' : '/chat/completions';
@@ -146,12 +146,12 @@ function refusalIn(text: string): string {
 export interface LoadOptions {
   readonly api: string;
   readonly clients: readonly Client[];
-  /** Undefined: no more requests. Asked before each one. */
+  /** Called before each request; undefined ends the load. */
   readonly next: () => Wanted | undefined;
   readonly onSeen?: (seen: Seen) => void;
 }
 
-/** All clients ask one request after the other until there are no more. A gateway that is gone ends them too. */
+/** Every client sends one request after another until `next` returns undefined or the gateway is gone. */
 export async function load({ api, clients, next, onSeen }: LoadOptions): Promise<Seen[]> {
   const agent = new Agent({ keepAlive: true });
   const all: Seen[] = [];

@@ -1,7 +1,7 @@
 /**
- * Scenario 3: a gateway that gets SIGTERM while streams run. Readiness is lost at once, requests are taken until the drain
- * delay is over, streams within the drain time end as if nothing had happened, longer ones are cut, and a second signal
- * ends everything at once.
+ * Scenario 3: a gateway receives SIGTERM while streams run. It loses readiness at once but accepts requests until the drain
+ * delay is over. Streams that fit into the drain time end normally, longer ones are cut, and a second signal ends everything
+ * at once.
  */
 
 import { Agent } from 'node:http';
@@ -11,28 +11,28 @@ import { until } from '../support/until.ts';
 import { ask, type Seen } from './clients.ts';
 import type { SoakFleet, SoakGateway } from './fleet.ts';
 
-/** `short`: the streams fit into the drain time. `long`: they do not. `twice`: long ones, and a second signal. */
+/** `short`: the streams fit into the drain time. `long`: they do not. `twice`: long streams and a second signal. */
 export type DrainKind = 'short' | 'long' | 'twice';
 
 export interface DrainFigures {
   readonly streams: number;
   readonly completed: number;
-  /** Ended without a terminator. */
+  /** Streams that ended without a terminator. */
   readonly cut: number;
   readonly billed: number;
-  /** How many of the streams were still running when readiness was seen lost. */
+  /** Streams that were still running when readiness was lost. */
   readonly runningWhenUnready: number;
-  /** A new connection was served after readiness was lost. */
+  /** Whether a new connection was served after readiness was lost. */
   readonly servedWhileUnready: boolean;
-  /** From the signal until the process had ended. */
+  /** Time from the signal until the process ended. */
   readonly endedMs: number;
   readonly exitCode: number | null;
 }
 
 const delaySeconds = 1;
-/** Waited out only where it is to cut the streams: a gateway that waited out another would exceed the time of a test. */
+/** Only `long` waits for its time-out, because the time-out must cut the streams. The others never reach theirs. */
 const timeoutSeconds = { short: 600, long: 1, twice: 600 } as const;
-/** The nodes say a thousand words a second. */
+/** Words per stream. Nodes generate a thousand words per second. */
 const words = { short: 4000, long: 30_000, twice: 30_000 } as const;
 const secondSignalMs = 500;
 const streamCount = 30;
@@ -41,7 +41,7 @@ export async function drain(fleet: SoakFleet, kind: DrainKind): Promise<DrainFig
   await fleet.healNodes();
   const rowsBefore = (await fleet.usageRows()).length;
   const times = ['--drain-delay', String(delaySeconds), '--drain-timeout', String(timeoutSeconds[kind])];
-  // Far above what a busy machine makes a node wait, so that only the drain ends a stream.
+  // Far longer than a busy machine delays a node, so only the drain ends a stream.
   const waits = ['--first-event-timeout', '30', '--idle-timeout', '30'];
   const gateway = await fleet.gateway(`drain-${kind}`, ...times, ...waits);
   const clients = fleet.clients.filter((client) => !fleet.narrow.includes(client)).slice(0, streamCount);
@@ -84,7 +84,7 @@ export async function drain(fleet: SoakFleet, kind: DrainKind): Promise<DrainFig
   };
 }
 
-/** Is a new connection served? */
+/** Whether the gateway serves a new connection. */
 async function serves(fleet: SoakFleet, { ready }: SoakGateway): Promise<boolean> {
   const client = fleet.clients.at(-1);
   if (client === undefined) return false;
@@ -93,7 +93,7 @@ async function serves(fleet: SoakFleet, { ready }: SoakGateway): Promise<boolean
   return (await ask(ready.api, agent, client, wanted).seen).completed;
 }
 
-/** A second start ships what the first one may have left behind. */
+/** Starts the gateway again to ship the usage rows that the first run may have left behind. */
 async function shipRest(fleet: SoakFleet, kind: DrainKind): Promise<void> {
   const again = await fleet.gateway(`drain-${kind}`);
   await until(async () => (await metric(again, 'headgate_outbox_rows')) === 0);

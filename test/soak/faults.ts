@@ -1,6 +1,6 @@
 /**
- * How the nodes of a soak fail: about every fifth request, each time in another way, and now and then a node that takes
- * no connections at all. None of these answers may ever reach a client as a whole one.
+ * Failing nodes: about every fifth request fails, each in another way, and sometimes a node refuses all connections. No
+ * client may ever receive one of these responses as complete.
  */
 import type { Behaviour, Fault } from '../simulator/behaviour.ts';
 import type { SoakFleet } from './fleet.ts';
@@ -18,7 +18,7 @@ const spoilt: readonly Fault[] = [
   { kind: 'clean-end-without-done', afterEvents: 3 },
   { kind: 'garbage', afterEvents: 1 },
 ];
-/** Right, but so late that the gateway may have given up; not counted as spoilt. */
+/** A correct response that is so late that the gateway may have given up. It does not count as spoilt. */
 const late: Fault = { kind: 'latency', firstTokenMs: 300, betweenTokensMs: 5 };
 const everyNth = 60;
 const outageEveryMs = 2_000;
@@ -29,7 +29,7 @@ function failing(shift: number): Pick<Behaviour, 'rules'> {
     match: {
       afterRequests: index + shift,
       everyNth,
-      // What has no events or no finish would not be spoilt by these.
+      // These faults would not spoil a response that has no events or no finish.
       ...(fault.kind === 'finish-abort' && { path: '/v1/chat/completions' }),
       ...(fault.kind === 'clean-end-without-done' && { stream: true }),
     },
@@ -38,7 +38,7 @@ function failing(shift: number): Pick<Behaviour, 'rules'> {
   return { rules };
 }
 
-/** Makes the nodes fail until the returned function is called; that one heals them and gives the number of outages. */
+/** Makes the nodes fail. The returned function heals them and resolves with the number of outages. */
 export async function failNodes(fleet: SoakFleet): Promise<() => Promise<number>> {
   await Promise.all(fleet.nodes.map((node, index) => node.behave(failing(index))));
   let outages = 0;

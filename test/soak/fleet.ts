@@ -1,6 +1,6 @@
 /**
- * The fleet of a soak, of real processes: an embedded log or a given one, a control plane, three simulated nodes, and gateways as the
- * scenarios start them. It also reads the other two accounts: what the nodes finished, and what stands on the usage log.
+ * The real processes of a soak: an embedded or given log, a control plane, three simulated nodes, and the gateways that a
+ * scenario starts. Also reads the other two accounts: what the nodes finished and what the usage log contains.
  */
 
 import { join } from 'node:path';
@@ -17,9 +17,9 @@ import { until } from '../support/until.ts';
 import type { Client } from './clients.ts';
 
 const nodeCount = 3;
-/** Every eighth client belongs to the organisation whose tier carries few requests at once. */
+/** Every eighth client belongs to the organisation on the narrow tier, which allows few concurrent requests. */
 export const clientCount = 64;
-/** In-flight units of the narrow tier. */
+/** Concurrency of the narrow tier, in in-flight units. */
 export const narrowUnits = 8;
 const tokensPerSecond = 1000;
 
@@ -30,7 +30,7 @@ export interface OrganisationTotals {
   readonly requests: number;
 }
 
-/** One simulated node, and a list of all inference requests that it ended. */
+/** One simulated node, with a list of all inference requests that it has ended. */
 class SoakNode {
   readonly url: string;
   readonly ended: EndedExchange[] = [];
@@ -44,7 +44,9 @@ class SoakNode {
     return (await (await fetch(`${this.url}/sim/stats`)).json()) as SimStats;
   }
 
-  /** Takes up what ended since the last call. Rejects where more had ended than a node keeps. */
+  /**
+   * Collects the exchanges that have ended since the last call. Rejects if the node may already have dropped some of them.
+   */
   async note(): Promise<void> {
     const { exchanges } = await this.stats();
     const fresh = exchanges.filter(({ id }) => id !== '' && !this.#known.has(id));
@@ -55,7 +57,7 @@ class SoakNode {
     }
   }
 
-  /** False where the node takes no connections at the moment. */
+  /** Returns false if the node currently accepts no connections. */
   async behave(behaviour: Partial<Behaviour>): Promise<boolean> {
     const sent = await fetch(`${this.url}/sim/behaviour`, {
       method: 'PUT',
@@ -67,42 +69,42 @@ class SoakNode {
 
 export class SoakFleet extends ProcessFleet {
   readonly nodes: SoakNode[] = [];
-  /** Each with a model of its own; the narrow ones are every eighth. */
+  /** Clients, each with a model of its own. Every eighth is a narrow one. */
   clients: Client[] = [];
   narrow: Client[] = [];
   #admin: DevAdmin | undefined;
   #files = 0;
 
-  /** On an embedded log of its own, where none is given. */
+  /** Uses an embedded log of its own unless `logUrl` is given. */
   static async start(logUrl?: string): Promise<SoakFleet> {
     const fleet = new SoakFleet({ logUrl });
     return opened(fleet, () => fleet.#open());
   }
 
-  /** A gateway with short time-outs towards the nodes. The same name means the same data folder. */
+  /** Starts a gateway with short time-outs towards the nodes. Gateways of the same name share a data folder. */
   async gateway(name: string, ...more: string[]): Promise<SoakGateway> {
     const waits = ['--connect-timeout', '0.5', '--first-event-timeout', '0.4', '--idle-timeout', '0.4'];
     return this.serve('gateway', name, [...waits, ...more]);
   }
 
-  /** A further control plane, which folds the usage log from nothing. */
+  /** Starts a further control plane, which folds the usage log from its beginning. */
   async controlPlane(name: string): Promise<DevAdmin> {
     return this.admin(await this.startPlane(name));
   }
 
-  /** What the control plane that has been there from the beginning says. */
+  /** An organisation's totals, by default from the control plane that has run since the start. */
   totals(organisation: string, admin = this.#admin): Promise<OrganisationTotals> {
     if (admin === undefined) throw new Error('the fleet has not started');
     return admin.call('GET', `/usage?organisation=${organisation}`);
   }
 
-  /** What counts against the organisation's allowance, by `limits show`: the counters of all gateways. */
+  /** Tokens counted against the organisation's allowance across all gateways, as `limits show` reports them. */
   async counted(organisation: string): Promise<number> {
     if (this.#admin === undefined) throw new Error('the fleet has not started');
     return (await this.#admin.call('GET', `/organisations/${organisation}/limits`)).tokens.used;
   }
 
-  /** Every row that a fresh fold of the usage log gives, in the order of the log. */
+  /** Every row of a fresh fold of the usage log, in log order. */
   async usageRows(): Promise<UsageRow[]> {
     const mac = new RecordMac(usageTopic, gatewayToken);
     const store = openUsageStore(join(this.dir, `rows-${this.#files++}.db`), { keepRows: true, mac });
@@ -121,11 +123,11 @@ export class SoakFleet extends ProcessFleet {
   }
 
   async note(): Promise<void> {
-    // A node that takes no connections keeps what it did until it does again.
+    // A node that refuses connections keeps its exchanges until it accepts connections again.
     await Promise.all(this.nodes.map((node) => node.note().catch(ignoreUnreachable)));
   }
 
-  /** By model, how many answers the nodes wrote in full. */
+  /** Number of responses that the nodes finished, per model. */
   async finished(): Promise<Map<string, number>> {
     await this.note();
     const counts = new Map<string, number>();
@@ -150,7 +152,7 @@ export class SoakFleet extends ProcessFleet {
     this.#admin = admin;
     await admin.apply({
       version: 1,
-      // Half of the narrow organisation's clients ask for models that weigh more than one.
+      // Half of the narrow organisation's clients ask for models that weigh more than 1.
       models: models.map((id, index) => ({ id, family: 'echo', weight: index % 16 === 0 ? 3 : 1 })),
       tiers: [
         { id: 'Narrow', concurrency: narrowUnits, models: '*' },

@@ -1,7 +1,6 @@
 /**
- * Scenario 2: a gateway killed with SIGKILL under load, again and again, over the same data folder. What is billed is
- * never more than what nodes finished, short by no more than the last moments before each kill, and the same in every
- * fold of the usage log.
+ * Scenario 2: a gateway under load is repeatedly killed with SIGKILL and restarted on the same data folder. Bills never
+ * exceed what nodes finished, miss only the last moments before a kill, and agree in every fold of the usage log.
  */
 
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -22,37 +21,39 @@ export interface KillsOptions {
   readonly say?: (progress: string) => void;
   /** Further flags of the gateway that is killed. */
   readonly flags?: readonly string[];
-  /** Under load before each kill, ms, at least. */
+  /** Minimum time under load before each kill, in ms. */
   readonly lifeMs?: number;
-  /** After this kill, counted from 1, its outbox is deleted. */
+  /** The kill, counted from 1, after which the outbox is deleted. */
   readonly outboxDeletedAfter?: number;
 }
 
 export interface KillsFigures {
   readonly requests: number;
   readonly settled: Settled;
-  /** How long before the kill the requests whose rows are missing had been received whole, ms, longest first. */
+  /** Time from a response's arrival to the kill, in ms, for each request without a row. Longest first. */
   readonly missingAgesMs: readonly number[];
-  /** The same without the time in which the gateway was ready to run and the machine ran something else. */
+  /** `missingAgesMs` minus the time in which the gateway waited for a processor. */
   readonly missingOwnAgesMs: readonly number[];
-  /** Rows that went with the deleted outbox. */
+  /** Rows lost with the deleted outbox. */
   readonly missingWithOutbox: number;
-  /** Requests received whole in the last 10 ms before a kill, and whether billed or not. */
+  /** Requests received in full in the last 10 ms before a kill, billed or not. */
   readonly receivedInLastMoments: number;
-  /** Of every fold: the control plane's from the beginning, another one's from nothing, and the sum of the rows. */
+  /**
+   * Totals from three sources: the sum of the rows, the long-running control plane, and a control plane with a fresh fold.
+   */
   readonly totals: readonly Readonly<Record<string, OrganisationTotals>>[];
-  /** What the counters of the gateways count, by `limits show`, at rest. */
+  /** Tokens that the gateways' counters report through `limits show` once they are at rest. */
   readonly counted: Readonly<Record<string, number>>;
 }
 
 /**
- * Of the gateway's own time: rows are written together, 10 ms at most after their request. The rest is what a cold
- * process, slow writes to the disk and a busy client add to that.
+ * Longest loss before a kill, in ms of the gateway's own time. Rows are written in batches at most 10 ms after their request;
+ * a cold process, slow disk writes and a busy client account for the rest.
  */
 export const forgottenMsMax = 50;
 const sampleMs = 10;
 const organisations = ['narrow', 'wide'] as const;
-/** Under load before the kill, ms: at least where nothing else is said, and how much more at most. */
+/** Time under load before a kill, in ms: the default minimum, and the largest random addition. */
 const lifeMsMin = 250;
 const lifeMsSpread = 600;
 
@@ -73,7 +74,7 @@ export async function kills(fleet: SoakFleet, options: KillsOptions): Promise<Ki
     }
     options.say?.(`${kill} of ${options.kills} kills, ${seen.length} requests`);
   }
-  // A start without load ships what the killed ones left behind.
+  // A start without load ships the rows that the killed gateways left behind.
   const last = await fleet.gateway('killed');
   await until(async () => (await metric(last, 'headgate_outbox_rows')) === 0, 60_000);
   await last.end();
@@ -104,7 +105,7 @@ export async function kills(fleet: SoakFleet, options: KillsOptions): Promise<Ki
   };
 }
 
-/** The counters come over a topic of their own, so they are awaited. */
+/** Waits for the counters, because they arrive over a separate topic. */
 async function countedAtRest(
   fleet: SoakFleet,
   rows: readonly UsageRow[],
@@ -113,7 +114,7 @@ async function countedAtRest(
   const counted: Record<string, number> = {};
   for (const organisation of organisations) {
     const { totalTokens } = sumOf(rows, organisation);
-    // With a folder, what it had not published is gone.
+    // If the outbox was deleted, its unpublished counts are gone and the sums never match.
     if (outboxDeletedAfter === undefined)
       await until(async () => (await fleet.counted(organisation)) === totalTokens).catch(() => undefined);
     counted[organisation] = await fleet.counted(organisation);
@@ -136,11 +137,11 @@ function longestFirst(ages: readonly number[]): number[] {
 interface Life {
   readonly seen: readonly Seen[];
   readonly killedMs: number;
-  /** How long its threads had waited for a processor since its start, at moments of its life, ms. */
+  /** Samples of the total time that its threads have waited for a processor since its start, in ms. */
   readonly waits: readonly { readonly atMs: number; readonly waitedMs: number }[];
 }
 
-/** How long a gateway waited for a processor between a moment and its kill. */
+/** Time that a gateway waited for a processor between `sinceMs` and its kill. */
 function waitedMs(life: Life | undefined, sinceMs: number): number {
   const before = life?.waits.findLast(({ atMs }) => atMs <= sinceMs) ?? life?.waits[0];
   return (life?.waits.at(-1)?.waitedMs ?? 0) - (before?.waitedMs ?? 0);
@@ -178,16 +179,19 @@ async function liveAndDie(
   return { seen, killedMs, waits };
 }
 
-/** A row passes two threads, that of requests and one that writes files, and each waits for a processor by itself, ms. */
+/**
+ * Total wait of the request thread and the file-writing thread, in ms. A row passes both, and each waits for a processor
+ * separately.
+ */
 function waitedSoFarMs(pid: number): number {
   const of = (thread: string): number =>
     Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[1]) / 1e6;
   const others = readdirSync(`/proc/${pid}/task`).filter((thread) => thread !== String(pid));
-  // Which of the others wrote is not known: the one that waited longest.
+  // It is not known which other thread writes the files, so take the one that waited longest.
   return of(String(pid)) + Math.max(0, ...others.map(of));
 }
 
-/** The requests whose rows were in its log and not yet known to be on the usage log. */
+/** Deletes the outbox and returns the ids of its requests that were not yet confirmed on the usage log. */
 function deleteOutbox(folder: string): Set<string> {
   const outbox = openOutbox({ path: join(folder, 'outbox.db') });
   const waiting = new Set<string>();
@@ -200,7 +204,7 @@ function deleteOutbox(folder: string): Set<string> {
   return waiting;
 }
 
-/** The totals as each fold of the usage log has them, once it has all rows. */
+/** Totals from each fold of the usage log, once the fold contains all rows. */
 async function everyFold(
   fleet: SoakFleet,
   rows: readonly UsageRow[],

@@ -1,7 +1,7 @@
 /**
- * Scenario 1: many requests with clients that leave, nodes that fail and waits that run out. Afterwards no slot is taken,
- * the tier that carries few requests at once carries all of them, memory and descriptors are what they were after the
- * warm-up, and the three accounts agree.
+ * Scenario 1: many requests with clients that leave, nodes that fail and waits that time out. Afterwards no slot is taken,
+ * the narrow tier admits its full concurrency, memory and descriptors are back at their warm-up level, and the three accounts
+ * agree.
  */
 
 import { readdirSync } from 'node:fs';
@@ -17,7 +17,7 @@ import { narrowUnits, type SoakFleet, type SoakGateway } from './fleet.ts';
 
 export interface MixedLoadOptions {
   readonly requests: number;
-  /** No further request is sent after so long. */
+  /** Time after which no further request is sent. */
   readonly secondsMax?: number;
   readonly seed: number;
   readonly say?: (progress: string) => void;
@@ -29,12 +29,12 @@ export interface MixedLoadFigures {
   readonly requests: number;
   readonly outages: number;
   readonly seconds: number;
-  /** Resident memory of the gateway after each twentieth of the requests, MB. */
+  /** The gateway's resident memory after each twentieth of the requests, in MB. */
   readonly rssMegabytes: readonly number[];
   readonly inFlightUnits: number;
-  /** Open files and sockets of the gateway before the load, and when it was over; connections to nodes are kept a while. */
+  /** The gateway's open files and sockets before and after the load. Connections to nodes stay open for a while. */
   readonly descriptors: readonly [number, number];
-  /** How many of one more than its tier carries were admitted of the narrow organisation, twice in a row. */
+  /** Requests admitted when the narrow organisation sends one more than its tier allows; measured twice. */
   readonly admitted: readonly [number, number];
 }
 
@@ -100,7 +100,7 @@ function descriptors({ ready }: SoakGateway): number {
   return readdirSync(`/proc/${ready.pid}/fd`).length;
 }
 
-/** Sends one request more than the narrow tier carries, all of them long; how many of them are let in. */
+/** Sends one more long request than the narrow tier allows and returns the number admitted. */
 async function admits(fleet: SoakFleet, gateway: SoakGateway): Promise<number> {
   const agent = new Agent({ keepAlive: false });
   const light = fleet.narrow[1];
@@ -113,7 +113,7 @@ async function admits(fleet: SoakFleet, gateway: SoakGateway): Promise<number> {
     for (const one of asked) one.leave();
     await Promise.all(asked.map(({ seen }) => seen));
     await until(async () => (await metric(gateway, 'headgate_limiter_in_flight_units')) === 0);
-    // On a busy machine a node may be late even when nothing is wrong with it; that says nothing of the limit.
+    // On a busy machine even a healthy node may be late. Such a 503 says nothing about the limit, so try again.
     if (attempt < 5 && statuses.includes(503)) continue;
     return statuses.filter((status) => status === 200).length;
   }
@@ -128,7 +128,7 @@ function outcomesOf(seen: readonly Seen[]): Record<string, number> {
   return counts;
 }
 
-/** What was counted since. */
+/** Increase of each count since `before`. */
 export function difference(
   now: ReadonlyMap<string, number>,
   before: ReadonlyMap<string, number>,

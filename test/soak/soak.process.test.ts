@@ -1,5 +1,5 @@
-// Goal: under clients that leave, nodes that fail and gateways that die nothing leaks and nothing is billed wrongly.
-// Method: the scenarios of `npm run soak` in their short form, against real processes. SEED repeats the clients' choices.
+// Goal: nothing leaks and nothing is billed wrongly while clients leave, nodes fail and gateways die.
+// Method: the short form of the `npm run soak` scenarios, against real processes. SEED repeats the clients' choices.
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { drain } from './drain.ts';
@@ -38,9 +38,9 @@ test('Events: a gateway killed twice under load bills no more than was finished,
   const { settled, missingOwnAgesMs, totals } = figures;
   expect(settled.faults).toEqual([]);
   expect(settled.rows).toBeLessThanOrEqual(settled.nodes);
-  // Most of what clients received is billed, however few requests a busy machine serves.
+  // Most of what clients receive is billed, however few requests a busy machine serves.
   expect(settled.rows).toBeGreaterThan(Math.max(8, settled.clients / 2));
-  // Longest first. A flush that waits for a busy disk delays a few rows for longer; rows that are kept back delay all.
+  // Sorted longest first. A flush that waits for a busy disk delays a few rows; rows held back by mistake would delay all.
   expect(missingOwnAgesMs[Math.floor(missingOwnAgesMs.length / 2)] ?? 0).toBeLessThan(forgottenMsMax);
   expect(missingOwnAgesMs[0] ?? 0).toBeLessThan(4 * forgottenMsMax);
   expect(totals[1]).toEqual(totals[0]);
@@ -61,7 +61,7 @@ test('Events: streams longer than the drain time are cut without a terminator, a
   const figures = await drain(fleet, 'long');
   log(figures);
   expect(figures).toMatchObject({ cut: figures.streams, completed: 0, billed: 0, exitCode: 0 });
-  // A second of drain delay and one of drain time, which a busy machine can only lengthen.
+  // One second of drain delay and one of drain time; a busy machine can only lengthen the sum.
   expect(figures.endedMs).toBeGreaterThan(1900);
 });
 
