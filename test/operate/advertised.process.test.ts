@@ -1,6 +1,7 @@
 /**
- * Goal: a control plane asks each gateway for its decisions at the address that it advertises, and over TLS checks its certificate
- * for the name that it was given, or for the host of that address. The certificate is valid for localhost and 127.0.0.1.
+ * Goal: a control plane asks each gateway for its decisions at the advertised address. Over TLS it checks the gateway's
+ * certificate for the configured name, or else for the host of that address. The certificate is valid for localhost and
+ * 127.0.0.1.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { checksIn } from '../support/checks.ts';
@@ -11,14 +12,20 @@ const fixture = (name: string): string => new URL(`../fixtures/tls/${name}`, imp
 const fleet = new ProcessFleet({ env: { NODE_EXTRA_CA_CERTS: fixture('ca.pem') } });
 const tls = ['--tls-cert', fixture('first.pem'), '--tls-key', fixture('first.key')];
 
-/** By its flags, whether a control plane reaches it without a name of its own, and with the one that the certificate has. */
+/**
+ * Name and flags of each gateway, whether a control plane without a configured name reaches it, and whether one with the
+ * certificate's name does.
+ */
 const gateways: readonly (readonly [string, readonly string[], boolean, boolean])[] = [
   ['gw-own-address', [...tls, '--metrics-bind', '127.0.0.2'], false, true],
   ['gw-host', [...tls, '--metrics-bind', '127.0.0.1', '--advertise', 'localhost'], true, true],
   ['gw-elsewhere', [...tls, '--metrics-bind', '127.0.0.1', '--advertise', '127.0.0.3'], false, false],
   ['gw-other-scheme', ['--advertise', 'https://127.0.0.1'], false, false],
 ];
-/** By its flags, and which column of the table it has; none: the certificate is for no such name. */
+/**
+ * Name and flags of each control plane, and its column in the table above; undefined if the certificate does not cover the
+ * name.
+ */
 const planes: readonly (readonly [string, readonly string[], 2 | 3 | undefined])[] = [
   ['cp-host', [], 2],
   ['cp-name', ['--gateway-tls-name', 'localhost'], 3],
@@ -41,7 +48,7 @@ test.each(planes)('%s reaches the gateways that it should', async (name, _flags,
   const ask = async (): Promise<boolean> => {
     const { code, stderr } = await fleet.cli(['decisions', 'export'], env);
     const unanswered = /not all gateways answered: (.*)/.exec(stderr)?.[1]?.split(', ') ?? [];
-    // A gateway that has not reported its address yet counts as one that does not answer.
+    // A gateway that has not reported its address yet counts as unanswered.
     found =
       code === 0 || code === 5
         ? gateways.map(([gateway]) => isDecision(gateway, !unanswered.includes(gateway)))

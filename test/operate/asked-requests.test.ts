@@ -1,6 +1,6 @@
 /**
- * Requests of several gateways, as a control plane asks for them: merged by time, page after page, filtered as a plain model
- * filters them, and followed; and those that do not answer are named.
+ * Requests of several gateways as a control plane collects them: merged by time, paged, filtered like a plain model and
+ * followed live. Gateways that do not answer are named.
  */
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
@@ -38,12 +38,12 @@ const keys = ['key-1', 'key-2', 'key-3'];
 const secret = 'hg_a-secret-of-somebody';
 
 const journals = new Map<string, DecisionJournal>();
-/** The rows that there are, by gateway, in the order in which they ended. */
+/** The expected rows by gateway, in the order in which the requests ended. */
 const model = new Map<string, GatewayRow[]>();
 let log: ControlLog;
 let board: StatusBoard;
 
-/** The nth request of a gateway: each member comes in all its values with each of the others. */
+/** The nth request of a gateway. Over all n, every value of a member is combined with every value of the others. */
 function recordOf(n: number, atMs: number): RequestRecord {
   const kind = n % 5;
   const refusal =
@@ -97,7 +97,7 @@ beforeEach(async () => {
   onTestFinished(() => board.stop());
 });
 
-/** Ends it as `kill -9` does: nothing is answered any more. */
+/** Serves a gateway's decisions. The returned function stops it as `kill -9` does: nothing is answered any more. */
 async function serve(name: string, journal = journals.get(name)): Promise<() => Promise<void>> {
   const incarnation = randomUUID();
   const route = decisionRoute(journal, { token, incarnation });
@@ -118,7 +118,7 @@ async function serve(name: string, journal = journals.get(name)): Promise<() => 
 }
 const serveAll = async () => Promise.all(names.map((name) => serve(name)));
 
-/** Longer than in production: nothing here is about a gateway that is slow. */
+/** Longer than in production, because no test here is about a slow gateway. */
 const sources = () => ({ board, gatewayToken: token, askTimeoutMs: 30_000 });
 const never = new AbortController().signal;
 const asked = (filter: GatewayFilter = {}, gateway?: string) => ({ filter, gateway });
@@ -145,7 +145,7 @@ async function allPages(filter: GatewayFilter, limit: number, gateway?: string):
   throw new Error('the pages have no end');
 }
 
-/** A filter, and what it means of a row. */
+/** Filters, each with its meaning for a row. */
 const filters: readonly (readonly [GatewayFilter, (row: GatewayRow) => boolean])[] = [
   [{}, () => true],
   [{ outcome: 'served' }, ({ verdict }) => verdict === 'served'],
@@ -153,7 +153,7 @@ const filters: readonly (readonly [GatewayFilter, (row: GatewayRow) => boolean])
   [{ outcome: 'ended' }, ({ verdict, endedBy }) => verdict === 'ended' && endedBy !== undefined],
   [{ type: 'NotFoundError' }, ({ type }) => type === 'NotFoundError'],
   [{ model: 'elm-7b' }, (row) => row.model === 'elm-7b'],
-  // Whose a refused key is the control plane knows, so what has a key alone is let through.
+  // Only the control plane knows the owner of a refused key, so a row with only a key passes the filter.
   [{ organisation: 'org-1' }, (row) => (row.organisation ?? (row.key ? 'org-1' : '')) === 'org-1'],
   [{ key: 'key-2' }, ({ key }) => key === 'key-2'],
   [{ node: 'node-3' }, ({ node }) => node === 'node-3'],
@@ -163,7 +163,7 @@ const filters: readonly (readonly [GatewayFilter, (row: GatewayRow) => boolean])
 
 test('each filter, and each two, mean the rows that a plain model means, newest first, whatever the pages', async () => {
   await serveAll();
-  // One value of each: of two outcomes the later one would be asked for alone.
+  // Combines only filters of different members, because the later of two outcomes would replace the earlier.
   const areApart = (one: GatewayFilter, other: GatewayFilter): boolean =>
     one === other || !Object.keys(one).some((name) => name in other);
   const twos = filters.flatMap((one, at) =>
@@ -221,7 +221,7 @@ test('a gateway that was killed, keeps nothing or is not known is named, and the
   const one = await page();
   expect([one.items.length, one.silent]).toEqual([perGateway, ['gw-1', 'gw-off']]);
   expect(await page('gw-9')).toEqual({ items: [], silent: ['gw-9'] });
-  // One that was silent in the first page is not mixed into a later one.
+  // A gateway that was silent on the first page does not appear on a later one.
   await serve('gw-1');
   expect((await page(undefined, new Map([['gw-2', 10]]))).silent).toEqual(['gw-1', 'gw-off']);
 });
@@ -310,7 +310,7 @@ test('of more than a follower can show it is given a sample of all gateways, by 
   await until(() => isFollowed);
   const both = new Set(['gw-1', 'gw-2']);
   const seenOf = (): Set<string> => new Set(seen.map(({ gateway }) => gateway));
-  // What one of them answers late finds the rows of that moment taken.
+  // A late response from one gateway finds its share of rows already taken.
   for (let added = 0; seenOf().size < both.size; ) {
     for (let n = 0; n < 400; n++) for (const gateway of both) add(gateway, n % 10, Date.now() + n);
     added += 800;
@@ -324,7 +324,7 @@ test('of more than a follower can show it is given a sample of all gateways, by 
   await following;
 });
 
-/** A process that has the gateway token, and answers every question with lines of its own. */
+/** A process that has the gateway token and answers every question with lines of its own. */
 async function serveLines(name: string, lines: () => Iterable<string>): Promise<void> {
   const incarnation = randomUUID();
   const questions = new SignedQuestions(token, incarnation);

@@ -1,6 +1,6 @@
 /**
- * `headgate backup` and `headgate backup restore` killed before each of their changes of a file: what is left is never taken for
- * a whole backup or a whole state that it is not, and the same command completes it.
+ * `headgate backup` and `headgate backup restore` are killed before each file change. The remains are never mistaken for a
+ * complete backup or state, and the same command completes the work.
  */
 import { spawn } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
@@ -20,7 +20,7 @@ const hook = new URL('../support/kill-at-call.mjs', import.meta.url).href;
 const root = mkdtempSync(join(tmpdir(), 'headgate-killed-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 const writer = new ChainWriter({ log: 'log-of-the-test' });
-/** More than one append of a restore. */
+/** More than a restore appends at once. */
 const commits = 250;
 const period = '2026-11-01';
 
@@ -68,7 +68,7 @@ function cli(folder: string, line: string): Promise<CliRun> {
   return runCli(argv, { cwd: folder, env });
 }
 
-/** Null where it was killed, else its exit code. */
+/** Exit code, or null if the process was killed. */
 function killedAt(call: number, folder: string, line: string): Promise<number | null> {
   const args = ['--import', hook, binary, ...line.replace('sqlite:new', `sqlite:${folder}/new`).split(' ')];
   const env = {
@@ -81,13 +81,13 @@ function killedAt(call: number, folder: string, line: string): Promise<number | 
   });
 }
 
-/** Each call in turn, until there is none to be killed at. Resolves with their number. */
+/** Kills the command before each file change in turn until it has no further change. Resolves with the number of changes. */
 async function atEachCall(
   name: string,
   line: string,
   check: (folder: string, call: number) => Promise<void>,
 ): Promise<number> {
-  // Some at once: most of the time a process starts.
+  // Runs four at once, because most of the time goes into starting processes.
   for (let call = 1; ; call += 4) {
     const ends = await Promise.all(
       [0, 1, 2, 3].map(async (more) => {
@@ -136,7 +136,7 @@ test('a restore that is killed leaves no data folder that looks whole; the next 
         .sort()
         .join(' '),
     );
-    // The last file: with it, all is there.
+    // usage.db is written last, so its presence means a complete restore.
     if (!existsSync(join(data, 'usage.db'))) {
       const again = await cli(folder, restore);
       expect([call, again.code], again.err).toEqual([call, 0]);
@@ -152,6 +152,6 @@ test('a restore that is killed leaves no data folder that looks whole; the next 
     await log.close();
   });
   expect(calls).toBeGreaterThan(8);
-  // Between the two renames, which a restore could not be repeated from before.
+  // The state between the two renames, from which a restore could not be repeated previously.
   expect([...seen]).toContain('counters.db gateways.db lock.db usage.db.part');
 }, 180_000);

@@ -1,4 +1,4 @@
-/** What a script may rely on of the command line: exit codes where a reader of a pipe goes away, and dry runs. */
+/** CLI behaviour that scripts rely on: exit codes when the reader of a pipe goes away, and dry runs. */
 import { execFile } from 'node:child_process';
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.close());
 
-/** The exit code of the command, whatever the shell does with its output. */
+/** Exit code of the command, whatever the shell does with its output. */
 function codeOf(line: string, pipe: string): Promise<number> {
   const script = `"${process.execPath}" "${binary}" ${line} ${pipe}; exit \${PIPESTATUS[0]}`;
   return new Promise((resolve) => {
@@ -43,7 +43,7 @@ test.each([
   ['--help', 0],
 ])('%s ends with %i where nobody reads its output, as it does alone', async (line, code) => {
   expect((await fleet.cli(line.split(' '), env)).code).toBe(code);
-  // The reader has gone before the first byte.
+  // The reader is gone before the first byte.
   const pipes = ['| exec true', '2>&1 | exec true'];
   expect(await Promise.all(pipes.map((pipe) => codeOf(line, pipe)))).toEqual([code, code]);
 });
@@ -54,7 +54,7 @@ test.each(['member link --org acme --person ana', 'member invite --org acme --ro
     for (const format of ['table', 'json', 'name']) {
       const { code, stdout } = await fleet.cli([...line.split(' '), '--dry-run', '-o', format], env);
       expect(code).toBe(0);
-      // A link's ticket is a long text without blanks.
+      // A link's ticket is a long text without spaces.
       expect(stdout).not.toMatch(/[\w.-]{40,}/);
     }
   },

@@ -1,4 +1,4 @@
-/** A wall clock that is set forward: a gateway asks for a proof at once, and requests wait for it. */
+/** The wall clock is set forward: a gateway asks for a proof of freshness at once, and requests wait for it. */
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type TestClock, takeClock } from '../support/clock.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
@@ -8,7 +8,7 @@ let clock: TestClock;
 let fleet: TestFleet;
 beforeEach(async () => {
   clock = takeClock();
-  // The next proof would come long after the requests of this test.
+  // The next regular proof would come long after the test's requests.
   fleet = await startFleet({ gateway: { intervals: { proveMs: 600_000 } } });
 });
 afterEach(async () => {

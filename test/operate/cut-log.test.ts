@@ -1,4 +1,7 @@
-/** A log whose first records are missing, as headgate log archive of 0.2.0 left it: refused, and written again from its archive. */
+/**
+ * A log without its first records, as `headgate log archive` of 0.2.0 left it, is refused and then rewritten from its
+ * archive.
+ */
 import { mkdirSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -61,6 +64,6 @@ test('a log that was cut is refused with the next step, which writes the whole l
   const values: Buffer[] = [];
   for await (const batch of batchesToEnd(log)) values.push(...batch.map(({ value }) => value));
   await log.close();
-  // The control plane adds commits of its own.
+  // Compares only the first records, because the control plane appends commits of its own.
   expect(values.slice(0, records.length)).toEqual(records.map(({ value }) => value));
 });

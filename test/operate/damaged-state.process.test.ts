@@ -1,4 +1,6 @@
-/** A bit that flips in the `state.db` of a control plane: the replica ends before it decides much on it, and rebuilds the file. */
+/**
+ * A bit flips in a control plane's `state.db`: the replica ends before it bases many decisions on it, and rebuilds the file.
+ */
 import { once } from 'node:events';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

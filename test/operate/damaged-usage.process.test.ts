@@ -1,4 +1,4 @@
-/** Bits that flip in the `usage.db` of a control plane: what it says of them, and that it continues to answer. */
+/** Bits flip in a control plane's `usage.db`: the control plane reports the damage and keeps answering. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
@@ -21,7 +21,7 @@ function keptRows(): number {
   }
 }
 
-/** The lowest bit of the first byte of a text, in the n-th row that has it. */
+/** Flips the lowest bit of the text's first byte, in the n-th row that contains the text. */
 function flip(bytes: Buffer, text: string, nth: number): void {
   let found = -1;
   for (let count = 0; count <= nth; count++) found = bytes.indexOf(text, found + 1);
@@ -46,7 +46,7 @@ test('four bits: each row is named, and all else is answered', async () => {
   const { items } = (await admin.call('GET', '/usage/keys?organisation=acme')) as {
     items: { requestsOfDay: number }[];
   };
-  // Counted before the damage.
+  // The count was made before the damage.
   expect(items).toEqual([expect.objectContaining({ requestsOfDay: 8 })]);
   const env = { HEADGATE_ADMIN: plane.ready.admin };
   const exported = await fleet.cli(['usage', 'export', '--org', 'acme'], env);

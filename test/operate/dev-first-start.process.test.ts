@@ -1,4 +1,4 @@
-/** A first start of `headgate dev` away from the defaults: another address, and a working folder that cannot be used. */
+/** A first start of `headgate dev` without the defaults: on another address, and in a working folder that cannot be used. */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname, tmpdir } from 'node:os';
@@ -20,7 +20,7 @@ afterAll(async () => {
 });
 
 test('where its context file cannot be written, dev warns and serves, at every name of its machine', async () => {
-  // Even root cannot make a folder of that name.
+  // Even root cannot create a folder with this name while a file has it.
   writeFileSync(join(dir, '.headgate'), '');
   dev = await startProcess<Dev>({
     ...{ dir, name: 'dev', timeoutMs: 120_000, within: ['env', '-C', dir] },
@@ -49,7 +49,7 @@ test('where its context file cannot be written, dev warns and serves, at every n
   expect(new URL(api).hostname).toBe('0.0.0.0');
   for (const host of ['0.0.0.0', '127.0.0.1', '192.0.2.7', hostname()])
     expect([host, ...(await statuses(host))]).toEqual([host, 200, 200, 200]);
-  // Outside of a container the machine has a name that is not known inside.
+  // The machine outside a container has a name that is not known inside it.
   expect(await statuses('box.example')).toEqual([200, 421, 421]);
 }, 240_000);
 

@@ -1,4 +1,4 @@
-/** What `headgate dev` gives its gateways: a token of their own, the credentials of nodes, and nothing that makes an operator. */
+/** `headgate dev` gives its gateways their own token and the nodes' credentials, but nothing that grants operator rights. */
 import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

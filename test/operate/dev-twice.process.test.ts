@@ -1,4 +1,4 @@
-/** `headgate dev` next to another one, and what is left of it after its end. */
+/** Two instances of `headgate dev` on one machine, and the processes and files that remain after one has ended. */
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -33,7 +33,7 @@ function isFree(port: number): Promise<boolean> {
   });
 }
 
-/** A port with free ones where those of a fleet are that follow it, and of a second one a hundred above. */
+/** A base port. All ports that a fleet derives from it are free, and so are those of a second fleet a hundred above. */
 async function freeBase(): Promise<number> {
   const offsets = [0, 1, 2, 3, 10, 13, 21, 22, 1384, 1385, 1386];
   for (;;) {
@@ -78,7 +78,7 @@ test('a second fleet needs another --port alone, and each serves its own', async
   }
 }, 240_000);
 
-/** Also true of one that nobody has waited for. */
+/** Whether the process has ended; also true for a zombie. */
 function hasEnded(pid: number): boolean {
   try {
     return /^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));

@@ -1,6 +1,6 @@
 /**
- * The commands in README and docs, run line by line against a fleet, with its names in place of those of the page. A block that
- * cannot be run has the reason in a comment above it. A comment in a line that names an exit code allows it.
+ * Runs the commands in README and docs line by line against a fleet, with the fleet's names in place of the page's. Blocks
+ * that cannot run have a comment above them with the reason. An exit code named in a line's comment is allowed.
  */
 import { execFile } from 'node:child_process';
 import { chmodSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -27,7 +27,7 @@ const pages = [
 
 interface Block {
   readonly page: string;
-  /** Undefined where it is run. */
+  /** Reason why the block does not run; undefined if it does. */
   readonly reason: string | undefined;
   readonly lines: readonly string[];
 }
@@ -52,7 +52,7 @@ const work = join(fleet.dir, 'work');
 let env: Record<string, string>;
 let names: Record<string, string>;
 let plane: Plane;
-/** A key can be revoked once. */
+/** Several keys, because each can be revoked only once. */
 const keyIds: string[] = [];
 
 function bash(line: string): Promise<{ code: number; output: string }> {
@@ -70,7 +70,7 @@ beforeAll(async () => {
   writeFileSync(join(bin, 'headgate'), `#!/bin/sh\nexec "${process.execPath}" "${binary}" "$@"\n`);
   chmodSync(join(bin, 'headgate'), 0o755);
   env = { ...(process.env as Record<string, string>), ...fleet.env, PATH: `${bin}:${process.env['PATH']}` };
-  // As in the page on backups.
+  // The same commands as on the page about backups.
   const firstKey = join(work, 'first-signer');
   for (const command of [
     `openssl genpkey -algorithm ed25519 -out ${firstKey}.pem`,
@@ -113,20 +113,20 @@ beforeAll(async () => {
     '2026-11-22T08:00:00Z': new Date().toISOString(),
     '10m': '1s',
     '--from 18000': '--from 2',
-    // A revocation has no inverse; the stack has not changed since.
+    // A revocation cannot be undone, so undo the stack's change instead. The stack has not changed since.
     'undo 18240': `undo ${String(undone['position'])}`,
     '18240': String(revoked['position']),
   };
 }, 180_000);
 afterAll(() => fleet.close());
 
-/** The longer first: a shorter one may be in it. */
+/** Replaces longer names first, because they may contain shorter ones. */
 function withNames(line: string): string {
   const longerFirst = Object.entries(names).sort(([one], [other]) => other.length - one.length);
   return longerFirst.reduce((text, [from, to]) => text.replaceAll(from, to), line);
 }
 
-/** A gateway that ended without a word, for the line that forgets it. */
+/** Kills a gateway without notice, for the line that forgets it. */
 async function loseGateway(name: string): Promise<void> {
   const lost = await fleet.serve('gateway', name);
   const isListed = async () =>
@@ -135,16 +135,16 @@ async function loseGateway(name: string): Promise<void> {
   await lost.end('SIGKILL');
 }
 
-/** The signer that the page's commands have added. */
+/** Fingerprint of the signer that the page's commands added. */
 async function fingerprint(): Promise<string> {
-  // A slow machine adds notes to the other output.
+  // On a slow machine, notes appear on standard error.
   const { output } = await bash('headgate signer list -o json 2>/dev/null');
   const { items } = JSON.parse(output) as { items: { fingerprint: string }[] };
   expect(items.length, output).toBe(2);
   return items.at(-1)?.fingerprint ?? '';
 }
 
-/** The exit codes that a line's comment names; those of differences and findings may be 1. */
+/** Exit codes named in the line's comment. `diff` and `doctor` may also exit with 1, for differences and findings. */
 function allowedCodes(line: string): number[] {
   if (/^headgate (?:diff|doctor)/.test(line)) return [0, 1];
   const comment = line.split(' # ')[1] ?? line.split('# ')[1] ?? '';

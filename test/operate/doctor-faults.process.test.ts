@@ -1,4 +1,4 @@
-/** The checks of `doctor`, each made to find a fault that is really there: in the machine, the log, processes, or the state. */
+/** Makes each check of `doctor` find a real fault: in the machine, the log, processes or the state. */
 import { execFileSync, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
@@ -63,14 +63,14 @@ const doctorOf = ({ ready }: Plane, ...more: string[]): Promise<CliRun> =>
     env: { HEADGATE_ADMIN: ready.admin, HEADGATE_TOKEN: operatorToken },
   });
 
-/** What it found, as `CODE level object`. */
+/** Findings as `CODE level object`. */
 const findings = async (of = plane): Promise<string[]> => faultsIn((await doctorOf(of, '-o', 'json')).out);
 
 const found = (finding: string, of?: Plane) =>
   until(async () => (await findings(of)).includes(finding), waitMs);
 const gone = (finding: string) => until(async () => !(await findings()).includes(finding), waitMs);
 
-/** A commit of another writer, such as a later version. */
+/** Appends a commit as another writer, such as a later version, would. */
 async function append(events: readonly StoredEvent[]): Promise<void> {
   const log = await openLog(fleet.logUrl, { topic: controlTopic });
   const at = new Date().toISOString();
@@ -91,7 +91,7 @@ test('without a gateway nobody is served; with one all is well, in one line', as
 });
 
 test('HG2007, a history that cannot be opened; processes that are killed are found later', async () => {
-  // Where its history would be there is a folder.
+  // A folder is in the place of the history file.
   mkdirSync(join(fleet.dir, 'cp-2', 'history.db'), { recursive: true });
   const second = await startPlane('cp-2');
   const isFound = found('HG2007 warn', second);
@@ -228,7 +228,7 @@ describe('a node or a gateway is at fault:', () => {
   });
 });
 
-/** As a process of another build, of another log or with damaged rows reports. */
+/** Sends reports as a process of another build, of another log or with damaged rows does. */
 describe('what other processes report is at fault:', () => {
   const ghost = { v: 1, incarnation: randomUUID(), applied: 1, digest: 'd', freshSeconds: 1 } as const;
   let n = 0;
@@ -268,7 +268,7 @@ describe('what other processes report is at fault:', () => {
     ['HG3004 fail cp-ghost', { ...planeReport, log: 'another-log' }],
     ['HG3005 fail cp-ghost', { ...planeReport, halted: 'an event of a later version' }],
   ] as const)('%s', async (finding, more) => {
-    // Again and again: what is read soon after the start of the replica says nothing of clocks.
+    // Reports repeatedly, because reports read soon after the replica's start do not count for clock checks.
     await until(async () => {
       await report(more);
       return (await findings()).includes(finding);
@@ -278,13 +278,13 @@ describe('what other processes report is at fault:', () => {
 
 describe('the machine is at fault:', () => {
   interface PreOptions {
-    /** A limit of the shell. */
+    /** A shell command that sets a limit. */
     readonly limit?: string;
     readonly env?: Readonly<Record<string, string>>;
     readonly program?: string;
   }
   const own = { HEADGATE_ADMIN: '', HEADGATE_TOKEN: '' };
-  /** The command itself. */
+  /** Runs the command itself, without a control plane. */
   const pre = (
     { limit = '', env = {}, program = binary }: PreOptions,
     ...more: string[]
@@ -333,7 +333,7 @@ describe('the machine is at fault:', () => {
     expect(levelsIn(await pre({}, '--ports', String(port)))).toMatchObject({ HG1008: 'ok' });
   });
 
-  // This machine has one Node and one time: the process is given others.
+  // This machine has only one Node version and one time, so the process is given others.
   test('HG1001 and HG1007, a Node that is too old, and one that is maintained no longer', async () => {
     const NODE_OPTIONS = `--import=${planted}`;
     const old = await pre({ env: { NODE_OPTIONS, HEADGATE_TEST_NODE: '18.20.8' } });
@@ -361,7 +361,7 @@ describe('the machine is at fault:', () => {
 });
 
 describe('nodes are at fault:', () => {
-  // By force: the gateway that only reported does not say what it served.
+  // Uses force, because the gateway that only reported does not say which requests it served.
   const stack = 'stk-load-me-1';
   test('HG5003 and HG5004: a node whose agent never came; then its engine cannot load what is installed', async () => {
     await admin.call('PUT', '/models/echo-large?force=true', { family: 'echo', weight: 1 });
@@ -387,7 +387,8 @@ describe('nodes are at fault:', () => {
     expect(await findings()).not.toContain('HG5003 fail loader');
   });
 
-  // Three falls within seconds are none: a node that is up again must last. So these are records of a replica before it.
+  // Three real failures within seconds do not count, because a node must stay up for a while. So an earlier replica's records
+  // stand in for them.
   test('HG5002, a node that went up and down', async () => {
     const owner = 'cp-before';
     const health = (up: boolean): StoredEvent => {
@@ -418,7 +419,7 @@ describe('listeners are at fault:', () => {
     const made = ['req', '-x509', '-newkey', 'ed25519', '-nodes', '-days', '5', ...subject];
     execFileSync('openssl', [...made, '-keyout', key, '-out', cert], { stdio: 'ignore' });
     const tls = ['--tls-cert', cert, '--tls-key', key];
-    // Every disk has half a gigabyte left, as this process reads it.
+    // To this process, every disk appears to have half a gigabyte left.
     const disk = {
       NODE_OPTIONS: `--import=${planted} --import=${faulty}`,
       HEADGATE_TEST_DISK: String(2 ** 29),
@@ -436,7 +437,7 @@ describe('listeners are at fault:', () => {
       `${code} ${level} ${object}`.trim(),
     );
     expect(levels, run.stderr).toEqual(expect.arrayContaining(['HG8001 warn admin', 'HG2008 fail']));
-    // Each proof is an hour old by the time that it is asked for.
+    // Makes each proof an hour old when it is requested.
     writeFileSync(join(fleet.dir, 'fault.clock'), '');
     const stale = await fleet.cli(['doctor', '--only', 'log', '-o', 'json'], env);
     expect(checksIn(stale.stdout), stale.stderr).toContainEqual(
@@ -458,7 +459,7 @@ describe('the log or a file of a control plane is at fault:', () => {
       return rows > 0;
     }, waitMs);
     await plane.end('SIGTERM');
-    // Some may be in the files of their days by now.
+    // Some rows may already be in the files of their days.
     for (const each of [
       path,
       ...dayNamesIn(join(fleet.dir, 'cp')).map((name) => join(fleet.dir, 'cp', name)),
@@ -467,7 +468,7 @@ describe('the log or a file of a control plane is at fault:', () => {
       usage.exec('DELETE FROM request WHERE id IN (SELECT max(id) FROM request)');
       usage.close();
     }
-    // A name that is not known to be of this machine alone, though it is.
+    // The process does not recognise this address as local, although it is.
     plane = await fleet.serve<Plane['ready']>('control-plane', 'cp', ['--bind', '::ffff:127.0.0.1']);
     admin = fleet.admin(plane);
     await found('HG7001 fail acme');

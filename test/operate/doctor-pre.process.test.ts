@@ -1,4 +1,4 @@
-/** What `doctor` finds without the help of a control plane, and of processes that no control plane believes. */
+/** Faults that `doctor` finds without a control plane, and faults of processes that no control plane trusts. */
 import { chmodSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';

@@ -1,6 +1,6 @@
 /**
- * The checks of `doctor` that are about brokers, made to fail by them: a topic that was set otherwise, a lone broker, one
- * that is gone, and a replica without a key of a signer.
+ * The checks of `doctor` about brokers, made to fail by real brokers: a topic with changed settings, a single broker, a
+ * missing broker, and a replica without a signing key.
  */
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
@@ -28,8 +28,7 @@ beforeAll(async () => {
   const [key, publicKey] = [join(fleet.dir, 'key.pem'), join(fleet.dir, 'key.pub')];
   execFileSync('openssl', ['genpkey', '-algorithm', 'ed25519', '-out', key]);
   execFileSync('openssl', ['pkey', '-in', key, '-pubout', '-out', publicKey]);
-  // On a log that is not signed yet.
-  // Its brokers answer as those of an old release do.
+  // This replica's log is not signed yet. Its brokers answer as those of an old release do.
   const env = { NODE_OPTIONS: `--import=${planted}`, HEADGATE_TEST_FETCH: '12' };
   unsigned = await fleet.serve('control-plane', 'cp-unsigned', [], env);
   plane = await fleet.serve('control-plane', 'cp', ['--allow-unsigned'], { HEADGATE_SIGNING_KEY: key });

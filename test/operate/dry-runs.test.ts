@@ -1,6 +1,6 @@
 /**
- * Every command of the command line with `--dry-run`: it writes no file, gives no link that works, and changes nothing. The
- * commands are those that the program declares, each by the examples of its help, so a new one is covered without a line here.
+ * Runs every CLI command with `--dry-run`: it writes no file, prints no working link, and changes nothing. The commands come
+ * from the program's own help examples, so new ones are covered automatically.
  */
 
 import { generateKeyPairSync } from 'node:crypto';
@@ -71,7 +71,7 @@ const cli = (argv: readonly string[]) =>
     },
   });
 
-/** The examples at the top of a command's help. */
+/** Examples at the end of a command's help. */
 function examplesOf(command: Command): string[] {
   let text = '';
   const write = (piece: string): void => {
@@ -89,7 +89,7 @@ const program = await buildProgram(testIo({}).io);
 const commands = allOf(program).filter((command) => command.name() !== 'help');
 const lines = [...new Set(commands.flatMap(examplesOf))];
 
-/** Words as a shell makes them; what is behind a redirection is the shell's. */
+/** Splits a line into words as a shell does, without its redirection. */
 function wordsOf(line: string): string[] {
   const words = (line.split(' > ')[0] ?? '').match(/"[^"]*"|'[^']*'|\S+/g) ?? [];
   const given = words.map((word) => word.replaceAll(/["']/g, '')).map((word) => names[word] ?? word);
@@ -98,7 +98,7 @@ function wordsOf(line: string): string[] {
     : given;
 }
 
-/** Every file below a folder, with its length and when it was changed. */
+/** Every file below a folder, with its size and modification time. */
 function filesIn(folder: string): string[] {
   return readdirSync(folder, { recursive: true, withFileTypes: true })
     .map((entry) => ({ path: join(entry.parentPath, entry.name), isFile: entry.isFile() }))
@@ -106,23 +106,23 @@ function filesIn(folder: string): string[] {
     .sort();
 }
 
-/** What an example cannot do in this fleet, and with which exit code it says so; all others end with 0. */
+/** Examples that fail in this fleet, with their exit code. All others exit with 0. */
 const refused: Readonly<Record<string, number>> = {
-  // It names the command that shows what a backup is worth.
+  // It names the command that shows whether a backup is usable.
   'backup /backup/headgate --data /var/lib/headgate/cp-1': 2,
-  // This fleet has no state of ten minutes ago.
+  // This fleet has no state from ten minutes ago.
   'diff --from 18000 --to 10m': 3,
-  // No change is released in it.
+  // This fleet releases no change.
   'change show 17': 3,
   'change advance 17 --in-wave 1': 3,
   'change withdraw 17': 3,
   'explain --request req_…': 3,
   'gateway verify': 2,
-  // What they would make is there, and what they would remove is in use or was never there.
+  // The object to create exists already, or the object to remove is in use or does not exist.
   'model delete echo-large --yes': 6,
-  // The last node of its models.
+  // The node is the last one for its models.
   'node drain pool-1': 6,
-  // Without requests the effect lists the rows that differ.
+  // Without recorded requests, the effect lists the rows that differ.
   'tier set Starter --models echo-large --effect': 1,
   'node register pool-1 --place pool --url http://10.0.0.5:8000 --dialect vllm': 6,
   'org create acme --name Acme --tier Platinum': 6,
@@ -131,7 +131,7 @@ const refused: Readonly<Record<string, number>> = {
   'tier delete Starter --yes': 6,
 };
 
-/** Commands that would not end, or ask another machine. */
+/** Commands that would not end or that contact another machine. */
 const left = (line: string): boolean =>
   /^(?:events tail$|requests tail\b)/.test(line) || line.includes('kafka://');
 
@@ -154,7 +154,7 @@ test.each(lines.filter((line) => !left(line)))('headgate %s', async (line) => {
       ...more,
     ]);
     expect([code, err]).toEqual([refused[line] ?? 0, expect.any(String)]);
-    // Neither a ticket of a link nor a key or token that was made.
+    // The output contains neither a link's ticket nor a new key or token.
     expect(out).not.toMatch(/#[\w.-]{20,}|\bhg[a-z]{0,4}_[\w-]{16,}/);
   }
   expect({

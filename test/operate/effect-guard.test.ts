@@ -1,4 +1,4 @@
-/** A command that would refuse much of what the last hour served needs force; what it is meant to refuse does not. */
+/** A command that would refuse much of the last hour's traffic needs force, unless refusing it is the command's purpose. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { chat } from '../support/api.ts';
 import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
@@ -17,7 +17,7 @@ beforeAll(async () => {
 }, 240_000);
 afterAll(() => fleet.close());
 
-/** Waits until the gateways have reported what is asked here with a key of each organisation. */
+/** Sends requests with a key of each organisation and waits until the gateways have reported them. */
 async function asked(of: TestFleet): Promise<string[]> {
   const made: string[] = [];
   for (const organisation of organisations) {

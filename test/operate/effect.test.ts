@@ -1,6 +1,6 @@
 /**
- * The effect of a command is true: of requests sent before and after it those are answered differently that `--effect` named
- * before it, each as it said, and no other.
+ * A command's effect is true: of the requests sent before and after it, exactly those named by `--effect` get another
+ * response, each as predicted.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Effect, effectSchema } from '../../schemas/admin/effect.ts';
@@ -38,11 +38,11 @@ const models = [
   'echo-idle',
   'echo-locked',
 ];
-/** In each request. */
+/** Prompt of every request. */
 const prompt = 'a-prompt-that-nobody-keeps';
 const paths = { chat: '/v1/chat/completions', messages: '/v1/messages' } as const;
 
-/** What each request is answered: `served`, or status and type. */
+/** Result of each request: `served`, or status and error type. */
 async function answers(): Promise<Map<string, string>> {
   const found = new Map<string, string>();
   for (const { organisation, name, host } of hosts)
@@ -61,7 +61,7 @@ async function answers(): Promise<Map<string, string>> {
 
 const served = (label: string): string => (label.startsWith('served') ? 'served' : label);
 
-/** What the effect says of each question that was asked and served. */
+/** Predicted change of each request. */
 function said({ recorded }: Effect): Map<string, string> {
   const groups = (recorded?.groups ?? []).filter(({ from, to }) => served(from) !== served(to));
   return new Map(
@@ -72,7 +72,7 @@ function said({ recorded }: Effect): Map<string, string> {
   );
 }
 
-/** What nobody may find in an effect, whose requests were made with keys and prompts. */
+/** Secrets in an effect. Its requests carried keys and prompts, none of which may appear. */
 function secretsIn(text: string): string[] {
   return [prompt, 'completion', ...keys.values()].filter((secret) => text.includes(secret));
 }
@@ -134,7 +134,7 @@ test('Effect: a command that changes no answer says so and ends with 0, and what
   expect([backup.code, backup.err]).toEqual([2, expect.stringContaining('leave out --effect')]);
 });
 
-/** What a member of acme is answered who asks for an effect. */
+/** Response to a member of acme who asks for an effect. */
 async function effectFor(person: string, asked: object) {
   const response = await askAdmin(fleet.controlPlane.admin, '/effect', { body: asked, as: person });
   return { status: response.status, text: await response.text() };

@@ -1,7 +1,6 @@
 /**
- * No body holds the event loop of a running gateway: neither one that a client sends nor one that a node answers with.
- * What is measured is processor time of the main thread, so that a busy machine does not show; next to each body another
- * organisation's requests continue.
+ * No body blocks the event loop of a running gateway, whether a client sends it or a node answers with it. Measures the main
+ * thread's CPU time, so a busy machine makes no difference. Another organisation's requests continue meanwhile.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -23,7 +22,7 @@ const meter = new URL('../support/turn-meter.mjs', import.meta.url).href;
 const metered = { NODE_OPTIONS: `--import=${meter}`, HEADGATE_TEST_TURNS: turns };
 
 const MiB = 1024 * 1024;
-/** A little under what a body may have. */
+/** Slightly below the largest allowed body. */
 const size = 32 * MiB - 1000;
 const figures: string[] = [];
 let gateway: GatewayProcess;
@@ -79,7 +78,9 @@ async function ask(
   });
 }
 
-/** Asks for a chat with each byte of the body in a chunk of its own; gives the status, or nothing where the connection was closed. */
+/**
+ * Sends a chat with each byte of its body in a separate chunk. Resolves with the status, or '' if the connection was closed.
+ */
 async function oneByteChunks(text: string): Promise<string> {
   const { port } = new URL(gateway.ready.api);
   const socket = connect(Number(port), '127.0.0.1');
@@ -104,7 +105,7 @@ async function oneByteChunks(text: string): Promise<string> {
   return answer.slice(9, 12);
 }
 
-/** The longest turn since this was last asked, ms. */
+/** Longest turn of the event loop since the previous call, in ms. */
 async function longestTurnMs(): Promise<number> {
   rmSync(turns, { force: true });
   gateway.child.kill('SIGUSR2');
@@ -112,7 +113,7 @@ async function longestTurnMs(): Promise<number> {
   return Number(readFileSync(turns, 'utf8'));
 }
 
-/** One round: the longest turn while it runs and another organisation sends requests one after another, ms. */
+/** Longest turn, in ms, while `run` runs and another organisation sends one request after another. */
 async function measureTurn(run: () => Promise<string>) {
   await longestTurnMs();
   let isOver = false;
@@ -132,8 +133,8 @@ async function measureTurn(run: () => Promise<string>) {
 }
 
 /**
- * Code that holds the loop does so in each round; a major collection or a busy neighbour on the same core does not.
- * So the best of a few rounds counts.
+ * Takes the best of a few rounds. Code that blocks the loop does so in every round; a major collection or a busy neighbour on
+ * the same core does not.
  */
 async function measure(name: string, run: () => Promise<string>): Promise<void> {
   let best = await measureTurn(run);
@@ -149,7 +150,7 @@ async function measure(name: string, run: () => Promise<string>): Promise<void> 
   expect(answered).toBeGreaterThanOrEqual(Math.floor(tookMs / 1000));
 }
 
-/** As many as fit into the size. */
+/** Repeats the unit as often as the size allows. */
 function fill(
   before: string,
   unit: string | ((n: number) => string),
@@ -212,7 +213,7 @@ const chatBodies: Record<string, () => string> = {
   'text that is no JSON': () => bytesOf('[1 '),
   spaces: () => ' '.repeat(size),
 };
-/** Just small enough to be shaped on the thread of requests. */
+/** Just small enough to be shaped on the request thread. */
 const smallBodies: Record<string, () => string> = {
   '256 KiB: 2 000 names': () =>
     withTool(fill('{', (n) => `"${'k'.repeat(100)}${n}":${n}`, '}', 1_980, 255 * 1024)),
@@ -228,20 +229,20 @@ const smallBodies: Record<string, () => string> = {
     withTool(fill('{', (n) => `"${'k'.repeat(80)}${n}":${n}`, '}', 2_500, 255 * 1024)),
 };
 
-// First, while the process holds nothing that an earlier body left behind.
+// Runs first, while the process holds nothing from an earlier body.
 test('a body of one-byte chunks takes memory for its bytes, not for its chunks', async () => {
   const proc = `/proc/${gateway.child.pid}`;
   const residentMiB = (field: string): number =>
     Number(new RegExp(`${field}:\\s+(\\d+) kB`).exec(readFileSync(`${proc}/status`, 'utf8'))?.[1]) / 1024;
-  // A large body starts the worker; the peak is measured from here.
+  // A large body starts the worker. The peak is measured from here.
   await ask('/chat/completions', ' '.repeat(MiB), 'heavy');
   writeFileSync(`${proc}/clear_refs`, '5');
   const before = residentMiB('VmRSS');
-  // It is no JSON; Node's HTTP may end the connection before the answer.
+  // The body is not JSON. Node's HTTP server may close the connection before the response.
   expect(['400', '']).toContain(await oneByteChunks(' '.repeat(4_000_000)));
   const grown = residentMiB('VmHWM') - before;
   figures.push(`four million one-byte chunks: ${grown.toFixed(0)} MiB more were resident`);
-  // An object for each would be some 1500 MiB.
+  // One object per chunk would take about 1500 MiB.
   expect(grown).toBeLessThan(300);
 });
 
@@ -306,7 +307,7 @@ test('several large bodies at once do not add up', async () => {
   });
 });
 
-// Processor time itself grows where other processes share the core's caches, and this comes closest to the bound.
+// CPU time itself grows when other processes share the core's caches, and this test comes closest to the bound.
 test('a body of one-byte chunks does not hold the event loop', { retry: 2 }, async () => {
   const text = chat(`"${'a'.repeat(1_000_000)}"`);
   await measure('chat: a million one-byte chunks', () => oneByteChunks(text));

@@ -1,5 +1,6 @@
-// Goal: a process that has no file descriptor left says so, and holds it against nobody else.
-// Method: real processes, whose limits prlimit lowers, at their start or while they run; skipped loudly where it is missing.
+// Goal: a process without free file descriptors says so, and does not blame its nodes for it.
+// Method: real processes whose limits prlimit lowers, at the start or while they run; skipped with a notice if prlimit is
+// missing.
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { Agent, type IncomingMessage, request } from 'node:http';
@@ -10,7 +11,7 @@ import { until } from '../support/until.ts';
 
 const hasPrlimit = spawnSync('prlimit', ['--version']).status === 0;
 const fleet = new ProcessFleet();
-/** One connection, opened before the limit is lowered. */
+/** A single connection, opened before the limit is lowered. */
 const agent = new Agent({ keepAlive: true, maxSockets: 1 });
 let gateway: Awaited<ReturnType<typeof start>>;
 let adminUrl: string;
@@ -69,10 +70,10 @@ test.skipIf(!hasPrlimit)(
     const before = /^Max open files\s+(\d+)/m.exec(
       execFileSync('cat', [`/proc/${pid}/limits`]).toString(),
     )?.[1];
-    // The first three are always in use: no number is left for another.
+    // The first three descriptors are always in use, so none is left.
     limitFiles(pid, 3);
     try {
-      // More than the failures after which a node would be ejected.
+      // More failures than eject a node.
       for (let count = 0; count < 10; count++)
         expect(await ask()).toMatchObject({
           status: 503,
@@ -87,7 +88,7 @@ test.skipIf(!hasPrlimit)(
         gateway.stderr().includes('"cause":"this gateway has no file descriptor left: EMFILE"'),
       );
       expect(gateway.stderr()).toContain('"event":"process.out_of_files"');
-      // One that cannot be collected takes no other with it.
+      // A metric that cannot be collected does not affect the others.
       const metrics = await call(`${gateway.ready.metrics}/metrics`);
       expect([metrics.status, metrics.text]).toEqual([
         200,
@@ -102,7 +103,7 @@ test.skipIf(!hasPrlimit)(
     } finally {
       limitFiles(pid, before ?? 'unlimited');
     }
-    // At once: the node was never ejected.
+    // Served at once, because the node was never ejected.
     expect((await ask()).status).toBe(200);
     const { text } = await call(`${gateway.ready.metrics}/metrics`);
     expect(text).toMatch(/^headgate_file_shortages_total [1-9]/m);

@@ -1,4 +1,4 @@
-/** Nothing that a process writes grows without a bound while it runs: real processes, ten thousand commits, and every file. */
+/** No file of a process grows without bound while it runs: real processes, ten thousand commits, and every file. */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
@@ -13,7 +13,7 @@ afterAll(() => fleet.close());
 
 const commits = 10_000;
 const recordsAtOnce = 100;
-/** Of the control log, with its signatures and indexes. */
+/** Size of the control log per commit, including signatures and indexes. */
 const logBytesPerCommit = 4096;
 
 async function numberAt(url: string, text: RegExp): Promise<number> {
@@ -28,7 +28,7 @@ test('after ten thousand commits every file is within its bound, and was all the
   const log = await openLog(fleet.logUrl, { topic: 'headgate.control' });
   const append = (from: number, to: number) =>
     Promise.all(records.slice(from, to).map(({ value, signature }) => log.append(value, signature)));
-  // So far there is no node that the control plane could take into service, with a commit that would come between the prepared ones.
+  // No node exists yet. The control plane would take it into service with a commit between the prepared ones.
   await append(0, 1);
   const plane = await fleet.serve<Plane['ready']>('control-plane', 'plane');
   const gateway = await fleet.serve<GatewayProcess['ready']>('gateway', 'gateway');
@@ -42,14 +42,14 @@ test('after ten thousand commits every file is within its bound, and was all the
         if (file.name === 'state.db-wal') longestWal = Math.max(longestWal, file.bytes);
       }
   };
-  // The first question begins the history.
+  // The first query creates the history.
   await fleet.admin(plane).call('GET', '/changes?from=1');
   for (let from = 1; from < records.length; from += recordsAtOnce) {
     await append(from, from + recordsAtOnce);
     look();
   }
   const folded = () => numberAt(`${gateway.ready.metrics}/readyz?verbose`, /at (\d+), digest/);
-  // The control plane may have written some of its own after them.
+  // The control plane may have appended its own commits after the prepared ones.
   await expect.poll(folded, { timeout: 120_000, interval: 200 }).toBeGreaterThanOrEqual(records.length);
   look();
   await log.close();
@@ -60,7 +60,7 @@ test('after ten thousand commits every file is within its bound, and was all the
     expect(
       readdirSync(folder).filter((name) => statSync(join(folder, name)).isFile() && !known(name)),
     ).toEqual([]);
-  // What is folded meanwhile lengthens it between the two looks.
+  // Commits folded between the two readings make the file longer.
   const walBytes = () => statSync(join(fleet.dir, 'gateway', 'state.db-wal')).size;
   const gauge = () =>
     numberAt(`${gateway.ready.metrics}/metrics`, /headgate_file_bytes\{file="state.db-wal"\} (\d+)/);

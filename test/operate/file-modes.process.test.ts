@@ -1,4 +1,4 @@
-// Goal: no file or folder that a process or a command line makes can be read or written by anybody but its owner.
+// Goal: only the owner can read or write the files and folders that a process or a CLI command creates.
 import { spawnSync } from 'node:child_process';
 import { chmodSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -38,7 +38,7 @@ const start = (): Promise<Started<object>> =>
   });
 
 beforeAll(async () => {
-  // The loosest that a process can inherit.
+  // The most permissive umask that a process can inherit.
   umaskBefore = process.umask(0);
   for (const folder of [ready, out, temporary]) mkdirSync(folder, { mode: 0o700 });
   dev = await start();
@@ -57,7 +57,7 @@ function everything(folder: string): string[] {
     ),
   ];
 }
-/** Those that others have any right to, with their modes; a file may go while this looks. */
+/** Paths that others can access, with their modes. A file may disappear meanwhile. */
 function open(paths: readonly string[]): string[] {
   return paths.flatMap((path) => {
     const found = lstatSync(path, { throwIfNoEntry: false });
@@ -93,7 +93,7 @@ test('nothing that a service and its command line write is open to others', () =
   for (const name of ['context.json', 'demo-keys.json', 'key', 'token', 'log.jsonl'])
     expect(names).toContain(name);
   expect(open(made)).toEqual([]);
-  // No copy of the state was left, in the common temporary folder least of all.
+  // No copy of the state remains, least of all in the shared temporary folder.
   expect(names.filter((name) => /snapshot/.test(name))).toEqual(['snapshot-copies']);
   expect(readdirSync(temporary)).toEqual([]);
 });

@@ -1,4 +1,4 @@
-/** A large fleet file, with real processes: interrupted, gone on with, exported, and applied to an empty log. */
+/** A large fleet file with real processes: interrupted, continued, exported, and applied to an empty log. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync, writeFileSync } from 'node:fs';
@@ -15,9 +15,9 @@ const fleet = new ProcessFleet();
 const other = new ProcessFleet();
 afterAll(() => Promise.all([fleet.close(), other.close()]));
 
-/** Of which some seven commits are made; more only takes longer. */
+/** Enough organisations for about seven commits. More would only take longer. */
 const organisations = Math.min(10_000, runs({ fast: 3000, full: 3000 }));
-/** The file is parsed, compared and sent before its first part is written. */
+/** Longest wait for the first part, because the file is first parsed, compared and sent. */
 const partMs = 100_000;
 const file = join(fleet.dir, 'fleet.json');
 const toExport = join(other.dir, 'fleet.json');
@@ -34,7 +34,7 @@ function applying(plane: Plane): ChildProcess {
   });
 }
 
-/** More than a pipe of a test takes. */
+/** Exports to a file, because the output exceeds a test's pipe. */
 async function exported(of: ProcessFleet, plane: Plane): Promise<Fleet> {
   const path = join(of.dir, 'exported.json');
   const out = openSync(path, 'w');

@@ -1,8 +1,8 @@
 /**
- * What a request leaves behind in the memory of a gateway: nothing. Objects that outlive their request are copied, then moved to
- * the old space, where only a full collection finds them; that is what long tails and a large process come of. The class of
- * fault is invisible in code: an object literal that begins with a spread and adds a field, a closure that is assigned to a
- * property, a map that loses its last entry with each request (docs/performance.md).
+ * A request leaves nothing behind in a gateway's memory. Objects that outlive their request are copied and then moved to the
+ * old space, which only a full collection frees; the results are long tails and a large process. The causes are invisible in
+ * code: an object literal that begins with a spread and adds a field, a closure assigned to a property, a map that loses its
+ * last entry with each request (docs/performance.md).
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type GatewayProcess, model, ProcessFleet } from '../support/process-fleet.ts';
@@ -45,7 +45,7 @@ async function round(): Promise<void> {
     await Promise.all(Array.from({ length: 8 }, (_, at) => ask(n + at)));
 }
 
-/** Bytes of the main thread's old space. */
+/** Bytes in the main thread's old space. */
 async function oldBytes(): Promise<number> {
   const text = await (await fetch(`${gateway.ready.metrics}/metrics`)).text();
   const value = /^nodejs_heap_space_size_used_bytes\{space="old".*\} (\S+)$/m.exec(text)?.[1];
@@ -54,7 +54,7 @@ async function oldBytes(): Promise<number> {
 }
 
 test('a request leaves less than 800 bytes to the next full collection', async () => {
-  // Until the compiler has done its work, code and feedback grow.
+  // Code and feedback grow until the compiler has finished.
   for (let n = 0; n < 4; n++) await round();
   const growth: number[] = [];
   let before = await oldBytes();
@@ -64,7 +64,8 @@ test('a request leaves less than 800 bytes to the next full collection', async (
     growth.push((after - before) / roundRequests);
     before = after;
   }
-  // A full collection in between makes one of them negative. Code and feedback still grow in some; what requests leave is in each.
+  // A full collection in between makes a round negative. Code and feedback grow in some rounds, but leaks of requests in
+  // every one.
   const [, least] = growth.filter((bytes) => bytes > 0).sort((a, b) => a - b);
   expect(least).toBeLessThan(800);
 });

@@ -1,4 +1,4 @@
-/** The end of a gateway whose drain runs out: each client and the operator learn what happened to the requests in flight. */
+/** A gateway's drain time runs out: each client and the operator learn what happened to the requests in flight. */
 import { PassThrough } from 'node:stream';
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';

@@ -1,4 +1,4 @@
-// Goal: while the gateway token is rotated, who has the old one does not get the new one.
+// Goal: during a rotation of the gateway token, the old token does not give access to the new one.
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-/** A node that takes requests and answers none of them, although it passes its health checks: who names it. */
+/** A node accepts requests and never answers, although it passes its health checks; these outputs name it. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';

@@ -1,4 +1,4 @@
-/** A whole fleet is lost, data folders and log, and a backup brings everything back; for both logs. */
+/** A whole fleet is lost, both data folders and log, and a backup restores everything. Used with both logs. */
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
@@ -13,7 +13,7 @@ import {
 } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 
-/** Used up by a few completions. */
+/** Small enough for a few completions to use up. */
 const allowance = 60;
 const sameTables = [
   'tier',
@@ -79,7 +79,7 @@ function document(nodeUrl: string): Parameters<ReturnType<ProcessFleet['admin']>
   return { ...base, tiers } as unknown as Parameters<ReturnType<ProcessFleet['admin']>['apply']>[0];
 }
 
-/** `loseLog` removes the log with all its topics. */
+/** Runs the scenario. `loseLog` removes the log with all its topics. */
 export async function losesEverything(
   logUrl: string | undefined,
   loseLog: (fleet: ProcessFleet) => Promise<void> | void,
@@ -94,7 +94,7 @@ export async function losesEverything(
     const backup = `backup ${join(fleet.dir, 'copy')} --data ${join(fleet.dir, 'cp')}`;
     const first = await fleet.headgate(backup);
 
-    // The second backup has what came after the first: keys, a revocation, usage.
+    // The second backup includes the later changes: keys, a revocation and usage.
     const revoked = await admin.createKey(organisation, 'revoked');
     const elm = await admin.createKey('elm', 'elm');
     await admin.call('POST', `/keys/${revoked.id}/revoke`);
@@ -124,7 +124,7 @@ export async function losesEverything(
     expect(await fleet.everything()).toEqual(before);
     await until(async () => (await fleet.complete(elm)) === 200, 60_000);
     expect([await fleet.complete(revoked), await fleet.complete(kept)]).toEqual([401, 409]);
-    // It continues: commands, and totals on top of the former ones.
+    // The fleet carries on: it takes commands, and new usage adds to the earlier totals.
     const later = await fleet.admin(fleet.plane).createKey('elm', 'later');
     await until(async () => (await fleet.complete(later)) === 200, 60_000);
     await until(async () => Number((await fleet.get('/usage?organisation=elm'))['requests']) >= 3, 60_000);

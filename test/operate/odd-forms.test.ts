@@ -1,4 +1,4 @@
-/** Goal: an engine whose answers have a form of its own is named by `doctor`, with the model and the form. */
+/** Goal: `doctor` names an engine whose responses have an unusual form, with the model and the form. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { chat, framesOf } from '../support/api.ts';

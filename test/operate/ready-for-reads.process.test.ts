@@ -1,6 +1,6 @@
 /**
- * Goal: a control plane that can change nothing stays ready for reads where no other is better, so that a balancer that asks
- * `/readyz?reads` does not go dark with the log; it is not where another replica is well, or where it is closing.
+ * Goal: a control plane that cannot change anything stays ready for reads if no other replica is better, so a load balancer
+ * that checks `/readyz?reads` does not go dark with the log. It is not ready if another replica is well or if it is closing.
  */
 import { generateKeyPairSync } from 'node:crypto';
 import { renameSync, writeFileSync } from 'node:fs';
@@ -12,7 +12,7 @@ import { until } from '../support/until.ts';
 const fleet = new ProcessFleet();
 const signingKey = join(fleet.dir, 'signing.pem');
 let able: Plane;
-/** It has no key of a signer, so it can carry out no command. */
+/** A control plane without a signing key, so it cannot carry out commands. */
 let unable: Plane;
 
 beforeAll(async () => {

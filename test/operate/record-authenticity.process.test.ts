@@ -1,6 +1,6 @@
 /**
- * Who may write to the topics and has neither the gateway token nor the signing key changes nothing: over every topic and every
- * way to forge, with the embedded log's files as the hostile writer has them. Nothing is counted, and `doctor` names the topic.
+ * A writer to the topics who has neither the gateway token nor the signing key changes nothing. Tries every topic and every
+ * kind of forgery on the files of the embedded log. Nothing is counted, and `doctor` names the topic.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -38,7 +38,7 @@ let period: string;
 /** Requests of this file that were answered. */
 let answered = 0;
 
-/** Of the tier: what a forged record uses up fits in, so that it would be seen, and requests are published at once. */
+/** Allowance of the tier. Forged usage fits into it, so it would be visible, and requests are published at once. */
 const tokensMax = 1500;
 const forgedTokens = 500;
 const requests = 3;
@@ -74,8 +74,9 @@ async function expectAnswer(): Promise<void> {
 }
 
 /**
- * Nothing of this file's requests is still on its way to the control plane. A short one may be published as in flight after its row is
- * counted, so one is held until it is seen there, and its end is seen behind it; one that is left has no row.
+ * Waits until none of this file's requests is still on its way to the control plane. A short request may be published as in
+ * flight after its row is counted. So hold one request until it is seen there, and wait for its end; abandoned, it has no
+ * row.
  */
 async function settled(): Promise<void> {
   await until(areRowsFolded, 60_000);
@@ -112,7 +113,7 @@ async function answers() {
 const exported = () => askAdmin(plane.ready.admin, '/usage/export?organisation=acme');
 
 const at = new Date().toISOString();
-/** Each of them counts with a MAC of the gateway token; the rows name no replica, as those of 0.1 gateways. */
+/** Records that would count with a MAC of the gateway token. Usage rows name no replica, like those of 0.1 gateways. */
 const forged: Readonly<Record<string, () => Buffer>> = {
   [usageTopic]: () => {
     const what = {
@@ -156,7 +157,7 @@ const json = (value: object): Buffer => Buffer.from(JSON.stringify(value));
 const macOf = (topic: string, value: Buffer, token = gatewayToken): Buffer =>
   new RecordMac(topic, token).of(value);
 
-/** The MACs that somebody without the token can have. */
+/** MACs that someone without the token can produce. */
 function forgedMacs(topic: string, value: Buffer): (Buffer | null)[] {
   const changed = Buffer.from(value);
   changed[changed.length - 2] = (changed[changed.length - 2] ?? 0) ^ 1;
@@ -195,7 +196,7 @@ test('a record without a valid MAC counts nowhere, on no topic, and doctor names
         return [value, forgedMacs(topic, value)[kind] ?? null];
       }),
     );
-  // On the control log what counts is a signature.
+  // On the control log, signatures count instead of MACs.
   await fleet.forgeKey('acme');
   await fleet.forgeKey('acme', fleet.key('another').signer);
   let refused: Check[] = [];
@@ -225,7 +226,7 @@ test('the numbers of a gateway are taken by nobody: what it completes afterwards
 
 test('a record that is written again with its MAC counts once', async () => {
   await settled();
-  // The counter of tokens may still rise to what the rows have, but not above it.
+  // The token counter may still rise to the rows' total, but not above it.
   const { used: _, ...before } = await answers();
   for (const topic of topics) {
     const log = await openLog(fleet.logUrl, { topic }, { allowTrimmed: true });
@@ -238,7 +239,7 @@ test('a record that is written again with its MAC counts once', async () => {
     expect(genuine.length, topic).toBeGreaterThan(0);
     await append(topic, genuine.slice(0, 50));
   }
-  // Behind them on each topic.
+  // Waits for a record behind the forged ones on each topic.
   await until(async () => {
     const metrics = await (await fetch(`${plane.ready.metrics}/metrics`)).text();
     return Number(/headgate_usage_rows_total\{outcome="repeated"\} (\d+)/.exec(metrics)?.[1]) > 0;
@@ -258,7 +259,7 @@ test('the same records count with the MAC of the gateway token', async () => {
   }
   await until(async () => ((await limits()).concurrency.inFlight ?? 0) >= 100, 30_000);
   await until(async () => Number((await usage())['totalTokens']) >= forgedTokens, 30_000);
-  // By the counters; rows are billed.
+  // The counters show it. Rows are only billed.
   await until(async () => (await used()) >= before + forgedTokens, 30_000);
   await until(async () => {
     const { items } = await fleet.admin(plane).call('GET', '/gateways');

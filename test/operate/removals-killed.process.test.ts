@@ -1,5 +1,5 @@
-// Goal: what removes old rows of usage and old keys by itself does so once and completely, wherever it is killed in between.
-// Method: SIGKILL before each step of a removal, and between the commits that forget keys; then a start on what is left.
+// Goal: the automatic removal of old usage rows and old keys happens once and completely, wherever it is killed.
+// Method: SIGKILL before each step of a removal, and between the commits that forget keys; then a restart on the remains.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -29,12 +29,12 @@ afterAll(async () => {
 
 const daysAgo = (days: number): string => new Date(Date.now() - days * dayMs).toISOString();
 const rowsOfDay = 700;
-/** Older than what is kept, and kept. */
+/** Two days that are too old to keep, and two that are kept. */
 const days = [daysAgo(9), daysAgo(8), daysAgo(3), daysAgo(2)];
 const keepDays = 5;
 const built = (path: string): string => JSON.stringify(pathToFileURL(resolve('dist', path)).href);
 
-/** Ends itself before its n-th step: a note of what was moved, a batch of rows, the note of a removal, and each file. */
+/** Kills itself before its n-th step: the note of a move, a batch of rows, the note of a removal, or a file. */
 const program = `
 import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
@@ -74,7 +74,7 @@ function open(path: string) {
   return { store, mover: (keep: number) => new RowMover({ rows: store.rows, path, keepDays: keep, logger }) };
 }
 
-/** Of each day: half of its rows are in its file, half of them wait. */
+/** Fills a store so that half of each day's rows are in the day's file and half are waiting. */
 async function filled(path: string): Promise<void> {
   const { store, mover } = open(path);
   const incarnation = '0f8fad5b-d9cb-469f-a165-70867728950e';
@@ -106,7 +106,7 @@ test('days of rows that are removed, and rows that are moved, wherever the proce
     const path = join(left, 'usage.db');
     end = await endOf(path, steps);
     const { store, mover } = open(path);
-    // What was not removed yet is there, and whole.
+    // Rows that are not removed yet are present and complete.
     const read = (): number => store.requests({ limit: 10_000 }).length;
     expect([2 * rowsOfDay, 3 * rowsOfDay, 4 * rowsOfDay], `killed before step ${steps}`).toContain(
       2 * Math.ceil(read() / 2),
@@ -119,13 +119,13 @@ test('days of rows that are removed, and rows that are moved, wherever the proce
     store.close();
   }
   expect(end).toBe(0);
-  // The note of the removal, a file of each day, what was moved, and its rows in several batches.
+  // The steps are the note of the removal, one file per day, the note of the move, and several batches of rows.
   expect(steps).toBeGreaterThan(8);
 });
 
 const keys = 1_200;
 
-/** Keys that were revoked long ago, in a log that is of now. */
+/** Writes keys that were revoked long ago into a current log. */
 async function writeKeys(): Promise<void> {
   const writer = new ChainWriter();
   const records = [
@@ -158,14 +158,14 @@ test('keys that are forgotten in several commits, though the control plane is ki
   const counts: number[] = [];
   for (let plane = await start(); ; plane = await start()) {
     const before = counts.at(-1) ?? keys;
-    // A process takes the time of the log from what it reads since its start.
+    // A process learns the log's time only from records read since its start.
     await fleet.admin(plane).run('organisation.create', { id: `other-${counts.length}`, name: 'Other' });
     await until(async () => (await keyCount(plane)) < before, 60_000);
     counts.push(await keyCount(plane));
     await plane.end('SIGKILL');
     if (counts.at(-1) === 0) break;
   }
-  // Whole commits of 500.
+  // Each commit forgets 500 keys.
   expect(counts.every((count) => count === 0 || (keys - count) % 500 === 0)).toBe(true);
   expect(counts.length).toBeGreaterThan(1);
   const forgotten = await forgottenKeys();

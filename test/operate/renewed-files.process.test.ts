@@ -1,6 +1,6 @@
 /**
- * Goal: in each process, every listener takes up a certificate once its files were replaced, without a signal; and a client trusts
- * an authority once it is in the file that NODE_EXTRA_CA_CERTS names, where Node can.
+ * Goal: every listener of every process uses a new certificate once its files are replaced, without a signal. A client trusts
+ * an authority once it is in the file that NODE_EXTRA_CA_CERTS names, if Node supports that.
  */
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -26,7 +26,7 @@ const tls = ['--tls-cert', join(mount, 'tls.crt'), '--tls-key', join(mount, 'tls
 const processes: Started<unknown>[] = [];
 let urls: string[];
 
-/** As the kubelet does it. */
+/** Swaps the certificate files as the kubelet does. */
 function swap(name: 'first' | 'second'): void {
   mkdirSync(join(mount, name), { recursive: true });
   copyFileSync(fixture(`${name}.pem`), join(mount, name, 'tls.crt'));
@@ -37,7 +37,7 @@ function swap(name: 'first' | 'second'): void {
     if (!existsSync(join(mount, file))) symlinkSync(`..data/${file}`, join(mount, file));
 }
 
-/** Whose certificate a new connection is shown. */
+/** Common name on the certificate that a new connection receives. */
 async function shown(url: string): Promise<string> {
   const { hostname: host, port } = new URL(url);
   const socket = nodeTls.connect({ host, port: Number(port), rejectUnauthorized: false });
@@ -73,7 +73,7 @@ beforeAll(async () => {
 afterAll(() => fleet.close());
 
 test('a certificate that was replaced is shown by every listener of every process', async () => {
-  // API, page for visitors, admin API, console, node, and the health of four; the node has its address twice.
+  // API, visitors' page, admin API, console, node, and four health endpoints. The node's address is listed twice.
   expect(new Set(urls.map((url) => new URL(url).host)).size).toBe(9);
   const all = () => Promise.all(urls.map(shown));
   expect(new Set(await all())).toEqual(new Set(['first']));

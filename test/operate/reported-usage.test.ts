@@ -1,4 +1,4 @@
-/** Goal: whatever a node reports as used, no request is billed, and no client reads, more than the request can use. */
+/** Goal: whatever usage a node reports, no request is billed, and no client reads, more than the request can use. */
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { call, chatBody } from '../support/api.ts';
@@ -64,7 +64,7 @@ const ways: Readonly<Record<string, Way>> = {
   },
 };
 
-/** As the client reads it, and as it is recorded. */
+/** Usage as the client reads it and as it is recorded. */
 async function used(way: string): Promise<{ shown: Used; billed: number }> {
   const { path, body, own } = ways[way] as Way;
   const caller = own ? (await fleet.key('birch')).value : key;

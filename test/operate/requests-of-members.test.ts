@@ -1,6 +1,6 @@
 /**
- * What members see of requests: the rows of the own organisation alone, in lists and streams, without names of others or of
- * nodes, by the admin API and by the console; and no answer has a key, a prompt or a completion.
+ * Members see only their own organisation's requests, in lists and streams, without the names of other organisations or of
+ * nodes, in both the admin API and the console. No response contains a key, a prompt or a completion.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { RequestList, RequestRow, RequestsMessage } from '../../schemas/admin/requests.ts';
@@ -33,7 +33,7 @@ beforeAll(async () => {
       const key = keys[organisation]?.value ?? '';
       await chat({ port, key, model: 'echo-small', more: { messages: [{ role: 'user', content: canary }] } });
     }
-    // One's key at the stack of another, and two keys of two.
+    // A key used at another organisation's stack, and two keys of two organisations in one request.
     const [own, other] = [keys['acme']?.value ?? '', keys['birch']?.value ?? ''];
     await call({ port, key: own, path: '/v1/models', host: stackHost('heron') });
     await call({ port, key: own, path: '/v1/models', headers: { 'X-Api-Key': other } });
@@ -45,7 +45,7 @@ afterAll(() => fleet.close());
 type Way = 'admin API' | 'console';
 const cookies = new Map<string | undefined, string>();
 
-/** Of a session in the console; without a person that of the operator. */
+/** Cookie of the person's console session, or of the operator's if no person is given. */
 async function cookieOf(person: string | undefined): Promise<string> {
   const found = cookies.get(person);
   if (found !== undefined) return found;
@@ -74,7 +74,7 @@ async function read<Answer>(path: string, person?: string, way?: Way): Promise<A
   return (await response.json()) as Answer;
 }
 
-/** The first message of a stream. */
+/** First message of a stream. */
 async function firstOf(path: string, person?: string, way?: Way): Promise<RequestsMessage> {
   const response = await request(path, person, way);
   expect(response.headers.get('content-type')).toBe('text/event-stream; charset=utf-8');
@@ -120,7 +120,7 @@ test.each([
   const text = JSON.stringify([list, stream, traffic]);
   const ofOthers = [other, stacks.heron, stacks.otter, keys[other]?.id ?? '', 'pool-1'];
   for (const name of ofOthers) expect([name, text.includes(name)]).toEqual([name, false]);
-  // A filter by what is of others finds nothing, and says nothing.
+  // A filter by another organisation's objects finds nothing and reveals nothing.
   const none = `/requests?organisation=${own}&key=${keys[other]?.id}`;
   expect((await read<RequestList>(none, person, way)).items).toEqual([]);
   for (const path of ['/requests', '/requests/stream', '/traffic'])
@@ -168,7 +168,7 @@ test('a cursor shows nobody how many requests there are, cannot be made, and is 
   expect(second.items[0]?.request).not.toBe(first.items[0]?.request);
   const made = Buffer.from(JSON.stringify({ 'gateway-1': 3 })).toString('base64url');
   expect((await request(`/requests?organisation=acme&next=${made}`, 'ana')).status).toBe(400);
-  // It continues no other query, neither of another organisation nor with another filter.
+  // The cursor works neither for another organisation nor with another filter.
   for (const query of ['organisation=birch', 'organisation=acme&outcome=refused', 'slower-than=1s'])
     expect((await request(`/requests?${query}&next=${next}`)).status).toBe(400);
   expect((await request(`/requests?organisation=birch&next=${next}`, 'ana')).status).toBe(403);

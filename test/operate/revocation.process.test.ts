@@ -1,6 +1,6 @@
 /**
- * `key revoke --wait` exits 0 only where the revocation is in force (design 4: Revocation confirmed), over processes that
- * are suspended, of another log, doubled, or silent for longer than the status topic keeps reports.
+ * `key revoke --wait` exits with 0 only if the revocation is in force (design 4: Revocation confirmed). Covers processes that
+ * are suspended, duplicated, on another log, or silent for longer than the status topic keeps reports.
  */
 import { mkdirSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
@@ -23,7 +23,7 @@ const listedAs = (plane: Plane, name: string) =>
     timeout: 30_000,
   });
 
-/** Takes the control log and the control plane's state away, and begins a new log. */
+/** Removes the control log and the control plane's state, and starts a new log. */
 async function beginAgain(plane: Plane): Promise<Plane> {
   await plane.end();
   const lost = join(fleet.dir, 'lost');
@@ -33,7 +33,7 @@ async function beginAgain(plane: Plane): Promise<Plane> {
   return fleet.startPlane('cp-2');
 }
 
-/** What a day of retention does: every report so far is gone. */
+/** Deletes every report so far, as a day of retention does. */
 function forgetReports(): void {
   const db = openDatabase(join(fleet.logFolder, 'headgate.status.db'), {
     durability: 'normal',
@@ -99,7 +99,7 @@ test('design 4: nothing is confirmed before the reports that were there at the s
   await expect.poll(() => askWith(gateway, key), { timeout: 30_000 }).toBe(200);
   gateway.child.kill('SIGSTOP');
   await before.end();
-  // Seconds of reading stand before the gateway's reports.
+  // The reader needs seconds to reach the gateway's reports.
   const db = openDatabase(join(fleet.logFolder, 'headgate.status.db'), { durability: 'normal' });
   const { first } = db.prepare('SELECT min(offset) AS first FROM record').get() as { first: number };
   const shift = 200_000;
@@ -112,7 +112,7 @@ test('design 4: nothing is confirmed before the reports that were there at the s
   db.exec('COMMIT');
   db.close();
 
-  // A replica that remembers nothing of its own.
+  // A replica without any memory of its own.
   const plane = await fleet.startPlane('cp-2');
   const run = await fleet.revoke(plane, key, 4);
   expect(run.code, run.stdout + run.stderr).toBe(5);
@@ -141,12 +141,12 @@ test('design 4: a gateway with `serve` that is silent for longer than reports ar
   expect(run.stderr).toContain('edge-1');
   await listedAs(plane, 'edge-1').toMatchObject({ state: 'STALE' });
 
-  // A replica with an empty folder learns of it from the others.
+  // A replica with an empty folder learns about the gateway from the others.
   const second = await fleet.startPlane('cp-2');
   await listedAs(second, 'edge-1').toMatchObject({ state: 'STALE' });
   expect((await fleet.run(second, 'gateway', 'list')).stdout).toContain('edge-1');
 
-  // Back, it catches up and confirms.
+  // Once resumed, the gateway catches up and confirms.
   gateway.child.kill('SIGCONT');
   const position = await plane.admin.position();
   await expect
@@ -180,7 +180,7 @@ test('a gateway that was killed is waited for, across restarts of the control pl
   const run = await fleet.revoke(plane, await fleet.key(plane), 30);
   expect([run.code, run.stdout], run.stderr).toEqual([0, expect.stringMatching(/lives +confirmed/)]);
 
-  // One that lives is not out of sight by it, and both the command and the list say so.
+  // Forgetting a live gateway does not hide it, and both the command and the list say so.
   expect(await fleet.run(plane, 'gateway', 'forget', 'lives', '--yes')).toMatchObject({
     ...{ code: 0, stderr: expect.stringContaining('lives reported in the last ten seconds') },
   });

@@ -1,7 +1,7 @@
 /**
- * Two builds on one log: this one, and one that knows two events more, made by patching what was built. Next to each other
- * they show no divergence; an event that may be passed over is passed over; at one that may not, the old build stands still
- * with its last good state and reports that, and the new build continues.
+ * Two builds on one log: this one, and a patched copy that knows two more events. Side by side they do not diverge. Both skip
+ * an unknown event that is not critical. At a critical one, the old build stops with its last good state and reports that,
+ * while the new build continues.
  */
 
 import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -20,7 +20,7 @@ import { ProcessFleet } from '../support/process-fleet.ts';
 const fleet = new ProcessFleet();
 const root = new URL('../../', import.meta.url).pathname;
 
-/** A build with the next version of the fold, which knows `model.praised` and, critical, `model.retired`. */
+/** A build with the next fold version, which knows `model.praised` and the critical `model.retired`. */
 function newerBuild(): string {
   const to = join(fleet.dir, 'newer');
   for (const part of ['dist', 'package.json', 'schemas'])
@@ -64,7 +64,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => fleet.close(), 60_000);
 
-/** Appends one commit of an event as another build might write it. */
+/** Appends one commit with the event, as another build might. */
 async function append(event: StoredEvent): Promise<number> {
   const log = await openLog(fleet.logUrl, { topic: 'headgate.control' });
   const snapshot = memorySnapshot();
@@ -92,7 +92,7 @@ async function appliedBy(name: string, position: number): Promise<void> {
     .toBeGreaterThanOrEqual(position);
 }
 
-/** Freshness is proved, and nothing is quarantined. */
+/** Whether freshness is proven and nothing is quarantined. */
 async function isReady(metrics: string): Promise<boolean> {
   return (await fetch(`${metrics}/readyz`)).status === 200;
 }

@@ -1,4 +1,4 @@
-// Goal: no secret that is unset, empty, blank or too short opens anything; a start with one that is too short is refused.
+// Goal: an unset, empty, blank or short secret never gives access; a start with a secret that is too short is refused.
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import {
   mkdirSync,
@@ -44,7 +44,7 @@ const commands = { 'control-plane': plane, dev, 'node-agent': agent, gateway };
 const whatIsUnset = ['', ' ', '\t \n'];
 const whatIsWeak = ['x', 'fifteen-letters'];
 
-/** What it writes where it is refused. */
+/** Standard error of a command that is refused. */
 async function refusal(args: readonly string[], env: Environment): Promise<string> {
   const { code, stderr } = await runCommand(args, { env: { HEADGATE_LOG_LEVEL: 'fatal', ...env } });
   expect([1, 2]).toContain(code);
@@ -93,7 +93,7 @@ const ofAll = [
   'HEADGATE_NODE_CREDENTIAL_GPU',
 ];
 const tokens = ['HEADGATE_GATEWAY_TOKEN', 'HEADGATE_GATEWAY_TOKEN_FILE'];
-/** What is a secret, or says where a key is, who is trusted or how people sign in. */
+/** Variables that contain a secret, locate a key, name a trusted party, or configure sign-in. */
 const protecting: Readonly<Record<keyof typeof commands, readonly string[]>> = {
   'control-plane': [
     ...['HEADGATE_OPERATOR_TOKEN', 'HEADGATE_OPERATOR_TOKEN_FILE', ...tokens, ...ofAll, ...kafka],
@@ -109,7 +109,7 @@ const protecting: Readonly<Record<keyof typeof commands, readonly string[]>> = {
     'HEADGATE_TRUST_SIGNER',
     'HEADGATE_TRUSTED_PROXIES',
   ],
-  // It reads no credentials of nodes unless it is given the name of one.
+  // The agent reads no node credentials unless it is given a node's name.
   'node-agent': ['HEADGATE_NODE_TOKEN', 'HEADGATE_NODE_TOKEN_FILE', 'HEADGATE_TLS_CERT', 'HEADGATE_TLS_KEY'],
 };
 const blanks = Object.entries(protecting).flatMap(([command, variables]) =>
@@ -125,7 +125,7 @@ test.each(blanks)('%s refuses to start with a blank %s, and names it', async (co
     ...{ HEADGATE_OPERATOR_TOKEN: token, HEADGATE_GATEWAY_TOKEN: gatewayToken, HEADGATE_NODE_TOKEN: token },
     ...{ [secret]: undefined, HEADGATE_CONTEXT: join(dir, 'context.json') },
   };
-  // Each way of being blank, in turn over the table.
+  // Cycles through the kinds of blank values along the table.
   const value =
     whatIsUnset[blanks.findIndex((each) => each[0] === command && each[1] === variable) % 3] ?? '';
   const stderr = await refusal(args, { ...env, [variable]: value });
@@ -163,7 +163,7 @@ test('a control plane refuses a previous gateway token that is the operator toke
   expect(stderr).not.toContain(token);
 });
 
-/** Every route of the admin API that an outsider would try, with every way of saying nothing. */
+/** Tries admin API routes that an outsider would try, with every form of missing credentials. */
 async function expectClosed({ ready }: Started<{ admin: string }>): Promise<void> {
   const nothing = [undefined, '', 'Bearer', 'Bearer ', 'Bearer  ', 'Bearer \t', 'Bearer x', 'Basic Og=='];
   for (const authorization of nothing) {
@@ -221,7 +221,7 @@ const given = {
   HEADGATE_NODE_TOKEN: 'a-good-node-token-001',
 };
 
-/** Inodes of the TCP sockets on which a process listens, by the system. */
+/** Inodes of the TCP sockets on which a process listens, according to the system. */
 function listeningPorts(pid: number): number[] {
   const own = new Set(
     readdirSync(`/proc/${pid}/fd`).flatMap((descriptor) => {
@@ -245,7 +245,7 @@ test.each(Object.keys(processes) as (keyof typeof processes)[])(
   async (kind) => {
     const dir = folder();
     const env = { ...given, HEADGATE_CONTEXT: join(dir, 'context.json') };
-    // A gateway needs a log to begin with.
+    // A gateway needs an existing log.
     const first =
       kind === 'gateway' ? await startProcess({ dir, name: 'cp', args: plane(dir), env }) : undefined;
     const started = await startProcess<object>({ dir, name: kind, args: processes[kind](dir), env });
@@ -253,7 +253,7 @@ test.each(Object.keys(processes) as (keyof typeof processes)[])(
       const pid = started.child.pid ?? 0;
       const before = listeningPorts(pid);
       for (let times = 0; times < 3; times++) started.child.kill('SIGUSR1');
-      // A thread of Node opens the debugger: it says so on stderr first.
+      // A Node thread opens the debugger, and first announces it on stderr.
       await new Promise((resolve) => setTimeout(resolve, 500));
       expect(started.stderr()).not.toContain('Debugger');
       expect(listeningPorts(pid)).toEqual(before);
@@ -269,7 +269,7 @@ const secretPem = generateKeyPairSync('rsa', { modulusLength: 2048 })
   .privateKey.export({ type: 'pkcs8', format: 'pem' })
   .toString();
 const randomText = randomBytes(24).toString('base64url');
-/** Wrong in each of these variables, and never to be repeated. */
+/** Values that are wrong in each of these variables and must never be echoed. */
 const wrongForms = [secretPem, randomText, `two\n${randomText}`, `-----BEGIN ${randomText}`];
 const secretVariables: readonly (readonly [keyof typeof processes, string])[] = [
   ['control-plane', 'HEADGATE_SIGNING_KEY'],

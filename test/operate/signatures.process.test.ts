@@ -1,6 +1,6 @@
 /**
- * Signatures of the log, as docs/security.md describes them: a key is of use only on a log that is signed, signers change
- * while a gateway follows, and a pin holds against an outsider who may write to the topic.
+ * Log signatures, as docs/security.md describes them: a key has an effect only on a signed log, signers change while a
+ * gateway follows, and a pin protects against an outsider who can write to the topic.
  */
 
 import { renameSync } from 'node:fs';
@@ -21,7 +21,7 @@ afterEach(async () => {
   await fleet.close();
 });
 
-/** Nothing serves the model: a key that is accepted meets 404 or 503, one that is not meets 401. */
+/** Status for a refused key. No node serves the model, so an accepted key gets 404 or 503. */
 const refusedKey = 401;
 const acme = {
   version: 1,
@@ -81,7 +81,7 @@ test('a log is signed from the first signer on: what outsiders write after it is
   let plane = await fleet.controlPlane('cp-1', key, ['--allow-unsigned']);
   const gateway = await fleet.startGateway('gw-1');
   await plane.admin.apply(acme);
-  // The log is not signed: anybody with write access makes keys.
+  // The log is not signed, so anyone with write access can create keys.
   const before = await fleet.forgeKey('acme');
   await expect.poll(() => statusWith(gateway.ready.api, before), { timeout: 20_000 }).not.toBe(refusedKey);
 
@@ -159,7 +159,7 @@ test('signers are exchanged on two replicas while a gateway follows; the old key
   await second.end();
   await expect(fleet.controlPlane('cp-2', old)).rejects.toThrow(/names no key of one of its signers/);
 
-  // Another gateway reads all of it at once, from the first record on.
+  // Another gateway reads the whole log from its first record.
   const fresh = await fleet.startGateway('gw-2', { flags: ['--trust-signer', old.publicFile] });
   expect(await statusWith(fresh.ready.api, late)).toBe(refusedKey);
   for (const key of keys) expect(await statusWith(fresh.ready.api, key)).not.toBe(refusedKey);
@@ -196,7 +196,7 @@ test('a gateway with a pin refuses by name a log that an outsider began, and fol
   await expect(fleet.controlPlane('cp-1', key)).rejects.toThrow(/not signed/);
 
   renameSync(fleet.logFolder, join(fleet.dir, 'unsigned-log'));
-  // Signed, and our key is among its signers; but an outsider began it.
+  // The log is signed and our key is among its signers, but an outsider created it.
   const both = [outsider.signer.publicKey, key.signer.publicKey];
   await fleet.append(known('log.created', { log: 'log-of-an-outsider', signers: both }), outsider.signer);
   const pinned = fleet.controlPlane('cp-pinned', key, ['--trust-signer', key.publicFile]);

@@ -1,6 +1,6 @@
 /**
- * A fleet whose every listener speaks TLS, under a certificate of an authority of its own: control plane, gateway, agent,
- * node and CLI find each other, a certificate is renewed while they run, and one that cannot be used harms nothing.
+ * A fleet in which every listener uses TLS with certificates of its own authority. Control plane, gateway, agent, node and
+ * CLI reach each other, a certificate is renewed while they run, and an unusable certificate does no harm.
  */
 import { execFile } from 'node:child_process';
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -69,11 +69,11 @@ function cli(args: readonly string[], more: Record<string, string> = trusting): 
 interface Answer {
   readonly status: number | undefined;
   readonly body: string;
-  /** Whose certificate was shown. */
+  /** Common name on the certificate received. */
   readonly name: string;
 }
 
-/** Over a connection of its own. */
+/** Sends one request on its own connection. */
 async function ask(url: string, options: RequestOptions = {}, body = ''): Promise<Answer> {
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
     request(url, { ...options, ca, agent: false }, resolve)
@@ -163,7 +163,7 @@ test('docs/metrics.md lists the metrics of every kind of process, those of TLS t
   for (const { ready } of [controlPlane, gateway, agent, node])
     for (const [, name = ''] of (await ask(`${ready.metrics}/metrics`)).body.matchAll(/^# TYPE (\S+) /gm))
       if (/^(?:headgate|gen_ai)_/.test(name)) real.add(name);
-  // Without an exporter there is none of these; test/operate/traces reads them.
+  // These metrics exist only with an exporter; test/operate/traces reads them.
   const elsewhere = /^headgate_trace_/;
   expect([...listed].filter((name) => !elsewhere.test(name)).sort()).toEqual([...real].sort());
 });

@@ -1,4 +1,6 @@
-/** Traces of a started gateway, with a receiver of OTLP over HTTP, a node that records its headers, and a receiver that hangs. */
+/**
+ * Traces of a running gateway, with an OTLP receiver over HTTP, a node that records its headers, and a receiver that hangs.
+ */
 import { readFileSync, writeFileSync } from 'node:fs';
 import {
   createServer,
@@ -54,7 +56,7 @@ async function serve(handler: Parameters<typeof createServer>[1]): Promise<strin
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-/** Writes which packages a process has loaded, at its end. */
+/** Writes the number of loaded OpenTelemetry packages to a file when the process exits. */
 const listLoaded = `
 process.on('exit', () => {
   // The interface alone is loaded by the library of the metrics.
@@ -124,7 +126,7 @@ afterAll(async () => {
   await fleet.close();
 });
 
-/** The host of a stack, which fetch would not send. */
+/** Sends a request with a stack's Host header, which fetch would not send. */
 function askStack(gateway: GatewayProcess, stack: string, trace: string): Promise<number | undefined> {
   const { hostname, port } = new URL(gateway.ready.api);
   const headers = {
@@ -213,7 +215,7 @@ test('no prompt, no key and no text of a caller is in any attribute, also where 
   const refused = `00-${'a'.repeat(32)}-${parentId}-01`;
   await ask(traced, { key: 'hg-secret-wrong-key-000', traceparent: refused });
   await ask(traced, { key, model: 'secret-model-name', traceparent: refused });
-  // The key is good, and the name of the stack is the caller's.
+  // The key is valid, and the caller chose the stack's name.
   expect(await askStack(traced, 'stk-secret-otter-9k2f', refused)).toBe(404);
   const hosts = () =>
     spans()
@@ -282,7 +284,7 @@ test('a receiver that hangs costs no request: what does not fit into the queue i
   await until(() => held.length > 0, 30_000);
   hangs = false;
   for (const response of held.splice(0)) response.writeHead(200).end('{}');
-  // 500 spans were made; the queue has room for 60.
+  // The gateway made 500 spans, but the queue holds only 60.
   await until(async () => {
     await ask(traced, { key, traceparent: mark('b') });
     return spans().some(({ traceId: id }) => id === 'b'.repeat(32));
@@ -293,7 +295,7 @@ test('a receiver that hangs costs no request: what does not fit into the queue i
   await ask(traced, { key });
   await Promise.all([traced.end(), untraced.end()]);
   expect([traced.child.exitCode, untraced.child.exitCode]).toEqual([0, 0]);
-  // Nothing of OpenTelemetry is loaded where no endpoint is set.
+  // No OpenTelemetry code is loaded unless an endpoint is set.
   expect(Number(readFileSync(loadedFile('traced'), 'utf8'))).toBeGreaterThan(10);
   expect(readFileSync(loadedFile('untraced'), 'utf8')).toBe('0');
 });

@@ -1,4 +1,4 @@
-/** Goal: a gateway, which speaks HTTP itself, does not hold a library that can. */
+/** Goal: a gateway has its own HTTP client, so it does not load an HTTP library. */
 import { execFileSync } from 'node:child_process';
 import { resolve } from 'node:path';
 import { expect, test } from 'vitest';

@@ -1,6 +1,6 @@
 /**
- * Usage that a control plane refused, through real processes: that of a gateway with a token that it did not have is not lost,
- * and usage without a MAC does not count.
+ * Usage that a control plane refused, through real processes. Rows from a gateway with an unknown token are not lost, and
+ * rows without a MAC do not count.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -69,7 +69,7 @@ test('usage of a gateway with another token counts after a start with that token
     await serve([], more);
     await until(async () => (await requests()) === 1, waitMs);
   }
-  // What waits in the outbox of a gateway is signed with the token that it has when it publishes it.
+  // A gateway signs the rows waiting in its outbox with the token that it has when it publishes them.
   await gateway.end('SIGTERM');
   gateway = await fleet.serve('gateway', 'gw');
   await serve([], { HEADGATE_GATEWAY_TOKEN_PREVIOUS: nextToken });
