@@ -102,8 +102,7 @@ async function decide(
     const type = (answer?.body['error'] as { type?: string } | undefined)?.type ?? 'no answer';
     if (answer && answer.status !== 503) return { ...said, fate: 'refused', position: 0, answer };
     troubles[type] = (troubles[type] ?? 0) + 1;
-    // "Nothing was changed" covers that one attempt only. An earlier attempt with an unknown outcome may still have
-    // succeeded.
+    // "Nothing was changed" covers one attempt only. An earlier attempt with an unknown outcome may have succeeded.
     mayBeCarriedOut ||= type !== 'LogUnavailable';
     if (!mayBeCarriedOut && random() < 0.2) return { ...said, fate: 'dropped', position: 0 };
     if (tookMs > undecidedMsMax) throw new Error(`command ${id} is still undecided: ${type}`);

@@ -121,9 +121,7 @@ async function foldedBy(process: Plane | Gateway): Promise<Folded> {
   return { position: Number(position), digest, skipped };
 }
 
-/**
- * Waits until all processes reach the position of a fresh replay. Returns the differences found, or none if all are equal.
- */
+/** Waits until all processes reach the position of a fresh replay. Returns the differences, or none if all are equal. */
 export async function disagreements(
   fleet: ChaosFleet,
   processes: readonly (Plane | Gateway)[],

@@ -1,8 +1,8 @@
 /**
- * A real Apache Kafka in KRaft mode for tests: one node or three, on loopback ports that were free, with its data in a
- * temporary folder. Nodes are ended by their pids, and may be killed, frozen and started again on the same data.
- * The jars come from Maven once, into .cache/kafka, together with an archive of loaded classes that makes a start three
- * times as fast; a machine that has them needs no network. Needs Java 17 and, for the first run, Maven.
+ * A real Apache Kafka in KRaft mode for tests: one node or three, on free loopback ports, with data in a temporary folder.
+ * Nodes can be killed, frozen and restarted on the same data; they are ended by their pids. The jars are fetched once from
+ * Maven into .cache/kafka, together with a class archive that makes starts three times as fast, so later runs need no
+ * network. Needs Java 17 and, for the first run, Maven.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -32,7 +32,7 @@ const version = '4.3.1';
 const log4j = '2.25.4';
 const plugin = 'org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies';
 const clusterId = '4L6g3nShT-eMCtK--X86sw';
-/** Of the sources, also where this runs from what was built. */
+/** Root of the sources, even if this runs from the built files. */
 const root = import.meta.url.includes('/dist/test/') ? '../../..' : '../..';
 const home = new URL(`${root}/.cache/kafka/${version}`, import.meta.url).pathname;
 const archive = join(home, 'classes.jsa');
@@ -43,17 +43,17 @@ const logging = join(home, 'log4j2.properties');
 
 export interface KafkaOptions {
   readonly nodes?: 1 | 3;
-  /** Lines of server.properties to add. */
+  /** Additional lines for server.properties. */
   readonly properties?: readonly string[];
-  /** Further words for `StorageTool format`. */
+  /** Further arguments for `StorageTool format`. */
   readonly formatWords?: readonly string[];
-  /** Lines of one node's server.properties to add; its ports are known by then. */
+  /** Additional server.properties lines for one node, whose ports are known by then. */
   readonly wire?: (node: number, clientPort: number) => readonly string[];
-  /** How its listener wants to be spoken to. */
+  /** Client settings that the listener requires. */
   readonly settings?: KafkaSettings;
-  /** Where the properties added make its one node listen. */
+  /** Address of the single node's listener, if the added properties change it. */
   readonly listener?: { readonly host: string; readonly port: number };
-  /** Additional listeners, each on a listener of its own, whose traffic can be meddled with. */
+  /** Number of additional listeners whose traffic can be meddled with. */
   readonly doors?: number;
 }
 
@@ -62,16 +62,16 @@ export interface Kafka {
   readonly url: string;
   readonly brokers: readonly string[];
   readonly doors: readonly Door[];
-  /** The listener of a node, counted from 1. */
+  /** Port of a node's listener. Nodes are counted from 1. */
   port(node: number): number;
-  /** kill -9, and waits until it is gone. */
+  /** Kills the node (kill -9) and waits until it is gone. */
   kill(node: number): Promise<void>;
-  /** Starts a node that was killed, on its data, and waits until it answers. */
+  /** Restarts a killed node on its data and waits until it answers. */
   restart(node: number): Promise<void>;
-  /** SIGSTOP and SIGCONT. */
+  /** Sends SIGSTOP; `thaw` sends SIGCONT. */
   freeze(node: number): void;
   thaw(node: number): void;
-  /** Ends all nodes, at once unless another signal is given, and removes their data. */
+  /** Ends all nodes, with SIGKILL unless another signal is given, and removes their data. */
   stop(signal?: NodeJS.Signals): Promise<void>;
 }
 
@@ -90,7 +90,7 @@ async function launch(options: KafkaOptions, flags: readonly string[]): Promise<
   const port = (node: number) => options.listener?.port ?? ports[node - 1]!;
   const controllerPort = (node: number) => ports[nodes + node - 1]!;
   const ids = Array.from({ length: nodes }, (_, index) => index + 1);
-  /** Where the listener behind a door is. */
+  /** Port of the listener behind a door. */
   const behind = (door: number, id: number) => ports[(2 + door) * nodes + id - 1]!;
   const doors: Door[] = [];
   for (let n = 0; n < doorCount; n++) doors.push(await Door.open(ids.map((id) => behind(n, id))));
@@ -165,7 +165,7 @@ interface NodeParts {
   readonly doors: readonly { readonly port: number; readonly advertised: number }[];
 }
 
-/** A killed node counts as gone after 1.5 s instead of 9, so that tests need not wait. */
+/** Makes a killed node count as gone after 1.5 s instead of 9, so that tests need not wait. */
 function serverProperties({ id, nodes, voters, port, controllerPort, doors }: NodeParts): string[] {
   const inSync = nodes > 1 ? 2 : 1;
   const behind = doors.map((door, n) => `,DOOR${n}://127.0.0.1:${door.port}`).join('');
@@ -197,7 +197,7 @@ function serverProperties({ id, nodes, voters, port, controllerPort, doors }: No
   ];
 }
 
-/** The same for each node of this number, whatever its ports are, and so made once by a process of its own. */
+/** Formats a node's folder. The result depends only on the node's number, not on its ports, so it is cached. */
 async function format(folder: string, id: number, words: readonly string[]): Promise<void> {
   const made = join(folder, String(id));
   const kept = join(home, `formatted-${id}`);
@@ -220,12 +220,12 @@ async function format(folder: string, id: number, words: readonly string[]): Pro
   try {
     renameSync(draft, kept);
   } catch {
-    // Another one was there first.
+    // Another process was faster.
     rmSync(draft, { recursive: true });
   }
 }
 
-/** Ready: it answers, and the cluster has all its brokers. */
+/** Waits until the listener answers and the cluster has all its brokers. */
 async function untilReady(
   listener: { readonly host: string; readonly port: number },
   nodes: number,
@@ -241,7 +241,7 @@ async function untilReady(
       if (brokers.length >= Math.min(nodes, 2) && brokers.some((broker) => broker.port === listener.port))
         return;
     } catch {
-      // Not yet.
+      // Not ready yet.
     }
     const words = lastWords();
     if (words !== null) throw new Error(`Kafka ended: ${words}`);
@@ -256,8 +256,8 @@ function lastWords(child: ChildProcess | undefined, folder: string, id: number):
 }
 
 /**
- * Free now, and held together while they are looked for, so that they differ. Below the ports that systems give to
- * outgoing connections: such a connection could take the port of a node that is dead for a while.
+ * Ports that are free now, held open together while searching so that they differ. They lie below the system's range for
+ * outgoing connections, because such a connection could take the port of a temporarily dead node.
  */
 export async function freePorts(count: number): Promise<number[]> {
   const servers: Server[] = [];
@@ -274,7 +274,7 @@ export async function freePorts(count: number): Promise<number[]> {
   return ports;
 }
 
-/** The archive of classes holds for one class path in one order only. */
+/** The class archive is valid for one class path in one order only. */
 function classPath(): string {
   const jars = readdirSync(join(home, 'lib')).filter((name) => name.endsWith('.jar'));
   return jars
@@ -315,7 +315,7 @@ async function download(): Promise<void> {
   await run('mvn', ['-B', '-q', plugin, '-DincludeScope=runtime', `-DoutputDirectory=${folder}`], {
     cwd: home,
   });
-  // All or nothing: a download that was cut off leaves no folder that looks complete.
+  // All or nothing: an interrupted download must not leave a folder that looks complete.
   rmSync(join(home, 'lib'), { recursive: true, force: true });
   renameSync(folder, join(home, 'lib'));
 }

@@ -1,7 +1,7 @@
 /**
- * The services of docker-compose.yml, started without Docker from the parsed file: each on a loopback address of its own,
- * which stands for its host name, so that every port, flag and variable is used as it is written there. What a container
- * adds (its image, its volumes, its health check) is not claimed here.
+ * The services of docker-compose.yml, started without Docker from the parsed file. Each has its own loopback address instead
+ * of its host name, so every port, flag and variable is used as written. Images, volumes and health checks are not tested
+ * here.
  */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -30,13 +30,13 @@ const { services, volumes } = parse(file, { merge: true }) as {
   services: Readonly<Record<string, Service>>;
   volumes: object;
 };
-/** What starts without a profile. */
+/** Services that start without a profile. */
 const fleet = Object.entries(services).filter(([, { profiles }]) => profiles === undefined);
 const names = fleet.map(([name]) => name);
 const addresses = new Map(names.map((name, index) => [name, `127.77.0.${index + 1}`]));
 const address = (name: string) => addresses.get(name)!;
 
-/** Host names become addresses; what listens on all of a container's addresses listens on the service's own. */
+/** Replaces host names with addresses. A service that listens on all addresses of its container listens on its own one. */
 function onLoopback(text: string, own: string): string {
   let words = text.replaceAll('0.0.0.0', own).replaceAll(/:\/\/(localhost)?:/g, `://${own}:`);
   for (const [name, host] of addresses)
@@ -69,7 +69,7 @@ async function startService(name: string): Promise<void> {
 
 beforeAll(async () => {
   kafka = await startBroker();
-  // All of them settled, so that those which did start are ended where one did not.
+  // Waits for all services, so that the running ones can be ended if another fails to start.
   const outcomes = await Promise.allSettled(names.filter((name) => name !== 'kafka').map(startService));
   for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
 }, 120_000);
@@ -82,7 +82,7 @@ afterAll(async () => {
 const run = promisify(execFile);
 const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
 
-/** What `headgate …` prints as JSON, asked of one of the control planes. */
+/** Output of `headgate …` as JSON, with one of the control planes as its server. */
 async function cli(controlPlane: string, ...words: readonly string[]): Promise<Record<string, unknown>> {
   const env = {
     ...process.env,
@@ -93,7 +93,7 @@ async function cli(controlPlane: string, ...words: readonly string[]): Promise<R
   return JSON.parse(stdout);
 }
 
-/** The status of a completion, asked under the name that a caller on the publishing machine uses. */
+/** Status of a completion, sent with the Host header that callers on the publishing machine use. */
 async function ask(gateway: string, key: unknown): Promise<number> {
   const { statusCode, body } = await request(`http://${address(gateway)}:8080/v1/chat/completions`, {
     method: 'POST',

@@ -1,4 +1,4 @@
-/** The Kafka log keeps the contract of every adapter, on a real broker; each test has a topic of its own. */
+/** The Kafka log fulfils every adapter's contract on a real broker. Each test has its own topic. */
 import { inject } from 'vitest';
 import { openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
 import { controlLogContract } from '../contract/control-log.ts';

@@ -1,21 +1,21 @@
 /**
- * A way to the brokers of its own, on a listener that Kafka advertises under the door's ports, so that a whole process can
- * be sent through it. It reads the frames of the protocol: the answer to an append, and to nothing else, may be lost, cut
- * off or late; an append may be held up or never arrive; and all of it can be shut, as a network that refuses or is silent.
+ * A separate path to the brokers, through a listener that Kafka advertises under the door's ports, so that all traffic of a
+ * process can pass it. It parses protocol frames. Responses to appends, and only those, can be lost, cut off or delayed;
+ * appends can be held or dropped; and the whole door can be shut like a network that refuses connections or is silent.
  */
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
 /**
- * What becomes of one append: `lose`, written and never answered; `cut`, written, and the connection ends instead of an
- * answer; `swallow`, the connection ends before it was sent on; `hold`, sent on only once `release` is called, even if
- * its sender has given it up; `lateMs`, answered so much later.
+ * Fate of one append. `lose`: written but never answered. `cut`: written, then the connection ends instead of a response.
+ * `swallow`: the connection ends before the append is forwarded. `hold`: forwarded only on `release`, even if its sender has
+ * given up. `lateMs`: answered this much later.
  */
 export type Fate = 'pass' | 'lose' | 'cut' | 'swallow' | 'hold' | { readonly lateMs: number };
 
 const produceKey = 0;
 
-/** One of our connections: what comes from the process, and what the broker answers to it. */
+/** One client connection, with the broker's responses to it. */
 class Passage {
   readonly #door: Door;
   readonly #client: Socket;
@@ -81,7 +81,7 @@ class Passage {
     this.#door.held.push(() => {
       this.#held = false;
       this.#broker.write(frame, () => {
-        // Its sender may be long gone; what it sent arrives all the same.
+        // The append arrives even if its sender is long gone.
         if (this.#client.destroyed) this.#broker.end();
       });
     });
@@ -104,14 +104,14 @@ class Passage {
   }
 }
 
-/** The first whole frame, its length included. */
+/** First complete frame, including its length. */
 function frameOf(bytes: Buffer): Buffer | undefined {
   if (bytes.length < 4) return undefined;
   const length = bytes.readInt32BE(0) + 4;
   return bytes.length < length ? undefined : bytes.subarray(0, length);
 }
 
-/** Of a Produce request up to version 8, which names one topic: client id, transactional id, acks, time-out, topics. */
+/** Topic of a Produce request up to version 8, which begins with client id, transactional id, acks, time-out and topics. */
 function topicOf(frame: Buffer): string {
   const text = (at: number) => at + 2 + Math.max(frame.readInt16BE(at), 0);
   const name = text(text(12)) + 2 + 4 + 4;
@@ -121,14 +121,14 @@ function topicOf(frame: Buffer): string {
 export class Door {
   readonly held: (() => void)[] = [];
   readonly passages = new Set<Passage>();
-  /** Appends seen, by topic. */
+  /** Number of appends seen, by topic. */
   readonly appends = new Map<string, number>();
-  /** Decides on each append from now on. */
+  /** Decides the fate of each later append. */
   onAppend: (topic: string) => Fate = () => 'pass';
   readonly #servers: Server[] = [];
   #state: 'open' | 'refuse' | 'silent' = 'open';
 
-  /** One port for each target, in their order. */
+  /** Opens one port per target, in the order of the targets. */
   static async open(targets: readonly number[]): Promise<Door> {
     const door = new Door();
     for (const target of targets) {
@@ -153,7 +153,7 @@ export class Door {
     return this.onAppend(topic);
   }
 
-  /** `refuse`: everything is cut, and whatever comes is cut. `silent`: nothing comes through and nothing is said. */
+  /** `refuse` cuts every connection, current and new. `silent` passes nothing on and sends nothing back. */
   shut(how: 'refuse' | 'silent'): void {
     this.#state = how;
     for (const passage of [...this.passages])
@@ -167,7 +167,7 @@ export class Door {
     if (wasShut) for (const passage of [...this.passages]) passage.end();
   }
 
-  /** Lets all appends that are held pass to the broker. */
+  /** Forwards all held appends to the broker. */
   release(): void {
     for (const release of this.held.splice(0)) release();
   }

@@ -1,6 +1,6 @@
 /**
- * What a broker that dies, freezes or loses its answers does to the log. Nothing that was acknowledged may be missing, no
- * command may enter the chain twice, no tail may skip or repeat a record, and an outcome that is not known is said to be so.
+ * Effects on the log when a broker dies, freezes or loses its responses. No acknowledged record may be missing, no command
+ * may enter the chain twice, no tail may skip or repeat a record, and an unknown outcome is reported as unknown.
  */
 
 import { once } from 'node:events';
@@ -48,7 +48,7 @@ async function open(options: Partial<KafkaLogOptions> = {}): Promise<ControlLog>
   return log;
 }
 
-/** Opens the log through a proxy, whatever address the broker gives for itself. */
+/** Opens the log through a proxy, whatever address the broker advertises. */
 async function openThroughProxy(): Promise<{ log: ControlLog; proxy: TestProxy }> {
   const made = await startProxy(kafka.port(1));
   proxy = made;
@@ -65,7 +65,7 @@ async function openThroughProxy(): Promise<{ log: ControlLog; proxy: TestProxy }
   return { log, proxy: made };
 }
 
-/** Reads until the log is closed, and continues where it was after each LogUnavailable. Any other error ends it. */
+/** Reads until the log is closed, and resumes after each LogUnavailable. Any other error ends it. */
 function follow(log: ControlLog, signal: AbortSignal, onRecord: (record: LogRecord) => void): Promise<void> {
   let from = 0;
   return (async () => {
@@ -75,7 +75,7 @@ function follow(log: ControlLog, signal: AbortSignal, onRecord: (record: LogReco
           for (const record of batch.records) onRecord(record);
           from = batch.nextOffset;
         }
-        // Without an error a tail ends only with its signal or its log.
+        // Without an error, a tail ends only with its signal or its log.
         return;
       } catch (error) {
         if (!(error instanceof LogUnavailable)) throw error;
@@ -84,7 +84,7 @@ function follow(log: ControlLog, signal: AbortSignal, onRecord: (record: LogReco
   })();
 }
 
-/** A writer of commands that takes only its own fold's word for it. */
+/** A writer of commands that trusts only its own fold. */
 class Writer {
   readonly #log: ControlLog;
   readonly accepted: string[] = [];
@@ -106,7 +106,7 @@ class Writer {
     this.#folded();
   }
 
-  /** Appends the same record until it is seen; the chain drops what comes twice. */
+  /** Appends the same record until the fold contains it. The chain drops duplicates. */
   async submit(id: string): Promise<void> {
     const event =
       this.#head.seq === 0
@@ -124,7 +124,7 @@ class Writer {
       } catch (error) {
         if (!(error instanceof AppendUnknown || error instanceof LogUnavailable)) throw error;
         if (error instanceof AppendUnknown) this.unknown++;
-        // A record whose outcome is unknown may still come; then the command is not repeated.
+        // A record with an unknown outcome may still arrive; the command is then not repeated.
         await Promise.race([seen, pause(300)]);
       }
     }
@@ -242,7 +242,7 @@ test('a log with nothing to do arms next to no timers', async () => {
   await log.append(Buffer.from('before'));
   await delivery;
   const armed = vi.spyOn(globalThis, 'setTimeout');
-  // Nothing happens: what would be armed again and again shows within a second.
+  // A timer that is armed repeatedly shows within this second.
   await pause(1000);
   const count = armed.mock.calls.length;
   armed.mockRestore();
@@ -298,7 +298,7 @@ test('a process that starts without its brokers waits for them once, not for eac
     return log;
   };
   await openAway('first');
-  // Opening alone waits up to ten seconds for brokers that are on their way.
+  // Opening alone waits up to ten seconds for brokers that are starting.
   const second = openAway('second').then((log) => log.end());
   await expect(within(2500, second)).rejects.toThrow(LogUnavailable);
 });

@@ -1,11 +1,11 @@
-/** Stops a process as a machine that hangs does. */
+/** Stops a process as if its machine hung. */
 import type { ChildProcess } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 const freezeMaxMs = 10_000;
 
-/** Returns once every thread of it is stopped or gone; on a busy machine it may still answer for a while after the signal. */
+/** Returns once every thread is stopped or gone, because on a busy machine a process may still answer after the signal. */
 export function freeze(broker: ChildProcess | undefined): void {
   if (broker?.kill('SIGSTOP') !== true) return;
   const threads = `/proc/${broker.pid}/task`;
@@ -23,7 +23,7 @@ function isStopped(file: string): boolean {
   return ['', 'T', 'Z', 'X'].includes(state ?? '');
 }
 
-/** What the process table says, or what stands for a process or thread that is gone. */
+/** Reads the process table. Returns `gone` for a process or thread that no longer exists. */
 function readNow<Value>(read: () => Value, gone: Value): Value {
   try {
     return read();

@@ -1,6 +1,6 @@
 /**
- * What others write to the topics, on a real broker: codecs, bombs, broken batches, transactions, copies, records of
- * another token and of a later version. On a log without and with signatures, and again after a restart: no process ends or
+ * Hostile records on the topics of a real broker: codecs, compression bombs, broken batches, transactions, copies, and
+ * records of another token or a later version. On an unsigned and a signed log, and again after a restart, no process ends or
  * grows, every request is served, all folds agree, and doctor names the topic and the offset.
  */
 import { execFileSync } from 'node:child_process';
@@ -45,7 +45,7 @@ import { produceBatch, storedBatches } from './raw-batches.ts';
 
 const topics = [controlTopic, statusTopic, usageTopic, gaugesTopic, countersTopic];
 const waitMs = 60_000;
-/** What a process may take at most, with all that it holds otherwise. */
+/** Largest resident memory of a process. */
 const residentBytesMax = 400 * 1024 ** 2;
 
 let kafka: Kafka;
@@ -56,9 +56,9 @@ let plane: Plane;
 let gateways: GatewayProcess[];
 let key: string;
 let keyId: string;
-/** Before its first records are deleted. */
+/** Batches of the control topic, read before its first records are deleted. */
 let controlBatches: Buffer[] = [];
-/** Requests that were answered with 200. */
+/** Requests answered with 200. */
 let answered = 0;
 
 const servePlane = () =>
@@ -69,7 +69,7 @@ const serveGateway = (name: string) => fleet.serve<GatewayProcess['ready']>('gat
 const env = () => ({ HEADGATE_ADMIN: plane.ready.admin, HEADGATE_TOKEN: operatorToken });
 
 beforeAll(async () => {
-  // Without a rule everybody may do all, until a test makes one.
+  // Without a rule everyone may do everything, until a test adds a rule.
   const authorizer = 'authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer';
   const patient = 'broker.session.timeout.ms=30000';
   kafka = await startKafka({ properties: [authorizer, 'allow.everyone.if.no.acl.found=true', patient] });
@@ -91,14 +91,14 @@ afterAll(async () => {
   await kafka?.stop();
 }, 60_000);
 
-/** 1 MB of it is 1 GB: one record of zeros. */
+/** One record of zeros that grows from 1 MB to 1 GB. */
 function hugeRecord(): Buffer {
   const [part, parts] = [100_000_000, 10];
   const whole = record(0, Buffer.alloc(0));
-  // The lengths of the record and of its value, five bytes each, in place of those of an empty one.
+  // Replaces the empty record's length and value length with larger ones of five bytes each.
   const body = Buffer.concat([whole.subarray(1, 5), longVarint(part * parts)]);
   const begin = Buffer.concat([longVarint(body.length + part * parts + 1), body]);
-  // The streams of gzip may follow one another.
+  // Gzip streams may follow one another.
   const zeros = gzipSync(Buffer.alloc(part), { level: 9 });
   return Buffer.concat([
     gzipSync(begin),
@@ -156,7 +156,7 @@ async function billedRequests(): Promise<number> {
   return Number((JSON.parse(stdout) as { requests: number }).requests);
 }
 
-/** Asks both gateways again and again while the work is done; every answer must be a 200. */
+/** Repeatedly sends requests to both gateways during the work. Every response must be a 200. */
 async function serving(work: () => Promise<unknown>): Promise<void> {
   let isOver = false;
   const statuses = new Set<number>();
@@ -175,7 +175,7 @@ async function serving(work: () => Promise<unknown>): Promise<void> {
   expect([...statuses]).toEqual([200]);
 }
 
-/** A command is taken, both gateways fold it, have the digest of the control plane, and nobody has grown. */
+/** A command is accepted, both gateways fold it and have the control plane's digest, and no process has grown. */
 async function expectWell(): Promise<void> {
   const created = await fleet.admin(plane).createKey(organisation, 'later');
   await until(() => isAccepted(created.value), waitMs);
@@ -230,7 +230,7 @@ describe.each(['not signed', 'signed'])('a log that is %s', (kind) => {
     });
     // Each request is billed once.
     await until(async () => (await billedRequests()) === answered, waitMs);
-    // Nothing is said of it but whose records do not count.
+    // The only finding names the process whose records do not count.
     const others = (await findings()).filter((finding) => !finding.startsWith('HG2016'));
     expect(others.join()).not.toContain('gw-of-an-old-token');
   });
@@ -243,7 +243,7 @@ test('processes that are killed and started again on the poisoned topics serve a
   await serving(expectWell);
 });
 
-/** With a client of its own: one that has changed a topic loses sight of its brokers. */
+/** Uses its own client, because a client that has changed a topic loses track of its brokers. */
 async function asAdmin(work: (admin: Admin) => Promise<unknown>): Promise<void> {
   const admin = client.admin();
   await admin.connect();
@@ -255,7 +255,7 @@ async function asAdmin(work: (admin: Admin) => Promise<unknown>): Promise<void> 
   }
 }
 
-/** Sends records in a transaction, which is then ended so; `undefined` leaves it open. */
+/** Sends records in a transaction, then commits or aborts it; `undefined` leaves it open. */
 async function transaction(
   topic: string,
   values: readonly string[],
@@ -314,13 +314,13 @@ test('topics that cannot be read, although they can be appended to, are named, a
     const states = async () =>
       (await fleet.admin(plane).call('GET', '/gateways')).items.map(({ state }) => state).join();
     await until(async () => (await states()) === 'STALE,STALE', waitMs);
-    // A replica that does not read its own reports judges nobody.
+    // A replica that cannot read its own reports judges nobody.
     const { out } = await runCli(['doctor', '--only', 'gateways'], { env: env() });
     expect(out).not.toMatch(/HG4002|gateway forget/);
     for (const code of ['topics.reachability', 'status.reachability', 'counters.reachability'])
       expect(plane.stderr()).toContain(code);
     expect(plane.stderr()).toContain('TOPIC_AUTHORIZATION_FAILED');
-    // Its own appends to the topic continue, and do not hide it.
+    // The replica's own appends to the topic continue and must not hide the fault.
     for (let n = 0; n < 5; n++)
       expect((await findings()).join()).toContain(`HG2012 ${countersTopic} it could not be read`);
   });

@@ -1,7 +1,7 @@
 /**
- * A control topic that is not what it was: compacted, made again, emptied, or with another log in it. Control plane and
- * gateway refuse each with an error that says what is wrong, nothing is served from it, the last good state continues
- * answering where the policy is `serve`.
+ * A control topic that was compacted, recreated, emptied, or replaced with another log. Control plane and gateway refuse it
+ * with an error that names the cause, and serve nothing from it. With the `serve` policy, the last good state continues to
+ * answer.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -45,7 +45,7 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 }, 60_000);
 
-/** 404 where the key is accepted: the model is none. */
+/** Status for a key: 404 if it is accepted, because the model does not exist. */
 const statusOf = (value: string): Promise<number> =>
   statusWith(gateway.api, value, { model: 'unknown-model' });
 
@@ -53,7 +53,7 @@ async function checks(): Promise<string> {
   return await (await fetch(`${gateway.metrics}/readyz?verbose`)).text();
 }
 
-/** With a client of its own each time: one that has seen a topic go loses sight of its brokers. */
+/** Uses a new client each time, because a client that has seen a topic disappear loses track of its brokers. */
 async function asAdmin(work: (client: Admin) => Promise<unknown>): Promise<void> {
   const client = new KafkajsClient({ brokers: [...kafka.brokers], logLevel: logLevel.NOTHING }).admin();
   await client.connect();

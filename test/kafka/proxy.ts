@@ -1,27 +1,27 @@
 /**
- * A TCP proxy between clients and one broker, which can drop answers, hold them back or refuse connections. It stands in
- * for a network that loses what the broker said, not what it received, or for one that falls apart.
+ * A TCP proxy between clients and one broker that can drop or delay responses or refuse connections. Simulates a network that
+ * loses the broker's responses but not its requests, or one that is partitioned.
  */
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 
 export interface TestProxy {
   readonly port: number;
-  /** From now on: answers pass, are lost, or wait until `pass` is called. */
+  /** Makes responses pass, get lost, or wait until `pass` is set. */
   answers(mode: 'pass' | 'drop' | 'hold'): void;
-  /** Bytes that were sent to the broker so far. */
+  /** Bytes sent to the broker so far. */
   sentBytes(): number;
-  /** Answers that wait now. */
+  /** Number of responses that are waiting. */
   heldAnswers(): number;
-  /** Cuts every connection that is open now. */
+  /** Cuts every open connection. */
   cut(): void;
-  /** Cuts the connections of clients that name themselves so (all of them by default), and each new one, until `heal`. */
+  /** Cuts current and new connections of matching clients, by default all, until `heal`. */
   sever(concerns?: (clientId: string) => boolean): void;
   heal(): void;
   close(): Promise<void>;
 }
 
-/** `port`: where to listen; a free one where none is given. */
+/** Listens on `port`, or on a free port by default. */
 export async function startProxy(targetPort: number, port = 0): Promise<TestProxy> {
   const sockets = new Set<Socket>();
   const clients = new Map<Socket, string>();
@@ -86,7 +86,7 @@ export async function startProxy(targetPort: number, port = 0): Promise<TestProx
   };
 }
 
-/** Every request begins with its length, kind, version and number, and then the name that the client gives itself. */
+/** Reads the client id, which follows each request's length, kind, version and number. */
 function clientIdOf(firstChunk: Buffer): string {
   if (firstChunk.length < 14) return '';
   return firstChunk.toString('utf8', 14, 14 + Math.max(firstChunk.readInt16BE(12), 0));

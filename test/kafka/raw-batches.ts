@@ -1,11 +1,11 @@
-/** Writes record batches to a partition byte by byte, and reads them so, without a client that would refuse or decode them. */
+/** Writes and reads a partition's record batches byte by byte, without a client that would refuse or decode them. */
 import { connect } from 'node:net';
 import { createDial } from '../../shared/log/kafka/client.ts';
 import { unstored } from '../support/record-batches.ts';
 
 const nothing = -1;
 
-/** Resolves with the first offset. Rejects with Kafka's error code. The batch's own first offset must be 0. */
+/** Resolves with the first offset, or rejects with Kafka's error code. The batch's own first offset must be 0. */
 export async function produceBatch(
   broker: string,
   topic: string,
@@ -20,13 +20,13 @@ export async function produceBatch(
   const int32 = (value: number) => {
     at = head.writeInt32BE(value, at);
   };
-  int16(0); // Produce,
-  int16(7); // in this version,
-  int32(1); // the first request
-  int16(nothing); // of no named client
-  int16(nothing); // without a transaction,
-  int16(-1); // acknowledged by all replicas
-  int32(20_000); // within this time.
+  int16(0); // API key: Produce
+  int16(7); // API version
+  int32(1); // Correlation id
+  int16(nothing); // No client id
+  int16(nothing); // No transactional id
+  int16(-1); // Acks from all replicas
+  int32(20_000); // Time-out in ms
   int32(1);
   int16(topic.length);
   at += head.write(topic, at);
@@ -59,7 +59,7 @@ function exchange(broker: string, request: Buffer): Promise<Buffer> {
   });
 }
 
-/** All batches of a partition as they are stored, to be written again. */
+/** All batches of a partition as stored, so that they can be written again. */
 export async function storedBatches(broker: string, topic: string, partition = 0): Promise<Buffer[]> {
   const [host = '', port = ''] = broker.split(':');
   const connection = await createDial({})({ host, port: Number(port) });
@@ -71,7 +71,7 @@ export async function storedBatches(broker: string, topic: string, partition = 0
       const { recordSet } = await connection.fetch({ ...target, offset, waitMs: 0, bytesMax: 1 });
       const batch = recordSet.subarray(0, 12 + recordSet.readInt32BE(8));
       offset = Number(batch.readBigInt64BE(0)) + batch.readInt32BE(23) + 1;
-      // A marker of a transaction is written by brokers alone.
+      // Only brokers write transaction markers.
       if ((batch.readInt16BE(21) & 0x20) === 0) found.push(unstored(batch));
     }
     return found;

@@ -1,6 +1,6 @@
 /**
- * The two roads over Kafka, with the built service as real processes: a command becomes a commit on the topic and reaches
- * every gateway; a request is answered from what was folded. Also that a gateway outlives its broker.
+ * The two paths over Kafka, with the built service as real processes. A command becomes a commit on the topic and reaches
+ * every gateway, and a request is answered from the folded state. A gateway also outlives its broker.
  */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -34,7 +34,7 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-/** What `headgate …` prints as JSON. */
+/** Output of `headgate …` as JSON. */
 async function cli(...words: readonly string[]): Promise<Record<string, unknown>> {
   const { admin, operatorToken } = dev.ready;
   const env = {

@@ -1,4 +1,4 @@
-/** A broker that takes only TLS and a name with a password: who has them is let in, and who has not learns why at once. */
+/** A broker that requires TLS and a password: a client with both gets in, and one without learns the reason at once. */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -50,7 +50,7 @@ beforeAll(async () => {
       `listener.name.plaintext.scram-sha-512.sasl.jaas.config=${module}.scram.ScramLoginModule required;`,
       `ssl.keystore.location=${store}`,
       'ssl.keystore.type=PKCS12',
-      // Kafka tries its own certificate at the start.
+      // Kafka checks its own certificate at the start.
       `ssl.truststore.location=${trusted}`,
       `ssl.truststore.password=${password}`,
       `ssl.keystore.password=${password}`,

@@ -1,6 +1,6 @@
 /**
- * One broker for the Kafka tests of a run that leave it alone: those on topics of their own, and one fleet, because the
- * topics of the service have fixed names. All others start their own.
+ * One broker for those Kafka tests of a run that do not disturb it: tests with their own topics, and a single fleet, because
+ * the service's topics have fixed names. All other tests start their own broker.
  */
 import type { TestProject } from 'vitest/node';
 import { startKafka } from './broker.ts';
@@ -17,5 +17,5 @@ async function setup(project: TestProject): Promise<() => Promise<void>> {
   return stop;
 }
 
-// Vitest calls it by this name; no source imports it.
+// Vitest calls this export by its name; no source imports it.
 export { setup };

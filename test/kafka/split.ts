@@ -1,20 +1,20 @@
 /**
- * Three brokers of which one can be cut off from the other two while its clients still reach it: what a network that falls
- * apart does to a leader. It continues to answer them as if it led, and the other two choose another leader.
- * Every listener but the plain one stands behind a proxy, which distinguishes nodes by their names.
+ * Three brokers, one of which can be cut off from the other two while its clients still reach it, as in a network partition
+ * around the leader. It keeps answering as if it led, while the other two elect another leader. Every listener except the
+ * plain one is behind a proxy, which recognises nodes by their client ids.
  */
 import { freePorts, type Kafka, startKafka } from './broker.ts';
 import { startProxy, type TestProxy } from './proxy.ts';
 
 const nodes = [1, 2, 3] as const;
-/** Listener for other brokers, for controllers, and for the client that is cut off together with a node. */
+/** Listeners for other brokers, for controllers, and for the client that is cut off together with a node. */
 const listeners = ['INTERNAL', 'CONTROLLER', 'OBSERVED'] as const;
 
 export interface SplitKafka {
   readonly kafka: Kafka;
-  /** The address for the client that can be cut off together with a node. */
+  /** Address for the client that can be cut off together with a node. */
   readonly observedUrl: string;
-  /** Cuts the node, and the observed client with it, off from the other two. */
+  /** Cuts the node and the observed client off from the other two nodes. */
   split(node: number): void;
   heal(): void;
   stop(): Promise<void>;
@@ -61,7 +61,7 @@ export async function startSplitKafka(): Promise<SplitKafka> {
   };
 }
 
-/** Nodes name themselves `raft-client-1`, `broker-1-fetcher-0`, `1`. */
+/** Node number in a client id such as `raft-client-1`, `broker-1-fetcher-0` or `1`. */
 function nodeOf(clientId: string): number {
   return Number(/\d+/.exec(clientId)?.[0] ?? 0);
 }

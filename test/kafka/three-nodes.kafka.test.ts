@@ -1,4 +1,4 @@
-/** The log on three brokers: the contract, replicas that are enough, and a leader that is cut off, or killed in the middle of appends. */
+/** The log on three brokers: the contract, enough replicas, and a leader that is cut off or killed during appends. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -37,7 +37,7 @@ async function ask<Answer>(node: number, question: (connection: KafkaConnection)
   }
 }
 
-/** As a broker knows it; undefined where it has not learned of the topic. */
+/** Leader according to one broker, or undefined if that broker does not know the topic yet. */
 async function leaderAsSeenBy(node: number, topic: string): Promise<number | undefined> {
   const { partitions } = await ask(node, (connection) => connection.metadata(topic));
   return partitions[0]?.leader;
@@ -62,9 +62,9 @@ test('topics are made with three replicas, two of which acknowledge', async () =
 });
 
 /**
- * A leader that is cut off from the other brokers, together with a gateway: it continues to answer, and what it says must
- * prove nothing. The gateway stops proving freshness at once and fences 45 s later, so that a revocation which the others
- * acknowledged meanwhile is never ignored for longer than a minute.
+ * A leader is cut off from the other brokers, together with a gateway. It still answers, but its responses must not count as
+ * proof of freshness. The gateway's proofs stop at once and it fences 45 s later, so a revocation that the others acknowledge
+ * meanwhile is never ignored for more than a minute.
  */
 describe('a leader that is cut off', () => {
   const place = { topic: 'headgate.control', partition: 0 };
@@ -90,7 +90,7 @@ describe('a leader that is cut off', () => {
     return Number(/^headgate_fold_lag_seconds(?:\{[^}]*\})? (\S+)$/m.exec(await response.text())?.[1]);
   }
 
-  /** Cuts the leader and the gateway off, and waits until the others have chosen another leader. */
+  /** Cuts the leader and the gateway off and waits until the other brokers have elected another leader. */
   async function cutOff(): Promise<{ readonly oldLeader: number; readonly atMs: number }> {
     const oldLeader = (await leaderAsSeenBy(1, place.topic)) ?? 0;
     const other = oldLeader === 1 ? 2 : 1;
@@ -124,7 +124,7 @@ describe('a leader that is cut off', () => {
         const { id, value } = await admin.createKey(organisation, 'split');
         return { id, key: value };
       } catch (error) {
-        // While there is no leader a command may be unavailable, or its outcome unknown.
+        // Without a leader, a command may be unavailable or its outcome unknown.
         if (performance.now() > untilMs) throw error;
         await pause(500);
       }
@@ -137,7 +137,7 @@ describe('a leader that is cut off', () => {
 
   const statusOf = (key: string): Promise<number> => statusWith(gateway.api, key, { model: 'unknown-model' });
 
-  /** Waits for the fence: a minute. HEADGATE_LONG=1 runs it. */
+  /** Waits a minute for the fence, so it runs only with HEADGATE_LONG=1. */
   test.runIf(process.env['HEADGATE_LONG'])(
     'design, Revocation confirmed: what the others revoke is refused by the gateway cut off within 60 s',
     async () => {
@@ -168,7 +168,7 @@ test('a reader leaves a leader that its peers have deposed, although it still re
   );
   const place = { topic: 'deposed', partition: 0 };
   const log = await openKafkaLog(kafka.brokers, {}, place);
-  // In the other order: the writer shares no metadata with the reader.
+  // In reverse order, so that the writer shares no metadata with the reader.
   const writer = await openKafkaLog(kafka.brokers.toReversed(), {}, place);
   onTestFinished(async () => {
     split.heal();
@@ -192,7 +192,7 @@ test('a reader leaves a leader that its peers have deposed, although it still re
 }, 120_000);
 
 test('the leader killed during appends loses none that was acknowledged, and they keep their order', async () => {
-  // One that was cut off before is a member again.
+  // A broker that was cut off earlier is a member again.
   await until(
     async () => (await ask(1, (connection) => connection.metadata('failover'))).brokers.length === 3,
   );

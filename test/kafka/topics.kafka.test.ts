@@ -1,6 +1,6 @@
 /**
- * Topics: made as they must be, refused where they are set otherwise, with a command that fixes it; and what is noticed of
- * a topic that was deleted and made again, or lost its first records.
+ * Topics are created with the right settings and refused with wrong ones, with a command that fixes them. A topic that was
+ * deleted and recreated, or lost its first records, is noticed.
  */
 import { type Admin, Kafka as KafkajsClient, logLevel } from 'kafkajs';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
@@ -95,7 +95,7 @@ test.each<[string, Record<string, string>, string]>([
   await expect(refused).rejects.toThrow(
     `kafka-configs.sh --bootstrap-server BROKERS --alter --entity-type topics --entity-name ${topic} --add-config ${fix}`,
   );
-  // What the command does, as far as this old client can: it sets all of a topic's settings.
+  // Does the same as the printed command, as far as this old client can: it sets all settings of a topic.
   const [name, value] = fix.split('=') as [string, string];
   const fixed = Object.entries({ 'retention.ms': '-1', [name]: value });
   const configEntries = fixed.map(([name, value]) => ({ name, value }));
@@ -123,7 +123,7 @@ async function logOf(topic: string, count: number): Promise<ControlLog> {
   return log;
 }
 
-/** With a client of its own: the shared one loses sight of its brokers once it has altered a topic. */
+/** Uses its own client, because the shared one loses track of its brokers once it has altered a topic. */
 async function deleteBefore(topic: string, offset: number): Promise<void> {
   const fresh = new KafkajsClient({ brokers: [...kafka.brokers], logLevel: logLevel.NOTHING }).admin();
   await fresh.connect();

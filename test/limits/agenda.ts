@@ -1,4 +1,4 @@
-/** Simulated time: what happens when, in order, and the choices of a seed. Equal seeds give equal runs on all machines. */
+/** Simulated time: runs events in order and draws random choices from a seed. Equal seeds give equal runs on all machines. */
 import { type Random, seededRandom } from '../support/random.ts';
 
 interface Item {
@@ -49,7 +49,7 @@ export class Agenda {
 }
 
 export class Dice {
-  /** From 0 up to 1. */
+  /** Random number from 0 up to, but not including, 1. */
   readonly next: Random;
 
   constructor(seed: number) {

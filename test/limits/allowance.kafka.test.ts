@@ -1,4 +1,4 @@
-/** Limits 4: an allowance over two and four gateways on Kafka. */
+/** Limits 4: an allowance shared by two and four gateways on Kafka. */
 import { afterAll, beforeAll, test } from 'vitest';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
 import { AllowanceFleet, allowanceRunsOut, fourShareTheRest } from './allowance.ts';

@@ -1,4 +1,4 @@
-/** Limits 4: an allowance over two and four gateways on the embedded log. */
+/** Limits 4: an allowance shared by two and four gateways on the embedded log. */
 import { afterAll, beforeAll, test } from 'vitest';
 import {
   AllowanceFleet,

@@ -1,4 +1,4 @@
-/** The allowance over two gateways of real processes, for both logs. */
+/** An allowance shared by two real gateway processes. Used with both logs. */
 import { cpSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
@@ -13,7 +13,7 @@ import {
 import { until } from '../support/until.ts';
 
 const allowance = 3000;
-/** What may come above it: in flight when it runs out, and admitted by the other gateways in half a second (docs/limits.md). */
+/** Largest excess: requests in flight at the limit, and half a second of other gateways' admissions (docs/limits.md). */
 const aboveMax = 600;
 
 /** Two gateways, and a client that counts the tokens of each completion itself. */
@@ -21,9 +21,9 @@ export class AllowanceFleet extends ProcessFleet {
   plane!: Plane;
   readonly gateways = new Map<string, GatewayProcess>();
   key = '';
-  /** Tokens of all completed answers. */
+  /** Tokens of all completed responses. */
   tokens = 0;
-  /** Sum of the adjustments by hand. */
+  /** Sum of the manual adjustments. */
   adjusted = 0;
 
   static async startOn(logUrl?: string): Promise<AllowanceFleet> {
@@ -41,7 +41,7 @@ export class AllowanceFleet extends ProcessFleet {
     this.gateways.set(name, await this.startGateway(name, { flags }));
   }
 
-  /** The answer of the CLI as JSON. */
+  /** Output of the CLI, parsed as JSON. */
   async json<Answer>(...args: string[]): Promise<Answer> {
     const run = await this.cli([...args, '-o', 'json'], { HEADGATE_ADMIN: this.plane.ready.admin });
     if (run.code !== 0) throw new Error(`${args.join(' ')}: ${run.stderr}`);
@@ -56,7 +56,7 @@ export class AllowanceFleet extends ProcessFleet {
     return this.admin(this.plane).call('GET', `/usage?organisation=${organisation}`);
   }
 
-  /** The status of one completion. */
+  /** Status of one completion. */
   async complete(name: string): Promise<number> {
     const { api } = this.gateways.get(name)?.ready ?? { api: '' };
     const messages = [{ role: 'user', content: 'hello' }];
@@ -66,7 +66,7 @@ export class AllowanceFleet extends ProcessFleet {
     return response.status;
   }
 
-  /** Completes on both by turns until each refuses. */
+  /** Sends completions to the gateways in turn until every one refuses. */
   async useUp(): Promise<void> {
     const names = [...this.gateways.keys()];
     let refused = 0;
@@ -91,12 +91,12 @@ export class AllowanceFleet extends ProcessFleet {
     await this.json(...words, '--tokens', String(tokens));
   }
 
-  /** What `usage show` has. */
+  /** Total tokens according to `usage show`. */
   async billed(): Promise<number> {
     return (await this.usage()).totalTokens;
   }
 
-  /** The client's own count = usage show = limits show. */
+  /** Waits until the client's own count, `usage show` and `limits show` agree. */
   async sumsAgree(): Promise<void> {
     await until(async () => {
       return (await this.billed()) === this.tokens && (await this.limits()).tokens.used === this.tokens;
@@ -104,20 +104,20 @@ export class AllowanceFleet extends ProcessFleet {
   }
 }
 
-/** What must hold on either log. */
+/** Checks that hold on either log. */
 export async function allowanceRunsOut(fleet: AllowanceFleet): Promise<void> {
   await fleet.useUp();
   expect(fleet.tokens).toBeLessThan(allowance + aboveMax);
   await fleet.sumsAgree();
   expect((await fleet.limits()).gateways.map(({ name }) => name)).toEqual(['gateway-1', 'gateway-2']);
 
-  // kill -9 and back: nothing is forgotten, nothing counts twice.
+  // After kill -9 and a restart, nothing is forgotten and nothing counts twice.
   await fleet.end('gateway-1');
   await fleet.gateway('gateway-1');
   expect([await fleet.complete('gateway-1'), await fleet.complete('gateway-2')]).toEqual([409, 409]);
   await fleet.sumsAgree();
 
-  // Given back by hand: both serve again, and what was completed is shown without it.
+  // After a manual credit both gateways serve again, and the completed usage is shown without the credit.
   await fleet.json('usage', 'adjust', '--org', organisation, '--tokens', '-1000', '--why', 'failed batch');
   await until(
     async () => (await fleet.complete('gateway-1')) === 200 && (await fleet.complete('gateway-2')) === 200,
@@ -131,7 +131,7 @@ export async function allowanceRunsOut(fleet: AllowanceFleet): Promise<void> {
   await fleet.sumsAgree();
 }
 
-/** Of four gateways, two of which read what was used before they came. */
+/** Four gateways share the allowance. Two of them read the usage from before their start. */
 export async function fourShareTheRest(fleet: AllowanceFleet): Promise<void> {
   await fleet.useUp();
   const before = fleet.tokens + fleet.adjusted;
@@ -148,7 +148,7 @@ export async function fourShareTheRest(fleet: AllowanceFleet): Promise<void> {
   );
 }
 
-/** An older state of a folder that is brought back counts nobody twice, and forgets nothing that was published. */
+/** Restoring an older copy of a folder counts nothing twice and forgets nothing that was published. */
 export async function foldersAreBroughtBack(fleet: AllowanceFleet): Promise<void> {
   await fleet.end('gateway-1');
   const folder = fleet.folder('gateway-1');
@@ -174,7 +174,7 @@ export async function foldersAreBroughtBack(fleet: AllowanceFleet): Promise<void
   await until(async () => (await fleet.billed()) === fleet.tokens, 30_000);
 }
 
-/** Folders that are lost and copied count nobody twice, and the counters keep what was published. */
+/** Lost and copied folders count nothing twice, and the counters keep everything that was published. */
 export async function foldersAreLostAndCopied(fleet: AllowanceFleet): Promise<void> {
   const before = fleet.tokens;
   await fleet.end('gateway-2');
@@ -183,7 +183,7 @@ export async function foldersAreLostAndCopied(fleet: AllowanceFleet): Promise<vo
   expect(await fleet.complete('gateway-2')).toBe(409);
   expect((await fleet.limits()).tokens.used).toBe(before);
 
-  // A copy of the other's folder in its place.
+  // Replaces the folder with a copy of the other gateway's.
   await fleet.end('gateway-2');
   await fleet.end('gateway-1');
   renameSync(fleet.folder('gateway-2'), `${fleet.folder('gateway-2')}-old`);
@@ -193,6 +193,6 @@ export async function foldersAreLostAndCopied(fleet: AllowanceFleet): Promise<vo
   await fleet.adjust(-1000);
   await until(async () => (await fleet.complete('gateway-1')) === 200);
   await fleet.useUp();
-  // The control plane reads of the last completion a moment later.
+  // The control plane reads about the last completion a moment later.
   await until(async () => (await fleet.limits()).tokens.used === fleet.tokens + fleet.adjusted, 30_000);
 }

@@ -1,4 +1,4 @@
-/** Cold bursts below every limit over ten gateways on Kafka that is slow; the other cases, which Kafka changes little, in the nightly run. */
+/** Cold bursts below every limit over ten gateways on a slow Kafka. Other cases hardly depend on Kafka and run nightly. */
 import { afterAll, beforeAll, test } from 'vitest';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
 import { burstCases, nobodyRefused, WideFleet } from './bursts.ts';
@@ -15,7 +15,7 @@ afterAll(async () => {
   await kafka?.stop();
 });
 
-/** The broker stands still for a second, again and again. */
+/** Repeatedly freezes the broker for a second. */
 function slowLog(): { stop(): void } {
   let isFrozen = false;
   const turn = (): void => {

@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet?.close());
 
-/** Nobody can append to the topic of gauges for a second, again and again. */
+/** Repeatedly blocks all appends to the gauges topic for a second. */
 function slowLog(): { stop(): void } {
   const db = new Database(join(fleet.logFolder, 'headgate.gauges.db'), { timeout: 5000 });
   let isHeld = false;

@@ -1,6 +1,6 @@
 /**
- * Cold bursts far below every limit: whatever the log or the processors do, nobody is refused and nobody waits for a share. The
- * same on both logs. A limit must not refuse because the log is slow.
+ * Cold bursts far below every limit: no request is refused or waits for a share, however slow the log or the processors are.
+ * A slow log must never make a limit refuse. Used with both logs.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { availableParallelism } from 'node:os';
@@ -16,7 +16,7 @@ import {
 } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 
-/** Of each case, in bursts of organisations that no case has used. */
+/** Bursts per case, each by an organisation that no other case uses. */
 const burstsOfCase = 2;
 const inBurst = 100;
 const organisations = Array.from({ length: 32 }, (_, index) => `wide-${index}`);
@@ -43,7 +43,7 @@ export class WideFleet extends ProcessFleet {
     for (const gateway of this.gateways) await until(() => accepts(gateway, last));
   }
 
-  /** Statuses of a cold burst of one organisation, all of it at one gateway or spread over all. */
+  /** Statuses of a cold burst of one organisation, sent to one gateway or spread over all of them. */
   async burst(gateways: readonly GatewayProcess[], bytes: number): Promise<ReadonlyMap<number, number>> {
     const organisation = this.#unused.shift() ?? '';
     const key = this.#keys[organisation] ?? '';
@@ -60,7 +60,7 @@ export class WideFleet extends ProcessFleet {
   }
 }
 
-/** Keeps the processors busy: more processes than processors. */
+/** Keeps all processors busy by running more processes than there are processors. */
 function busy(): { stop(): void } {
   const burners: ChildProcess[] = Array.from({ length: availableParallelism() + 1 }, () =>
     spawn(process.execPath, ['-e', 'for (;;);'], { stdio: 'ignore' }),
@@ -72,7 +72,7 @@ function busy(): { stop(): void } {
   };
 }
 
-/** Starts something that disturbs, and gives what ends it. */
+/** Starts a disturbance and returns a handle that stops it. */
 type Disturbance = () => { stop(): unknown };
 
 /** Bursts of small and of large prompts, at one gateway and over all of them. */
@@ -91,8 +91,8 @@ export async function nobodyRefused(fleet: WideFleet, disturb: Disturbance): Pro
 }
 
 /**
- * What disturbs the bursts, over how many gateways: so many of the cases, in the nightly run all. `slowLog`: the log answers after
- * a second, again and again.
+ * Disturbances and gateway numbers for the bursts: `count` of the cases, or all of them in the nightly run. `slowLog` makes
+ * the log repeatedly answer after a second.
  */
 export function burstCases(slowLog: Disturbance, count: number) {
   const disturbances: Readonly<Record<string, Disturbance>> = {
@@ -104,6 +104,6 @@ export function burstCases(slowLog: Disturbance, count: number) {
     Object.entries(disturbances).map(([name, disturb]) => ({ gateways, name, disturb })),
   );
   const chosen = all.slice(0, runs({ fast: count, full: count }));
-  // Gateways are only added, and those of a machine that still starts them are asked before their log is slow.
+  // Gateways are only added. Requests reach those that are still starting before their log is slow.
   return chosen.reverse();
 }

@@ -1,6 +1,6 @@
 /**
- * The truth of a simulated fleet, kept apart from what its gateways know: what was admitted where, what the bound of
- * docs/limits.md allows above the limit, and who was refused although there was room.
+ * The true state of a simulated fleet, separate from the knowledge of its gateways: the requests admitted where, the excess
+ * that docs/limits.md allows, and the requests refused although there was room.
  */
 
 import type { Claimant } from '../../data-plane/limits/claimant.ts';
@@ -11,39 +11,39 @@ export interface Outcome {
   gateways: number;
   admitted: number;
   refused: number;
-  /** Refused while the whole fleet had room. */
+  /** Requests refused while the whole fleet had room. */
   refusedFalsely: number;
   waits: number;
   waitedMs: number;
   waitedMsMax: number;
-  /** Most above the limit. */
+  /** Largest excess above the limit. */
   over: number;
-  /** Most above the stated bound. */
+  /** Largest excess above the documented bound. */
   beyond: number;
   beyondAtMs: number;
-  /** The longest time in which a gateway that reads the log refused falsely all that it was asked for, each second at least. */
+  /** Longest time in which a connected gateway falsely refused all its requests, at least one each second. */
   starvedMs: number;
   starvedAtMs: number;
-  /** The same of gateways that are asked at any pace. */
+  /** Like `starvedMs`, but for gateways with any request rate. */
   starvedRareMs: number;
-  /** The longest time between two requests that one gateway admitted, ms. */
+  /** Longest time between two requests that one gateway admitted, in ms. */
   unservedMs: number;
 }
 
 export interface Stream {
   readonly weight: number;
-  /** Why the log granted no room for it. */
+  /** Reason why the stream was admitted without room granted in the log. */
   exempt: 'first' | 'share' | 'orphan' | undefined;
 }
 
 export interface BoundGateway {
   readonly claimant: Claimant;
   readonly streams: Set<Stream>;
-  /** As it knows it, where that is not the same for all. */
+  /** Limit as this gateway knows it, if it differs between gateways. */
   readonly limit?: number;
-  /** The first false refusal since something was admitted, refused rightly or interrupted. */
+  /** Time of the first false refusal since the gateway last admitted, rightly refused or was interrupted. */
   starvedSinceMs: number | undefined;
-  /** The same, however rarely it is asked. */
+  /** Like `starvedSinceMs`, however rarely the gateway receives requests. */
   starvedRareSinceMs: number | undefined;
   refusedMs: number;
   servedMs: number;
@@ -54,15 +54,15 @@ interface Logged {
   readonly atMs: number;
 }
 
-/** What replaced a stream above the limit within this time is in the bound. */
+/** The bound includes streams that replaced an exempt one within this time. */
 const replacedMs = 500;
-/** What was granted in flight counts no longer for a gateway that is cut off for so long. */
+/** Grants in flight no longer count for a gateway that has been cut off for longer than this. */
 const grantedMs = 8000;
-/** A gateway that was alone and is silent for so long does not hold all room any more. */
+/** A gateway that was alone no longer holds all room once it has been silent for longer than this. */
 const silentMs = 2500;
-/** Who is asked more rarely may meet moments in which the last reports left no room, and is not starved. */
+/** Longest pause between refusals that count as starvation. At rarer moments the last reports may just leave no room. */
 const askedMs = 1000;
-/** From here on a gateway without an own record is not starved, but cut off or about to be. */
+/** Age of its own last record from which a gateway is cut off, or about to be, rather than starved. */
 const connectedMs = 1500;
 
 export class Bound {
@@ -70,18 +70,18 @@ export class Bound {
   readonly #limit: number;
   readonly #gateways: readonly BoundGateway[];
   readonly #log: readonly Logged[];
-  /** Requests admitted, by the minute's label. */
+  /** Requests admitted per minute, by the minute's start. */
   readonly #admitted = new Map<number, number>();
-  /** What the bound allows above the limit, by the minute's label and its reason. */
+  /** Excess that the bound allows, by the minute's start and the reason. */
   readonly #allowed = new Map<number, Map<string, number>>();
-  /** Exempt weights of the last moments: what they displaced may be in flight still. */
+  /** Exempt weights of the last moments. Requests that they displaced may still be in flight. */
   #exemptPeaks: { atMs: number; weight: number }[] = [];
-  /** Requests that processes admitted while they were alone, by process and the minute's label. */
+  /** Requests that processes admitted while alone, by process and the minute's start. */
   readonly #alone = new Map<string, Map<number, number>>();
-  /** Processes that were killed, or stopped, with or without their last record in the log. */
+  /** Processes that were killed or stopped, whether or not their last record reached the log. */
   readonly #over = new Set<string>();
   #inFlight = 0;
-  /** Whatever else is allowed, and another limit, without that, of minutes and moments from then on. */
+  /** Additional allowed excess, and a new limit from a given minute or moment on, without that excess. */
   #excused = 0;
   #settled = { limit: 0, from: Number.POSITIVE_INFINITY };
 
@@ -100,7 +100,7 @@ export class Bound {
     this.#excused = amount;
   }
 
-  /** From that minute, or moment of what is in flight, on this limit holds, and nothing is excused. */
+  /** Applies this limit, without any excuse, from the given minute or, for requests in flight, moment. */
   settle(limit: number, from: number): void {
     this.#settled = { limit, from };
   }
@@ -115,7 +115,7 @@ export class Bound {
     gateway.servedMs = nowMs;
   }
 
-  /** `wanted`: the weight of the request, and of those that wait before it, whose room is promised. */
+  /** Counts a refusal. `wanted`: weight of the request and of those waiting before it, to which room is promised. */
   refuse(gateway: BoundGateway, window: number, wanted: number, nowMs: number): void {
     this.outcome.refused++;
     this.outcome.unservedMs = Math.max(this.outcome.unservedMs, nowMs - gateway.servedMs);
@@ -171,14 +171,14 @@ export class Bound {
     this.#measure(this.#inFlight, Math.max(...this.#exemptPeaks.map(({ weight }) => weight)), nowMs);
   }
 
-  /** False where it ended before. */
+  /** Returns false if the stream had already ended. */
   endStream({ streams }: BoundGateway, stream: Stream): boolean {
     if (!streams.delete(stream)) return false;
     this.#inFlight -= stream.weight;
     return true;
   }
 
-  /** The gateway is killed: what it had admitted while it was alone, since its last record that is in the log, may count twice. */
+  /** Allows what a killed gateway admitted while alone since its last logged record, because it may count twice. */
   killed({ claimant }: BoundGateway): void {
     if (!claimant.isAlone) return;
     for (const [window] of this.#admitted) {
@@ -188,7 +188,7 @@ export class Bound {
     }
   }
 
-  /** It was admitted, refused rightly, interrupted or cut off. */
+  /** Ends starvation: the gateway admitted, rightly refused, was interrupted or cut off. */
   notStarved(gateway: BoundGateway): void {
     gateway.starvedSinceMs = undefined;
     gateway.starvedRareSinceMs = undefined;
@@ -206,7 +206,7 @@ export class Bound {
     this.#alone.set(process, counts.set(window, (counts.get(window) ?? 0) + 1));
   }
 
-  /** A gateway that was alone, and has been silent for so long that others admit, may have admitted what the log does not know. */
+  /** Allows the unlogged requests of a gateway that was alone and has been silent for so long that others admit. */
   #allowSilent(process: string, window: number, nowMs: number): void {
     for (const [other, counts] of this.#alone) {
       const reason = `${other} alone`;
@@ -224,14 +224,14 @@ export class Bound {
     reasons.set(reason, Math.max(reasons.get(reason) ?? 0, amount));
   }
 
-  /** What a gateway that was alone, and is silent for so long that others take its room, has not published yet. */
+  /** Unpublished usage of a gateway that was alone and has been silent for so long that others take its room. */
   #unpublished(claimant: Claimant, nowMs: number): number {
     if (!claimant.isAlone || claimant.feedAgeMs(nowMs) <= silentMs) return 0;
     const used = claimant.used({ subject: 'acme', window: inFlightWindow, limit: this.#limit });
     return Math.max(0, used - this.#lastUsed(claimant.process, inFlightWindow));
   }
 
-  /** What the log says last: a record that comes after one with a larger number counts for nobody. */
+  /** Last usage in the log. A record counts only if its number is larger than those of all earlier records. */
   #lastUsed(process: string, window: number): number {
     let [last, known] = [0, 0];
     for (const { record } of this.#log) {

@@ -1,39 +1,39 @@
-/** What happens to the gateways of a simulated fleet: their load and their faults, all drawn from the seed. */
+/** Load and faults for the gateways of a simulated fleet, all drawn from the seed. */
 import type { Dice } from './agenda.ts';
 
 export interface Plan {
   readonly seed: number;
   readonly kind: 'rate' | 'concurrency';
-  /** `stops`: gateways stop cleanly and start again, and nothing else happens. */
+  /** `stops`: gateways stop cleanly and restart, and nothing else happens. */
   readonly faults: 'none' | 'stops' | 'all';
-  /** One client that stays on one gateway and sends the whole limit within 50 ms, without faults. */
+  /** One client stays on one gateway and sends the whole limit within 50 ms, without faults. */
   readonly sticky?: boolean;
-  /** Clients of each gateway that ask for more than the limit all the time; the loop of one gateway is slow. */
+  /** Each gateway's clients constantly demand more than the limit, and one gateway's event loop is slow. */
   readonly saturated?: boolean;
-  /** The log takes up to a second, and stalls for longer; the gateways' loops are busy for up to a second; limits up to 100 000. */
+  /** The log takes up to a second and sometimes stalls, event loops are busy for up to a second, limits reach 100 000. */
   readonly slow?: boolean;
   /**
-   * `large`: 50 gateways. `changing`: the limit changes once, and
-   * gateways learn of it within a second. `clocks`: the clocks of gateways jump by minutes, hours and days, and back.
+   * `large`: 50 gateways. `changing`: the limit changes once, and gateways learn it within a second. `clocks`: gateways'
+   * clocks jump by minutes, hours and days, and back.
    */
   readonly fleet?: 'large' | 'changing' | 'clocks';
 }
 
-/** How far clocks jump, ms. */
+/** Sizes of clock jumps, in ms. */
 const jumps = [600_000, 3_600_000, 86_400_000];
-/** A gateway has folded another limit within so long. */
+/** Longest time until a gateway has folded a changed limit. */
 const learnedMs = 1000;
 
-/** Requests of a burst on a slow log: more would only take longer to simulate. */
+/** Most requests per burst on a slow log. More would only lengthen the simulation. */
 const slowBurstMax = 300;
 
 export type Fault = 'crash' | 'leave' | 'pause' | 'away' | 'new folder';
 
-/** The length of a simulated minute. */
+/** Length of a simulated minute. */
 export const minuteMs = 8000;
 export const runMs = 26_000;
 
-/** What a plan may do. */
+/** Actions available to a plan. */
 export interface Scene<Gateway> {
   readonly dice: Dice;
   readonly limit: number;
@@ -41,7 +41,7 @@ export interface Scene<Gateway> {
   at(atMs: number, run: () => void): void;
   request(gateway: Gateway, weight: number, holdMs: number): void;
   strike(gateway: Gateway, fault: Fault): void;
-  /** No gateway reaches the log for so long. */
+  /** Disconnects all gateways from the log for this time. */
   cutLog(ms: number): void;
 }
 
@@ -61,7 +61,7 @@ export function planLoad<Gateway>(kind: Plan['kind'], scene: Scene<Gateway>): vo
   };
   const sticky = dice.pick(gateways);
   const style = dice.pick(['sustained', 'bursts', 'sticky', 'mixed'] as const);
-  // Requests a second that make three times the limit.
+  // Requests per second that use half, all or three times the limit.
   const wanted = (dice.pick([0.5, 1, 3]) * limit) / (kind === 'rate' ? minuteMs / 1000 : holdMs / 1000);
   const perSecond = Math.min(wanted, 200);
   const target = () => (style === 'sticky' ? sticky : dice.pick(gateways));
@@ -83,7 +83,7 @@ export function planLoad<Gateway>(kind: Plan['kind'], scene: Scene<Gateway>): vo
   }
 }
 
-/** More clients on each gateway than the limit has room for. One that is refused asks again 150 ms later, one that is served at once. */
+/** More clients per gateway than the limit allows. A refused client retries after 150 ms, a served one at once. */
 export function planSaturation<Gateway>(
   { dice, limit, gateways, at }: Scene<Gateway>,
   ask: (gateway: Gateway, holdMs: number, ended: (isServed: boolean) => void) => void,
@@ -102,7 +102,7 @@ export function planSaturation<Gateway>(
     at(atMs, () => pause(slow, busyMs * dice.between(0.5, 1)));
 }
 
-/** Loops that are busy, as with large bodies. */
+/** Keeps event loops busy, as large bodies do. */
 export function planBusy<Gateway>(
   { dice, gateways, at }: Scene<Gateway>,
   pause: (gateway: Gateway, ms: number) => void,
@@ -112,7 +112,7 @@ export function planBusy<Gateway>(
       at(atMs, () => pause(gateway, dice.between(50, 1000)));
 }
 
-/** Clocks that jump, forwards and back, and again before they were right. */
+/** Makes clocks jump forwards and backwards, sometimes again before they are right. */
 export function planClocks<Gateway>(
   { dice, gateways, at }: Scene<Gateway>,
   setClock: (gateway: Gateway, offMs: number) => void,
@@ -126,7 +126,7 @@ export function planClocks<Gateway>(
   }
 }
 
-/** The limit changes; returns when, ms. */
+/** Changes the limit and returns the time of the change, in ms. */
 export function planChange<Gateway>(
   { dice, gateways, at }: Scene<Gateway>,
   learn: (gateway: Gateway) => void,

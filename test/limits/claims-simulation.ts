@@ -1,6 +1,6 @@
 /**
- * Gateways over one log, in simulated time, with the rules that the product runs. Every fault is drawn from the seed. Minutes
- * are 8 s long, and gateways read 18 s back.
+ * Gateways over one log in simulated time, with the product's own rules. Every fault is drawn from the seed. Minutes are 8 s
+ * long, and gateways read 18 s back.
  */
 
 import { Claimant } from '../../data-plane/limits/claimant.ts';
@@ -26,22 +26,22 @@ import {
 } from './claims-plan.ts';
 
 const historyMs = runMs;
-/** By the clock of the log, ms since 1970. */
+/** Start by the log's clock, in ms since 1970. */
 const startsAtMs = 100_000_000 * minuteMs;
 const tickMs = 200;
 const waitMs = 2000;
-/** A gateway that holds nothing reads at this pace. */
+/** Reading interval of a gateway that holds nothing. */
 const idleRestMs = 200;
 
 interface Gateway extends BoundGateway {
   readonly id: number;
   readonly offsetMs: number;
-  /** How far its clock is set off beyond that. */
+  /** Further deviation of its clock, added to `offsetMs`. */
   offMs: number;
   clock: LogClock;
   limit: number;
   claimant: Claimant;
-  /** Changes at each start: events of an earlier start do nothing. */
+  /** Changes at each start, so that events of an earlier start have no effect. */
   life: number;
   up: boolean;
   joinedMs: number;
@@ -50,7 +50,7 @@ interface Gateway extends BoundGateway {
   next: number;
   isUrgentPlanned: boolean;
   isSettlePlanned: boolean;
-  /** On its disk. */
+  /** Number of live gateways, as stored on its disk. */
   live: number;
   predecessor: string | undefined;
 }
@@ -101,7 +101,7 @@ export class Simulation {
     const { sticky, kind, faults } = this.#plan;
     const dice = this.#dice;
     const isCalm = faults === 'none';
-    // In a part of the fleets one gateway is alone for long, and others join it late and leave early.
+    // In some fleets one gateway is alone for a long time, and others join late and leave early.
     const isSmall = !isCalm && dice.chance(0.4);
     const { slow, fleet } = this.#plan;
     const count = fleet === 'large' ? 50 : slow ? 1 + dice.below(10) : 2 + dice.below(isSmall ? 2 : 5);
@@ -157,7 +157,7 @@ export class Simulation {
       gateway.limit = this.#nextLimit;
     });
     this.#bound.excuse(Math.floor(Math.max(this.#limit, this.#nextLimit) / 2));
-    // Minutes that begin later, and what is in flight once all from before is over, have the new limit alone.
+    // Later minutes have only the new limit, and so have requests in flight once all earlier ones have ended.
     const settledMs = changedMs + (kind === 'rate' ? 1500 : 12_000);
     this.#bound.settle(this.#nextLimit, kind === 'rate' ? startsAtMs + settledMs : settledMs);
   }
@@ -169,7 +169,7 @@ export class Simulation {
   #create(id: number): void {
     this.#gateways.push({
       id,
-      // Clocks of up to a second apart.
+      // Clocks differ by up to a second.
       offsetMs: this.#plan.faults === 'all' ? this.#dice.between(-500, 500) : this.#dice.between(-5, 5),
       ...{ offMs: 0, clock: new LogClock(), limit: this.#limit },
       claimant: new Claimant({ name: `g${id}`, mint: () => 'none', live: 1 }),
@@ -213,7 +213,7 @@ export class Simulation {
     });
   }
 
-  /** Runs once the gateway is neither suspended nor without the log, unless it ended before. */
+  /** Runs once the gateway is not suspended and can reach the log, unless it has ended meanwhile. */
   #whenReadable(gateway: Gateway, run: () => void): void {
     const { life } = gateway;
     const attempt = () => {
@@ -239,7 +239,7 @@ export class Simulation {
     return gateway.clock.wallMs(this.#nowMs, this.#ownMs(gateway));
   }
 
-  /** By the gateway's own clock. */
+  /** Time by the gateway's own clock. */
   #ownMs({ offsetMs, offMs }: Gateway): number {
     return startsAtMs + this.#nowMs + offsetMs + offMs;
   }
@@ -280,7 +280,7 @@ export class Simulation {
     const append = (): void => {
       const away = Math.max(gateway.awayUntilMs, this.#logAwayUntilMs);
       if (away > this.#nowMs) {
-        // Part of what was on its way arrives once the log is back.
+        // Half of the appends under way arrive once the log is back.
         if (dice.chance(0.5)) this.#at(away + dice.between(0, 300), append);
         return;
       }
@@ -314,7 +314,7 @@ export class Simulation {
     this.#planUrgent(gateway);
   }
 
-  /** A turn of the event loop later. */
+  /** Settles one turn of the event loop later. */
   #planSettle(gateway: Gateway): void {
     if (gateway.isSettlePlanned || !gateway.claimant.mayRelease) return;
     gateway.isSettlePlanned = true;
@@ -359,7 +359,7 @@ export class Simulation {
       );
   }
 
-  /** A start waits until an own record was read back and no other process holds all room, 5 s at most. */
+  /** A starting gateway is ready once it has read its own record back and no other holds all room, or after 5 s. */
   #isReady({ claimant, joinedMs }: Gateway): boolean {
     return claimant.isReady(this.#nowMs) || this.#nowMs > joinedMs + 5000;
   }

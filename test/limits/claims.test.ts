@@ -1,6 +1,6 @@
 /**
- * The claims of gateways in simulated fleets: whatever crashes, pauses, and is lost, doubled or late, no limit is exceeded by
- * more than docs/limits.md states, and no gateway is starved; a failure names its seed.
+ * Gateways' claims in simulated fleets: despite crashes, pauses, and lost, duplicate or late records, no limit is exceeded by
+ * more than docs/limits.md states, and no gateway is starved. A failure names its seed.
  */
 import { expect, test } from 'vitest';
 import { Claimant } from '../../data-plane/limits/claimant.ts';
@@ -19,7 +19,7 @@ function outcomes(plan: Omit<Plan, 'seed'>) {
   }));
 }
 
-/** Refused falsely, of all requests. */
+/** Share of all requests that were falsely refused. */
 function falsePart(all: ReturnType<typeof outcomes>): number {
   const requests = all.reduce((total, { refused, admitted }) => total + refused + admitted, 0);
   return all.reduce((total, { refusedFalsely }) => total + refusedFalsely, 0) / requests;
@@ -28,7 +28,7 @@ function falsePart(all: ReturnType<typeof outcomes>): number {
 const beyond = (all: ReturnType<typeof outcomes>) => all.filter((outcome) => outcome.beyond > 0);
 const starved = (all: ReturnType<typeof outcomes>, ms: number) =>
   all.filter(({ starvedMs }) => starvedMs > ms);
-/** Also where a gateway is asked more rarely than each second. */
+/** Like `starved`, but includes gateways that receive less than one request per second. */
 const starvedRarely = (all: ReturnType<typeof outcomes>, ms: number) =>
   all.filter(({ starvedRareMs }) => starvedRareMs > ms);
 
@@ -45,7 +45,7 @@ test('Limits 1: with all faults a minute stays within the stated bound', () => {
   expect(beyond(all)).toEqual([]);
   expect(starved(all, 8000), 'a minute of the simulation').toEqual([]);
   expect(starvedRarely(all, 8000), 'a minute of the simulation').toEqual([]);
-  // The standing share of a process that died counts until its minute ends, and in these minutes of 8 s most processes die.
+  // A dead process's standing share counts until its minute ends, and in these minutes of 8 s most processes die.
   expect(falsePart(all)).toBeLessThan(1 / 8);
 });
 
@@ -114,7 +114,7 @@ test.each(['rate', 'concurrency'] as const)(
 );
 
 test('Limits 1: a standing share that was given up is used again only where all shares fit, though nothing was asked for in between', () => {
-  // Four requests above the limit, where what was used of the share before it was given up counted as its level.
+  // Four requests exceeded the limit when usage from before the share was given up counted as its level.
   expect(new Simulation({ kind: 'rate', faults: 'stops', seed: 3816 }).run()).toMatchObject({ beyond: 0 });
 });
 
@@ -143,7 +143,7 @@ test('a gateway that is asked each 1.1 s, and always refused falsely, is starved
   const window = 1;
   claimant.add({ subject: 'acme', window, limit: 4 }, 1, 0);
   for (let [nowMs, offset] = [0, 0]; nowMs <= 11_000; nowMs += 100) {
-    // It reads the log all the time.
+    // The gateway keeps reading the log.
     for (const record of claimant.records(nowMs, nowMs))
       claimant.onRecord(readGauges(record), offset++, nowMs);
     if (nowMs % 1100 === 0) bound.refuse(gateway, window, 1, nowMs);

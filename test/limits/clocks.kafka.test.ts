@@ -1,4 +1,4 @@
-/** A limit of the whole fleet while the clock of one gateway is wrong, on Kafka. */
+/** A fleet-wide limit on Kafka while one gateway's clock is wrong. */
 import { afterAll, beforeAll, test } from 'vitest';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
 import { belowAndAbove, ClockFleet, offsetsMs } from './clocks.ts';

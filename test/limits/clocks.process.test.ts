@@ -1,4 +1,4 @@
-/** A limit of the whole fleet while the clock of one gateway is wrong, on the embedded log. */
+/** A fleet-wide limit on the embedded log while one gateway's clock is wrong. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { until } from '../support/until.ts';
 import { belowAndAbove, ClockFleet, offsetsMs } from './clocks.ts';

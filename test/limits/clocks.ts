@@ -1,6 +1,6 @@
 /**
- * A limit of the whole fleet while the wall clock of one gateway is set by minutes, hours and a day, and after it was set back. The
- * same on both logs. The clock of a second control plane, and the time of an embedded log, can be set as well.
+ * A fleet-wide limit while one gateway's wall clock is off by minutes, hours or a day, and after it was corrected. Used with
+ * both logs. A second control plane's clock and an embedded log's time can be changed too.
  */
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,12 +14,12 @@ const hourMs = 3_600_000;
 export const offsetsMs = [-600_000, 600_000, -hourMs, hourMs, -24 * hourMs, 24 * hourMs];
 
 export class ClockFleet extends LimitedFleet {
-  /** Sets the clock of the second gateway, or of the second control plane, off by so much, ms. */
+  /** Sets the clock of the second gateway or the second control plane off by this many ms. */
   setOff(offMs: number, name: 'set' | 'set-plane' = 'set'): void {
     writeFileSync(this.#clockFile(name), String(offMs));
   }
 
-  /** Makes the time of an embedded log leap by so much, ms. It is right again after a minute. */
+  /** Makes an embedded log's time jump by this many ms. It is right again after a minute. */
   leapLog(leapMs: number): void {
     for (const name of readdirSync(this.logFolder).filter((each) => each.endsWith('.db'))) {
       const db = openDatabase(join(this.logFolder, name), { durability: 'normal' });
@@ -32,13 +32,13 @@ export class ClockFleet extends LimitedFleet {
     return join(this.dir, `${name}-off-ms`);
   }
 
-  /** A control plane whose clock can be set. */
+  /** Starts a control plane whose clock can be changed. */
   async setPlane(): Promise<DevAdmin> {
     this.setOff(0, 'set-plane');
     return this.admin(await this.startPlane('set-plane', { env: this.#clockOf('set-plane') }));
   }
 
-  /** What the second gateway says of its clock. */
+  /** Clock check of the second gateway, from its readiness endpoint. */
   async clockSays(): Promise<string | undefined> {
     const metrics = this.gateways[1]?.ready.metrics;
     const response = await fetch(new URL('/readyz?verbose', metrics));
@@ -53,7 +53,7 @@ export class ClockFleet extends LimitedFleet {
 
   #clockOf(name: string): { NODE_OPTIONS: string } {
     const setter = join(this.dir, `${name}-clock.mjs`);
-    // The monotonic clock stays true, as where a machine sets its wall clock.
+    // The monotonic clock stays right, as when a machine's wall clock is set.
     writeFileSync(
       setter,
       `import { readFileSync } from 'node:fs';
@@ -64,9 +64,9 @@ Date.now = () => now() + Number(readFileSync(${JSON.stringify(this.#clockFile(na
   }
 }
 
-/** Of a limit of 30: 10 requests, of which none is refused, and 60 more, of which the rest of it is admitted. */
+/** With a limit of 30: sends 10 requests, none of which is refused, then 60 more, of which the remaining 20 are admitted. */
 export async function belowAndAbove(fleet: LimitedFleet): Promise<void> {
-  // A gateway whose clock was set proves its snapshot at once, and requests wait for that.
+  // A gateway whose clock was set proves its snapshot first, and requests wait for that.
   for (const gateway of fleet.gateways) {
     const response = await fleet.ask(gateway, 'slots-1');
     expect([response.status, await response.text()]).toEqual([200, expect.any(String)]);

@@ -1,10 +1,10 @@
 /**
- * A simulation of gateways that count into one topic: crashes between any two steps, lost, late and doubled records, folders
- * that are lost, copied or brought back, a topic that keeps its latest records only, and control planes that repeat what
- * silent replicas counted. One seed is one run.
+ * Simulates gateways that count into one topic: crashes between any two steps; lost, late and duplicate records; folders that
+ * are lost, copied or restored; a topic that keeps only its latest records; and control planes that repeat the counts of
+ * silent replicas. Each seed is one run.
  *
- * What must hold: no reader ever counts more than was completed; what a folder has written survives its process; at rest all
- * have one sum, and it is what was completed, less what was lost with a folder or counted twice at once by a copy.
+ * Checks that no reader ever counts more than was completed, and that a folder's counts survive its process. At rest all
+ * readers must have one sum: the completed total, minus losses with a folder or from copies that counted at the same time.
  */
 
 import { type CounterLedger, GatewayCounters } from '../../data-plane/limits/gateway-counters.ts';
@@ -14,7 +14,7 @@ import { seededRandom } from '../support/random.ts';
 
 export interface CountersSimulationOptions {
   readonly seed: number;
-  /** A rule that is switched off; the simulation must find what it was for. */
+  /** A rule that is switched off. The simulation must then find the fault that the rule prevents. */
   readonly without?:
     | 'larger wins'
     | 'conflicts'
@@ -34,7 +34,7 @@ const period = '2026-11-01';
 const subjects = ['acme', 'beta', 'gamma'];
 const hourMs = 3600_000;
 
-/** What a folder has on disk. */
+/** Contents of a folder on disk. */
 class Folder implements CounterLedger {
   replica: string;
   readonly own = new Map<string, { tokens: number; turns: number }>();
@@ -83,7 +83,7 @@ interface Process {
   readonly counters: GatewayCounters;
   readonly state: CounterState;
   position: number;
-  /** Completed, not in the folder yet. */
+  /** Completed requests that are not in the folder yet. */
   readonly queue: [string, number][];
   publishedMs: number;
 }
@@ -95,7 +95,7 @@ class Simulation {
   readonly #without: CountersSimulationOptions['without'];
   #nowMs = startMs;
   #ids = 0;
-  /** Undefined: the topic does not keep it any more. */
+  /** Records from `#keptFrom` on; the topic has dropped the earlier ones. */
   readonly #topic: { readonly atMs: number; readonly raw: Buffer }[] = [];
   #keptFrom = 0;
   #late: Buffer[] = [];
@@ -103,9 +103,9 @@ class Simulation {
   #down: Folder[] = [];
   #backups: Folder[] = [];
   readonly #plane = { state: new CounterState(), position: 0, repeatedMs: startMs };
-  /** Completed and written to a folder, by key. */
+  /** Tokens that were completed and written to a folder, by key. */
   readonly #completed = new Map<string, number>();
-  /** Written to a folder and lost with it, or by copies under one id, at most. */
+  /** Most tokens that may be missing, because their folder was lost or copies shared one id. */
   readonly #losable = new Map<string, number>();
 
   constructor({ seed, without }: CountersSimulationOptions) {
@@ -138,7 +138,7 @@ class Simulation {
 
   #step(): void {
     const isLong = this.#chance(0.04);
-    // Of the control planes one is always there.
+    // One control plane is always running.
     if (isLong) this.#planeStep();
     this.#nowMs += Math.floor(this.#random() * (isLong ? 12 * hourMs : 20_000));
     if (isLong) this.#planeStep();
@@ -166,7 +166,7 @@ class Simulation {
     const counters = new GatewayCounters(options, this.#nowMs);
     const started: Process = { folder, counters, state, position: 0, queue: [], publishedMs: 0 };
     this.#gateways.push(started);
-    // The topic is read to its end before anything is published.
+    // Reads the topic to its end before anything is published.
     this.#read(started, true);
     return started;
   }
@@ -190,7 +190,7 @@ class Simulation {
       const sum = folder.own.get(key) ?? { tokens: 0, turns: 0 };
       folder.own.set(key, { tokens: sum.tokens + tokens, turns: sum.turns + 1 });
       this.#completed.set(key, (this.#completed.get(key) ?? 0) + tokens);
-      // While two processes have one id, what both publish is the larger of two.
+      // While two processes share an id, only the larger of their two published values counts.
       if (this.#isShared(folder)) this.#mayLose(key, tokens);
       counters.grown(key, tokens, this.#nowMs, this.#chance(0.5) ? 5000 : undefined);
     }
@@ -220,7 +220,7 @@ class Simulation {
     const fault = this.#random();
     if (fault < 0.08) {
       this.#count('append lost');
-      // Half of the time the writer knows.
+      // Half of the time the writer learns of the loss.
       if (this.#chance(0.5)) gateway?.counters.unpublished(record, this.#nowMs);
     } else if (fault < 0.16) {
       this.#count('append late');
@@ -269,7 +269,7 @@ class Simulation {
     return raw === undefined ? undefined : readCounterRecord(raw);
   }
 
-  /** kill -9: what is not in the folder is gone, and was never published. */
+  /** kill -9: counts outside the folder are lost and were never published. */
   #crash(gateway: Process): void {
     this.#count('crash');
     this.#gateways = this.#gateways.filter((each) => each !== gateway);
@@ -297,14 +297,14 @@ class Simulation {
       const backup = this.#backups.pop();
       if (backup === undefined) return;
       this.#count('folder brought back');
-      // The folder in whose place it comes is gone.
+      // The restored folder replaces one that is lost.
       this.#loseAll(folder);
       this.#down = this.#down.filter((each) => each !== folder);
       this.#start(backup);
     }
   }
 
-  /** What a lost folder had may not be published. */
+  /** A lost folder's counts may never have been published. */
   #loseAll(folder: Folder): void {
     for (const [subject, of, tokens] of [
       ...folder.entries(),
@@ -317,7 +317,7 @@ class Simulation {
     while ((this.#topic[this.#keptFrom]?.atMs ?? this.#nowMs) < this.#nowMs - 24 * hourMs) this.#keptFrom++;
   }
 
-  /** A control plane reads all, and repeats each hour what silent replicas counted. */
+  /** A control plane reads everything and repeats the counts of silent replicas every hour. */
   #planeStep(): void {
     const plane = this.#plane;
     plane.position = Math.max(plane.position, this.#keptFrom);
@@ -344,7 +344,7 @@ class Simulation {
     }
   }
 
-  /** All start, everything is published again and read: then all have one sum. */
+  /** Starts all gateways, and publishes and reads everything again. All must then have the same sum. */
   #rest(): void {
     for (const raw of this.#late.splice(0)) this.#topic.push({ atMs: this.#nowMs, raw });
     for (const folder of this.#down.splice(0)) this.#start(folder);
@@ -375,7 +375,7 @@ class Simulation {
   }
 }
 
-/** Publishes what is not in the folder yet. */
+/** A record with counts that are not in the folder yet. */
 function ahead({ folder, queue }: Process, nowMs: number): CounterRecord {
   const entries = queue.map(([key, tokens]): CounterEntry => {
     const [subject = '', of = ''] = key.split(' ');

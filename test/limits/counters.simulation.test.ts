@@ -1,4 +1,4 @@
-/** Counters over gateways that crash, lose records and have folders lost, copied and brought back. */
+/** Counters of gateways that crash, lose records, and have their folders lost, copied and restored. */
 import { expect, test } from 'vitest';
 import { runs } from '../support/budget.ts';
 import { simulateCounters } from './counters-simulation.ts';

@@ -1,4 +1,4 @@
-/** Limits of the whole fleet over four gateways on Kafka, which is also away for a while; over two in the nightly run. */
+/** Fleet-wide limits over four gateways on Kafka, including an outage of Kafka; over two gateways in the nightly run. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
 import { post, turnsOf } from '../play/page-calls.ts';

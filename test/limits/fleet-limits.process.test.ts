@@ -1,6 +1,6 @@
 /**
- * Limits of the whole fleet over two gateways on one embedded log, with gateways killed and the log away; over four in the
- * nightly run, and on Kafka.
+ * Fleet-wide limits over two gateways on one embedded log, with killed gateways and an unreachable log; over four gateways in
+ * the nightly run, and on Kafka.
  */
 import { afterAll, beforeAll, test } from 'vitest';
 import { runs } from '../support/budget.ts';

@@ -1,6 +1,6 @@
 /**
- * Limits of the whole fleet over real gateways: what was admitted is counted by the clients and by the simulated node, and
- * compared with the bound of docs/limits.md. The same on both logs.
+ * Fleet-wide limits over real gateways. The clients and the simulated node count the admitted requests, which are compared
+ * with the bound of docs/limits.md. Used with both logs.
  */
 import { mkdirSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
@@ -23,17 +23,17 @@ import { until } from '../support/until.ts';
 const minuteLimit = 30;
 const slots = 6;
 const minutes = 24;
-/** Organisations of the tier Slots, of which one at a time uses its own. */
+/** Organisations of the Slots tier. One at a time uses its slots. */
 const slotted = ['slots-0', 'slots-1'];
-/** A gateway whose feed is so old may have been cut off, and then admits its share. */
+/** Age of the feed from which a gateway may have been cut off, so that it admits its share. */
 const cutOffSeconds = 1;
-/** A process that ended may have used its share so long after the record that ends it. */
+/** Time after its final record in which an ended process may still have used its share. */
 const idEndsMs = 1000;
 
 interface Answers {
   admitted: number;
   limited: number;
-  /** Neither an answer nor a 429. */
+  /** Statuses other than 200 and 429. */
   readonly other: number[];
   /** `Retry-After` of each refusal. */
   readonly retryAfter: number[];
@@ -42,7 +42,7 @@ interface Answers {
 export class LimitedFleet extends ProcessFleet {
   readonly gateways: GatewayProcess[] = [];
   #standing: { admin: DevAdmin; keys: Readonly<Record<string, string>>; node: string } | undefined;
-  /** Organisations of the tier Minute whose minute no case has used. */
+  /** Organisations of the Minute tier that no case has used. */
   readonly #unused = new Set(Array.from({ length: minutes }, (_, index) => `minute-${index}`));
   #disturbedMs = 0;
 
@@ -72,20 +72,20 @@ export class LimitedFleet extends ProcessFleet {
     await this.growTo(gateways);
   }
 
-  /** Starts gateways until there are so many, and all of them have folded the keys. */
+  /** Starts gateways until this number run, and waits until all have folded the keys. */
   async growTo(gateways: number): Promise<void> {
     await this.grow(this.gateways, gateways);
     await Promise.all(this.gateways.map((each) => until(() => this.knows(each, slotted.at(-1) ?? ''))));
   }
 
-  /** Gateways died, or took other ids, until now: what these had of a minute that has begun, nobody else uses until it ends. */
+  /** Records that gateways died or changed ids until now. Nobody else uses their shares of a minute that has begun. */
   disturbed(): void {
     this.#disturbedMs = Date.now() + idEndsMs;
   }
 
   /**
-   * An organisation that no case has used, of whose minute at least so much is left: of those that have most, so that a test
-   * seldom waits. `undisturbed`: and whose minute began after gateways last died or took other ids.
+   * An unused organisation with at least this much of its minute left. Prefers those with the most time left, so that tests
+   * seldom wait. `undisturbed`: its minute must also begin after gateways last died or changed ids.
    */
   async freshMinute(ms: number, { undisturbed = true } = {}): Promise<string> {
     const start = (id: string) => windowStartMs(id, Date.now());
@@ -101,12 +101,12 @@ export class LimitedFleet extends ProcessFleet {
     return id ?? '';
   }
 
-  /** What `headgate limits show` says. */
+  /** Limits as `headgate limits show` reports them. */
   async limits(organisation: string) {
     return this.#begun.admin.call('GET', `/organisations/${organisation}/limits`);
   }
 
-  /** The present period's usage, and when the key was last used. */
+  /** Usage of the current period, and the time of the key's last use. */
   async used(organisation: string) {
     const { admin } = this.#begun;
     const { requests, period, periods } = await admin.call('GET', `/usage?organisation=${organisation}`);
@@ -135,13 +135,13 @@ export class LimitedFleet extends ProcessFleet {
     organisation: string,
     { tokens = 1, stream = false, to = model, signal }: AskOptions = {},
   ): Promise<Response> {
-    // The node says so many words, whatever else a request allows.
+    // The node generates this many words, whatever else a request allows.
     const messages = [{ role: 'user', content: `say ${tokens} words` }];
     const body = { model: to, stream, max_tokens: tokens, messages };
     return completion(ready.api, this.#begun.keys[organisation] ?? '', body, signal && { signal });
   }
 
-  /** Sends so many requests at once, spread over the gateways given, and counts the answers. */
+  /** Sends `count` requests at once, spread over the given gateways, and counts the responses. */
   async burst(gateways: readonly GatewayProcess[], organisation: string, count: number): Promise<Answers> {
     const answers: Answers = { admitted: 0, limited: 0, other: [], retryAfter: [] };
     const one = async (gateway: GatewayProcess): Promise<void> => {
@@ -159,7 +159,7 @@ export class LimitedFleet extends ProcessFleet {
     return answers;
   }
 
-  /** Completions that the node has seen, and those that it is busy with. */
+  /** Completions that the node has received, and those in progress. */
   async seen(): Promise<{ readonly requests: number; readonly inFlight: number }> {
     const stats = (await (await fetch(`${this.#begun.node}/sim/stats`)).json()) as SimStats;
     return { requests: stats.requestsByPath['/v1/chat/completions'] ?? 0, inFlight: stats.inFlight };
@@ -170,7 +170,7 @@ export class LimitedFleet extends ProcessFleet {
     return this.#standing;
   }
 
-  /** Moves the topic of gauges away, or back. */
+  /** Moves the gauges topic away or back. */
   moveGauges(isAway: boolean): void {
     const [from, to] = [this.logFolder, join(this.dir, 'away')];
     mkdirSync(to, { recursive: true });
@@ -179,7 +179,7 @@ export class LimitedFleet extends ProcessFleet {
       if (file.startsWith('headgate.gauges')) renameSync(join(source, file), join(target, file));
   }
 
-  /** Runs the work; returns how many more requests the bound allows, because a gateway was cut off meanwhile on a busy machine. */
+  /** Runs the work and returns how many extra requests the bound allows, because a busy machine may cut a gateway off. */
   async exempt(limit: number, work: () => Promise<void>): Promise<number> {
     let ageMax = 0;
     let isRunning = true;
@@ -205,7 +205,7 @@ interface AskOptions {
   readonly signal?: AbortSignal;
 }
 
-/** `limits show` has what is used, over the fleet and by gateway. */
+/** Waits until `limits show` reports this usage, both in total and as the sum over the gateways. */
 async function shows(
   fleet: LimitedFleet,
   organisation: string,
@@ -228,8 +228,8 @@ async function shows(
 }
 
 /**
- * Limits 1 over all gateways: a burst in a fresh minute, and three times the limit after it. `undisturbed: false`: gateways died
- * in that minute, or took other ids, and what these had of their standing shares, half of the limit at most, nobody else uses.
+ * Limits 1 over all gateways: a burst in a fresh minute, then three times the limit. `undisturbed: false`: gateways died or
+ * changed ids in that minute, so their standing shares, at most half of the limit, stay unused.
  */
 async function coldBurst(fleet: LimitedFleet, { undisturbed = true } = {}): Promise<void> {
   const unused = undisturbed ? 0 : minuteLimit / 2;
@@ -242,7 +242,7 @@ async function coldBurst(fleet: LimitedFleet, { undisturbed = true } = {}): Prom
   });
   expect(all.flatMap(({ other }) => other)).toEqual([]);
   const admitted = all.reduce((sum, answers) => sum + answers.admitted, 0);
-  // The bound: one request for each gateway.
+  // The bound is one extra request per gateway.
   expect(admitted).toBeLessThanOrEqual(minuteLimit + exempt);
   expect(admitted).toBeGreaterThanOrEqual(minuteLimit - unused);
   expect((await fleet.seen()).requests - before).toBe(admitted);
@@ -254,8 +254,8 @@ async function coldBurst(fleet: LimitedFleet, { undisturbed = true } = {}): Prom
 }
 
 /**
- * Limits 1 over all gateways: three times the limit, evenly over some seconds of one minute. What was refused before the
- * limit was reached is returned.
+ * Limits 1 over all gateways: three times the limit, evenly over some seconds of one minute. Returns the number of requests
+ * refused before the limit was reached.
  */
 async function sustained(fleet: LimitedFleet): Promise<number> {
   const organisation = await fleet.freshMinute(20_000);
@@ -285,7 +285,7 @@ interface LogSwitch {
   readonly come: () => void;
 }
 
-/** Without the log each gateway has its share; the limit of the fleet holds again once the log is back. */
+/** Without the log each gateway has its share. The fleet-wide limit holds again once the log is back. */
 async function withoutLog(fleet: LimitedFleet, log: LogSwitch): Promise<void> {
   const share = minuteLimit / fleet.gateways.length;
   const ages = () =>
@@ -297,7 +297,7 @@ async function withoutLog(fleet: LimitedFleet, log: LogSwitch): Promise<void> {
     for (const gateway of fleet.gateways) {
       const { admitted, other } = await fleet.burst([gateway], away, minuteLimit);
       expect(other).toEqual([]);
-      // A minute may end in between, so that the share counts again.
+      // A minute may end in between, and the share then counts again.
       expect(admitted % Math.floor(share)).toBe(0);
       expect(admitted).toBeLessThanOrEqual(2 * share);
       expect(admitted).toBeGreaterThan(0);
@@ -310,7 +310,7 @@ async function withoutLog(fleet: LimitedFleet, log: LogSwitch): Promise<void> {
   await coldBurst(fleet, { undisturbed: false });
 }
 
-/** A client that stays on one gateway gets the whole limit, and no gateway admits a request beyond it. */
+/** A client that stays on one gateway gets the whole limit, and no gateway admits more than that. */
 async function stickyClient(fleet: LimitedFleet): Promise<void> {
   const organisation = await fleet.freshMinute(20_000);
   const [one] = fleet.gateways;
@@ -318,7 +318,7 @@ async function stickyClient(fleet: LimitedFleet): Promise<void> {
   let admitted = 0;
   const others: Answers[] = [];
   const exempt = await fleet.exempt(minuteLimit, async () => {
-    // On a busy machine a claim may come back after the wait of a request.
+    // On a busy machine a claim may return only after the request has stopped waiting.
     await until(async () => {
       const answers = await fleet.burst([one], organisation, minuteLimit);
       expect(answers.other).toEqual([]);
@@ -328,16 +328,16 @@ async function stickyClient(fleet: LimitedFleet): Promise<void> {
     others.push(await fleet.burst(fleet.gateways, organisation, minuteLimit));
   });
   expect(admitted).toBe(minuteLimit);
-  // Each other gateway may not know of the last requests yet when it admits its first one.
+  // A gateway may admit its first request before it learns of the others' last ones.
   for (const answers of others) expect(answers.admitted).toBeLessThanOrEqual(exempt - 1);
 }
 
-/** Streams of one organisation that stay open until they are left, over all gateways in turn. */
+/** Streams of one organisation that stay open until they are abandoned, spread over all gateways in turn. */
 class OpenStreams {
   readonly #fleet: LimitedFleet;
   readonly #organisation: string;
   readonly #leave = new AbortController();
-  /** A response that nothing refers to is collected, and its stream ends. */
+  /** Keeps the responses alive, because a garbage-collected response ends its stream. */
   readonly #responses: Response[] = [];
 
   constructor(fleet: LimitedFleet, organisation: string) {
@@ -349,7 +349,7 @@ class OpenStreams {
     return this.#responses.length;
   }
 
-  /** The status of one more. */
+  /** Opens one more stream and returns its status. */
   async begin(index: number, to = model): Promise<number> {
     const { gateways } = this.#fleet;
     const gateway = gateways[index % gateways.length] as GatewayProcess;
@@ -366,7 +366,7 @@ class OpenStreams {
   }
 }
 
-/** Runs the work with streams that end with it, also where it fails. */
+/** Runs the work with streams that end with it, even if it fails. */
 async function withStreams(
   fleet: LimitedFleet,
   organisation: string,
@@ -376,7 +376,7 @@ async function withStreams(
   await work(streams).finally(() => streams.leave());
 }
 
-/** Opens streams until there are so many: on a busy machine a claim may come back after the wait of a request. */
+/** Opens streams until `count` are open. On a busy machine a claim may return only after a request has stopped waiting. */
 async function untilOpen(streams: OpenStreams, count: number, begin: () => Promise<unknown>): Promise<void> {
   await until(async () => {
     if (streams.open < count) await begin();
@@ -384,7 +384,7 @@ async function untilOpen(streams: OpenStreams, count: number, begin: () => Promi
   });
 }
 
-/** Limits 2 over all gateways: slow streams, weights, and the places of those that ended. */
+/** Limits 2 over all gateways: slow streams, weights, and the slots of ended streams. */
 async function slowStreams(fleet: LimitedFleet, organisation: string): Promise<void> {
   await withStreams(fleet, organisation, async (light) => {
     const statuses = new Set<number>();
@@ -397,7 +397,7 @@ async function slowStreams(fleet: LimitedFleet, organisation: string): Promise<v
       for (let more = 0; more < 2 * slots; more++) await begin();
     });
     expect(statuses).toEqual(new Set([200, 429]));
-    // The bound: one request for each gateway.
+    // The bound is one extra request per gateway.
     expect(light.open).toBeLessThanOrEqual(slots + exempt);
     expect((await fleet.seen()).inFlight).toBe(light.open);
     await shows(fleet, organisation, { inFlight: light.open });
@@ -411,7 +411,7 @@ async function slowStreams(fleet: LimitedFleet, organisation: string): Promise<v
   });
 }
 
-/** The places of a gateway that is killed are free once it is back, or was silent for ten seconds; then the limits hold again. */
+/** A killed gateway's slots are free once it is back or has been silent for ten seconds. Then the limits hold again. */
 async function killedAndBack(fleet: LimitedFleet, organisation: string): Promise<void> {
   const [first] = fleet.gateways;
   if (first === undefined) throw new Error('no gateway');
@@ -426,7 +426,7 @@ async function killedAndBack(fleet: LimitedFleet, organisation: string): Promise
   await coldBurst(fleet, { undisturbed: false });
 }
 
-/** Each case of the limits, one after the other, on the gateways that there are. */
+/** Runs every case of the limits in turn on the running gateways. */
 export async function everyCase(fleet: LimitedFleet, log: LogSwitch): Promise<void> {
   await coldBurst(fleet);
   await stickyClient(fleet);

@@ -1,7 +1,7 @@
 /**
- * Large prompts of one organisation, which together exceed its share of the memory for bodies, through a real gateway: they
- * count until their node has taken them and no longer, none is refused for others that wait for a first token, memory is
- * bounded, and another organisation's requests pass meanwhile.
+ * Large prompts of one organisation that together exceed its share of the memory for bodies, through a real gateway. They
+ * count only until their node has taken them, and none is refused because others wait for a first token. Memory is bounded,
+ * and another organisation's requests pass meanwhile.
  */
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -16,7 +16,7 @@ import { until } from '../support/until.ts';
 
 const MiB = 1024 * 1024;
 
-/** A node that reads requests, and answers them, when the test says so. */
+/** A node that reads and answers requests only when the test allows it. */
 class GatedNode {
   reads = true;
   answers = false;
@@ -65,7 +65,7 @@ class GatedNode {
     }
   }
 
-  /** Every request at it ends; the next one is served. */
+  /** Ends every request at the node. It serves the next ones. */
   cut(): void {
     this.#unread.length = 0;
     this.taken.length = 0;
@@ -115,17 +115,17 @@ afterAll(async () => {
 });
 
 interface Asked {
-  /** 0 where the connection was lost. */
+  /** HTTP status, or 0 if the connection was lost. */
   readonly status: number;
   readonly ms: number;
   readonly text: string;
 }
 
 let prompts = 0;
-/** A prompt of so many bytes. */
+/** Sends a prompt of this many bytes. */
 async function ask(organisation: string, model: string, bytes: number): Promise<Asked> {
   const beganMs = performance.now();
-  // No two have a prefix in common.
+  // No two prompts share a prefix.
   const content = `${prompts++} ${'lorem ipsum dolor '.repeat(Math.ceil(bytes / 18)).slice(0, bytes)}`;
   const body = JSON.stringify({ model, max_tokens: 5, messages: [{ role: 'user', content }] });
   const headers = { authorization: `Bearer ${keys[organisation]}`, 'content-type': 'application/json' };
@@ -160,7 +160,7 @@ function memoryMiB(field: 'VmRSS' | 'VmHWM'): number {
 }
 
 const spreadMs = 2000;
-/** What the process has without bodies, the texts of one organisation at two bytes a character, and what is being rendered. */
+/** Memory without bodies, plus one organisation's texts at two bytes per character, plus the texts being rendered. */
 const grownMiBMax = 600;
 
 test.each([
@@ -210,7 +210,7 @@ test('prompts that a node has taken are charged no longer, however late it answe
   await expectNothingHeld();
 });
 
-/** Prompts that a node does not take, so that further ones wait. */
+/** Prompts that the node does not read, so that further ones wait. */
 async function untaken(): Promise<Promise<Asked>[]> {
   gated.reads = false;
   gated.answers = false;
@@ -223,12 +223,12 @@ test('prompts that their node does not take stay charged, others wait, and the n
   const asked = await untaken();
   await until(async () => (await bodyBytes()) > 64 * MiB);
   expect(await bodyBytes()).toBeLessThanOrEqual(128 * MiB);
-  // Neither small prompts of the same organisation nor large ones of another wait for them.
+  // Small prompts of the same organisation and large ones of another do not wait for them.
   expect((await ask('acme', 'quick', 1000)).status).toBe(200);
   expect((await ask('birch', 'quick', 24 * MiB)).status).toBe(200);
   expect(await bodiesWaiting()).toBeGreaterThan(0);
   gated.cut();
-  // Those whose turn came afterwards were served by the node that is back.
+  // Prompts whose turn came later were served by the recovered node.
   expect(new Set(statuses(await Promise.all(asked)))).toEqual(new Set([503, 200]));
   await expectNothingHeld();
 });

@@ -69,8 +69,7 @@ test.runIf(canLimit)(
     for (const folder of [dirname(root), root]) chmodSync(folder, 0o777);
     chmodSync(dir, 0o777);
     const seen: (string | number | null)[] = [];
-    // Node.js starts a number of threads that depends on its version and the machine. One of these limits leaves none for the
-    // worker.
+    // Node.js starts a different number of threads per version and machine. One of these limits leaves none for the worker.
     for (const threads of [11, 10, 12, 9, 13, 14, 8, 7, 15, 6, 16]) {
       const name = `gw-${threads}`;
       const args = [

@@ -1,5 +1,4 @@
-// The long form (`npm run soak:agents`): SOAK_AGENTS (500) agents on two control planes. Exits with 1 if a promise was
-// broken.
+// The long form (`npm run soak:agents`): SOAK_AGENTS (500) agents on two control planes. Exits with 1 on a broken promise.
 import { swarm } from './swarm.ts';
 
 const agents = Number(process.env['SOAK_AGENTS'] ?? 500);

@@ -1,7 +1,6 @@
 /**
- * Goal: a control plane asks each gateway for its decisions at the advertised address. Over TLS it checks the gateway's
- * certificate for the configured name, or else for the host of that address. The certificate is valid for localhost and
- * 127.0.0.1.
+ * Goal: a control plane asks each gateway for decisions at its advertised address. Over TLS it checks the certificate for the
+ * configured name, or else for the host of that address. The certificate is valid for localhost and 127.0.0.1.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { checksIn } from '../support/checks.ts';
@@ -12,20 +11,14 @@ const fixture = (name: string): string => new URL(`../fixtures/tls/${name}`, imp
 const fleet = new ProcessFleet({ env: { NODE_EXTRA_CA_CERTS: fixture('ca.pem') } });
 const tls = ['--tls-cert', fixture('first.pem'), '--tls-key', fixture('first.key')];
 
-/**
- * Name and flags of each gateway, whether a control plane without a configured name reaches it, and whether one with the
- * certificate's name does.
- */
+/** Gateways with their flags, and whether a control plane reaches them without and with the certificate's name configured. */
 const gateways: readonly (readonly [string, readonly string[], boolean, boolean])[] = [
   ['gw-own-address', [...tls, '--metrics-bind', '127.0.0.2'], false, true],
   ['gw-host', [...tls, '--metrics-bind', '127.0.0.1', '--advertise', 'localhost'], true, true],
   ['gw-elsewhere', [...tls, '--metrics-bind', '127.0.0.1', '--advertise', '127.0.0.3'], false, false],
   ['gw-other-scheme', ['--advertise', 'https://127.0.0.1'], false, false],
 ];
-/**
- * Name and flags of each control plane, and its column in the table above; undefined if the certificate does not cover the
- * name.
- */
+/** Control planes with their flags and their column in the table above; undefined if the certificate has another name. */
 const planes: readonly (readonly [string, readonly string[], 2 | 3 | undefined])[] = [
   ['cp-host', [], 2],
   ['cp-name', ['--gateway-tls-name', 'localhost'], 3],

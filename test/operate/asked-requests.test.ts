@@ -310,7 +310,7 @@ test('of more than a follower can show it is given a sample of all gateways, by 
   await until(() => isFollowed);
   const both = new Set(['gw-1', 'gw-2']);
   const seenOf = (): Set<string> => new Set(seen.map(({ gateway }) => gateway));
-  // A late response from one gateway finds its share of rows already taken.
+  // A gateway that answers late may find that the other one's rows have used up the limit of that moment.
   for (let added = 0; seenOf().size < both.size; ) {
     for (let n = 0; n < 400; n++) for (const gateway of both) add(gateway, n % 10, Date.now() + n);
     added += 800;

@@ -1,7 +1,4 @@
-/**
- * A log without its first records, as `headgate log archive` of 0.2.0 left it, is refused and then rewritten from its
- * archive.
- */
+/** A log that lost its first records to `headgate log archive` of 0.2.0 is refused, then rewritten from its archive. */
 import { mkdirSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

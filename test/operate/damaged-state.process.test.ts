@@ -1,5 +1,5 @@
 /**
- * A bit flips in a control plane's `state.db`: the replica ends before it bases many decisions on it, and rebuilds the file.
+ * A bit flips in a control plane's `state.db`: the replica ends before many decisions depend on it, and rebuilds the file.
  */
 import { once } from 'node:events';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';

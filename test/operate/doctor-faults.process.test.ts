@@ -387,8 +387,7 @@ describe('nodes are at fault:', () => {
     expect(await findings()).not.toContain('HG5003 fail loader');
   });
 
-  // Three real failures within seconds do not count, because a node must stay up for a while. So an earlier replica's records
-  // stand in for them.
+  // Real failures within seconds do not count, because a node must stay up for a while. An earlier replica's records do.
   test('HG5002, a node that went up and down', async () => {
     const owner = 'cp-before';
     const health = (up: boolean): StoredEvent => {

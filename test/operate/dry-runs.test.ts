@@ -71,7 +71,7 @@ const cli = (argv: readonly string[]) =>
     },
   });
 
-/** Examples at the end of a command's help. */
+/** Examples at the top of a command's help. */
 function examplesOf(command: Command): string[] {
   let text = '';
   const write = (piece: string): void => {

@@ -78,9 +78,7 @@ async function ask(
   });
 }
 
-/**
- * Sends a chat with each byte of its body in a separate chunk. Resolves with the status, or '' if the connection was closed.
- */
+/** Sends a chat with each body byte in its own chunk. Resolves with the status, or '' if the connection was closed. */
 async function oneByteChunks(text: string): Promise<string> {
   const { port } = new URL(gateway.ready.api);
   const socket = connect(Number(port), '127.0.0.1');

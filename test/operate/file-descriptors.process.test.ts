@@ -1,6 +1,5 @@
 // Goal: a process without free file descriptors says so, and does not blame its nodes for it.
-// Method: real processes whose limits prlimit lowers, at the start or while they run; skipped with a notice if prlimit is
-// missing.
+// Method: real processes whose limits prlimit lowers, at the start or while they run; skipped with a notice without prlimit.
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { Agent, type IncomingMessage, request } from 'node:http';

@@ -64,8 +64,7 @@ test('a request leaves less than 800 bytes to the next full collection', async (
     growth.push((after - before) / roundRequests);
     before = after;
   }
-  // A full collection in between makes a round negative. Code and feedback grow in some rounds, but leaks of requests in
-  // every one.
+  // A full collection makes a round negative. Code and feedback grow in some rounds, but leaks of requests in every one.
   const [, least] = growth.filter((bytes) => bytes > 0).sort((a, b) => a - b);
   expect(least).toBeLessThan(800);
 });

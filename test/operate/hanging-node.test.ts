@@ -1,4 +1,4 @@
-/** A node accepts requests and never answers, although it passes its health checks; these outputs name it. */
+/** A node accepts requests and never answers, although it passes its health checks: doctor and the node list name it. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';

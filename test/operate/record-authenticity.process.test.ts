@@ -75,8 +75,7 @@ async function expectAnswer(): Promise<void> {
 
 /**
  * Waits until none of this file's requests is still on its way to the control plane. A short request may be published as in
- * flight after its row is counted. So hold one request until it is seen there, and wait for its end; abandoned, it has no
- * row.
+ * flight after its row is counted. So hold one until it is seen there, and abandon it without a row.
  */
 async function settled(): Promise<void> {
   await until(areRowsFolded, 60_000);
@@ -259,7 +258,7 @@ test('the same records count with the MAC of the gateway token', async () => {
   }
   await until(async () => ((await limits()).concurrency.inFlight ?? 0) >= 100, 30_000);
   await until(async () => Number((await usage())['totalTokens']) >= forgedTokens, 30_000);
-  // The counters show it. Rows are only billed.
+  // Limits follow the counters; the rows are only billed.
   await until(async () => (await used()) >= before + forgedTokens, 30_000);
   await until(async () => {
     const { items } = await fleet.admin(plane).call('GET', '/gateways');

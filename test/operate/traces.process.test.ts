@@ -1,6 +1,4 @@
-/**
- * Traces of a running gateway, with an OTLP receiver over HTTP, a node that records its headers, and a receiver that hangs.
- */
+/** Traces of a running gateway, with an OTLP receiver over HTTP, a header-recording node and a hanging receiver. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import {
   createServer,

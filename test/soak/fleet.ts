@@ -44,9 +44,7 @@ class SoakNode {
     return (await (await fetch(`${this.url}/sim/stats`)).json()) as SimStats;
   }
 
-  /**
-   * Collects the exchanges that have ended since the last call. Rejects if the node may already have dropped some of them.
-   */
+  /** Collects the exchanges that have ended since the last call. Rejects if the node may have dropped some of them. */
   async note(): Promise<void> {
     const { exchanges } = await this.stats();
     const fresh = exchanges.filter(({ id }) => id !== '' && !this.#known.has(id));

@@ -38,9 +38,7 @@ export interface KillsFigures {
   readonly missingWithOutbox: number;
   /** Requests received in full in the last 10 ms before a kill, billed or not. */
   readonly receivedInLastMoments: number;
-  /**
-   * Totals from three sources: the sum of the rows, the long-running control plane, and a control plane with a fresh fold.
-   */
+  /** Totals from three sources: the sum of the rows, the first control plane, and a control plane with a fresh fold. */
   readonly totals: readonly Readonly<Record<string, OrganisationTotals>>[];
   /** Tokens that the gateways' counters report through `limits show` once they are at rest. */
   readonly counted: Readonly<Record<string, number>>;
@@ -179,10 +177,7 @@ async function liveAndDie(
   return { seen, killedMs, waits };
 }
 
-/**
- * Total wait of the request thread and the file-writing thread, in ms. A row passes both, and each waits for a processor
- * separately.
- */
+/** Total wait of the request thread and the file-writing thread, in ms. A row passes both, one after the other. */
 function waitedSoFarMs(pid: number): number {
   const of = (thread: string): number =>
     Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[1]) / 1e6;
