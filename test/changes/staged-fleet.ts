@@ -7,7 +7,7 @@ import { until } from '../support/until.ts';
 export const models = ['echo-small', 'echo-large'];
 const organisation = 'acme';
 
-/** A fleet whose only tier, in use, includes both models of the pool. */
+/** A fleet with one tier, which is in use and includes both models of the pool. */
 function stagedFleet(nodeUrl: string): Fleet {
   return {
     version: 1,
@@ -81,7 +81,7 @@ export async function statusOf(api: string, key: string, model = taken): Promise
   return response.status;
 }
 
-/** One client per gateway that sends ten requests a second, one after another. */
+/** Clients, one per gateway, that each send ten requests a second, one after another. */
 export class SteadyLoad {
   /** Number of responses per gateway and status. */
   readonly counts = new Map<string, Map<number, number>>();

@@ -39,7 +39,7 @@ export class Watch {
     await this.#ended;
   }
 
-  /** Time of the first such response after `sinceMs`, or Infinity if there was none. */
+  /** Time of the first response with this status after `sinceMs`, or Infinity if there was none. */
   first(status: number, sinceMs: number): number {
     return (
       this.changes.find((change) => change.status === status && change.atMs >= sinceMs)?.atMs ?? Infinity

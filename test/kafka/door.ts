@@ -15,7 +15,7 @@ export type Fate = 'pass' | 'lose' | 'cut' | 'swallow' | 'hold' | { readonly lat
 
 const produceKey = 0;
 
-/** One client connection, with the broker's responses to it. */
+/** A client connection, with the broker's responses to it. */
 class Passage {
   readonly #door: Door;
   readonly #client: Socket;

@@ -91,7 +91,7 @@ afterAll(async () => {
   await kafka?.stop();
 }, 60_000);
 
-/** One record of zeros that grows from 1 MB to 1 GB. */
+/** A record of zeros that grows from 1 MB to 1 GB. */
 function hugeRecord(): Buffer {
   const [part, parts] = [100_000_000, 10];
   const whole = record(0, Buffer.alloc(0));
@@ -230,7 +230,7 @@ describe.each(['not signed', 'signed'])('a log that is %s', (kind) => {
     });
     // Each request is billed once.
     await until(async () => (await billedRequests()) === answered, waitMs);
-    // The only finding names the process whose records do not count.
+    // Only findings about ignored records (HG2016) may mention the old token's gateway.
     const others = (await findings()).filter((finding) => !finding.startsWith('HG2016'));
     expect(others.join()).not.toContain('gw-of-an-old-token');
   });

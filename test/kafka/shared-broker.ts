@@ -1,6 +1,6 @@
 /**
- * One broker for those Kafka tests of a run that do not disturb it: tests with their own topics, and a single fleet, because
- * the service's topics have fixed names. All other tests start their own broker.
+ * Starts one broker for those Kafka tests of a run that do not disturb it: tests with their own topics, and a single fleet,
+ * because the service's topics have fixed names. All other tests start their own broker.
  */
 import type { TestProject } from 'vitest/node';
 import { startKafka } from './broker.ts';

@@ -6,7 +6,7 @@ export interface Plan {
   readonly kind: 'rate' | 'concurrency';
   /** `stops`: gateways stop cleanly and restart, and nothing else happens. */
   readonly faults: 'none' | 'stops' | 'all';
-  /** One client stays on one gateway and sends the whole limit within 50 ms, without faults. */
+  /** A single client stays on one gateway and sends the whole limit within 50 ms, without faults. */
   readonly sticky?: boolean;
   /** Each gateway's clients constantly demand more than the limit, and one gateway's event loop is slow. */
   readonly saturated?: boolean;

@@ -78,7 +78,7 @@ export class LimitedFleet extends ProcessFleet {
     await Promise.all(this.gateways.map((each) => until(() => this.knows(each, slotted.at(-1) ?? ''))));
   }
 
-  /** Records that gateways died or changed ids until now. Nobody else uses their shares of a minute that has begun. */
+  /** Records that gateways died or changed ids until now. Their shares of a minute that has begun stay unused. */
   disturbed(): void {
     this.#disturbedMs = Date.now() + idEndsMs;
   }

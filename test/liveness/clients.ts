@@ -14,7 +14,7 @@ export interface Replica {
   readonly metrics: string;
 }
 
-/** One CLI command that runs as a process. */
+/** A CLI command that runs as a process. */
 export class CliProcess {
   readonly child: ChildProcess;
   stdout = '';

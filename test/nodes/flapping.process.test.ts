@@ -1,7 +1,7 @@
 // Goal: an engine that goes down and up every second causes almost no commits, a flapping agent none, and neither fails a
 // request while another node has the model.
 // Method: two nodes serve one model while one engine or agent flaps and a client keeps sending. The engine stops only between
-// two requests, because it would lose the ones in progress. FLAP_SECONDS sets the duration.
+// two requests, because it would lose the current one. FLAP_SECONDS.
 
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';

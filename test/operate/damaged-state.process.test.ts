@@ -1,6 +1,4 @@
-/**
- * A bit flips in a control plane's `state.db`: the replica ends before many decisions depend on it, and rebuilds the file.
- */
+/** A bit flips in a control plane's `state.db`: the replica ends before much depends on it, and rebuilds the file. */
 import { once } from 'node:events';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

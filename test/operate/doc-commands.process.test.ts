@@ -113,7 +113,7 @@ beforeAll(async () => {
     '2026-11-22T08:00:00Z': new Date().toISOString(),
     '10m': '1s',
     '--from 18000': '--from 2',
-    // A revocation cannot be undone, so undo the stack's change instead. The stack has not changed since.
+    // Undoes the creation of a stack that has not changed since, because a revocation cannot be undone.
     'undo 18240': `undo ${String(undone['position'])}`,
     '18240': String(revoked['position']),
   };

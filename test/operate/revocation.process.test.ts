@@ -99,7 +99,7 @@ test('design 4: nothing is confirmed before the reports that were there at the s
   await expect.poll(() => askWith(gateway, key), { timeout: 30_000 }).toBe(200);
   gateway.child.kill('SIGSTOP');
   await before.end();
-  // The reader needs seconds to reach the gateway's reports.
+  // Inserts records that take seconds to read before the gateway's reports.
   const db = openDatabase(join(fleet.logFolder, 'headgate.status.db'), { durability: 'normal' });
   const { first } = db.prepare('SELECT min(offset) AS first FROM record').get() as { first: number };
   const shift = 200_000;

@@ -9,7 +9,7 @@ import { promptTokensOf, type Seen } from './clients.ts';
 export interface Accounts {
   readonly seen: readonly Seen[];
   readonly rows: readonly UsageRow[];
-  /** Answers that nodes wrote in full, by model. */
+  /** Number of responses that nodes finished, by model. */
   readonly finished: ReadonlyMap<string, number>;
   /** Whether the usage row of this completed request may be missing. Called once per missing row. */
   readonly mayBeMissing?: (seen: Seen) => boolean;

@@ -5,7 +5,7 @@
 import { Agent, type IncomingMessage, request } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** One client with its key and a model that no other client asks for. */
+/** A client with its key and a model that no other client asks for. */
 export interface Client {
   readonly key: string;
   readonly model: string;

@@ -1,5 +1,5 @@
 /**
- * Failing nodes: about every fifth request fails, each in another way, and sometimes a node refuses all connections. No
+ * Makes nodes fail: about every fifth request fails, each in another way, and sometimes a node refuses all connections. No
  * client may ever receive one of these responses as complete.
  */
 import type { Behaviour, Fault } from '../simulator/behaviour.ts';

@@ -30,7 +30,7 @@ export interface OrganisationTotals {
   readonly requests: number;
 }
 
-/** One simulated node, with a list of all inference requests that it has ended. */
+/** A simulated node, with a list of all inference requests that it has ended. */
 class SoakNode {
   readonly url: string;
   readonly ended: EndedExchange[] = [];

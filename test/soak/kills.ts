@@ -131,7 +131,7 @@ function longestFirst(ages: readonly number[]): number[] {
   return rounded.sort((one, other) => other - one);
 }
 
-/** One gateway from its start to its kill. */
+/** A gateway from its start to its kill. */
 interface Life {
   readonly seen: readonly Seen[];
   readonly killedMs: number;
