@@ -26,7 +26,7 @@ export interface CutOffOptions {
 
 export interface CutOffFigures {
   readonly how: string;
-  /** Time after the acknowledgement for which a gateway still accepted the revoked key, in s; negative if none. */
+  /** Time from the acknowledgement until a gateway last accepted the revoked key, in s; negative if that was earlier. */
   readonly acceptedForSeconds: Readonly<Record<string, number>>;
   /** Status of each request that waited while its gateway was frozen. */
   readonly waiting: Readonly<Record<string, number>>;

@@ -1,4 +1,4 @@
-/** The log on three brokers: the contract, enough replicas, and a leader that is cut off or killed during appends. */
+/** The log on three brokers: the contract, sufficient replicas, and a leader that is cut off or killed during appends. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -60,9 +60,7 @@ const replacedMs = 500;
 const grantedMs = 8000;
 /** A gateway that was alone no longer holds all room once it has been silent for longer than this. */
 const silentMs = 2500;
-/**
- * Longest pause between refusals that count as starvation. If refusals are rarer, the last reports may just leave no room.
- */
+/** Longest pause between refusals that count as starvation. At rarer moments the last reports may happen to leave no room. */
 const askedMs = 1000;
 /** Age of its own last record from which a gateway is cut off, or about to be, rather than starved. */
 const connectedMs = 1500;

@@ -1,5 +1,4 @@
-// Goal: an engine that goes down and up every second causes almost no commits, a flapping agent none, and neither fails a
-// request while another node has the model.
+// Goal: an engine that flaps every second causes almost no commits, a flapping agent none, and no request fails meanwhile.
 // Method: two nodes serve one model while one engine or agent flaps and a client keeps sending. The engine stops only between
 // two requests, because it would lose the current one. FLAP_SECONDS.
 

@@ -152,6 +152,6 @@ test('a restore that is killed leaves no data folder that looks whole; the next 
     await log.close();
   });
   expect(calls).toBeGreaterThan(8);
-  // The state between the two renames, from which a restore could not be repeated previously.
+  // The state between the two renames. Earlier versions could not repeat a restore from it.
   expect([...seen]).toContain('counters.db gateways.db lock.db usage.db.part');
 }, 180_000);

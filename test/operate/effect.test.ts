@@ -72,7 +72,7 @@ function said({ recorded }: Effect): Map<string, string> {
   );
 }
 
-/** Secrets in an effect. Its requests carried keys and prompts, none of which may appear. */
+/** Prompts, completions and keys of the requests that appear in an effect's text. There must be none. */
 function secretsIn(text: string): string[] {
   return [prompt, 'completion', ...keys.values()].filter((secret) => text.includes(secret));
 }

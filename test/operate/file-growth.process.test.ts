@@ -28,7 +28,7 @@ test('after ten thousand commits every file is within its bound, and was all the
   const log = await openLog(fleet.logUrl, { topic: 'headgate.control' });
   const append = (from: number, to: number) =>
     Promise.all(records.slice(from, to).map(({ value, signature }) => log.append(value, signature)));
-  // No node exists yet. The control plane would take it into service with a commit between the prepared ones.
+  // No node exists yet, because the control plane would put a commit about it between the prepared ones.
   await append(0, 1);
   const plane = await fleet.serve<Plane['ready']>('control-plane', 'plane');
   const gateway = await fleet.serve<GatewayProcess['ready']>('gateway', 'gateway');
