@@ -1,4 +1,4 @@
-/** Checks answers of the admin API by the schemas that its routes declare. */
+/** Checks that answers of the admin API match the schemas that its routes declare. */
 import { expect } from 'vitest';
 import type { z } from 'zod';
 import { adminOperations } from '../../schemas/admin/admin.ts';
@@ -6,10 +6,10 @@ import { adminErrorSchema } from '../../schemas/admin/admin-resources.ts';
 import { type OperationName, operationNames, operationRoute } from '../../schemas/admin/admin-routes.ts';
 import type { OperationRow } from '../../schemas/admin/admin-row.ts';
 
-/** The operation of a call; undefined where there is none. `path` is below the API's prefix. */
+/** The operation that a call addresses, or undefined. `path` is relative to the API's prefix. */
 function operationOf(method: string, path: string): OperationName | undefined {
   const parts = (path.split('?', 1)[0] ?? '').split('/');
-  // A literal part is tried before a parameter.
+  // A route with literal segments wins over a route with parameters.
   const candidates = operationNames.filter((name) => fits(name, method, parts));
   return candidates.find((name) => !operationRoute(name).path.includes(':')) ?? candidates[0];
 }
@@ -24,13 +24,13 @@ function fits(name: OperationName, method: string, parts: readonly string[]): bo
   );
 }
 
-/** Of one, or of many at once. */
+/** Schema of the answer to a command for one object or, if the body is a list, for several objects. */
 function answerOf({ answer, many }: OperationRow, body: unknown): z.ZodType | undefined {
   const isOfMany = many !== undefined && typeof body === 'object' && body !== null && 'items' in body;
   return isOfMany ? many.answer : answer;
 }
 
-/** Fails unless the JSON of an answer has all fields of its schema, and no others. Returns the name of the operation. */
+/** Fails unless the JSON of an answer has exactly the fields of its schema. Returns the name of the operation. */
 export function checkAnswer(
   method: string,
   path: string,
@@ -38,7 +38,7 @@ export function checkAnswer(
   body: unknown,
 ): OperationName | undefined {
   const name = operationOf(method, path);
-  // A command that is staged is answered with its change.
+  // The answer to a staged command is its change.
   const isStaged = new URLSearchParams(path.split('?')[1]).has('stage');
   const answered = isStaged
     ? adminOperations['change.advance'].answer

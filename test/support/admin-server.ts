@@ -1,4 +1,4 @@
-/** A control plane for tests of the command line: real HTTP on loopback, with answers that the test decides. */
+/** Fake control plane for tests of the command line: real HTTP on loopback, with answers that the test chooses. */
 import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { portOf } from './listen.ts';
@@ -8,14 +8,14 @@ export const testToken = 'operator-token-of-the-test';
 
 export interface SeenRequest {
   readonly method: string;
-  /** Without the prefix of the API. */
+  /** Path without the prefix of the API. */
   readonly path: string;
   readonly query: Readonly<Record<string, string>>;
   readonly headers: IncomingHttpHeaders;
   readonly body: unknown;
 }
 
-/** `hang-up`: the connection breaks before an answer. */
+/** `hang-up`: the connection breaks before the answer. */
 export type TestAnswer =
   | 'hang-up'
   | {
@@ -29,7 +29,7 @@ export interface AdminServer {
   readonly url: string;
   readonly http: Server;
   readonly seen: SeenRequest[];
-  /** Answers from now on. */
+  /** Replaces the function that answers requests. */
   answer: (request: SeenRequest) => TestAnswer;
   close(): Promise<void>;
 }
@@ -87,7 +87,7 @@ export function startAdminServer(): Promise<AdminServer> {
   return listening(newAdminServer());
 }
 
-/** One for all tests of a file, which has seen nothing before each of them. */
+/** Shares one fake control plane among all tests of a file; each test starts with no recorded requests. */
 export function useAdminServer(): AdminServer {
   const server = newAdminServer();
   beforeAll(async () => {
@@ -100,7 +100,7 @@ export function useAdminServer(): AdminServer {
   return server;
 }
 
-/** The command line that asks it: of words, or of a line of words without a blank in them. */
+/** Runs command lines against the fake control plane. A string is split at its blanks. */
 export function cliOf(server: AdminServer, of: CliOptions = {}) {
   return (words: string | readonly string[], options: CliOptions = {}): Promise<CliRun> => {
     const env = { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken, ...options.env };

@@ -1,6 +1,6 @@
 /**
- * A client of the gateway for the specification tests: one raw connection a call, every byte of the answer kept.
- * `refusalOf` holds each refusal to the one envelope, so that no test has to say so again.
+ * Client of the gateway for the specification tests. Each call uses its own raw connection and keeps every byte of the
+ * answer. `refusalOf` checks the error envelope of each refusal, so tests need not repeat that.
  */
 import { expect } from 'vitest';
 import { type ErrorEnvelope, type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
@@ -13,21 +13,21 @@ export interface Call {
   /** Sent as `Authorization: Bearer`. */
   readonly key?: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Text goes out as it is, anything else as JSON. */
+  /** Strings are sent unchanged, other values as JSON. */
   readonly body?: unknown;
   readonly port: number;
 }
 
 export interface Answer extends RawAnswer {
-  /** Header names in lower case; of a header that came twice the last. */
+  /** Headers by lower-case name. If a header occurs twice, the last value counts. */
   readonly fields: Readonly<Record<string, string>>;
-  /** The body without the framing of chunks. */
+  /** The body without its chunked framing. */
   readonly content: string;
-  /** False where the connection closed before the end that the head promised. */
+  /** False if the connection closed before the end that the headers announced. */
   readonly whole: boolean;
 }
 
-/** One call to its end. */
+/** Sends one request and reads its whole answer. */
 export async function call({ port, key, headers = {}, body, ...parts }: Call): Promise<Answer> {
   const text = body === undefined || typeof body === 'string' ? body : JSON.stringify(body);
   const bearer = key === undefined ? {} : { Authorization: `Bearer ${key}` };
@@ -82,7 +82,7 @@ function unchunked(body: string): { content: string; whole: boolean } {
   }
 }
 
-/** The refusal in an answer: status, envelope, `x-should-retry` and `Retry-After` are held to the registry. */
+/** The refusal in an answer. Checks status, envelope, `x-should-retry` and `Retry-After` against the registry. */
 export function refusalOf(answer: Answer): ErrorEnvelope['error'] {
   const envelope = JSON.parse(answer.content) as ErrorEnvelope;
   expect(Object.keys(envelope)).toEqual(['error']);
@@ -100,7 +100,7 @@ export function refusalOf(answer: Answer): ErrorEnvelope['error'] {
   return error;
 }
 
-/** Asserts that the answer is this refusal, and gives its envelope's inside. */
+/** Asserts that the answer is this refusal and returns the content of its envelope. */
 export function expectRefusal(answer: Answer, type: RefusalType): ErrorEnvelope['error'] {
   const error = refusalOf(answer);
   expect(error.type).toBe(type);

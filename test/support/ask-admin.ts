@@ -1,22 +1,22 @@
-/** Calls of the admin API whose refusals a test reads. Where a refusal only ends the test, use `DevAdmin`. */
+/** Calls of the admin API for tests that read refusals. If a refusal should simply fail the test, use `DevAdmin`. */
 
-/** The operator's token of every fleet of the tests, except where a test says otherwise. */
+/** Operator token of every test fleet, unless a test sets its own. */
 export const operatorToken = 'operator-token-of-the-tests-0001';
 
 export interface AdminAsk {
-  /** GET, or POST if there is a body. */
+  /** Defaults to POST if there is a body and to GET otherwise. */
   readonly method?: string;
   readonly body?: unknown;
-  /** The person in whose name the operator asks. */
+  /** Person on whose behalf the operator calls. */
   readonly as?: string | undefined;
   readonly token?: string;
-  /** The Idempotency-Key. */
+  /** Value of the Idempotency-Key header. */
   readonly id?: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal | null;
 }
 
-/** Asks the admin API at this address and returns the response, whatever it is. */
+/** Calls the admin API at this address and returns the response, whatever its status. */
 export function askAdmin(admin: string, path: string, asked: AdminAsk = {}): Promise<Response> {
   const { body, method = body === undefined ? 'GET' : 'POST', as, token = operatorToken, id } = asked;
   return fetch(`${admin}/admin/v1${path}`, {

@@ -1,6 +1,6 @@
 /**
- * A real browser for tests of pages, with the policy of the pages in force. A test fails on any error that the page writes
- * or throws, on a report of the policy, and on a request to another origin.
+ * A real browser for tests of pages, with the pages' content security policy in force. A test fails on any error that the
+ * page logs or throws, on a policy violation, and on a request to another origin.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -13,8 +13,8 @@ export const isBrowserInstalled = existsSync(executablePath);
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 /**
- * Parts of the browser's own window, which no test sees: menus that are pages of their own, two for each context, and processes
- * kept for a next page took more time than the pages under test.
+ * Parts of the browser's own window that no test sees. Menus that are pages of their own (two per context) and spare renderer
+ * processes took more time than the pages under test.
  */
 const unseen = [
   'PreloadTopChromeWebUI',
@@ -23,7 +23,7 @@ const unseen = [
   'WebUIOmniboxPopup',
 ];
 
-/** What Playwright turns off; of two such lists on a command line the last alone counts. */
+/** Features that Playwright disables. They are repeated here because only the last such list on a command line counts. */
 const offByPlaywright = [
   ...['AimEnabled', 'AvoidCorsURLLoaderRestartOnRedirect', 'AvoidUnnecessaryBeforeUnloadCheckSync'],
   ...['DestroyProfileOnBrowserClose', 'HttpsFirstBalancedModeAutoEnable', 'HttpsUpgrades', 'LensOverlay'],
@@ -39,11 +39,11 @@ export function launchBrowser(): Promise<Browser> {
 export interface View {
   readonly width?: number;
   readonly scheme?: 'light' | 'dark';
-  /** Where the browser is, for example `America/Los_Angeles`. */
+  /** Time zone of the browser, for example `America/Los_Angeles`. */
   readonly timezone?: string;
-  /** Console errors that are expected, such as the browser's own line for a status of 401. */
+  /** Console errors to ignore, such as the browser's own message about status 401. */
   readonly allowed?: RegExp;
-  /** Another origin that the page is sent to; what its own pages do is no fault of the project's. */
+  /** Another origin that the page is sent to. Errors on pages of that origin are ignored. */
   readonly partner?: string;
 }
 
@@ -88,12 +88,12 @@ export class WatchedPage {
     return new WatchedPage(context, await context.newPage(), { origin, allowed, partner });
   }
 
-  /** Nothing went wrong so far. */
+  /** Fails if anything has gone wrong so far. */
   expectClean(): void {
     expect(this.#faults).toEqual([]);
   }
 
-  /** No violation of accessibility rules, and nothing wider than the window. */
+  /** Fails if an accessibility rule is violated or if something is wider than the window. */
   async expectAccessible(what: string): Promise<void> {
     if (!(await this.page.evaluate<boolean>(`'axe' in window`)))
       await this.page.evaluate(`(() => { ${axe}; })()`);

@@ -1,7 +1,7 @@
 /**
- * How many runs a property has, and how long a test waits. HEADGATE_TEST_TIER is set by tools/scripts/test.mjs: `fast` is
- * `npm test`, `full` is `npm test -- --all`, `nightly` (`--tenfold`) has ten times the runs of `full`.
- * HEADGATE_TEST_SLOWNESS scales every time-out, for a machine that is slow or busy.
+ * Number of runs per property, and time-outs of tests. tools/scripts/test.mjs sets HEADGATE_TEST_TIER: `fast` is `npm test`,
+ * `full` is `npm test -- --all`, and `nightly` (`--tenfold`) has ten times the runs of `full`. HEADGATE_TEST_SLOWNESS scales
+ * every time-out, for slow or busy machines.
  */
 const tier = process.env['HEADGATE_TEST_TIER'] ?? 'fast';
 if (!['fast', 'full', 'nightly'].includes(tier)) throw new Error(`HEADGATE_TEST_TIER is ${tier}`);
@@ -9,13 +9,13 @@ if (!['fast', 'full', 'nightly'].includes(tier)) throw new Error(`HEADGATE_TEST_
 const slowness = Number(process.env['HEADGATE_TEST_SLOWNESS'] ?? 1);
 if (!(slowness > 0)) throw new Error(`HEADGATE_TEST_SLOWNESS is ${process.env['HEADGATE_TEST_SLOWNESS']}`);
 
-/** Runs of a property, or size of a simulation. Each has a share in the fast tier, so that no run goes without it. */
+/** Number of runs of a property, or size of a simulation. The fast tier runs each of them at least a little. */
 export function runs({ fast, full }: { readonly fast: number; readonly full: number }): number {
   if (tier === 'fast') return fast;
   return tier === 'full' ? full : full * 10;
 }
 
-/** A time-out, scaled to the machine. */
+/** Scales a time-out to the speed of the machine. */
 export function scaledMs(ms: number): number {
   return ms * slowness;
 }

@@ -1,4 +1,4 @@
-/** Values of each setting of a chat: those that the shape allows and a node may be sent, and those that it refuses. */
+/** Example values for each chat setting: values that the schema accepts and nodes may receive, and values that it refuses. */
 import type { chatFields } from '../../schemas/api/chat-fields.ts';
 
 export const chatExamples: Readonly<Record<keyof typeof chatFields, readonly unknown[]>> = {

@@ -1,4 +1,4 @@
-/** What `headgate doctor -o json` prints. */
+/** Output of `headgate doctor -o json`. */
 export interface Check {
   readonly code: string;
   readonly level: string;
@@ -14,7 +14,7 @@ export function checksIn(text: string): readonly Check[] {
 
 export const isFault = ({ level }: Check): boolean => level !== 'ok';
 
-/** `CODE level object`, of each that is not well, and of the examples of one that stands for many. */
+/** `CODE level object` of each failed check. A check that stands for several objects yields its examples, too. */
 export function faultsIn(text: string): string[] {
   return checksIn(text)
     .filter(isFault)

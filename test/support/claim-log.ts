@@ -1,4 +1,4 @@
-/** Claimants over one log without delays, in time that a test lets pass; each may be cut off, behind, suspended or killed. */
+/** Claimants that share one log without delays, in simulated time. Each can be cut off, lag, be suspended or killed. */
 
 import { Claimant } from '../../data-plane/limits/claimant.ts';
 import type { GaugeRecord } from '../../schemas/records/gauges.ts';
@@ -10,7 +10,7 @@ let minted = 0;
 
 interface Member {
   readonly claimant: Claimant;
-  /** `behind`: what it sends is in the log, of which it reads nothing. */
+  /** `behind`: its records reach the log, but it reads nothing. */
   state: 'live' | 'behind' | 'cut off' | 'suspended';
   read: number;
 }
@@ -20,7 +20,7 @@ export class ClaimLog {
   nowMs = 0;
   readonly #members: Member[] = [];
 
-  /** A gateway that reads all that the log has; `predecessor`: the process that had its data folder before. */
+  /** Adds a gateway that reads the whole log. `predecessor` is the process that used its data folder before. */
   open(predecessor?: string): Claimant {
     const mint = (): string => `process-${++minted}`;
     const claimant = new Claimant({ name: 'gw', mint, live: 1, predecessor });
@@ -30,14 +30,14 @@ export class ClaimLog {
     return claimant;
   }
 
-  /** So many gateways that know of each other, and use their standing shares. */
+  /** Adds `count` gateways and lets time pass until they know of each other and use their standing shares. */
   openAll(count: number): Claimant[] {
     const all = Array.from({ length: count }, () => this.open());
     this.pass(4000);
     return all;
   }
 
-  /** Ticks of all that run; what a gateway sends that is cut off is lost. */
+  /** Lets time pass: every running claimant ticks. Records of a claimant that is cut off are lost. */
   pass(ms: number): void {
     for (const untilMs = this.nowMs + ms; this.nowMs < untilMs; this.nowMs += tickMs)
       for (const member of [...this.#members]) {
@@ -47,7 +47,7 @@ export class ClaimLog {
       }
   }
 
-  /** What a gateway publishes between two ticks; returned, and in the log. */
+  /** Publishes urgent records of a gateway between two ticks and returns them. */
   urgent(claimant: Claimant): GaugeRecord[] {
     const records = claimant.isUrgent ? claimant.records(this.nowMs, this.nowMs, true) : [];
     this.#send(this.#of(claimant), records);
@@ -74,7 +74,7 @@ export class ClaimLog {
     this.kill(claimant);
   }
 
-  /** How many of these requests are admitted at once. */
+  /** Tries to admit this many requests at once and returns how many were admitted. */
   take(claimant: Claimant, limit: Limit, requests: number): number {
     let admitted = 0;
     for (let n = 0; n < requests; n++) {

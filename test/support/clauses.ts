@@ -1,17 +1,17 @@
 /**
- * The clauses of the specification, and the clauses that tests cite. A numbered sentence goes by its chapter and number,
- * a rule of a list by the list and its place, a table row by its table and place: `Errors 7`, `Routing rule 4`, `Endpoints 1`.
- * A test cites at the start of its name: `Errors 6, Routing rule 4: …`.
+ * Lists the clauses of the specification and the clauses that tests cite. A clause is named after its chapter and number,
+ * after its list and position, or after its table and row: `Errors 7`, `Routing rule 4`, `Endpoints 1`. A test's name begins
+ * with its citations: `Errors 6, Routing rule 4: …`.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** What each list of a chapter is called in citations; a chapter that is not named here has no such list. */
+/** Names that citations use for the lists of a chapter. A list without a name here must not occur. */
 interface ChapterLists {
   readonly numbered?: string;
   readonly bullets?: string;
   readonly rows?: string;
-  /** The whole chapter, or what begins so in it, is one clause. */
+  /** Name of the one clause that consists of the chapter's plain text. */
   readonly whole?: string;
 }
 
@@ -31,7 +31,7 @@ const chapters: Readonly<Record<string, ChapterLists>> = {
   Versioning: { whole: 'Versioning' },
 };
 
-/** Every clause of the specification with its text. Throws where a chapter has a list that has no name here. */
+/** Every clause of the specification with its text. Throws if a chapter contains a list that has no name here. */
 export function clausesOf(specification: string): Map<string, string> {
   const clauses = new Map<string, string>();
   let chapter = '';
@@ -52,7 +52,7 @@ export function clausesOf(specification: string): Map<string, string> {
     if (number !== undefined) clauses.set(`${named(lists.numbered, chapter)} ${number}`, sentence);
     else if (bullet !== undefined) clauses.set(`${named(lists.bullets, chapter)} ${++bullets}`, bullet);
     else if (row !== undefined && lists.rows !== undefined) {
-      // The first row is the table's head.
+      // The first row is the table's header.
       rows++;
       if (rows > 0) clauses.set(`${lists.rows} ${rows}`, row);
     } else if (lists.whole !== undefined && line !== '')
@@ -72,14 +72,14 @@ export interface Citation {
   readonly name: string;
 }
 
-/** Names of tests as they stand in a source: the first text handed to `test`, `it`, or a table of either. */
+/** Names of the tests in a source file: the first string passed to `test`, `it`, or their table forms. */
 export function testNames(source: string): string[] {
   const call =
     /(?:\b(?:test|it)(?:\.(?:concurrent|sequential|fails))*|[\])`])\(\s*(?:'((?:[^'\\\n]|\\.)+)'|"((?:[^"\\\n]|\\.)+)"|`((?:[^`\\]|\\.)+)`)\s*,/g;
   return [...source.matchAll(call)].map(([, single, double, template]) => single ?? double ?? template ?? '');
 }
 
-/** What a test's name cites; empty where it begins with no citation. */
+/** Clauses that a test's name cites. Empty if the name does not begin with a citation. */
 export function citationsIn(name: string): string[] {
   const head = /^([A-Z][A-Za-z ]*(?: \d+)?(?:, [A-Z][A-Za-z ]*(?: \d+)?)*): /.exec(name)?.[1];
   const parts = head?.split(', ') ?? [];

@@ -1,9 +1,9 @@
-/** docs/cli.md, made from the tables of commands: what no other page has to repeat. */
+/** Generates docs/cli.md from the command tables, so that no other page needs to repeat them. */
 import type { Command, Option } from 'commander';
 import { exitCodes } from '../../cli/terminal/errors.ts';
 import { commandWords } from '../../cli/terminal/usage-errors.ts';
 
-/** Those that are no option of any process. `…_FILE`: its value may be the name of a file instead. */
+/** Variables that do not belong to an option of a process. `…_FILE`: the value may be given as the name of a file instead. */
 export const variables: readonly (readonly [name: string, meaning: string])[] = [
   ['HEADGATE_ADMIN', 'address of the control plane for admin commands, as `--admin`'],
   ['HEADGATE_TOKEN', 'token that admin commands send; `HEADGATE_OPERATOR_TOKEN` if this is unset'],
@@ -43,11 +43,11 @@ export const variables: readonly (readonly [name: string, meaning: string])[] = 
   ['NO_COLOR', 'print without colour, as `--no-color`'],
 ];
 
-/** Between vertical bars. */
+/** Escapes text for a table cell. */
 const cell = (text: string): string => text.replaceAll('|', '\\|').replaceAll('\n', ' ');
 const code = (text: string): string => `\`${cell(text)}\``;
 
-/** What most readers come for, and how the page is kept true. */
+/** Commands that most readers look for, and a note on how the page is generated. */
 const introduction = [
   'For everyone who types `headgate`: look up a command, an option, a variable or an exit code here.',
   '`headgate COMMAND --help` shows the same with examples. In a checkout, type `npx headgate`.\n',
@@ -63,7 +63,7 @@ const introduction = [
   'The commands themselves are the source of this page: `npm run reference` writes it, and a test compares it.\n',
 ];
 
-/** The page as Markdown. */
+/** The generated page as Markdown. */
 export function referenceOf(program: Command): string {
   const [processes, admin] = [true, false].map((isProcess) =>
     program.commands.filter((command) => hasVariables(command) === isProcess),
@@ -93,7 +93,7 @@ export function referenceOf(program: Command): string {
   ].join('\n');
 }
 
-/** Only processes read their options from variables. */
+/** True for processes: only they read options from environment variables. */
 function hasVariables(command: Command): boolean {
   return command.options.some((option) => variableOf(option) !== undefined);
 }

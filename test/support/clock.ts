@@ -1,17 +1,17 @@
 /**
- * Moves the clock of this process forward, for tests of minutes, expiry and age: the wall clock, and the monotonic one of the
- * machine, because a gateway would notice a wall clock that was set. It continues to run meanwhile, and timers are
- * left alone, as `performance.now` is unless it sleeps. Take it before a fleet is started: some hold on to `Date.now`.
+ * Moves this process's clock forward, for tests of minutes, expiry and age. It moves the wall clock and the machine's
+ * monotonic clock together, because a gateway would detect a change to the wall clock alone. Both keep running. Timers do not
+ * move, and `performance.now` only in `sleepMs`. Take the clock before starting a fleet: some modules keep `Date.now`.
  */
 import { vi } from 'vitest';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import type { TestFleet } from './fleet.ts';
 
 export interface TestClock {
-  /** The shifted time, ms since 1970. */
+  /** The shifted time, in ms since 1970. */
   now(): number;
   advanceMs(ms: number): void;
-  /** As where the machine was suspended: `performance.now` moves too, so that what was proven before is old by every clock. */
+  /** Simulates a suspended machine: also moves `performance.now`, so proofs of freshness are old by every clock. */
   sleepMs(ms: number): void;
   restore(): void;
 }
@@ -44,13 +44,16 @@ export function takeClock(): TestClock {
   };
 }
 
-/** Moves on to the organisation's next minute where little is left of the present one, so that a test stays within one. */
+/** Skips to the organisation's next minute if less than 15 s of the current one remain, so that a test stays within one. */
 export function roomInMinute(clock: TestClock, organisation: string): void {
   const leftMs = windowStartMs(organisation, clock.now()) + windowMs - clock.now();
   if (leftMs < 15_000) clock.advanceMs(leftMs);
 }
 
-/** After a leap of the clock a gateway accepts keys again once it has proven its freshness again; waits for all of them. */
+/**
+ * Waits until every gateway is ready. After a jump of the clock, gateways accept keys only once they have proven their
+ * freshness again.
+ */
 export async function untilReady(fleet: TestFleet): Promise<void> {
   for (const { metrics } of fleet.gateways)
     await vi.waitUntil(async () => (await fetch(new URL('/readyz', metrics))).ok, {

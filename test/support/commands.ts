@@ -1,6 +1,6 @@
 /**
- * Command lines that run to their end, in processes that take one after another: most of what a command costs is the start of
- * a process. `cli/headgate.ts` adds to such a run that its process ends, which tests of whole processes show.
+ * Runs command lines to their end in a few reused processes, because starting a process is most of the cost of a command.
+ * Tests of whole processes cover what `cli/headgate.ts` adds: that its process ends.
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -10,15 +10,15 @@ import type { CommandLine } from './command-host.ts';
 import { binary } from './processes.ts';
 
 const program = join(dirname(binary), '../test/support/command-host.js');
-/** What ends the output of a command line. */
+/** Marks the end of a command's output; the exit code follows. */
 const end = '\0';
 const codeIn = (text: string): string | undefined => /\0(\d+)\n$/.exec(text.slice(-8))?.[1];
-/** Node reads these once. */
+/** Variables that Node reads only when it starts. */
 const readAtStart = ['NODE_OPTIONS', 'NODE_EXTRA_CA_CERTS'];
 
-/** How a command line ended. */
+/** Result of a command line. */
 export interface CommandRun {
-  /** -1 where it did not end by itself. */
+  /** Exit code, or -1 if the command did not exit by itself. */
   readonly code: number;
   readonly stdout: string;
   readonly stderr: string;
@@ -37,7 +37,7 @@ class CommandHost {
   constructor(env: CommandLine['env']) {
     this.#child = spawn(process.execPath, [program], { env, stdio: ['pipe', 'pipe', 'pipe'] });
     this.#closed = once(this.#child, 'close');
-    // It ends with the process that started it.
+    // Unreferenced, so the helper process does not keep its parent alive.
     for (const each of [this.#child, ...this.#child.stdio]) (each as Unreferenced).unref();
     for (const stream of ['stdout', 'stderr'] as const)
       this.#child[stream].setEncoding('utf8').on('data', (text: string) => {
@@ -76,7 +76,7 @@ interface RunOptions {
   readonly timeoutMs?: number | undefined;
 }
 
-/** Runs `headgate …` to its end. A variable that is undefined is unset. */
+/** Runs `headgate …` to its end. Variables set to undefined are unset. */
 export async function runCommand(
   args: readonly string[],
   { env = {}, cwd = process.cwd(), timeoutMs = 180_000 }: RunOptions,
@@ -90,7 +90,7 @@ export async function runCommand(
   return run;
 }
 
-/** Once nothing runs any more. */
+/** Ends the idle helper processes; call it once no command is running. */
 export async function endCommands(): Promise<void> {
   await Promise.all(idle.splice(0).map((host) => host.close()));
 }

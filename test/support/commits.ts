@@ -1,6 +1,6 @@
 /**
- * Valid chains of records, and random histories of a fleet, for tests and benches.
- * Everything follows from the arguments and the seed: the same call gives the same bytes on every machine and day.
+ * Valid chains of records and random fleet histories, for tests and benches. The output depends only on the arguments and the
+ * seed, so the same call returns the same bytes on every machine and day.
  */
 import { createHash } from 'node:crypto';
 import type { SampleDraw, SampleNames } from '../../schemas/events/event-definition.ts';
@@ -15,7 +15,7 @@ import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import type { Signer } from '../../shared/log/core/signing.ts';
 import { type Random, seededRandom } from './random.ts';
 
-/** The moment of the commit with `seq` 0; each later commit is one second later. */
+/** Time of the commit with `seq` 0. Each later commit is one second later. */
 export const firstMomentMs = Date.UTC(2026, 0, 1);
 
 export interface ChainOptions {
@@ -23,12 +23,12 @@ export interface ChainOptions {
   readonly signer?: Signer;
 }
 
-/** Composes records, each the successor of the one before. */
+/** Composes records that extend a chain. */
 export class ChainWriter {
   readonly #log: string;
   readonly #signer: Signer | undefined;
   #head: Head;
-  /** Where the next record will stand. A test may raise it to leave a hole. */
+  /** Offset of the next record. A test may raise it to leave a gap. */
   offset = 0;
 
   constructor({ log = 'test-log', signer }: ChainOptions = {}) {
@@ -41,31 +41,31 @@ export class ChainWriter {
     return this.#head;
   }
 
-  /** The record that opens the log. */
+  /** Adds the record that opens the log. */
   open(): LogRecord {
     const signers = this.#signer ? { signers: [this.#signer.publicKey] } : {};
     return this.add([known('log.created', { log: this.#log, ...signers })]);
   }
 
-  /** The record of one commit of these events, as strictly as a real writer composes it. */
+  /** Adds one commit of these events, with the same strict checks as a real writer. */
   add(events: readonly KnownEvent[], by = 'operator'): LogRecord {
     return this.addStored(events.map(toStored), by);
   }
 
-  /** The record of one commit whose events nobody looked at. */
+  /** Adds one commit of these stored events without checking them. */
   addStored(events: readonly StoredEvent[], by = 'operator', at = this.#moment()): LogRecord {
     const seq = this.#head.seq + 1;
     return this.addRaw(composeCommit({ head: this.#head, id: `command-${seq}`, at, by, events }));
   }
 
-  /** These bytes as the next record of the chain. */
+  /** Adds these bytes as the next record of the chain. */
   addRaw(value: Buffer): LogRecord {
     const { log, seq, signers } = this.#head;
     this.#head = { log, seq: seq + 1, hash: recordHash(value), signers };
     return { offset: this.offset++, value, signature: this.#signer?.sign(value) ?? null };
   }
 
-  /** A record that stands in the log and does not extend the chain. */
+  /** Adds a record to the log that does not extend the chain. */
   junk(text: string): LogRecord {
     return { offset: this.offset++, value: Buffer.from(text), signature: null };
   }
@@ -75,7 +75,7 @@ export class ChainWriter {
   }
 }
 
-/** A log: its first record, then one record for each list of events. */
+/** A complete log: the opening record, then one record per list of events. */
 export function recordsOf(
   commits: readonly (readonly KnownEvent[])[],
   options: ChainOptions = {},
@@ -84,12 +84,12 @@ export function recordsOf(
   return [writer.open(), ...commits.map((events) => writer.add(events))];
 }
 
-/** An event with its type's data checked by the compiler. */
+/** Builds an event whose data the compiler checks against its type. */
 export function known<Name extends EventTypeName>(type: Name, data: EventData<Name>): KnownEvent {
   return { type, data } as KnownEvent;
 }
 
-/** SHA-256 of a text, as keys and tokens stand in the log. */
+/** SHA-256 of a text in hex, as the log stores keys and tokens. */
 export function sha256(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }
@@ -98,7 +98,10 @@ function named(prefix: string, count: number): string[] {
   return Array.from({ length: count }, (_, index) => `${prefix}-${index + 1}`);
 }
 
-/** Few of each, so that a random history meets itself: second creations, removals of what is there, former owners. */
+/**
+ * Few names of each kind, so that events of a random history collide: repeated creations, removals of existing objects,
+ * former owners.
+ */
 const names: Readonly<Record<SampleNames, readonly string[]>> = {
   organisation: named('org', 5),
   person: named('person', 4),
@@ -123,17 +126,20 @@ function drawsOf(random: Random): SampleDraw {
   };
 }
 
-/** One event of this type. */
+/** Draws a random event of this type. */
 export function randomEvent(random: Random, type: EventTypeName): KnownEvent {
   return { type, data: eventDefinitions[type].sample(drawsOf(random)) } as KnownEvent;
 }
 
-/** A history of this many commits of one to four events; nodes are claimed in order often enough for some to serve. */
+/**
+ * A random history of this many commits with one to four events each. Enough node claims are in order for some nodes to
+ * serve.
+ */
 export function fleetHistory(seed: number, commits: number): KnownEvent[][] {
   const random = seededRandom(seed);
   const { oneOf, upTo } = drawsOf(random);
   const types = eventTypeNames.filter((type) => !/^(log\.|checkpoint)/.test(type));
-  // The rare destroyers of much would otherwise keep every table near empty.
+  // Removals are drawn rarely, because they would keep every table nearly empty.
   const likely = types.filter((type) => !type.endsWith('.removed'));
   const generations = new Map<string, number>();
   return Array.from({ length: commits }, () =>
@@ -144,7 +150,7 @@ export function fleetHistory(seed: number, commits: number): KnownEvent[][] {
   );
 }
 
-/** Gives claims the generation that comes next, and reports the owner and generation of the last claim. */
+/** Gives a claim the next generation, and a report the owner and generation of the last claim. */
 function inOrder(drawn: KnownEvent, generations: Map<string, number>): KnownEvent {
   if (drawn.type === 'node.joined') {
     const generation = (generations.get(drawn.data.id) ?? 0) + 1;

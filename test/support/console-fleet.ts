@@ -1,4 +1,4 @@
-/** A `headgate dev` with its console in a real browser, and the ways in. */
+/** Runs `headgate dev` with its console in a real browser, and signs in to it. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -23,7 +23,7 @@ export const heading = (page: Page, name: string) =>
   page.getByRole('heading', { name, exact: true, level: 1 });
 export const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true });
 
-/** As a link in the page leads there: without a load, which takes most of the time of a visit. */
+/** Navigates like a link within the page. This avoids a page load, which takes most of the time of a visit. */
 export async function follow(page: Page, path: string): Promise<void> {
   await page.evaluate(`{
     const link = document.createElement('a');
@@ -34,7 +34,7 @@ export async function follow(page: Page, path: string): Promise<void> {
   }`);
 }
 
-/** Follows a link, until the page of this heading is there. */
+/** Follows a link and waits for the page with this heading. */
 export async function visit(page: Page, path: string, name: string): Promise<void> {
   await follow(page, path);
   await heading(page, name).waitFor();
@@ -66,7 +66,7 @@ export class ConsoleFleet {
     rmSync(this.dir, { recursive: true, force: true });
   }
 
-  /** A browser of its own, in which nothing may go wrong. */
+  /** Opens a page in a separate browser context and fails if anything goes wrong on it. */
   async withPage(view: View, work: (page: Page, watched: WatchedPage) => Promise<void>): Promise<void> {
     const watched = await WatchedPage.open(this.#browser, this.ready.console.url, view);
     try {
@@ -77,7 +77,7 @@ export class ConsoleFleet {
     }
   }
 
-  /** Signed in, a page that begins there. The form of the sign-in is for the tests of processes on their own. */
+  /** Signs in and opens the page. Process tests cover the sign-in form itself. */
   asOperator(page: Page, path = '/fleet'): Promise<void> {
     return this.#begin(page, { operatorToken: this.ready.operatorToken }, path);
   }
@@ -86,7 +86,7 @@ export class ConsoleFleet {
     return this.#begin(page, { demo: person }, path);
   }
 
-  /** By the call of the form, which saves each test the load of one page more. */
+  /** Signs in with the request that the form would send, which saves each test one page load. */
   async #begin(page: Page, data: object, path: string): Promise<void> {
     const headers = { 'sec-fetch-site': 'same-origin' };
     const answer = await page.request.post('/api/session', { headers, data });
@@ -94,14 +94,14 @@ export class ConsoleFleet {
     await page.goto(path);
   }
 
-  /** One completion with an organisation's key, at the first gateway. */
+  /** Requests one completion from the first gateway with the organisation's key. */
   ask(organisation: string, model: string, more: object = {}): Promise<Response> {
     const { gateways, organisations } = this.ready;
     const key = organisations.find(({ id }) => id === organisation)?.key ?? '';
     return completion(gateways[0]?.api ?? '', key, { model, ...more });
   }
 
-  /** One call of the admin API as the operator. */
+  /** Calls the admin API as the operator. */
   async admin<T = unknown>(method: AdminMethod, path: string, body?: object): Promise<T> {
     const answer: unknown = await new DevAdmin(this.ready.admin, this.ready.operatorToken).call(
       method,

@@ -1,4 +1,4 @@
-/** Every page of the console, with what its heading says, for tests of all of them. */
+/** Every page of the console with its heading, for tests that cover all pages. */
 const stack = 'stk-amber-otter-9k2f';
 
 export const consolePages: readonly (readonly [path: string, heading: string])[] = [

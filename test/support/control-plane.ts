@@ -1,4 +1,4 @@
-/** One control plane on an embedded log in a folder of its own, without gateways or nodes. */
+/** Starts a single control plane on an embedded log in its own folder, without gateways or nodes. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ import { operatorToken, planeSettings } from './fleet.ts';
 
 export interface TestControlPlane {
   readonly url: string;
-  /** Of the console, where the settings have one. */
+  /** Address of the console, if the settings enable it. */
   readonly console?: string | undefined;
   readonly dir: string;
   readonly admin: DevAdmin;

@@ -1,4 +1,4 @@
-/** The processor time, ms, that this process takes for some work: other processes on the machine cannot lengthen it. */
+/** CPU time, in ms, that this process spends on some work. Other processes on the machine do not lengthen it. */
 export function cpuMsOf(work: () => void): number {
   const before = process.cpuUsage();
   work();

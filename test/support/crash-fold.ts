@@ -1,7 +1,7 @@
 /**
- * A program that folds a fixed history into a snapshot, and before its n-th writing statement, counted from the first one
- * that makes the file, kills itself; or copies the files before some, which is what a kill would leave. It ends in good order,
- * and says how many statements there were, where it is not killed. Arguments: path of the snapshot, and n, or `copy N` for one in N.
+ * A program that folds a fixed history into a snapshot and kills itself before its n-th writing statement, counted from the
+ * creation of the file. With `copy N` it instead copies the files before every Nth statement, which is what a kill would
+ * leave. If it is not killed, it prints the number of statements. Arguments: path of the snapshot, then n or `copy N`.
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -10,10 +10,10 @@ import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 import { ChainWriter, fleetHistory, known } from './commits.ts';
 
-/** Records of one transaction: neither one nor all, so that kills meet both what is stored and what is not. */
+/** Records per transaction. Between one and all, so that a kill finds both stored and missing records. */
 export const recordsPerApply = 7;
 
-/** The history, with what a reader skips in between. */
+/** The history, including records that a reader skips. */
 export function crashHistory(): LogRecord[] {
   const writer = new ChainWriter();
   const records = [writer.junk('junk'), writer.open()];
@@ -32,13 +32,13 @@ function foldInPieces(path: string, records: readonly LogRecord[]): void {
 
 type Run = (this: unknown, ...parameters: unknown[]) => unknown;
 
-/** A process of its own, because closing a file here would release the locks that SQLite has on it. */
+/** Copies the files in a child process, because closing a file in this process would release SQLite's locks on it. */
 function copyTo(path: string, n: number): void {
   for (const suffix of ['', '-wal', '-shm'])
     if (existsSync(path + suffix)) execFileSync('cp', [path + suffix, `${path}.${n}${suffix}`]);
 }
 
-/** Counts every statement that may write, those within one `exec` too, and acts before each. */
+/** Counts every statement that may write, including those within one `exec`, and calls `act` before each. */
 function beforeEach(act: (n: number) => void): () => number {
   let count = 0;
   const step = (): void => act(++count);

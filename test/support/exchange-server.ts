@@ -1,4 +1,4 @@
-/** A listener of a gateway whose requests a test handles itself. */
+/** A gateway listener whose requests the test handles itself. */
 import type { Server, Socket } from 'node:net';
 import { Registry } from 'prom-client';
 import { type ApiListenerOptions, type Listener, startListener } from '../../data-plane/http/api-listener.ts';
@@ -7,7 +7,7 @@ import { type ConnectionLimits, Connections } from '../../shared/runtime/connect
 
 export interface ExchangeServer extends Listener {
   readonly port: number;
-  /** Connections of clients open now, on this side. */
+  /** Server-side sockets of the client connections open now. */
   readonly sockets: ReadonlySet<Socket>;
 }
 
@@ -23,7 +23,7 @@ class SeenConnections extends Connections {
   }
 }
 
-/** A handler that throws destroys the connection. */
+/** Starts the listener. If the handler throws, the connection is destroyed. */
 export async function serveExchanges(
   handler: (exchange: Exchange) => unknown,
   {

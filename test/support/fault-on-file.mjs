@@ -1,7 +1,7 @@
-// Loaded into a gateway with --import, and so into its threads. While a file is there, something fails:
-// $HEADGATE_TEST_FAULT         a key that is looked up ends in an error that no rule of the service makes
-// $HEADGATE_TEST_FAULT.clock   the clock of the main thread is an hour later at each look
-// $HEADGATE_TEST_FAULT.usage   the thread that keeps usage does nothing, as soon as the file .usage.stalled is there
+// Loaded into a gateway and its threads with --import. While one of these files exists, something fails:
+// $HEADGATE_TEST_FAULT         looking up a key throws an unexpected error
+// $HEADGATE_TEST_FAULT.clock   the main thread's clock is one hour later at each reading
+// $HEADGATE_TEST_FAULT.usage   the usage thread stops working, once the file .usage.stalled exists as well
 import crypto from 'node:crypto';
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';

@@ -1,6 +1,6 @@
 /**
- * A whole small fleet in one process, over an embedded log in a folder of its own: a control plane, gateways, simulated
- * nodes. Real HTTP, real SQLite files, free ports. `settle` waits until all gateways have what was last commanded.
+ * A small but complete fleet in one process, over an embedded log in its own folder: a control plane, gateways and simulated
+ * nodes. HTTP, SQLite files and ports are real. `settle` waits until all gateways have applied the last command.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -19,11 +19,11 @@ import { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { type FaultyNode, startFaultyNode } from '../simulator/faulty-node.ts';
 import { operatorToken } from './ask-admin.ts';
 
-/** Silent unless HEADGATE_LOG_LEVEL says otherwise. */
+/** Logger that is silent unless HEADGATE_LOG_LEVEL is set. */
 export const quiet = pino({ level: process.env['HEADGATE_LOG_LEVEL'] ?? 'silent' });
 export { operatorToken };
 
-/** For tests of the recovery of a snapshot: they prove what happens, and production only waits longer in between. */
+/** Short pauses for tests of snapshot recovery. Production does the same with longer pauses. */
 export const quickRecovery: Partial<SnapshotIntervals> = {
   verifyPauseMs: 50,
   rebuildPauseMs: 20,
@@ -33,7 +33,7 @@ export const quickRecovery: Partial<SnapshotIntervals> = {
   downloadSpreadMs: 0,
 };
 
-/** Of a control plane of tests, in a folder of its own below this one. */
+/** Settings of a test control plane, whose data is in a subfolder of `dir`. */
 export function planeSettings(dir: string, logUrl: string): ControlPlaneSettings {
   return {
     ...{ logUrl, name: 'control-plane-1', dataDir: join(dir, 'control-plane'), logger: quiet },
@@ -41,7 +41,7 @@ export function planeSettings(dir: string, logUrl: string): ControlPlaneSettings
   };
 }
 
-/** Of a gateway of tests, which asks no control plane for snapshots. */
+/** Settings of a test gateway that does not ask a control plane for snapshots. */
 export function gatewayAlone(dir: string, logUrl: string, name = 'gateway-1'): GatewaySettings {
   return {
     ...{ logUrl, name, dataDir: join(dir, name), logger: quiet },
@@ -52,11 +52,11 @@ export function gatewayAlone(dir: string, logUrl: string, name = 'gateway-1'): G
   };
 }
 
-/** Addresses for the demo's nodes, of which nobody is there. */
+/** Addresses for the demo's nodes on which nothing listens. */
 export const nobodyThere = new Proxy({}, { get: () => 'http://127.0.0.1:9' }) as Record<DemoNodeId, string>;
 
 export interface TestFleetOptions {
-  /** Made from the simulated nodes' addresses; the demo's where none is given. */
+  /** Builds the fleet file from the simulated nodes' addresses. Defaults to the demo's fleet. */
   readonly fleet?: (urls: Readonly<Record<DemoNodeId, string>>) => Fleet;
   readonly gateways?: number;
   readonly gateway?: Partial<GatewaySettings>;
@@ -73,15 +73,15 @@ export interface TestFleet {
   readonly nodes: Readonly<Record<DemoNodeId, FaultyNode>>;
   readonly dir: string;
   readonly logUrl: string;
-  /** With which gateway n was started. */
+  /** Settings with which gateway n was started. */
   gatewaySettings(gateway: number): GatewaySettings;
-  /** Port of gateway n on loopback. */
+  /** Loopback port of gateway n. */
   port(gateway?: number): number;
-  /** A new key's id and value, once every gateway knows it. */
+  /** Creates a key and waits until every gateway knows it. */
   key(organisation: string, expires?: ExpiryChoice): Promise<{ id: string; value: string }>;
-  /** Waits until every gateway has everything commanded so far in force. */
+  /** Waits until every gateway has applied all commands so far. */
   settle(): Promise<void>;
-  /** Waits until the node is seen as wanted by the control plane and the gateways. */
+  /** Waits until the control plane and the gateways see the node as up or down, as `up` says. */
   seen(node: string, up: boolean): Promise<void>;
   close(): Promise<void>;
 }
@@ -92,7 +92,7 @@ export async function startFleet(options: TestFleetOptions = {}): Promise<TestFl
   const nodes = await startNodes(options);
   const controlPlane = await startControlPlane({
     ...planeSettings(dir, logUrl),
-    // New nodes are found at once; what a test does to one is seen at the pace of production unless it says otherwise.
+    // New nodes are found at once. Changes to a node are noticed at production pace unless the test overrides it.
     nodeIntervals: { scanMs: 20, ...options.nodeIntervals },
     ...options.controlPlane,
   });
@@ -172,7 +172,7 @@ function gatewaySettings({ dir, logUrl, index, controlPlane, options }: GatewayP
     ...gatewayAlone(dir, logUrl, name),
     controlPlanes: [controlPlane.admin],
     ...options.gateway,
-    // What is counted goes with each report of the status, not with every fifth.
+    // Sends traffic counts with every status report, not with every fifth.
     intervals: { trafficMs: 100, ...options.gateway?.intervals },
   };
 }

@@ -1,4 +1,6 @@
-/** A position that was changed by a hand that writes data folders: its checksum, which has no key, is made right again. */
+/**
+ * Changes the position as an attacker with access to the data folder can: the checksum has no key, so it can be recomputed.
+ */
 
 import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { type FoldedColumns, positionChecksum } from '../../shared/snapshot/position.ts';
@@ -9,7 +11,7 @@ export function forgePosition(db: Database, sql: string): void {
   db.prepare('UPDATE position SET checksum = ?').run(positionChecksum(row));
 }
 
-/** The same with the file at `path`, which nothing may have open. */
+/** Changes the position in the database file at `path`, which nothing may have open. */
 export function forgePositionIn(path: string, sql: string): void {
   const db = openDatabase(path, { durability: 'normal' });
   try {

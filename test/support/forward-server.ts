@@ -1,6 +1,6 @@
 /**
- * A server that does nothing but shape and forward, over real sockets, for tests of forwarding.
- * It records how every exchange ended, and closes everything that it opened.
+ * A server that only checks the shape of requests and forwards them over real sockets, for tests of forwarding. It records
+ * how every exchange ended and closes everything that it opened.
  */
 import { type Agent, type ClientRequest, request as httpRequest } from 'node:http';
 import type { Socket } from 'node:net';
@@ -37,26 +37,26 @@ export interface ForwardServerOptions {
   readonly stallMs?: number;
   readonly credential?: (name: string) => string | undefined;
   readonly random?: () => number;
-  /** The clock of the nodes' load; monotonic, ms. */
+  /** Clock for the nodes' load, monotonic, in ms. */
   readonly now?: () => number;
   readonly maxTokens?: number;
-  /** Awaited before a request that was read is forwarded. */
+  /** Awaited between reading a request and forwarding it. */
   readonly beforeForward?: (exchange: Exchange) => Promise<unknown>;
 }
 
 export interface ForwardServer {
-  /** Base address, without `/v1`. */
+  /** Base URL, without `/v1`. */
   readonly url: string;
   readonly port: number;
   readonly load: NodeLoad;
   readonly pools: NodePools;
   /** Forms of answers that were guessed or refused, with their nodes. */
   readonly oddForms: readonly string[];
-  /** How the exchanges ended, in the order of their ends; each is given once. */
+  /** Outcomes of the exchanges in the order in which they ended. Each call returns the next one. */
   next(): Promise<Ended>;
-  /** By the `x-test` header of the request. */
+  /** Outcomes by the `x-test` header of the request. */
   readonly endedByTest: ReadonlyMap<string, Ended>;
-  /** Connections of clients open now, on this side. */
+  /** Server-side sockets of the client connections open now. */
   readonly sockets: ReadonlySet<Socket>;
   close(): Promise<void>;
 }
@@ -87,7 +87,7 @@ function shape(path: string, bytes: Buffer, contentType: string | undefined): Va
   return shapeOperation({ kind }, bytes, { contentType, version: undefined });
 }
 
-/** A request is of the tenant that its `x-tenant` header names. */
+/** Starts the server. The `x-tenant` header of a request names its tenant. */
 export async function startForwardServer(options: ForwardServerOptions): Promise<ForwardServer> {
   const { candidates, credential = () => undefined, connectMs, stallMs = waits.clientReads.ms } = options;
   const pools = new NodePools({
@@ -171,22 +171,22 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
 }
 
 export interface Answer {
-  /** 0 where none came. */
+  /** 0 if no answer came. */
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly text: string;
-  /** The body ended as its framing says. */
+  /** True if the body ended as its framing announced. */
   readonly clean: boolean;
 }
 
 export interface Asked {
   readonly request: ClientRequest;
   readonly answer: Promise<Answer>;
-  /** Resolves with all that has come, once it holds `text`. */
+  /** Resolves with everything received so far, once it contains `text`. */
   until(text: string): Promise<string>;
 }
 
-/** Posts JSON over a socket of its own, or of the agent. An answer that is cut is an answer, not an error. */
+/** Posts JSON over a new socket or the agent's. A truncated answer counts as an answer, not as an error. */
 export function post(
   url: string,
   body: object,

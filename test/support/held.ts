@@ -1,4 +1,4 @@
-/** Requests that stay in flight until the test releases them: a node that stalls answers none. */
+/** Requests that stay in flight until the test releases them, because their node is stalled and does not answer. */
 import { connect, type Socket } from 'node:net';
 import { vi } from 'vitest';
 import type { FaultyNode } from '../simulator/faulty-node.ts';
@@ -7,11 +7,11 @@ import { requestText } from './raw-http.ts';
 import { inferences } from './witness.ts';
 
 export interface Held {
-  /** Leaves without waiting for an answer. */
+  /** Closes the client's connection without waiting for an answer. */
   leave(): void;
-  /** What has come so far. */
+  /** The text received so far. */
   readonly received: () => string;
-  /** Resolves once the connection has ended, on either side. */
+  /** Resolves once either side has ended the connection. */
   readonly closed: Promise<void>;
 }
 
@@ -20,14 +20,14 @@ export interface HeldRequest {
   readonly key: string;
   readonly model: string;
   readonly host?: string;
-  /** A chat completion unless set. */
+  /** Defaults to the chat completions path. */
   readonly path?: string;
   readonly more?: Readonly<Record<string, unknown>>;
-  /** The node at which it must have arrived before it counts as held. */
+  /** Node that must have received the request before it counts as held. */
   readonly at: FaultyNode;
 }
 
-/** Sends a request and resolves once its node works on it. */
+/** Sends a request and resolves once its node is processing it. */
 export async function hold(request: HeldRequest): Promise<Held> {
   const { port, key, model, host, path = '/v1/chat/completions', more, at } = request;
   const before = inferences(at);

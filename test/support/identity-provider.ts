@@ -1,9 +1,12 @@
-/** A real identity provider in this process, with accounts that need no password, and a browser's way through its pages. */
+/**
+ * Runs a real identity provider in this process, with accounts without passwords, and walks through its pages as a browser
+ * does.
+ */
 import { generateKeyPairSync, randomUUID } from 'node:crypto';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { urlOf } from './listen.ts';
 
-/** The part of the library that is used; it comes without types. */
+/** The part of the library in use; the library comes without types. */
 interface Library {
   readonly default: new (issuer: string, configuration: object) => { callback(): RequestListener };
 }
@@ -31,7 +34,7 @@ export class IdentityProvider {
   readonly #server: Server;
   #tokenRequests = 0;
   #signing = newKey();
-  /** What it says its keys are, instead of the one that it signs with. */
+  /** Keys that the provider publishes instead of the one that it signs with. */
   published: readonly object[] | undefined;
 
   private constructor(server: Server, issuer: string) {
@@ -42,12 +45,12 @@ export class IdentityProvider {
     });
   }
 
-  /** How often a code was brought to it. */
+  /** Number of requests to the token endpoint. */
   get tokenRequests(): number {
     return this.#tokenRequests;
   }
 
-  /** `groups` of each account; an account that is not named has none. */
+  /** Starts the provider. `groups` lists the groups of each account; other accounts have none. */
   static async start(
     redirects: () => readonly string[],
     groups: Readonly<Record<string, readonly string[]>> = {},
@@ -76,12 +79,12 @@ export class IdentityProvider {
     return provider;
   }
 
-  /** From now on it signs with another key, which it publishes. */
+  /** Makes the provider sign with a new key, which it publishes. */
   rotateKey(): void {
     this.#signing = newKey();
   }
 
-  /** Signs an account in on the provider's pages; resolves with the address that it sends the browser back to. */
+  /** Signs an account in on the provider's pages. Resolves with the address to which the provider redirects the browser. */
   async signIn(url: string, account: string): Promise<string> {
     const cookies = new Map<string, string>();
     let next: { url: string; body?: URLSearchParams } = { url };
@@ -122,7 +125,7 @@ function newKey(): object {
   return { ...privateKey.export({ format: 'jwk' }), kid: randomUUID(), use: 'sig', alg: 'RS256' };
 }
 
-/** A public key that nobody signs with, under the id of another where it is given. */
+/** A public key that no one signs with. `kid` may repeat the id of another key. */
 export function strangeKey(kid: string = randomUUID()): object {
   const { publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
   return { ...publicKey.export({ format: 'jwk' }), kid, use: 'sig', alg: 'RS256' };
@@ -149,7 +152,7 @@ function configurationOf(
       accountId: id,
       claims: () => ({ sub: id, name: `${id} of the provider`, groups: groups[id] ?? [] }),
     }),
-    // Consent is given.
+    // Grants consent without asking.
     loadExistingGrant: async ({ oidc }: Context) => {
       const grant = new oidc.provider.Grant({
         clientId: oidc.client.clientId,

@@ -1,4 +1,4 @@
-/** The JSON Schema files of schemas/json, made from the zod schemas: one a document that crosses a process border. */
+/** Generates the JSON Schema files in schemas/json from the zod schemas: one file per document that processes exchange. */
 import { z } from 'zod';
 import { bodySchemas } from '../../schemas/admin/commands.ts';
 import { refusalKinds } from '../../schemas/api/refusals.ts';
@@ -13,7 +13,7 @@ function schemaOf(schema: z.ZodType, title: string): object {
   return { title, ...z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }) };
 }
 
-/** File name → its text. */
+/** The text of each schema file, by file name. */
 export function jsonSchemaFiles(): Record<string, string> {
   const events = eventTypeNames.map((type) => {
     const { version, critical } = eventDefinitions[type];

@@ -1,5 +1,5 @@
-// Loaded into a process with --import: kills it (SIGKILL) before its n-th change of a file in $HEADGATE_TEST_KILL_IN, as in
-// $HEADGATE_TEST_KILL_AT. Databases are changed by their driver, so a turn of the event loop in between counts as well.
+// Loaded with --import. Kills the process (SIGKILL) before its n-th file change in the folders $HEADGATE_TEST_KILL_IN, with n in
+// $HEADGATE_TEST_KILL_AT. The database driver changes its files natively, so setImmediate callbacks count as changes too.
 import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import { sep } from 'node:path';
@@ -21,14 +21,14 @@ for (const [of, names] of [
   for (const name of names) {
     const real = of[name];
     of[name] = (path, ...rest) => {
-      // To remove what is not there changes nothing.
+      // Removing a missing file changes nothing.
       if (isWatched(path) && (!name.startsWith('rm') || fs.existsSync(path))) count();
       return real(path, ...rest);
     };
   }
 syncBuiltinESMExports();
 
-// The embedded log writes what waits in a turn of its own.
+// The embedded log writes pending records in a setImmediate callback.
 const { setImmediate: realSetImmediate } = globalThis;
 globalThis.setImmediate = (work, ...rest) => {
   count();

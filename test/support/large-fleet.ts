@@ -1,4 +1,7 @@
-/** A fleet file of so many organisations, each with an owner; half of them have a stack with a model, a fifth of those a node. */
+/**
+ * A fleet file of any number of organisations, each with an owner. Half of them have a stack with a model, and a fifth of
+ * those a node.
+ */
 import type { Fleet, FleetOrganisation } from '../../schemas/events/fleet.ts';
 
 const models = Array.from({ length: 50 }, (_, n) => `model-${n}`);

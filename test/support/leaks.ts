@@ -1,6 +1,6 @@
 /**
- * Set up for every file of tests with processes: once its tests are over, no process that they started runs, nothing
- * listens in the worker, and their folder for temporary files is empty.
+ * Setup for every file of process tests. After its tests, it fails if a process that they started still runs, if a socket
+ * still listens in the worker, or if a temporary file remains.
  */
 import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -9,13 +9,13 @@ import { afterAll } from 'vitest';
 import { endCommands } from './commands.ts';
 import { until } from './until.ts';
 
-// Files share workers, and each has the environment that the worker started with.
+// Test files share workers, so each file gets back the environment that the worker started with.
 const environment = { ...process.env };
 const folder = mkdtempSync(join(tmpdir(), 'headgate-test-'));
-// All that the tests and their processes make with tmpdir() is in it, and its name in the environment marks them.
+// Everything created through tmpdir() ends up in this folder, and child processes can be recognised by the variable.
 process.env['TMPDIR'] = folder;
 
-/** The processes that inherited the name of the folder; an orphan is among them. */
+/** Running processes that inherited the folder's name, including orphans. */
 function processes(): { readonly pid: number; readonly command: string }[] {
   const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid);
   return pids.flatMap((name) => {
@@ -24,13 +24,13 @@ function processes(): { readonly pid: number; readonly command: string }[] {
       const command = readFileSync(`/proc/${name}/cmdline`, 'utf8').replaceAll('\0', ' ').slice(0, 200);
       return [{ pid: Number(name), command }];
     } catch {
-      // It has ended, or is of another user.
+      // The process has ended or belongs to another user.
       return [];
     }
   });
 }
 
-/** Addresses of sockets of this worker that listen, also of those that would not keep it alive. */
+/** Addresses of this worker's listening sockets, including sockets that would not keep it alive. */
 function listening(): string[] {
   const own = readdirSync('/proc/self/fd').map((descriptor) => {
     try {
@@ -47,9 +47,9 @@ function listening(): string[] {
   });
 }
 
-/** A system without /proc is not checked. */
+/** Systems without /proc are not checked. */
 const isChecked = existsSync('/proc/self/fd');
-/** What an earlier file in this worker left is its fault alone. */
+/** Sockets that an earlier test file left in this worker; they are not blamed on this one. */
 const inherited = isChecked ? listening() : [];
 
 function leaks(): string[] {
@@ -58,7 +58,7 @@ function leaks(): string[] {
     ...listening()
       .filter((address) => !inherited.includes(address))
       .map((address) => `a listening socket, ${address}`),
-    // npm on Node 22 and later keeps its compiled code there.
+    // npm on Node 22 and later keeps its compile cache in this folder.
     ...readdirSync(folder).flatMap((name) => (name === 'node-compile-cache' ? [] : [`temporary ${name}`])),
   ];
 }
@@ -72,7 +72,7 @@ afterAll(async () => {
   restoreEnvironment();
   await endCommands();
   if (!isChecked) return rmSync(folder, { recursive: true, force: true });
-  // A process that was ended without waiting for it gets a moment.
+  // Processes that were signalled but not awaited get a moment to end.
   await until(() => leaks().length === 0, 5000).catch(() => undefined);
   const left = leaks();
   for (const { pid } of processes()) process.kill(pid, 'SIGKILL');

@@ -1,9 +1,9 @@
-/** The head of a log's chain, by the accept rule alone: what the next commit has to follow. */
+/** Computes the head of a log's chain with the accept rule alone: the position that the next commit must extend. */
 import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import { emptyHead, type Head, judge } from '../../shared/log/core/chain.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 
-/** Reads the log to the end that it has now. */
+/** Reads the log up to its current end. */
 export async function headOf(log: ControlLog): Promise<Head> {
   let head = emptyHead();
   for await (const records of batchesToEnd(log))

@@ -1,6 +1,6 @@
 /**
- * The files of more than some twenty seconds, the longest first, as `.ci/run` prints the slowest: they begin in this order,
- * before all others of their group, so that none of them ends alone.
+ * Test files that take more than about twenty seconds, longest first, as `.ci/run` prints the slowest. They start in this
+ * order, before the rest of their group, so that no slow file is left to finish alone.
  */
 export const longestFiles: readonly string[] = [
   'test/operate/effect-guard.test.ts',

@@ -1,7 +1,7 @@
 /**
- * A log in memory, for tests and simulations of one process. Every MemoryLog over one MemoryTopic is a client of the same
- * log and keeps all promises of ControlLog except durability.
- * The caller chooses a fault for each append, so that a seeded simulation can replay any run.
+ * In-memory log for tests and simulations in one process. All MemoryLogs over one MemoryTopic are clients of the same log.
+ * They keep every promise of ControlLog except durability. The caller chooses a fault for each append, so a seeded simulation
+ * can replay any run.
  */
 import {
   AppendUnknown,
@@ -28,11 +28,11 @@ export type AppendFault = 'none' | 'lost' | 'duplicated' | 'delayed' | 'ack-lost
 const recordsMaxDefault = 500;
 const bytesMaxDefault = 1024 * 1024;
 
-/** The records that its clients share, and the means to damage them. */
+/** The records that all clients share, with methods to damage them. */
 export class MemoryTopic {
   #records: LogRecord[] = [];
   #delayed: LogRecord[] = [];
-  /** The time of each record. */
+  /** Timestamp of each record. */
   #timesMs: number[] = [];
   #generation = 0;
   readonly #now: () => number;
@@ -41,7 +41,7 @@ export class MemoryTopic {
     this.#now = now;
   }
 
-  /** Woken at each change. */
+  /** Woken by every change. */
   readonly waiters = new Waiters();
 
   get generation(): number {
@@ -50,12 +50,12 @@ export class MemoryTopic {
   get end(): number {
     return this.#records.length;
   }
-  /** Appends that wait for `release`. */
+  /** Number of appends that wait for `release`. */
   get delayed(): number {
     return this.#delayed.length;
   }
 
-  /** Adds a record as if some client had appended it. Returns its offset. */
+  /** Adds a record as if a client had appended it. Returns its offset. */
   add(value: Uint8Array, signature: Uint8Array | null = null): number {
     const offset = this.#records.length;
     const atMs = this.#now();
@@ -69,19 +69,19 @@ export class MemoryTopic {
     this.#delayed.push(copy(-1, value, signature));
   }
 
-  /** Appends the delayed record of this index now. */
+  /** Appends the delayed record with this index now. */
   release(index = 0): void {
     for (const { value, signature } of this.#delayed.splice(index, 1)) this.add(value, signature);
   }
 
-  /** Drops the records from this offset on, as an election of a lagging leader does. */
+  /** Drops the records from this offset on, as the election of a lagging leader does. */
   truncate(end: number): void {
     this.#records.length = Math.min(end, this.#records.length);
     this.#timesMs.length = this.#records.length;
     this.waiters.wake();
   }
 
-  /** Replaces this log by an empty one. */
+  /** Replaces this log with an empty one. */
   replace(): void {
     this.#records = [];
     this.#timesMs = [];
@@ -112,7 +112,7 @@ function copy(offset: number, value: Uint8Array, signature: Uint8Array | null): 
 }
 
 export interface MemoryLogOptions {
-  /** Called once for each append. */
+  /** Chooses the fault of each append. */
   readonly fault?: (value: Uint8Array) => AppendFault;
 }
 

@@ -1,19 +1,19 @@
 /**
- * Reads the event stream of a message as a strict client would, and throws at the first breach of its grammar:
- * message_start (content_block_start content_block_delta* content_block_stop)* message_delta message_stop.
- * Independent of what writes such streams, so that both can be held to it: ours and those captured from engines.
+ * Reads a message's event stream as a strict client would. Throws at the first violation of its grammar: message_start
+ * (content_block_start content_block_delta* content_block_stop)* message_delta message_stop. Independent of the code that
+ * writes such streams, so it can check our streams and streams captured from engines.
  */
 
 export interface ReadMessage {
-  /** `message` of message_start, as it came. */
+  /** The `message` of message_start, unchanged. */
   readonly start: Fields;
-  /** The blocks as a client puts them together; `input` of a tool is its JSON text. */
+  /** Content blocks as a client assembles them. A tool's `input` is its JSON text. */
   readonly content: readonly Fields[];
-  /** `message_delta`; undefined where the stream ended before it. */
+  /** The `message_delta` event, or undefined if the stream ended before it. */
   readonly end: Fields | undefined;
-  /** message_stop came. */
+  /** True if message_stop arrived. */
   readonly isComplete: boolean;
-  /** The names of the events, with each run of deltas of one kind named once. */
+  /** Event names in order. A run of deltas of one kind appears once. */
   readonly outline: readonly string[];
 }
 

@@ -1,11 +1,11 @@
 /**
- * Fields of requests that are accepted and have no effect here, which docs/api.md lists (test/docs.test.ts writes it) and the tests of
- * the shapes try.
+ * Request fields that Headgate accepts but that have no effect. docs/api.md lists them (test/docs.test.ts writes the list),
+ * and the schema tests try them.
  */
 
 interface NoOpField {
   readonly path: string;
-  /** Which values are accepted, and why none has an effect. */
+  /** Accepted values, and the reason why they have no effect. */
   readonly text: string;
 }
 

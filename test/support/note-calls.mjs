@@ -1,6 +1,6 @@
-// Loaded with --import into a process and each of its threads. Notes which file each call of a function is in, for a copy that
-// `recorded-build.ts` made, once $HEADGATE_TEST_CALLS has a file `begin`. Each thread writes lines of a time and a file name there.
-// The time is in ns, of the one monotonic clock of the machine.
+// Loaded with --import into a process of the copied build that `recorded-build.ts` makes, and into its threads. Records the
+// file of every called function, once the folder $HEADGATE_TEST_CALLS contains a file `begin`. Each thread writes lines of a
+// time and a file name to its own file there. Times are in ns of the machine's monotonic clock.
 import { appendFileSync, existsSync } from 'node:fs';
 import { threadId } from 'node:worker_threads';
 
@@ -13,7 +13,7 @@ globalThis.__called = (name) => {
   if (isRecording) lines += `${process.hrtime.bigint()} ${name}\n`;
 };
 
-/** The thread's file exists as soon as its calls are noted. */
+/** Writes the recorded calls. The thread's file exists as soon as recording has begun. */
 function write() {
   isRecording ||= existsSync(`${folder}/begin`);
   if (isRecording) appendFileSync(file, lines);

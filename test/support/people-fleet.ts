@@ -1,9 +1,9 @@
 import type { Fleet } from '../../schemas/events/fleet.ts';
 
-/** The stack of acme. */
+/** Stack of the organisation acme. */
 export const amber = 'stk-amber-otter-9k2f';
 
-/** Who has each role in acme. */
+/** The person with each role in acme. */
 export const persons = {
   owner: 'olga',
   admin: 'ada',
@@ -12,7 +12,7 @@ export const persons = {
   viewer: 'vic',
 } as const;
 
-/** Two organisations: a person of each role is in acme, and one of them in birch, too. */
+/** A fleet of two organisations. acme has a person for each role; one of them also belongs to birch. */
 export const peopleFleet: Fleet = {
   version: 1,
   models: [{ id: 'echo-small', family: 'echo', weight: 1 }],

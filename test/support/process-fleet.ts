@@ -1,6 +1,6 @@
 /**
- * Real processes of the built service over one log, in a folder of their own, on free ports. What all process tests need of a
- * fleet is here; a suite with operations of its own extends it.
+ * Runs the built service as real processes over one log, in a folder of their own, on free ports. Contains everything that
+ * all process tests need; suites with further operations extend the class.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -15,7 +15,7 @@ import { binary, faultyNodeBinary, type Started, startProcess } from './processe
 export { operatorToken };
 export const gatewayToken = 'process-fleet-gateway-token';
 
-/** A control plane, and a client that calls its admin API as the operator. */
+/** A control plane with a client that calls its admin API as the operator. */
 export type Plane = Started<{ readonly admin: string; readonly metrics: string; readonly pid: number }> & {
   readonly admin: DevAdmin;
 };
@@ -25,19 +25,19 @@ export type GatewayProcess = Started<{
   readonly pid: number;
 }>;
 type Env = Readonly<Record<string, string | undefined>>;
-/** Further flags and variables of a process. */
+/** Additional flags and environment variables for a process. */
 export interface More {
   readonly flags?: readonly string[];
   readonly env?: Env;
 }
 
 export interface ProcessFleetOptions {
-  /** An embedded log in the fleet's folder where none is given. */
+  /** Defaults to an embedded log in the fleet's folder. */
   readonly logUrl?: string | undefined;
   readonly env?: Env;
-  /** Until a process serves. */
+  /** Longest wait until a process serves. */
   readonly timeoutMs?: number;
-  /** The command of another build, for what is started. */
+  /** Path of another build's command, used for all started processes. */
   readonly build?: string;
 }
 
@@ -50,9 +50,9 @@ export interface AgentOptions {
 }
 
 export interface StandOptions {
-  /** Made from the addresses of the nodes; the small fleet if it is left out. */
+  /** Builds the fleet file from the nodes' addresses. Defaults to the small fleet. */
   readonly document?: (...nodeUrls: string[]) => Fleet;
-  /** Flags of each simulated node; one node that serves the model at once if it is left out. */
+  /** Flags of each simulated node. Defaults to one node that answers without delay. */
   readonly nodes?: readonly (readonly string[])[];
   readonly planes?: number;
   readonly gateways?: number;
@@ -60,7 +60,7 @@ export interface StandOptions {
   readonly gateway?: More | ((plane: Plane) => More);
 }
 
-/** A fleet that serves. Of each list, the first has a name of its own. */
+/** A running fleet. The first item of each list is also available under a name of its own. */
 export interface Standing {
   readonly plane: Plane;
   readonly planes: readonly Plane[];
@@ -69,9 +69,9 @@ export interface Standing {
   readonly nodes: readonly Started<{ readonly url: string }>[];
   readonly gateway: GatewayProcess;
   readonly gateways: readonly GatewayProcess[];
-  /** A key of the first organisation. */
+  /** API key of the first organisation. */
   readonly key: string;
-  /** A key by organisation. */
+  /** API keys by organisation. */
   readonly keys: Readonly<Record<string, string>>;
 }
 
@@ -96,7 +96,10 @@ export class ProcessFleet {
     this.#build = build;
   }
 
-  /** A process with a data folder; the same name means the same folder. A flag that is given again replaces the first. */
+  /**
+   * Starts a process with a data folder. Processes with the same name share the folder. A repeated flag overrides the earlier
+   * one.
+   */
   serve<Ready = Plane['ready']>(
     ...args: readonly ['control-plane', string, (readonly string[])?, Env?]
   ): Promise<Started<Ready> & Pick<Plane, 'admin'>>;
@@ -123,7 +126,7 @@ export class ProcessFleet {
     return this.serve('gateway', name, flags, env);
   }
 
-  /** The agent of a node; its control planes are tried in this order of addresses. */
+  /** Starts a node's agent, which tries the control planes in the given order. */
   startAgent({
     node,
     token,
@@ -147,8 +150,8 @@ export class ProcessFleet {
   }
 
   /**
-   * Starts control planes, simulated nodes and gateways, applies the document, and creates a key for each of its
-   * organisations. Gateways follow the log: they accept the keys once they have folded them.
+   * Starts control planes, simulated nodes and gateways, applies the fleet file, and creates a key for each of its
+   * organisations. Gateways follow the log, so they accept a key only once they have folded it.
    */
   async stand(options: StandOptions = {}): Promise<Standing> {
     const {
@@ -178,7 +181,7 @@ export class ProcessFleet {
     return { plane, planes, admin, node, nodes, gateway, gateways, key: Object.values(keys)[0] ?? '', keys };
   }
 
-  /** Adds gateways to the list, some at a time, until it has so many; they are called `gateway-1` and so on. */
+  /** Adds gateways, a few at a time, until the list has `count` of them. They are called `gateway-1` and so on. */
   async grow(gateways: GatewayProcess[], count: number, more?: More): Promise<void> {
     while (gateways.length < count) {
       const next = Array.from(
@@ -193,7 +196,7 @@ export class ProcessFleet {
     return this.start(name, ['sim-node', '--port', '0', ...more]);
   }
 
-  /** A simulated node with `--behaviour` and the control API of `test/simulator`. */
+  /** Starts a simulated node with `--behaviour` and the control API of `test/simulator`. */
   faultyNode(name: string, ...more: string[]): Promise<Started<{ readonly url: string }>> {
     return this.start(name, more, {}, faultyNodeBinary);
   }
@@ -202,7 +205,7 @@ export class ProcessFleet {
     return new DevAdmin(ready.admin, operatorToken);
   }
 
-  /** `build`: the command of another build. */
+  /** Starts a process; `build` is the path of another build's command. */
   async start<Ready>(
     name: string,
     args: readonly string[],
@@ -218,13 +221,13 @@ export class ProcessFleet {
     return started;
   }
 
-  /** Runs `headgate …` to its end, as the operator. */
+  /** Runs `headgate …` to its end as the operator. */
   cli(args: readonly string[], env: Env = {}, timeoutMs?: number): Promise<CommandRun> {
     const own = { HEADGATE_TOKEN: operatorToken, HEADGATE_LOG_LEVEL: 'fatal', NO_COLOR: '1' };
     return runCommand(args, { env: { ...this.env, ...own, ...env }, cwd: this.dir, timeoutMs });
   }
 
-  /** Ends all processes, those that are suspended too, and removes their folder. */
+  /** Ends all processes, including suspended ones, and removes their folder. */
   async close(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
     for (const { child } of this.#running) child.kill('SIGCONT');
     await Promise.all(this.#running.map((one) => one.end(signal)));
@@ -232,7 +235,7 @@ export class ProcessFleet {
   }
 }
 
-/** The fleet once it is open; one that cannot be opened is closed. */
+/** Opens the fleet and returns it; closes it if opening fails. */
 export async function opened<Fleet extends ProcessFleet>(
   fleet: Fleet,
   open: () => Promise<void>,
@@ -246,7 +249,9 @@ export async function opened<Fleet extends ProcessFleet>(
   }
 }
 
-/** A series of a process, with its labels as they are written; not a number where it has none. */
+/**
+ * Value of a metric series, which is named with its labels as they are written. NaN if the process does not have the series.
+ */
 export async function metric(
   { ready }: { readonly ready: { readonly metrics: string } },
   series: string,
@@ -255,7 +260,7 @@ export async function metric(
   return Number(lines.find((line) => line.startsWith(`${series} `))?.slice(series.length + 1));
 }
 
-/** Makes a simulated node behave so from now on. */
+/** Changes the behaviour of a simulated node from now on. */
 export async function behave(
   node: Started<{ readonly url: string }>,
   behaviour: Partial<Behaviour>,
@@ -263,7 +268,7 @@ export async function behave(
   await fetch(`${node.ready.url}/sim/behaviour`, { method: 'PUT', body: JSON.stringify(behaviour) });
 }
 
-/** The cookie of a session in a console, by a link that a call of the admin API makes. */
+/** Creates a sign-in link with a call of the admin API and returns the console's session cookie. */
 export async function consoleCookie(
   admin: DevAdmin,
   { console: base, path }: { readonly console: string; readonly path: string },
@@ -278,7 +283,7 @@ export async function consoleCookie(
   return response.headers.get('set-cookie')?.split(';')[0] ?? '';
 }
 
-/** `name`, `name-2` and so on. */
+/** Names of the form `name`, `name-2` and so on. */
 function names(name: string, count: number): string[] {
   return Array.from({ length: count }, (_, at) => (at === 0 ? name : `${name}-${at + 1}`));
 }
@@ -286,7 +291,7 @@ function names(name: string, count: number): string[] {
 export const organisation = 'acme';
 export const model = 'echo-small';
 
-/** One organisation on a tier without limits, and the pool's one node with one model. */
+/** A fleet file with one organisation on a tier without limits, and one pool node with one model. */
 export function smallFleet(nodeUrl: string): Fleet {
   return {
     version: 1,
@@ -297,7 +302,7 @@ export function smallFleet(nodeUrl: string): Fleet {
   };
 }
 
-/** One completion, as a client asks for it; `more` adds to its body or replaces what that has. */
+/** Requests one completion. `more` adds or replaces fields of its body. */
 export function completion(
   api: string,
   key: string,
@@ -311,14 +316,16 @@ export function completion(
   });
 }
 
-/** Whether the gateway has folded the key: a question that counts against no limit. */
+/** Whether the gateway has folded the key. The check counts against no limit. */
 export async function accepts({ ready }: GatewayProcess, key: string): Promise<boolean> {
   const response = await fetch(`${ready.api}/models`, { headers: { authorization: `Bearer ${key}` } });
   await response.text();
   return response.status === 200;
 }
 
-/** Its status; without a node any other status than 401 means that the key was accepted. */
+/**
+ * Status of a completion with this key. In a fleet without nodes, any status but 401 means that the gateway accepted the key.
+ */
 export async function statusWith(
   api: string,
   key: string,

@@ -1,42 +1,42 @@
-/** Real processes of the built service, each with a ready file; ended by their pids when a test is over. */
+/** Starts real processes of the built service, each with a ready file, and ends them by pid after a test. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { scaledMs } from './budget.ts';
 
-/** Tests run from their sources, benches from what was built. */
+/** Tests run from source, benches from the build. */
 const built = import.meta.url.includes('/dist/test/')
   ? '../../cli/headgate.js'
   : '../../dist/cli/headgate.js';
 export const binary = new URL(built, import.meta.url).pathname;
-/** Runs a simulated node that can fail (test/simulator). */
+/** Path of the simulated node that can fail (test/simulator). */
 export const faultyNodeBinary = join(binary, '../../test/simulator/main.js');
 
 export interface Started<Ready> {
   readonly child: ChildProcess;
   readonly ready: Ready;
-  /** What it wrote to stderr so far. */
+  /** The stderr output so far. */
   stderr(): string;
   /** Sends the signal and waits until the process has ended. */
   end(signal?: NodeJS.Signals): Promise<void>;
 }
 
 export interface StartOptions {
-  /** Folder for the ready file. */
+  /** Folder that receives the ready file. */
   readonly dir: string;
   readonly name: string;
   readonly args: readonly string[];
-  /** A variable that is undefined is unset. */
+  /** Variables set to undefined are unset. */
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly timeoutMs?: number;
-  /** Another build's command. */
+  /** Path of another build's command. */
   readonly binary?: string;
-  /** A command that becomes the process, such as `ip netns exec NAME`. */
+  /** A command that turns into the process, such as `ip netns exec NAME`. */
   readonly within?: readonly string[];
 }
 
-/** Starts `headgate …` and resolves once its ready file is there. Rejects with its stderr where it ends first. */
+/** Starts `headgate …` and resolves once its ready file exists. If the process ends first, rejects with its stderr. */
 export async function startProcess<Ready>(options: StartOptions): Promise<Started<Ready>> {
   const readyFile = join(options.dir, `${options.name}.${Math.random().toString(36).slice(2)}.ready.json`);
   const [command = process.execPath, ...words] = [...(options.within ?? []), process.execPath];
@@ -81,7 +81,7 @@ export async function startProcess<Ready>(options: StartOptions): Promise<Starte
   };
 }
 
-/** `headgate dev` on free ports, with its data and its context in this folder, and with tokens of its own. */
+/** Starts `headgate dev` on free ports, with its data and context file in this folder and its own tokens. */
 export function startDev<Ready>(
   dir: string,
   args: readonly string[] = [],

@@ -1,9 +1,9 @@
-/** Random numbers that a seed determines, for simulations, histories, fuzz cases and soaks. Not for secrets. */
+/** Seeded random numbers for simulations, histories, fuzzing and soak tests. Not for secrets. */
 
-/** A number from 0 up to, not including, 1. */
+/** Returns a number from 0 (inclusive) to 1 (exclusive). */
 export type Random = () => number;
 
-/** A small generator of 32 bits of state (mulberry32). */
+/** A small generator with 32 bits of state (mulberry32). */
 export function seededRandom(seed: number): Random {
   let state = seed >>> 0;
   return () => {

@@ -1,15 +1,15 @@
-/** One request over a raw socket, and the bytes of its answer: for comparing answers to the letter. */
+/** Sends one request over a raw socket and keeps the exact bytes of the answer, for comparing answers byte by byte. */
 import { connect } from 'node:net';
 
 export interface RawAnswer {
   readonly status: number;
-  /** Header lines in the order in which they came, as sent. */
+  /** Header lines in the order received, unchanged. */
   readonly headers: readonly string[];
   readonly body: string;
   readonly text: string;
 }
 
-/** Sends the bytes and reads until the peer closes; asks for closing where the request does not. */
+/** Sends the bytes and reads until the peer closes. The request itself must ask for the connection to be closed. */
 export function rawRequest(port: number, request: string | Buffer, timeoutMs = 10_000): Promise<RawAnswer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
@@ -58,7 +58,7 @@ export function requestText({
   return `${lines.join('\r\n')}\r\n\r\n${body ?? ''}`;
 }
 
-/** The answer without what differs from one request to the next: date and request id. */
+/** The answer without date and request id, which differ between requests. */
 export function comparable(answer: RawAnswer): string {
   return answer.text.replace(/^date: .*$/im, 'date').replace(/^(x-)?request-id: .*$/gim, 'request-id');
 }

@@ -1,6 +1,6 @@
 /**
- * A client that does with its connection what no HTTP library does: sends any bytes, over TCP or TLS, falls silent, ends
- * its own side only, or resets. For attacks on listeners.
+ * A client that does to its connection what HTTP libraries cannot: sends arbitrary bytes over TCP or TLS, falls silent,
+ * closes only its own side, or resets. Used for attacks on listeners.
  */
 import { connect, type Socket } from 'node:net';
 import { type TLSSocket, connect as tlsConnect } from 'node:tls';
@@ -19,9 +19,9 @@ export function endpointOf(url: string): Endpoint {
 const waitMs = 15_000;
 
 export class RawPeer {
-  /** Fulfilled when the connection is closed, by whichever side and however. */
+  /** Resolves when either side has closed the connection for any reason. */
   readonly closed: Promise<void>;
-  /** Fulfilled when the other side has ended, or the connection is closed. */
+  /** Resolves when the other side has ended or the connection is closed. */
   readonly ended: Promise<void>;
   readonly #tcp: Socket;
   readonly #stream: Socket | TLSSocket;
@@ -53,7 +53,9 @@ export class RawPeer {
     );
   }
 
-  /** With `handshake: false` a TLS listener gets the bytes as they are. With `halfOpen` it stays open when the other side ends. */
+  /**
+   * Opens a connection. `handshake: false` sends raw bytes to a TLS listener. `halfOpen` stays open when the other side ends.
+   */
   static open(
     { host, port, tls }: Endpoint,
     { handshake = true, halfOpen = false, from = undefined as string | undefined } = {},
@@ -76,19 +78,19 @@ export class RawPeer {
     });
   }
 
-  /** All that came. */
+  /** All text received so far. */
   get text(): string {
     return this.#text;
   }
   get isClosed(): boolean {
     return this.#isClosed;
   }
-  /** The other side reset the connection, or broke it otherwise. */
+  /** True if the other side reset the connection or otherwise broke it. */
   get isBroken(): boolean {
     return this.#isBroken;
   }
 
-  /** Fulfilled once the bytes were handed to the system, or the connection is gone. */
+  /** Resolves once the kernel has accepted the bytes or the connection is gone. */
   send(bytes: string | Buffer): Promise<void> {
     return new Promise((resolve) => {
       if (this.#isClosed || !this.#stream.writable) return resolve();
@@ -101,7 +103,7 @@ export class RawPeer {
     });
   }
 
-  /** Fulfilled with true once what came matches, with false where the connection closes first. Rejects after 15 s. */
+  /** Resolves with true once the received text matches, or with false if the connection closes first. Rejects after 15 s. */
   async received(pattern: RegExp): Promise<boolean> {
     let isLate = false;
     const timer = setTimeout(() => {
@@ -122,17 +124,17 @@ export class RawPeer {
     }
   }
 
-  /** Reads nothing more. */
+  /** Stops reading. */
   pause(): void {
     this.#stream.pause();
   }
 
-  /** Ends this side; the other may continue. */
+  /** Ends this side of the connection; the other side may continue. */
   end(): void {
     this.#stream.end();
   }
 
-  /** A TCP reset, TLS or not. */
+  /** Resets the TCP connection, with TLS as well. */
   reset(): void {
     this.#tcp.resetAndDestroy();
   }
@@ -143,7 +145,7 @@ export class RawPeer {
   }
 }
 
-/** Sends the bytes over a connection of its own and gives all that came until it was closed. */
+/** Sends the bytes over a new connection and returns everything received until it is closed. */
 export async function exchange(endpoint: Endpoint, bytes: string | Buffer): Promise<string> {
   const peer = await RawPeer.open(endpoint);
   let late = false;
@@ -158,7 +160,7 @@ export async function exchange(endpoint: Endpoint, bytes: string | Buffer): Prom
   return peer.text;
 }
 
-/** The statuses of the answers in a text, interim ones among them. */
+/** Statuses of the answers in a text, including interim answers. */
 export function statusesIn(text: string): number[] {
   return [...text.matchAll(/(?:^|\n|\})HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status));
 }

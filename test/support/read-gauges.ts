@@ -1,4 +1,4 @@
-/** A record of gauges as each of its readers has it. */
+/** Encodes and decodes a gauge record, as every reader of it does. */
 import { decodeGauges, encodeGauges, type GaugeRecord } from '../../schemas/records/gauges.ts';
 
 export function readGauges(record: GaugeRecord): GaugeRecord {

@@ -1,4 +1,4 @@
-/** Record batches as other producers may write them: any codec, any counts, any bytes. */
+/** Kafka record batches as other producers may write them, with any codec, counts and bytes. */
 import { createRequire } from 'node:module';
 import { gzipSync } from 'node:zlib';
 
@@ -12,10 +12,10 @@ export type Codec = keyof typeof codecs;
 export interface BatchParts {
   readonly firstOffset?: number;
   readonly attributes?: number;
-  /** Records that the header claims; those that there are, where it is left out. */
+  /** Number of records that the header claims. Defaults to the actual number. */
   readonly count?: number;
   readonly lastDelta?: number;
-  /** The records, as they are or compressed. */
+  /** The records, plain or compressed. */
   readonly content: Buffer;
   readonly magic?: number;
 }
@@ -29,7 +29,7 @@ function varint(value: number): Buffer {
 
 const sized = (bytes: Buffer) => Buffer.concat([varint(bytes.length), bytes]);
 
-/** One record; `delta` is its offset in the batch. */
+/** Encodes one record; `delta` is its offset within the batch. */
 export function record(
   delta: number,
   value: Buffer | null,
@@ -63,7 +63,7 @@ function sealed(bytes: Buffer): Buffer {
   return bytes;
 }
 
-/** A stored batch as a mirror writes it: it starts at 0, of no transaction and no known producer, and no broker has stamped it. */
+/** A stored batch as a mirror writes it: base offset 0, no transaction, no known producer, and no timestamp from a broker. */
 export function unstored(bytes: Buffer): Buffer {
   const copy = Buffer.from(bytes);
   copy.writeBigInt64BE(0n, 0);
@@ -72,7 +72,10 @@ export function unstored(bytes: Buffer): Buffer {
   return sealed(copy);
 }
 
-/** As a codec writes it; all but gzip store the bytes as they are, which every decoder accepts. Up to 127 bytes. */
+/**
+ * Encodes the content with a codec. Except for gzip, uses the codec's uncompressed form, which every decoder accepts. Up to
+ * 127 bytes.
+ */
 export function packed(codec: Codec, content: Buffer): Buffer {
   const length = content.length;
   switch (codec) {

@@ -1,4 +1,4 @@
-/** A copy of the built service in which each function notes the file it is in when it is called (`note-calls.mjs`). */
+/** Makes a copy of the built service in which every function records its file when it is called (`note-calls.mjs`). */
 import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -16,7 +16,7 @@ const product = [
   'tools/simulator',
 ];
 
-/** Writes the copy to an empty folder; gives the path of its command. */
+/** Writes the copy to an empty folder and returns the path of its command. */
 export function recordedBuild(folder: string): string {
   for (const room of product)
     for (const name of readdirSync(join(root, 'dist', room), { recursive: true, encoding: 'utf8' })) {
@@ -33,7 +33,7 @@ export function recordedBuild(folder: string): string {
   return join(folder, 'dist/cli/headgate.js');
 }
 
-/** The source with a call at the beginning of each of its functions. */
+/** Inserts a recording call at the beginning of every function. */
 function recorded(source: string, path: string): string {
   const call = `__called(${JSON.stringify(path)})`;
   const insertions: { readonly at: number; readonly text: string }[] = [];
@@ -46,14 +46,14 @@ function recorded(source: string, path: string): string {
     .reduce((text, { at, text: own }) => text.slice(0, at) + own + text.slice(at), source);
 }
 
-/** A node of the syntax tree, as ESTree has it. */
+/** A node of the ESTree syntax tree. */
 interface Node {
   readonly type: string;
   readonly start: number;
   readonly end: number;
 }
 
-/** Calls back with the body of each function below a value of the tree. */
+/** Calls `onFunction` with the body of each function below a value of the tree. */
 function visit(value: unknown, onFunction: (body: Node) => void): void {
   if (typeof value !== 'object' || value === null) return;
   const { type = '', body } = value as { readonly type?: unknown; readonly body?: Node };

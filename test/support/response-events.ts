@@ -1,18 +1,18 @@
 /**
- * Reads the event stream of a response as a strict client would, and throws at the first breach of its grammar:
- * response.created response.in_progress (output_item.added … output_item.done)* (response.completed | response.incomplete).
- * Independent of what writes such streams.
+ * Reads a response's event stream as a strict client would. Throws at the first violation of its grammar: response.created
+ * response.in_progress (output_item.added … output_item.done)* (response.completed | response.incomplete). Independent of the
+ * code that writes such streams.
  */
 type Fields = Readonly<Record<string, unknown>>;
 
 export interface ReadResponse {
-  /** The items that were finished, put together from their deltas. */
+  /** Finished items, assembled from their deltas. */
   readonly items: readonly Fields[];
-  /** They, and what came of one that was not finished. */
+  /** Finished items, followed by the received part of an unfinished one. */
   readonly soFar: readonly Fields[];
-  /** `response` of the terminal event; undefined where there was none. */
+  /** The `response` of the terminal event, or undefined if none arrived. */
   readonly end: Fields | undefined;
-  /** The names of the events, with each run of one name named once. */
+  /** Event names in order. A run of one name appears once. */
   readonly outline: readonly string[];
 }
 
@@ -23,7 +23,7 @@ export function readResponseEvents(wire: string): ReadResponse {
   return reader;
 }
 
-/** By the stem of an event: the item that has it, and the member that grows. */
+/** For each event prefix, the type of its item and the member that grows. */
 const texts: Readonly<Record<string, readonly [item: string, member: string]>> = {
   'response.output_text': ['message', 'text'],
   'response.refusal': ['message', 'refusal'],
@@ -102,7 +102,7 @@ class Reader implements ReadResponse {
     if (typeof item['id'] !== 'string' || item['id'] === '') throw new Error('an item has no id');
     if (step === 'added') {
       if (data['output_index'] !== ++this.#index) throw new Error('an item has another place');
-      // Of a call that was cut there is no end.
+      // A truncated call has no closing events.
       this.#open = item;
       this.#parts = [];
       this.#text = '';

@@ -1,6 +1,6 @@
 /**
- * A small fleet of real processes over an embedded log, in which a revocation is waited for by the CLI: control planes,
- * gateways that can be suspended, a simulated node. One folder a fleet; everything ends with `close`.
+ * A small fleet of real processes over an embedded log, for tests in which the CLI waits for a revocation. It has control
+ * planes, a simulated node, and gateways that can be suspended. Each fleet has its own folder; `close` ends everything.
  */
 import type { GatewayStatus } from '../../schemas/admin/admin.ts';
 import type { CommandRun } from './commands.ts';
@@ -14,11 +14,11 @@ import {
   statusWith,
 } from './process-fleet.ts';
 
-/** Of a gateway that serves on where it cannot follow the log. */
+/** Settings of a gateway that keeps serving while it cannot follow the log. */
 export const serving = { flags: ['--when-stale', 'serve'] } as const;
 
 export class RevokingFleet extends ProcessFleet {
-  /** One organisation on a tier without limits, one model on one simulated node. */
+  /** Adds one organisation on a tier without limits, and one model on one simulated node. */
   async fill(plane: Plane): Promise<void> {
     const node = await this.faultyNode('node', '--models', model, '--tokens-per-second', '0');
     await plane.admin.apply(smallFleet(node.ready.url));
@@ -41,7 +41,7 @@ export class RevokingFleet extends ProcessFleet {
   }
 }
 
-/** The status that a request with this key is answered with. */
+/** The status of a request with this key. */
 export function askWith({ ready }: GatewayProcess, key: { readonly value: string }): Promise<number> {
   return statusWith(ready.api, key.value);
 }

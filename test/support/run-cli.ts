@@ -1,4 +1,4 @@
-/** Runs one command line in this process, with streams, environment and folder of the test's own. */
+/** Runs one command line in this process, with streams, environment and folder that the test provides. */
 import { PassThrough, Writable } from 'node:stream';
 import type { CommandModule } from '../../cli/command-modules.ts';
 import { main } from '../../cli/run.ts';
@@ -8,16 +8,16 @@ export interface CliOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly cwd?: string;
   readonly home?: string;
-  /** What the person types; its presence makes all streams a terminal. */
+  /** Text that the user types. If it is set, all streams are terminals. */
   readonly typed?: string;
-  /** What stdin holds where it is no terminal. */
+  /** Content of stdin when it is not a terminal. */
   readonly stdin?: string;
   readonly stdoutIsTerminal?: boolean;
-  /** Of the terminal. */
+  /** Width of the terminal. */
   readonly columns?: number;
   readonly processes?: readonly CommandModule[];
   readonly signal?: AbortSignal;
-  /** Called with each piece that is written to stdout; the next one waits for the promise that it returns. */
+  /** Called with each piece of text written to stdout. The next write waits for the returned promise. */
   readonly onStdout?: (text: string) => Promise<void> | void;
 }
 
@@ -27,7 +27,7 @@ export interface CliRun {
   readonly err: string;
 }
 
-/** A folder that does not exist, so that no context is found by accident. */
+/** A folder that does not exist, so that no context file is found by accident. */
 const nowhere = '/nonexistent/headgate-test';
 
 /** Runs a command line to its end. */
@@ -37,7 +37,7 @@ export async function runCli(argv: readonly string[], options: CliOptions = {}):
   return { code, ...written() };
 }
 
-/** Streams and settings of the test's own, and what has been written to them. */
+/** Streams and settings for a test, and a function that returns the text written so far. */
 export function testIo(options: CliOptions): { io: Io; written(): { out: string; err: string } } {
   const { env = {}, cwd = nowhere, home = nowhere, typed, stdin = '', signal } = options;
   const out: string[] = [];

@@ -1,4 +1,4 @@
-/** Fleets at random that serve, for what a change of their state does to answers. */
+/** Random fleets that serve requests, for tests of how changes of state affect answers. */
 import { eventTypeNames } from '../../schemas/events/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { known } from './commits.ts';
@@ -10,8 +10,8 @@ export const models = ['echo-small', 'echo-large', 'family/model:1b', 'embed-1']
 const tiers = ['Starter', 'Team', 'Platinum'];
 
 /**
- * A fleet that serves, so that a change has something to turn. There is little to choose from, so that many organisations and
- * stacks are alike in all but one thing.
+ * History of a fleet that serves requests, so that a change can alter answers. It has few names to choose from, so that many
+ * organisations and stacks differ in only one thing.
  */
 export function servingFleet(random: Random): KnownEvent[][] {
   const oneOf = <Value>(values: readonly Value[]): Value =>
@@ -59,7 +59,7 @@ export function servingFleet(random: Random): KnownEvent[][] {
   ];
 }
 
-/** Events that may turn an answer of such a fleet. */
+/** Types of events that may alter an answer of such a fleet. */
 export const changingTypes = eventTypeNames.filter((type) =>
   /^(tier|anonymous|organisation|model|pool|stack|node)\./.test(type),
 );

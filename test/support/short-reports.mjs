@@ -1,4 +1,4 @@
-// Loaded into a gateway with --import: it says what it counted of its requests with each report of its state, not each ten seconds.
+// Loaded into a gateway with --import. Makes it report its request counts with every status report, not every ten seconds.
 import { register } from 'node:module';
 
 const hooks = `export async function load(url, context, next) {

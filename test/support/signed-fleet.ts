@@ -1,6 +1,6 @@
 /**
- * A fleet of processes on one signed log, with key files, the command line, and an outsider who may write to the log but
- * has no key that counts.
+ * A fleet of processes on one signed log, with key files, the command line, and an outsider who can write to the log but has
+ * no accepted key.
  */
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -30,7 +30,7 @@ export class SignedFleet extends ProcessFleet {
     super({ env: { HEADGATE_SIGNING_KEY: undefined } });
   }
 
-  /** A key made as docs/security.md makes one. */
+  /** Creates a key as docs/security.md describes. */
   key(name: string): KeyFile {
     const file = join(this.dir, `${name}.pem`);
     const publicFile = join(this.dir, `${name}.pub`);
@@ -57,7 +57,7 @@ export class SignedFleet extends ProcessFleet {
     }
   }
 
-  /** Appends a record at the end of the chain as somebody who may write to the log can, and gives its offset. */
+  /** Appends a record at the end of the chain, as anyone who can write to the log may do. Returns its offset. */
   append(event: KnownEvent, signer?: Signer): Promise<number> {
     return this.withLog((log, folded) => {
       const value = composeCommit({
@@ -69,7 +69,7 @@ export class SignedFleet extends ProcessFleet {
     });
   }
 
-  /** Appends a hand-made `key.created` and gives the key's value. */
+  /** Appends a hand-made `key.created` and returns the key's value. */
   async forgeKey(organisation: string, signer?: Signer): Promise<string> {
     const value = mintKey(randomBytes);
     const id = `key-forged-${randomBytes(4).toString('hex')}`;

@@ -1,24 +1,24 @@
 /**
- * The fleet of the specification tests: every situation that routing knows stands in it at once. Two nodes stand at
- * several places under different ids, so that few simulated nodes suffice; limits are left out, so nothing is refused by chance.
+ * The fleet of the specification tests, which contains every routing situation at once. Two nodes are listed in several
+ * places under different ids, so that few simulated nodes suffice. There are no limits, so no request is refused by chance.
  */
 
 import type { Fleet, FleetNode } from '../../schemas/events/fleet.ts';
 import type { DemoNodeId } from '../../tools/dev/demo-fleet.ts';
 
-/** Of the pool, under a name with a slash, dots and a colon. */
+/** A pool model whose name contains a slash, dots and a colon. */
 export const slashModel = 'team/echo:v1.0';
 
 export const stacks = {
-  /** Of acme; serves echo-large and echo-embed. */
+  /** Stack of acme that serves echo-large and echo-embed. */
   otter: 'stk-amber-otter-9k2f',
-  /** Of acme; serves nothing. */
+  /** Stack of acme that serves nothing. */
   idle: 'stk-idle-otter-0aaa',
-  /** Of birch; serves echo-small. */
+  /** Stack of birch that serves echo-small. */
   heron: 'stk-quiet-heron-4m7q',
-  /** Of dormant, which has no plan; serves echo-large. */
+  /** Stack of dormant, which has no plan. Serves echo-large. */
   moth: 'stk-gentle-moth-1b1b',
-  /** Was never made. */
+  /** A stack that never existed. */
   missing: 'stk-never-made-7zzz',
 } as const;
 
@@ -38,10 +38,10 @@ export function specFleet(urls: Readonly<Record<DemoNodeId, string>>): Fleet {
       model('echo-embed'),
       model('echo-private'),
       model(slashModel),
-      // Installed on the pool, loaded by no node.
+      // Installed on the pool, but loaded by no node.
       model('echo-idle'),
       model('echo-locked'),
-      // In the catalog, installed nowhere.
+      // In the catalogue, but installed nowhere.
       model('echo-bare'),
     ],
     tiers: [
@@ -72,7 +72,7 @@ export function specFleet(urls: Readonly<Record<DemoNodeId, string>>): Fleet {
         stacks: [{ id: stacks.heron, models: ['echo-small'], nodes: [node('birch-s1', 'birch-s1')] }],
       },
       { id: 'cedar', name: 'Cedar', tier: 'Starter' },
-      // Own nodes, but a plan that does not include what they serve.
+      // Has its own nodes, but its plan does not include their models.
       { id: 'elder', name: 'Elder', tier: 'Starter', nodes: [node('elder-1', 'acme-s1')] },
       {
         id: 'dormant',

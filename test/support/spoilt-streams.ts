@@ -1,6 +1,6 @@
-/** How a node may spoil an answer: what each API that streams is tried with. */
+/** Ways in which a node can spoil an answer; tests try them with every streaming API. */
 
-/** After a good beginning. */
+/** Faults after a good beginning. */
 export const spoiltStreams = [
   { kind: 'cut', afterEvents: 4 },
   { kind: 'cut', afterEvents: 4, reset: true },
@@ -15,7 +15,7 @@ export const spoiltStreams = [
   { kind: 'stall-after', afterEvents: 4, commentEveryMs: 20 },
 ] as const;
 
-/** Before the first event. */
+/** Faults before the first event. */
 export const spoiltBeginnings = [
   { kind: 'refuse' },
   { kind: 'status', status: 500 },

@@ -1,6 +1,6 @@
 /**
- * A state in memory for tests of deciders: given(events), when(command), then look at events and things.
- * Every event passes its writer's schema and must be accepted by the fold, exactly as on the way to the log.
+ * In-memory state for tests of deciders: given(events), when(command), then check events and objects. Every event is checked
+ * against its writer's schema and must be accepted by the fold, as on the way to the log.
  */
 import { randomBytes } from 'node:crypto';
 import { actorName, operator } from '../../control-plane/commands/authorise.ts';
@@ -32,7 +32,7 @@ type KeyRow = RowOf<'api_key'> | undefined;
 
 interface Planned {
   readonly events: readonly KnownEvent[];
-  /** The answer; to be called when the state holds the events. */
+  /** Returns the answer. Call it once the state contains the events. */
   readonly result: () => object;
 }
 
@@ -65,7 +65,7 @@ export class TestState {
     return this;
   }
 
-  /** After keys were written past the fold. */
+  /** Recounts the keys after a test has written them directly to the table. */
   countKeys(): void {
     this.db.exec('DELETE FROM key_count');
     for (const row of this.db.prepare<[], RowOf<'api_key'>>('SELECT * FROM api_key').iterate())
@@ -73,7 +73,7 @@ export class TestState {
     this.#keyCounts.store();
   }
 
-  /** Decides without folding. */
+  /** Decides a command without folding its events. */
   decide(name: string, text: CommandText = {}, context: Partial<CommandContext> = {}): Planned {
     const found = commands.find((each) => each.name === name);
     if (!found) throw new Error(`there is no command ${name}`);
@@ -85,7 +85,7 @@ export class TestState {
     return { events: plan.events, result: () => commandAnswer(definition, this.db, input, plan, full) };
   }
 
-  /** Decides, folds the events and gives the answer. */
+  /** Decides a command, folds its events and returns the answer. */
   when(
     name: string,
     text: CommandText = {},
@@ -99,7 +99,7 @@ export class TestState {
 
 const testContext: CommandContext = { nowMs: testNowMs, actor: operator, mint: randomBytes };
 
-/** A small fleet that most tests begin with. */
+/** A small fleet with which most tests begin. */
 export const smallFleet: readonly KnownEvent[] = [
   {
     type: 'model.set',

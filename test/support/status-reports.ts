@@ -1,4 +1,4 @@
-/** Status reports and boards over a topic in memory, for tests of what a control plane concludes from them. */
+/** Status reports and boards over an in-memory topic, for tests of the conclusions that a control plane draws from them. */
 import { randomUUID } from 'node:crypto';
 import { vi } from 'vitest';
 import { StatusBoard } from '../../control-plane/gateways/status-board.ts';
@@ -25,10 +25,10 @@ export async function publish(log: ControlLog, record: object, mac = testMac): P
   await log.append(value, mac.of(value));
 }
 
-/** A topic of its own. */
+/** A new, empty topic. */
 export const topic = (): ControlLog => new MemoryLog(new MemoryTopic());
 
-/** A board that has read all that was on the topic. */
+/** A board that has read the whole topic. */
 export async function boardOn(log: ControlLog, mac = testMac): Promise<StatusBoard> {
   const board = new StatusBoard({ log, mac, logger: { warn: () => undefined } });
   board.start();
@@ -36,7 +36,7 @@ export async function boardOn(log: ControlLog, mac = testMac): Promise<StatusBoa
   return board;
 }
 
-/** Moves the monotonic clock of this process forward; timers are left alone. */
+/** Moves this process's monotonic clock forward. Timers are not moved. */
 export function takeMonotonicClock(): { advanceSeconds(seconds: number): void } {
   const real = performance.now.bind(performance);
   let skewMs = 0;

@@ -1,4 +1,4 @@
-/** The surfaces that answer with a chat, for claims that hold for all of them: asked alike, run alike, and read into one form. */
+/** The surfaces that answer chats, with one way to call, run and read them all, for tests of properties that they share. */
 import { readFileSync } from 'node:fs';
 import { type AnswerFacts, answerFacts } from '../../data-plane/surfaces/common/chat-parts.ts';
 import { SseReader } from '../../data-plane/surfaces/common/sse-reader.ts';
@@ -16,15 +16,15 @@ import { readResponseEvents } from './response-events.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** What a client reads. */
+/** An answer in a form that all surfaces share. */
 export interface ReadAnswer {
   readonly text: string;
   readonly thoughts: string;
   readonly calls: readonly (readonly [name: string, input: string])[];
   readonly ids: readonly string[];
-  /** Why the model stopped, in the words of the surface. */
+  /** Reason why the model stopped, as the surface words it. */
   readonly finish: unknown;
-  /** The end of a stream came. */
+  /** True if the stream reached its end. */
   readonly isComplete: boolean;
   readonly promptTokens: number | undefined;
   readonly completionTokens: number | undefined;
@@ -33,7 +33,7 @@ export interface ReadAnswer {
 export interface Wanted {
   readonly tools?: boolean;
   readonly oneCall?: boolean;
-  /** Further fields of the body. */
+  /** Additional fields of the body. */
   readonly fields?: object;
 }
 
@@ -198,7 +198,7 @@ export const answerSurfaces: readonly AnswerSurface[] = [chatSurface, messagesSu
 type Known = { readonly facts: AnswerFacts; readonly form: AnswerForm };
 const known = new Map<string, Known>();
 
-/** What is known of a request; worked out once for each, because properties ask for it with each run. */
+/** Facts about a request. Computed once per request, because properties need them in every run. */
 function knownOf({ name, body }: AnswerSurface, wanted: Wanted, stream: boolean): Known {
   const usage = name === 'chat' && stream ? { stream_options: { include_usage: true } } : {};
   const text = JSON.stringify({ ...body(wanted), stream, ...usage, ...wanted.fields });
@@ -213,7 +213,7 @@ function knownOf({ name, body }: AnswerSurface, wanted: Wanted, stream: boolean)
   return found;
 }
 
-/** `answer`: the node's, as parsed. */
+/** Rebuilds the parsed answer of a node for the surface. */
 export function rebuiltBy(surface: AnswerSurface, answer: unknown, wanted: Wanted = {}): RebuiltBody {
   const { facts, form } = knownOf(surface, wanted, false);
   const { body, ...rest } = wholeAnswer(answer, facts, form);
@@ -231,12 +231,12 @@ export function streamOf(
 
 export interface RanStream {
   readonly stream: SurfaceStream;
-  /** As it goes over the wire. */
+  /** The stream's bytes as sent to the client. */
   readonly wire: string;
   readonly read: ReadAnswer;
 }
 
-/** Runs bytes through reader and stream, then ends the body, as a node that closes its connection cleanly. */
+/** Runs bytes through reader and stream, then ends the body as a node that closes its connection cleanly does. */
 export function ranBy(surface: AnswerSurface, pieces: readonly Uint8Array[], wanted: Wanted = {}): RanStream {
   const stream = streamOf(surface, wanted);
   let wire = '';
@@ -252,7 +252,7 @@ export function ranBy(surface: AnswerSurface, pieces: readonly Uint8Array[], wan
   return { stream, wire, read: surface.readStream(wire) };
 }
 
-/** A text is the data of an event as it stands. */
+/** A string is the raw data of an event. */
 export type NodeEvent = object | string;
 
 export function bytesOf(events: readonly NodeEvent[]): Buffer {
@@ -267,7 +267,7 @@ export const chunk = (delta: object, finish: string | null = null, more: object 
 });
 
 const fixture = (name: string) => readFileSync(new URL(`../fixtures/captures/${name}`, import.meta.url));
-/** The stream of an engine, as it was captured. */
+/** An engine's stream as captured. */
 export const captured = (name: string): Buffer => fixture(`${name}.sse`);
 export const capturedJson = (name: string): Record<string, unknown> =>
   JSON.parse(fixture(`${name}.json`).toString());

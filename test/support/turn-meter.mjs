@@ -1,12 +1,12 @@
-// Loaded into a process with --import: the processor time that its main thread takes between two ticks of a short timer.
-// A turn of the event loop cannot be longer than that, and what other processes take of the machine does not count.
-// SIGUSR2 writes the longest so far, in ms, to $HEADGATE_TEST_TURNS, and begins again.
+// Loaded into a process with --import. Measures the CPU time of the main thread between two ticks of a short timer. A turn of
+// the event loop cannot take longer, and other processes on the machine do not affect it. SIGUSR2 writes the longest turn so
+// far, in ms, to $HEADGATE_TEST_TURNS and starts over.
 import { openSync, readSync, renameSync, writeFileSync } from 'node:fs';
 import { isMainThread } from 'node:worker_threads';
 
 const report = process.env['HEADGATE_TEST_TURNS'];
 if (isMainThread && report !== undefined) {
-  // The main thread has the number of the process.
+  // The main thread's id equals the process id.
   const stat = openSync(`/proc/self/task/${process.pid}/schedstat`, 'r');
   const bytes = Buffer.alloc(64);
   const processorMs = () =>

@@ -1,17 +1,17 @@
 /**
- * Finds waits that do not wait. A loop around a promise that settles at once never lets the event loop take its turn: no
- * timer, no socket and no signal is served any more. Counted are settlements between two turns of the event loop.
+ * Finds waits that do not wait. A loop around a promise that settles at once never lets the event loop turn, so no timer,
+ * socket or signal is served any more. This file counts settlements between two turns of the event loop.
  */
-/** More settlements in one turn than any loop needs that waits for something. */
+/** More settlements per turn than any loop that really waits can cause. */
 const settledPerTurnMax = 200;
 
-/** Counts calls, from one turn of the event loop to the next. */
+/** Counts calls per turn of the event loop. */
 export class TurnCounter {
   #inTurn = 0;
   #most = 0;
   #turn: NodeJS.Immediate | undefined;
 
-  /** The most calls that one turn has seen. */
+  /** The highest number of calls in one turn. */
   get most(): number {
     return this.#most;
   }
@@ -27,8 +27,8 @@ export class TurnCounter {
 }
 
 /**
- * Repeats a wait as a loop around it does, and says how that ends: `threw`, where the loop would end with the error;
- * `waited`, where the event loop had its turn between two waits; `spun`, where it had none.
+ * Repeats a wait as the loop around it does and returns the outcome: `threw` if the loop would end with the error, `waited`
+ * if the event loop turned between two waits, `spun` if it did not.
  */
 export async function howItWaits(wait: () => Promise<unknown>): Promise<'threw' | 'waited' | 'spun'> {
   let turned = false;

@@ -1,9 +1,9 @@
 import { scaledMs } from './budget.ts';
 
-/** What is soon so is soon seen; what takes long is not asked for so often that asking delays it. */
+/** Delays between polls. They start short to notice quick results and grow so that polling does not slow down long work. */
 const pauseMs = { first: 5, most: 50, growth: 1.2 };
 
-/** Polls until the condition holds, and returns the milliseconds that it took; rejects after the (scaled) time-out. */
+/** Polls until the condition holds and returns the elapsed ms. Rejects after the (scaled) time-out. */
 export async function until(isSo: () => boolean | Promise<boolean>, timeoutMs = 20_000): Promise<number> {
   const startMs = performance.now();
   let nextMs = pauseMs.first;
@@ -15,7 +15,7 @@ export async function until(isSo: () => boolean | Promise<boolean>, timeoutMs = 
   return Math.round(performance.now() - startMs);
 }
 
-/** Resolves with the result of the work, and rejects where that takes longer than the (scaled) time-out. */
+/** Resolves with the result of the work. Rejects if that takes longer than the (scaled) time-out. */
 export async function within<Result>(timeoutMs: number, work: Promise<Result>): Promise<Result> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {

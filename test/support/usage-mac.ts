@@ -1,4 +1,4 @@
-/** The gateway token of tests that fold usage without a fleet: stores accept records that it signed. */
+/** Signs usage records in tests that fold usage without a fleet. Stores of those tests accept only records signed with it. */
 import { usageTopic } from '../../schemas/records/usage.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 

@@ -1,11 +1,11 @@
-/** Rows of usage as a gateway's meter makes them, and an outbox with the log that its process appends them to. */
+/** Usage rows as a gateway's meter writes them, and an outbox with the log to which its process appends them. */
 
 import { type Outbox, type OutboxOptions, openOutbox } from '../../data-plane/usage/outbox.ts';
 import type { RecordedUsage } from '../../data-plane/usage/rows.ts';
 import type { SegmentLog } from '../../data-plane/usage/segment-log.ts';
 import { append, openUsageLog } from '../../data-plane/usage/usage-log.ts';
 
-/** A row of an organisation's request to the pool, with what differs; its fields in the order of the meter. */
+/** A row for an organisation's request to the pool; `more` replaces fields. Fields are in the meter's order. */
 export function usageRow({ requestId = 'r-1', ...more }: Partial<RecordedUsage> = {}): RecordedUsage {
   return {
     at: '2026-11-21T10:00:00.000Z',
@@ -33,12 +33,12 @@ export class UsageBox {
     this.log = openUsageLog(this.outbox.logStart(), () => this.outbox.file.safelyShipped);
   }
 
-  /** As a group of its own, that the outbox does not read yet. */
+  /** Appends the rows as one group, which the outbox has not read yet. */
   append(...rows: readonly RecordedUsage[]): Promise<void> {
     return append(this.log, { rows: usageText(...rows), count: rows.length });
   }
 
-  /** The outbox reads all so far. */
+  /** Makes the outbox read everything appended so far. */
   flush(): boolean {
     this.outbox.follow(this.log.next);
     return this.outbox.flush();

@@ -1,10 +1,10 @@
-/** What simulated nodes and the usage totals say of a test's requests: the witnesses against which a gateway is checked. */
+/** Evidence from simulated nodes and usage totals about a test's requests, against which the gateway is checked. */
 import { expect, vi } from 'vitest';
 import type { FaultyNode } from '../simulator/faulty-node.ts';
 import type { Answer } from './api.ts';
 import { operatorToken, type TestFleet } from './fleet.ts';
 
-/** Where the text of a request may go at a node: completions, embeddings, and counts of tokens. Probes send none. */
+/** Node paths that receive a request's text: completions, embeddings and token counts. Probes send no text. */
 const completionPaths = ['/v1/chat/completions', '/v1/embeddings'];
 const countPaths = ['/tokenize', '/v1/chat/completions/input_tokens'];
 
@@ -13,17 +13,17 @@ function requestsOn(node: FaultyNode, paths: readonly string[]): number {
   return paths.reduce((sum, path) => sum + (requestsByPath[path] ?? 0), 0);
 }
 
-/** Completions and embeddings that a node has been asked for. */
+/** Number of completions and embeddings that the node has received. */
 export function inferences(node: FaultyNode): number {
   return requestsOn(node, completionPaths);
 }
 
-/** How often a node has been sent the text of a request, for whatever purpose. */
+/** Number of times that the node has received a request's text, for any purpose. */
 function textsSent(node: FaultyNode): number {
   return requestsOn(node, [...completionPaths, ...countPaths]);
 }
 
-/** By node, how often `act` had the text of a request sent there; nodes that were sent none are left out. */
+/** Number of times per node that `act` sent a request's text there. Nodes that received none are left out. */
 export async function askedDuring(
   fleet: TestFleet,
   act: () => Promise<unknown>,
@@ -47,7 +47,7 @@ export async function usageOf(fleet: TestFleet, organisation: string): Promise<U
   return { totalTokens, requests };
 }
 
-/** Waits until so many requests of the organisation are in its totals. */
+/** Waits until the organisation's usage totals contain this many requests. */
 export async function usageReaches(
   fleet: TestFleet,
   organisation: string,
@@ -61,7 +61,9 @@ export async function usageReaches(
 
 export const requestIdOf = ({ fields }: Answer): string => fields['x-request-id'] ?? '';
 
-/** Ids of the requests on record of an organisation. Rows ship in order, so once that of `last` is there, all before it are too. */
+/**
+ * Ids of an organisation's recorded requests. Rows are shipped in order, so all earlier ones have arrived once `last` has.
+ */
 export async function recordedIds(fleet: TestFleet, organisation: string, last: Answer): Promise<string[]> {
   expect(last.status).toBe(200);
   const url = `${fleet.controlPlane.admin}/admin/v1/usage/export?organisation=${organisation}`;

@@ -1,16 +1,16 @@
-/** A node whose answers the test writes, piece by piece: what a model says, and when, is decided by nothing else. */
+/** A node whose answers the test writes piece by piece, so the test alone decides what the model says and when. */
 import { createServer, type ServerResponse } from 'node:http';
 import { portOf } from './listen.ts';
 
 export interface WrittenAnswer {
-  /** Sends a piece of the answer, and resolves once it has left. */
+  /** Sends a piece of the answer and resolves once it has been sent. */
   write(text: string): Promise<void>;
   end(): void;
 }
 
 export interface WrittenNode {
   readonly url: string;
-  /** The next completion that is asked for. */
+  /** Resolves with the next completion request that the node receives. */
   next(): Promise<WrittenAnswer>;
   close(): void;
 }
@@ -34,7 +34,7 @@ function answerOn(response: ServerResponse, model: string): WrittenAnswer {
   };
 }
 
-/** Serves one model as vLLM does. */
+/** Starts a node that serves one model as vLLM does. */
 export async function startWrittenNode(model: string): Promise<WrittenNode> {
   const asked: WrittenAnswer[] = [];
   const waiting: ((answer: WrittenAnswer) => void)[] = [];
