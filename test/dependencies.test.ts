@@ -1,4 +1,4 @@
-/** Every direct dependency stands in docs/dependencies.md as it is, and somebody needs it. */
+/** Checks that docs/dependencies.md lists every direct dependency correctly and that each one is used. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -66,7 +66,7 @@ const runTime = [
 ].flatMap(sources);
 const everywhere = [...runTime, ...['console', 'test', 'tools/bench', 'tools/scripts'].flatMap(sources)];
 
-/** In an import, or by its name where a module is loaded by name. */
+/** True if a source imports the package or loads it by name. */
 function isNamed(name: string, texts: readonly string[]): boolean {
   return texts.some((text) => text.includes(`'${name}'`) || text.includes(`'${name}/`));
 }
@@ -83,7 +83,7 @@ test('every dependency of development is named by a source, runs in a script, or
   const unused = Object.keys(devDependencies).filter((name) => {
     const typed = /^@types\/(.+)$/.exec(name)?.[1];
     if (typed !== undefined) return typed !== 'node' && !(typed in direct);
-    // Vitest loads it by itself, for this flag.
+    // Vitest loads this package itself if the flag is given.
     if (name === '@vitest/coverage-v8') return !scripts.includes('--coverage');
     return !isNamed(name, everywhere) && !scripts.includes(name.split('/').at(-1) ?? name);
   });

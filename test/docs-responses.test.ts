@@ -1,6 +1,6 @@
 /**
- * Documentation, docs/api.md: the table of the fields of a response says of each what the gateway does. Each row is tried, and
- * no field of the schema is without one.
+ * Tries each row of the response field table in docs/api.md, which says what the gateway does with the field, and checks that
+ * every field of the schema has a row.
  */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -28,7 +28,7 @@ const rows = [...section.matchAll(/^\| (?:(item|tool) )?`([^`]+)` \| ([a-z ]+) \
 const fieldRows = rows.filter(({ name }) => !name.includes(' '));
 
 const tool = { type: 'function', name: 'f' };
-/** What a field is given with. */
+/** Request to which each test adds the field under test. */
 const base: Fields = {
   ...{ model: 'm', input: 'hi', tools: [tool, { ...tool, name: 'g' }] },
   include: ['message.output_text.logprobs'],
@@ -76,7 +76,7 @@ const samples: Fields = {
 const headers = { contentType: 'application/json', version: undefined, sealKey: undefined };
 const shape = (fields: Fields) => shapeResponses({ ...fields }, headers);
 
-/** As a node would be asked. */
+/** The body that a node would receive. */
 function sent(fields: Fields): Fields {
   const { asked } = shape(fields);
   return toNodeBody(asked, 'vllm', { servedName: asked.model, maxTokens: asked.maxTokens ?? 9 });
@@ -126,7 +126,7 @@ test.each(fieldRows)('the field $name is $here', ({ name, here, text }) => {
 
 const call = { call_id: 'c', name: 'f' };
 const output = { call_id: 'c', output: 'done' };
-/** Items that are complete, with what one of the kind needs around it. */
+/** Complete items, each with the other items that its kind requires. */
 const items: Readonly<Record<string, readonly object[]>> = {
   message: [{ type: 'message', role: 'user', content: 'SAMPLE' }],
   function_call: [

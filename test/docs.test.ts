@@ -30,7 +30,7 @@ test('docs/api.md lists every field that is accepted without effect, and no othe
     ...noOpFields.chat,
     ...noOpFields.embeddings,
     ...responsesNoOpFields,
-    // Counting tokens accepts the same ones, except those that are about the answer.
+    // Token counting accepts the same fields, except those that concern the answer.
     ...anthropicNoOpFields.messages,
   ];
   expect(listed).toEqual(known.map(({ path, text }) => `${path}: ${text}`));
@@ -44,7 +44,7 @@ const engineNames: Readonly<Record<Dialect, string>> = {
 };
 const dialects = Object.keys(engineNames) as Dialect[];
 
-/** That a page has this table; with --update it is written where one with the same head is. */
+/** Expects the page to contain this table. With --update, replaces the table that has the same header. */
 async function expectTable(
   name: string,
   head: readonly string[],
@@ -76,7 +76,7 @@ test('docs/log-events.md has every log line: run this test with --update to writ
   await expectTable('docs/log-events.md', ['event', 'level', 'text'], rows);
 });
 
-/** The pages of a folder of docs/, by name, with their lines. */
+/** The pages of a folder of docs/, with name and lines. */
 function pagesOf(folder: string): { name: string; lines: string[] }[] {
   return readdirSync(new URL(`../docs/${folder}/`, import.meta.url))
     .sort()

@@ -5,7 +5,7 @@ import { jsonSchemaFiles } from './support/json-schemas.ts';
 const folder = new URL('../schemas/json/', import.meta.url);
 const files = jsonSchemaFiles();
 
-// `HEADGATE_WRITE_SCHEMAS=1 npx vitest run test/json-schemas.test.ts` writes them again after a schema was changed on purpose.
+// After an intended schema change, `HEADGATE_WRITE_SCHEMAS=1 npx vitest run test/json-schemas.test.ts` writes the files.
 if (process.env['HEADGATE_WRITE_SCHEMAS'] === '1') {
   mkdirSync(folder, { recursive: true });
   for (const [file, text] of Object.entries(files)) writeFileSync(new URL(file, folder), text);

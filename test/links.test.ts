@@ -1,4 +1,4 @@
-/** Links between the pages of the documentation: each leads to a file and a heading, and every page can be found. */
+/** Checks the links of the documentation: each leads to an existing file and heading, and every page is linked. */
 
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ const tokens = new Map(
   pages.map((page) => [page, markdown.parse(readFileSync(join(root, page), 'utf8'), {})] as const),
 );
 
-/** Anchors of a page, as GitHub and the site make them. */
+/** Anchors of a page, as GitHub and the documentation site generate them. */
 function anchorsOf(page: string): Set<string> {
   const list = tokens.get(page) ?? [];
   return new Set(

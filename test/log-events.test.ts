@@ -1,4 +1,4 @@
-/** The list of log lines names each line that a process writes, once. */
+/** Checks that the list of log lines names each line that a process writes, exactly once. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** The Agents SDK of OpenAI, whose default is to ask for responses. Its traces would go to OpenAI, so it makes none. */
+/** OpenAI's Agents SDK, which uses the Responses API by default. Tracing is off, because traces would go to OpenAI. */
 import { cachedModule } from './cache.ts';
 import { type Ask, type Client, failureOf, toolResult, weather } from './client.ts';
 

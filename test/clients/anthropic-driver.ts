@@ -5,9 +5,9 @@ import type { Target } from './client-fleet.ts';
 import { type Ask, bodyOf, type MessagesClient, saidBy, weatherTool } from './messages-client.ts';
 
 export interface AnthropicClient extends MessagesClient {
-  /** Its tool runner as it is where the caller says nothing of threads. */
+  /** Runs the library's tool runner with its default, which keeps the conversation in a thread. */
   converseByThread(ask: Ask): Promise<unknown>;
-  /** A message with the client's options and the request's as given. */
+  /** Sends a message with the given client options and request options. */
   send(options: object, ask: Ask, requestOptions?: object): Promise<unknown>;
 }
 
@@ -29,7 +29,7 @@ export async function anthropicClient(version: '0' | '1'): Promise<AnthropicClie
     stream: async (ask) => saidBy(await open(ask).messages.stream(bodyOf(ask)).finalMessage()),
     converse: async (ask) => {
       const inputs: unknown[] = [];
-      // The older versions know no threads, and would send the field as it is.
+      // Older versions do not know threads and would send the field unchanged.
       const last = await runner(ask, inputs, version === '0' ? {} : { thread: false });
       return { inputs, text: saidBy(last).text };
     },

@@ -1,10 +1,10 @@
-/** The official Anthropic library for Python: bodies are made here, answers read here. */
+/** The official Anthropic library for Python. This file builds the request bodies and reads the answers. */
 import { toolResult } from './client.ts';
 import { type Ask, bodyOf, type Message, type MessagesClient, saidBy } from './messages-client.ts';
 import { pythonProcess } from './python-driver.ts';
 
 export interface AnthropicPython extends MessagesClient {
-  /** Its tool runner as it is where the caller says nothing of threads. */
+  /** Runs the library's tool runner with its default, which keeps the conversation in a thread. */
   converseByThread(ask: Ask): Promise<unknown>;
 }
 

@@ -1,6 +1,6 @@
 /**
- * The official Anthropic library for Python, before and after its second major version, and LangChain upon it, with their
- * defaults, against stacks that are switched to their API. They come from `node test/clients/install.mjs`.
+ * The official Anthropic library for Python, before and after its second major version, and LangChain on top of it. They run
+ * with their defaults against stacks on the Anthropic surface. `node test/clients/install.mjs` installs them.
  */
 import { afterAll } from 'vitest';
 import { anthropicPython } from './anthropic-python-driver.ts';
@@ -27,7 +27,7 @@ const older: Manners = {
 };
 const newer = renewed(older);
 
-/** LangChain has classes of its own, derived from the official ones. */
+/** LangChain's error classes are its own, derived from the official ones. */
 const langchain: Manners = {
   ...newer,
   errors: {

@@ -1,6 +1,6 @@
 /**
- * The official Anthropic library for Node, before and after its first major version, with its defaults, against stacks that
- * are switched to its API. It comes from the folder that `node test/clients/install.mjs` fills.
+ * The official Anthropic library for Node, before and after its first major version, with its defaults, against stacks on the
+ * Anthropic surface. `node test/clients/install.mjs` installs it.
  */
 import { beforeAll, describe, expect, test } from 'vitest';
 import { type AnthropicClient, anthropicClient } from './anthropic-driver.ts';

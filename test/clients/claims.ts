@@ -1,6 +1,6 @@
 /**
- * What must hold for every client library: the plain roads through the three hosts, each refusal as the library's own error
- * after the right number of requests, and a stream that ends early raises. Registers the tests for one library.
+ * Tests that every client library must pass: ordinary calls through the three hosts, each refusal as the library's own error
+ * after the right number of requests, and an error for a stream that ends early. Registers the tests for one library.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { refusalKinds } from '../../schemas/api/refusals.ts';
@@ -14,29 +14,29 @@ import { type ClientFleet, startClientFleet } from './client-fleet.ts';
 import { callsOnce, oddStreams, oddText, streamsOnce } from './repaired-forms.ts';
 import { failing, paths, pauses } from './wire.ts';
 
-/** In what a library differs from the official ones, because of how it is made. */
+/** Differences between a library and the official ones. */
 export interface Manners {
-  /** Class of the error by type of refusal. */
+  /** Error class for each type of refusal. */
   readonly errors: Readonly<
     Record<keyof ClientFleet['traps'] | 'UnsupportedShapeError' | 'early end', string>
   >;
-  /** Requests of a call that meets this refusal for good; 1 where left out, and 3 for 503. */
+  /** Number of requests that a call sends if the refusal persists. Defaults to 3 for status 503, else to 1. */
   readonly requests?: Partial<Record<keyof ClientFleet['traps'], number>>;
-  /** Least wait before a request is tried again on a 503, ms. */
+  /** Shortest wait in ms before the library repeats a request after a 503. */
   readonly backoffMs: number;
-  /** The library repeats so long on a lasting 503 that the test does not wait for its end. */
+  /** The library retries a lasting 503 for so long that the test does not wait for the end. */
   readonly patient?: true;
-  /** The library sends no field that it does not know. */
+  /** The library does not send fields that it does not know. */
   readonly fixedFields?: true;
-  /** The library can send a Host header of the caller's; Node's own fetch drops one without a word. */
+  /** The library can send the caller's Host header. Node's own fetch silently drops it. */
   readonly setsHost?: true;
-  /** Where it asks for an answer, if not for a chat. */
+  /** Path of its requests if it does not use chat completions. */
   readonly path?: '/v1/responses';
-  /** After a 429 the library waits as it likes. */
+  /** The library ignores Retry-After when it waits after a 429. */
   readonly ignoresRetryAfter?: true;
 }
 
-/** The classes of the official library, and of those that pass its errors on. */
+/** Error classes of the official library and of libraries that pass its errors through. */
 export const openaiErrors: Manners['errors'] = {
   Unauthorized: 'AuthenticationError',
   UnsupportedShapeError: 'BadRequestError',
@@ -49,7 +49,7 @@ export const openaiErrors: Manners['errors'] = {
   'early end': 'TypeError',
 };
 
-/** Of the official library on POST /v1/responses, whose reader of streams has an error of its own. */
+/** The official library on POST /v1/responses, whose stream reader throws an error class of its own. */
 export const responsesManners: Manners = {
   errors: { ...openaiErrors, 'early end': 'OpenAIError' },
   backoffMs: 350,
@@ -59,7 +59,7 @@ export const responsesManners: Manners = {
 let clock: TestClock;
 let at: ClientFleet;
 
-/** Starts the one fleet of a test file. */
+/** Starts the fleet that all tests of a file share. */
 export function useClientFleet(): void {
   beforeAll(async () => {
     clock = takeClock();
@@ -76,7 +76,7 @@ const trapTypes = Object.keys(openaiErrors).filter(
   (type) => type !== 'early end' && type !== 'UnsupportedShapeError',
 ) as (keyof ClientFleet['traps'])[];
 
-/** Registers the tests of one library; `open` makes its client, once. */
+/** Registers the tests for one library. `open` creates its client, once. */
 export function proveClient(name: string, manners: Manners, open: () => Promise<Client>): void {
   describe(name, () => {
     let client: Client;

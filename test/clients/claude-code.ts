@@ -1,6 +1,6 @@
 /**
- * Claude Code as one run of its print mode: the native program of the client cache, in a home and a working folder of its
- * own, pointed at one stack. Whatever it would ask of other hosts meets a proxy that notes the address and says no.
+ * Runs Claude Code once in print mode: the native program from the client cache, with its own home and working folder,
+ * pointed at one stack. Requests to other hosts reach a proxy that records their address and refuses them.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -15,20 +15,20 @@ const program = cached(
   `npm/node_modules/@anthropic-ai/claude-code-${process.platform}-${process.arch}/claude`,
 );
 
-/** A run that hangs is killed after this. */
+/** Time-out in ms after which a hanging run is killed. */
 const runMs = 90_000;
 
 export interface Settings {
-  /** Base address of the stack, without `/v1`. */
+  /** Base URL of the stack, without `/v1`. */
   readonly url: string;
-  /** The variable that takes the key: sent as a bearer, or as `x-api-key`. */
+  /** Variable that contains the key. It is sent as a bearer token or as `x-api-key`. */
   readonly keyIn: 'ANTHROPIC_AUTH_TOKEN' | 'ANTHROPIC_API_KEY';
   readonly key: string;
   readonly model: string;
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** What `--output-format json` prints. */
+/** Output of `--output-format json`. */
 export interface Printed {
   readonly result: string;
   readonly is_error: boolean;
@@ -40,9 +40,9 @@ export interface Printed {
 }
 
 export interface ClaudeCode {
-  /** The folder it works in. */
+  /** Working folder of the run. */
   readonly cwd: string;
-  /** Other hosts that it wanted. */
+  /** Other hosts that the program tried to reach. */
   readonly asked: readonly string[];
   run(settings: Settings, prompt: string, ...args: readonly string[]): Promise<Printed>;
   close(): Promise<void>;

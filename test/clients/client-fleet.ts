@@ -1,6 +1,6 @@
 /**
- * The fleet that real clients are tried against: the fleet of the specification tests, organisations that meet each refusal,
- * a stack switched to the other surface, and a port of its own for the stacks. Everything is reached through counting wires.
+ * The fleet for tests with real clients: the fleet of the specification tests, plus organisations that meet each refusal, a
+ * stack on the Anthropic surface, and a separate port for stacks. Clients reach everything through wires that count requests.
  */
 
 import type { RefusalType } from '../../schemas/api/refusals.ts';
@@ -11,16 +11,16 @@ import { type Held, hold } from '../support/held.ts';
 import { specFleet, stacks } from '../support/spec-fleet.ts';
 import { openWire, type Wire } from './wire.ts';
 
-/** Of acme, on the Anthropic surface; serves echo-large. */
+/** Stack of acme on the Anthropic surface; serves echo-large. */
 const switchedStack = 'stk-calm-otter-5c5c';
 
-/** Where a client is pointed and with which key. */
+/** URL and key for a client. */
 export interface Target {
   readonly url: string;
   readonly key: string;
 }
 
-/** Sends a client into one refusal; `words` is how long its message must be. */
+/** Request that causes one particular refusal; `words` is the length of its message. */
 export interface Trap extends Target {
   readonly model: string;
   readonly words: number;
@@ -38,20 +38,20 @@ export type TrappedType = Exclude<
 export interface ClientFleet {
   readonly fleet: TestFleet;
   readonly shared: Wire;
-  /** The port of acme's stack. */
+  /** Wire to the port of acme's stack. */
   readonly stack: Wire;
-  /** The port of acme's stack on the Anthropic surface. */
+  /** Wire to the port of acme's stack on the Anthropic surface. */
   readonly switched: Wire;
-  /** Of the organisation with a node and stacks of its own, on the top tier. */
+  /** Key of the organisation on the top tier, which has its own node and stacks. */
   readonly acme: string;
-  /** Of an organisation that has the pool alone. */
+  /** Key of an organisation that only uses the pool. */
   readonly pooled: string;
   readonly traps: Readonly<Record<Exclude<TrappedType, 'InferenceConcurrencyLimitedError'>, Trap>>;
-  /** A key whose one slot is taken until `held` leaves. */
+  /** Returns a key whose only slot is in use until `held` leaves. */
   occupied(): Promise<{ key: string; held: Held }>;
-  /** A key of a new organisation on the tier. */
+  /** Creates an organisation on the tier and returns its key. */
   keyOn(tier: string): Promise<{ key: string; organisation: string }>;
-  /** Forgets what the wires saw, and heals the nodes. */
+  /** Clears the records of the wires and makes all nodes healthy. */
   reset(): void;
   close(): Promise<void>;
 }

@@ -1,48 +1,48 @@
 /**
- * What every client library is made to do here, whatever it calls it. A driver passes nothing but address, key, model and
- * messages: all else is the library's default, retries included.
+ * Operations that the tests need from every client library, whatever the library calls them. Drivers set only address, key,
+ * model and messages. Everything else, including retries, is the library's default.
  */
 import type { Target } from './client-fleet.ts';
 
 export interface Ask extends Target {
   readonly model: string;
   readonly text: string;
-  /** A picture after the text, as the address of its data; of clients that ask for responses. */
+  /** A picture after the text, as a data URL. Only for clients of the Responses API. */
   readonly image?: string;
-  /** Further fields of the request, by the library's own way to send them. */
+  /** Additional request fields, sent in the library's own way. */
   readonly extra?: Readonly<Record<string, unknown>>;
-  /** Further headers of the request. */
+  /** Additional request headers. */
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** What a caller finds in the error that the library throws. */
+/** An error that the library threw, as its caller sees it. */
 export interface Failure {
-  /** The error's class. */
+  /** Class name of the error. */
   readonly name: string;
   readonly status?: number | undefined;
-  /** `error.type` of the envelope, where the library hands it on. */
+  /** The envelope's `error.type`, if the library exposes it. */
   readonly type?: string | undefined;
 }
 
 export interface ToolTurn {
-  /** The arguments with which the tool was called. */
+  /** Arguments of the tool call. */
   readonly input: unknown;
-  /** The answer after the tool's result. */
+  /** The answer that follows the tool's result. */
   readonly text: string;
 }
 
 export interface Client {
   readonly name: string;
   chat(ask: Ask): Promise<string>;
-  /** The text of a whole stream; rejects where it ends early. */
+  /** Returns the text of a whole stream. Rejects if it ends early. */
   stream(ask: Ask): Promise<string>;
   /** Offers the tool `weather`, answers its call with `toolResult`, and asks again. */
   tools(ask: Ask): Promise<ToolTurn>;
-  /** One vector a text. */
+  /** Returns one vector per text. */
   embed?(ask: Omit<Ask, 'text'>, texts: readonly string[]): Promise<readonly (readonly number[])[]>;
-  /** The ids of the listing. */
+  /** Returns the ids of the listed models. */
   models?(target: Target): Promise<readonly string[]>;
-  /** Reads what `chat` or `stream` threw. */
+  /** Describes an error that `chat` or `stream` threw. */
   failure(error: unknown): Failure;
 }
 
@@ -57,13 +57,13 @@ export const weather = {
   },
 };
 
-/** A picture of one dot, a PNG in base64. */
+/** A one-pixel PNG in base64. */
 export const dot =
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
 export const toolResult = 'sunny and mild';
 
-/** Reads an error whose fields are those of the envelope. */
+/** Describes an error whose fields match the envelope's. */
 export function failureOf(error: unknown): Failure {
   const { status, type } = error as { status?: number; type?: string | null };
   return { name: (error as object).constructor.name, status, type: type ?? undefined };

@@ -1,6 +1,6 @@
 /**
- * Codex as its runs without a terminal: the native program of the client cache, in a home and a working folder of its own, with
- * the settings that docs/api.md shows and no others. Whatever it would ask of other hosts meets a proxy that says no.
+ * Runs Codex without a terminal: the native program from the client cache, with its own home and working folder and only the
+ * settings that docs/api.md shows. Requests to other hosts reach a proxy that refuses them.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -13,17 +13,17 @@ import { cached } from './cache.ts';
 
 const program = cached('npm/node_modules/@openai/codex/bin/codex.js');
 
-/** A run that hangs is killed after this. */
+/** Time-out in ms after which a hanging run is killed. */
 const runMs = 120_000;
 
 export interface CodexSettings {
-  /** Base address of the API, with `/v1`. */
+  /** Base URL of the API, including `/v1`. */
   readonly url: string;
   readonly key: string;
   readonly model: string;
 }
 
-/** One event of `--json`. */
+/** An event printed with `--json`. */
 export interface CodexEvent {
   readonly type: string;
   readonly thread_id?: string;
@@ -43,15 +43,15 @@ export interface CodexItem {
 export interface CodexRun {
   readonly code: number | null;
   readonly events: readonly CodexEvent[];
-  /** What the assistant said last. */
+  /** The assistant's last message. */
   readonly said: string | undefined;
   readonly thread: string | undefined;
-  /** All that it printed, for messages of a test that fails. */
+  /** Everything that Codex printed, for the messages of failing tests. */
   readonly printed: string;
 }
 
 export interface Codex {
-  /** The folder it works in. */
+  /** Working folder of the runs. */
   readonly cwd: string;
   run(settings: CodexSettings, ...args: readonly string[]): Promise<CodexRun>;
   close(): Promise<void>;

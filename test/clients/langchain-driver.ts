@@ -1,8 +1,8 @@
-/** LangChain (JS) with its OpenAI package. It lists no models. */
+/** LangChain (JS) with its OpenAI package. It cannot list models. */
 import { cachedModule } from './cache.ts';
 import { type Ask, type Client, failureOf, toolResult, weather } from './client.ts';
 
-/** `more`: settings of its model in addition to address, key and name. */
+/** Opens the client; `more` contains additional settings of its model. */
 export async function langchainClient(name: string, more: object = {}): Promise<Client> {
   const { ChatOpenAI, OpenAIEmbeddings } = await import(cachedModule('@langchain/openai', 'dist/index.js'));
   const { HumanMessage, ToolMessage } = await import(

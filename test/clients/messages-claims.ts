@@ -1,7 +1,7 @@
 /**
- * What must hold for every library of the Anthropic-style API on a switched stack: each row of the translation reaches the
- * node and comes back, tools over several turns, each refusal as the library's own error after the right number of
- * requests, and a stream that ends early raises. Registers the tests for one library.
+ * Tests that every library of the Anthropic-style API must pass on a stack on that surface: each row of the translation
+ * reaches the node and comes back, tools work over several turns, each refusal becomes the library's own error after the
+ * right number of requests, and a stream that ends early causes an error. Registers the tests for one library.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
@@ -27,26 +27,26 @@ export type TrappedType = Extract<
   | 'InternalError'
 >;
 
-/** In what a library differs from others. */
+/** Differences between libraries. */
 export interface Manners {
-  /** Header that carries the key, and the generation of the API that the library speaks. */
+  /** Header that carries the key, and the API version that the library uses. */
   readonly keyIn: 'x-api-key' | 'authorization';
   readonly version: '2023-06-01' | '2026-10-21';
-  /** Class of the error by type of refusal. */
+  /** Error class for each type of refusal. */
   readonly errors: Readonly<Record<TrappedType | 'early end', string>>;
-  /** Requests of a call that meets this refusal for good; where left out 3 if it may be repeated, else 1. */
+  /** Number of requests that a call sends if the refusal persists. Defaults to 3 if it may be retried, else to 1. */
   readonly requests?: Partial<Record<TrappedType, number>>;
-  /** The library repeats so long that the test does not wait for its end. */
+  /** The library retries for so long that the test does not wait for the end. */
   readonly patient?: true;
-  /** Least wait before a request is tried again on a 503, ms. */
+  /** Shortest wait in ms before the library repeats a request after a 503. */
   readonly backoffMs: number;
-  /** After a 429 the library waits as it likes. */
+  /** The library ignores Retry-After when it waits after a 429. */
   readonly ignoresRetryAfter?: true;
-  /** Rows of the translation that the library does not send as asked. */
+  /** Rows of the translation that the library does not send as requested. */
   readonly omits?: readonly string[];
 }
 
-/** Of the official libraries before their change of generation. */
+/** The official libraries before they moved to the newer API version. */
 export const official: Manners = {
   keyIn: 'x-api-key',
   version: '2023-06-01',
@@ -64,7 +64,7 @@ export const official: Manners = {
   backoffMs: 350,
 };
 
-/** The same of a library after it. */
+/** Converts a library's differences to those after its move to the newer API version. */
 export function renewed(older: Manners): Manners {
   const errors = {
     ...older.errors,
@@ -77,7 +77,7 @@ export function renewed(older: Manners): Manners {
 let clock: TestClock;
 let at: MessagesFleet;
 
-/** Starts the one fleet of a test file. */
+/** Starts the fleet that all tests of a file share. */
 export function useMessagesFleet(): () => MessagesFleet {
   beforeAll(async () => {
     clock = takeClock();
@@ -91,13 +91,13 @@ export function useMessagesFleet(): () => MessagesFleet {
   return () => at;
 }
 
-/** A stack's address as the libraries want it, and its owner's key. */
+/** URL of a stack in the form that the libraries expect, with its owner's key and a model. */
 export function toStack(owner: Owner = 'acme', wire: Wire = at.wires[owner]) {
   const model = owner === 'acme' ? 'echo-large' : 'echo-small';
   return { url: wire.url.replace(/\/v1$/, ''), key: at.keys[owner], model };
 }
 
-/** Registers the tests of one library; `open` makes its client, once. */
+/** Registers the tests for one library. `open` creates its client, once. */
 export function proveMessagesClient(
   name: string,
   manners: Manners,
@@ -133,12 +133,12 @@ export function proveNoThread<Client extends Pick<MessagesClient, 'failure'>>(
 interface Row {
   readonly row: string;
   readonly ask: Partial<Ask>;
-  /** Of the body that the node was sent. */
+  /** Members that the body sent to the node must contain. */
   readonly sent?: object;
-  /** In the body that the node was sent. */
+  /** Pattern that must not occur in the body sent to the node. */
   readonly notSent?: RegExp;
   readonly said: object;
-  /** Of the older generation only. */
+  /** Applies only to the older API version. */
   readonly older?: true;
 }
 
@@ -273,7 +273,7 @@ function translation(client: () => MessagesClient, { omits = [], version, keyIn 
         const body = at.lastBody();
         expect(body, way).toMatchObject({ stream: way === 'stream', ...row.sent });
         if (row.notSent) expect(JSON.stringify(body)).not.toMatch(row.notSent);
-        // The caller receives what the node counted.
+        // The caller receives the token counts of the node.
         await vi.waitUntil(() => node.stats().completed > before.completed, { timeout: 10_000, interval: 2 });
         const after = node.stats();
         expect([said.inputTokens, said.outputTokens], way).toEqual([
@@ -361,7 +361,7 @@ function conversations(client: () => MessagesClient): void {
   });
 }
 
-/** How to meet each refusal; the last three only in front of a stack, in the gateway's own bytes. */
+/** Requests that cause each refusal. The server in front of a stack gives the last three, in the gateway's own bytes. */
 const traps: Readonly<Record<TrappedType, () => Ask>> = {
   Unauthorized: () => ({ ...toStack(), key: `${at.keys.acme.slice(0, -1)}~`, text: 'hello' }),
   UnsupportedShapeError: () => ({ ...toStack(), text: 'hello', stop: [''] }),
@@ -435,7 +435,7 @@ function repeats(client: () => MessagesClient, { errors, backoffMs, ignoresRetry
   test('Errors 9: at the limit of requests the next try comes when the minute is over', async () => {
     const ask = { ...toStack('minutely'), text: 'once more' };
     const leftMs = (): number => windowStartMs('minutely', clock.now()) + windowMs - clock.now();
-    // A minute that is used up by nobody yet.
+    // Move to a minute in which nothing has been used yet.
     clock.advanceMs(leftMs());
     await client().whole(ask);
     at.wires.minutely.restart();
@@ -455,7 +455,7 @@ function repeats(client: () => MessagesClient, { errors, backoffMs, ignoresRetry
     const failure = await failing(client(), client().stream({ ...toStack('lone'), text: 'say 20 words' }));
     expect(failure.name).toBe(errors['early end']);
     expect(at.wires.lone.sightings).toHaveLength(1);
-    // The next request is on record, and it alone.
+    // The next request is recorded, and no other.
     await client().whole({ ...toStack('lone'), text: 'hello' });
     await usageReaches(at.fleet, 'lone', requests + 1);
   });

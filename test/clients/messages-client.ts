@@ -1,6 +1,6 @@
 /**
- * What every library of the Anthropic-style API is made to do here, in words of none of them. A driver puts an `Ask` into
- * the library's own terms and reads its answer back; all that an `Ask` does not say is the library's default.
+ * Operations that the tests need from every library of the Anthropic-style API, in neutral terms. A driver translates an
+ * `Ask` into the library's terms and reads its answer. Anything that an `Ask` leaves out is the library's default.
  */
 import type { Failure } from './client.ts';
 import type { Target } from './client-fleet.ts';
@@ -9,23 +9,23 @@ export interface Ask extends Target {
   readonly model: string;
   readonly text: string;
   readonly system?: string;
-  /** A picture after the text: the data of a PNG in base64. */
+  /** A picture after the text, as a PNG in base64. */
   readonly image?: string;
-  /** Offers the tool `weather`. */
+  /** Offers the tool `weather` with this tool choice. */
   readonly tools?: 'auto' | 'any' | 'named' | 'none';
-  /** One call at a time. */
+  /** Disables parallel tool calls. */
   readonly oneCall?: true;
   readonly maxTokens?: number;
   readonly stop?: readonly string[];
   readonly temperature?: number;
   readonly topP?: number;
   readonly topK?: number;
-  /** A number is a budget of tokens. */
+  /** A number is a token budget. */
   readonly thinking?: 'disabled' | 'adaptive' | number;
   readonly effort?: 'low' | 'high';
-  /** The answer as JSON of this schema. */
+  /** Asks for JSON that matches this schema. */
   readonly schema?: object;
-  /** Hints to a cache at text and system. */
+  /** Adds cache hints to the text and the system text. */
   readonly cache?: true;
   readonly user?: string;
 }
@@ -34,7 +34,7 @@ export interface Said {
   readonly thoughts: string;
   readonly text: string;
   readonly calls: readonly { readonly name: string; readonly input: unknown }[];
-  /** `stop_reason`, where the library shows it. */
+  /** The `stop_reason`, if the library exposes it. */
   readonly stop: string | undefined;
   readonly stopSequence?: string | undefined;
   readonly inputTokens: number;
@@ -42,20 +42,20 @@ export interface Said {
 }
 
 export interface ToolTurns {
-  /** With which the tool was called, in order. */
+  /** Arguments of the tool calls, in order. */
   readonly inputs: readonly unknown[];
-  /** The answer after the last result. */
+  /** The answer that follows the last tool result. */
   readonly text: string;
 }
 
 export interface MessagesClient {
   whole(ask: Ask): Promise<Said>;
-  /** The same by a stream, put together by the library; rejects where it ends early. */
+  /** Asks for a stream, which the library assembles. Rejects if it ends early. */
   stream(ask: Ask): Promise<Said>;
-  /** Lets the tool `weather` be called, answers with `toolResult`, and continues until no tool is called. */
+  /** Lets the model call the tool `weather`, answers with `toolResult`, and continues until no tool is called. */
   converse(ask: Ask): Promise<ToolTurns>;
   countTokens?(ask: Ask): Promise<number>;
-  /** The ids of the listing. */
+  /** Returns the ids of the listed models. */
   models?(target: Target): Promise<readonly string[]>;
   failure(error: unknown): Failure;
 }
@@ -71,10 +71,10 @@ export const weatherTool = {
   },
 };
 
-/** Where an `Ask` sets no limit; enough for a budget of thoughts. */
+/** Token limit if an `Ask` sets none; large enough for a thinking budget. */
 export const maxTokensDefault = 2000;
 
-/** The body of a request, as the official libraries take it. */
+/** Request body in the form that the official libraries take. */
 export function bodyOf(ask: Ask): Record<string, unknown> {
   const hint = ask.cache && { cache_control: { type: 'ephemeral' } };
   const image = ask.image !== undefined && {
@@ -130,7 +130,7 @@ interface Block {
   readonly input?: unknown;
 }
 
-/** A message of the API, as the official libraries give it. */
+/** A message in the form that the official libraries return. */
 export interface Message {
   readonly content: readonly Block[];
   readonly stop_reason: string | null;

@@ -1,6 +1,6 @@
 /**
- * The fleet that clients of the Anthropic-style API are tried against: stacks switched to it, one for each refusal that a
- * stack gives, behind counting wires. The nodes keep the bodies that they were sent, to show what has reached them.
+ * The fleet for tests with clients of the Anthropic-style API: stacks on that surface, one for each refusal that a stack can
+ * give, behind wires that count requests. The nodes record the bodies that they receive.
  */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
@@ -16,13 +16,13 @@ import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';
 import { openWire, type Wire } from './wire.ts';
 
-/** Organisations with a stack on the Anthropic surface, by tier. All but the first serve echo-small. */
+/** Organisations with a stack on the Anthropic surface, by tier. All except the first serve echo-small. */
 const owners = {
   acme: { tier: 'Platinum', stack: 'stk-calm-otter-5c5c' },
   narrow: { tier: 'Narrow', stack: 'stk-narrow-otter-1a1a' },
   slim: { tier: 'Slim', stack: 'stk-slim-otter-2b2b' },
   minutely: { tier: 'Minutely', stack: 'stk-minute-otter-3d3d' },
-  /** Has what each test that asks leaves on record, and nothing else under way. */
+  /** Serves the tests that count recorded requests, so nothing else may be in flight. */
   lone: { tier: 'Pro', stack: 'stk-lone-otter-5e5e' },
   planless: { tier: null, stack: 'stk-bare-otter-4e4e' },
 } as const;
@@ -31,16 +31,16 @@ export type Owner = keyof typeof owners;
 
 export interface MessagesFleet {
   readonly fleet: TestFleet;
-  /** The port of each one's stack; addresses without `/v1`. */
+  /** Wires to the stacks' ports, by organisation. URLs come without `/v1`. */
   readonly wires: Readonly<Record<Owner, Wire>>;
   readonly keys: Readonly<Record<Owner, string>>;
-  /** In front of acme's stack: refuses where `refuseNext` said so, and passes on all else. */
+  /** Wire to a server in front of acme's stack, which refuses requests after `refuseNext` and forwards all others. */
   readonly refusing: Wire;
-  /** The next `times` requests at `refusing` meet this refusal, in the gateway's own bytes. */
+  /** Makes the next `times` requests at `refusing` fail with this refusal, in the gateway's own bytes. */
   refuseNext(type: RefusalType, times: number): void;
-  /** The body that acme's node was sent last. */
+  /** The last body that acme's node received. */
   lastBody(): Record<string, unknown>;
-  /** Forgets what the wires saw, and heals the nodes. */
+  /** Clears the records of the wires and makes all nodes healthy. */
   reset(): void;
   close(): Promise<void>;
 }
@@ -133,13 +133,13 @@ interface Front {
   close(): Promise<void>;
 }
 
-/** Any of this type. */
+/** Any refusal of this type. */
 function refusalOf(type: RefusalType): Refusal {
   const cause = causeNames.find((name) => causes[name].type === type) ?? 'fault';
   return new Refusal(cause, 'Refused here.');
 }
 
-/** A server that answers as planned, and forwards everything else. */
+/** Starts a server that refuses requests as planned and forwards all others. */
 async function openFront(port: number): Promise<Front> {
   let next: { readonly type: RefusalType; left: number } = { type: 'InternalError', left: 0 };
   const refusing = await serveExchanges((exchange) => {

@@ -1,4 +1,4 @@
-/** The official OpenAI library of the version that the project itself has, with its defaults, against a whole fleet. */
+/** The official OpenAI library in the project's own version, with its defaults, against a whole fleet. */
 import OpenAI from 'openai';
 import { openaiErrors, proveClient, responsesManners, useClientFleet } from './claims.ts';
 import { openaiClient } from './openai-driver.ts';

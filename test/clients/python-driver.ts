@@ -1,6 +1,6 @@
 /**
- * A Python library as a client of the tests: one process of `python/drive.py` a library, asked by a line of JSON and
- * answering by one.
+ * Runs a Python library as a test client: one process of `python/drive.py` per library, which reads each request as a line of
+ * JSON and answers with one.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -11,7 +11,7 @@ import { type Client, type Failure, type ToolTurn, toolResult, weather } from '.
 
 const script = fileURLToPath(new URL('./python/drive.py', import.meta.url));
 
-/** What the library threw, in words of the library. */
+/** An error that the Python library threw. */
 class PythonFailure extends Error {
   override readonly name = 'PythonFailure';
   readonly failure: Failure;
@@ -23,28 +23,28 @@ class PythonFailure extends Error {
 }
 
 export interface PythonLibrary {
-  /** Names the module `with_<module>.py`. */
+  /** Name of the Python module, `with_<module>.py`. */
   readonly module: string;
-  /** Names the environment `python-<environment>`, which has the library. */
+  /** Name of the environment that contains the library, `python-<environment>`. */
   readonly environment: string;
-  /** What the library has in addition to chats. */
+  /** Features of the library besides chats. */
   readonly has?: readonly ('embed' | 'models')[];
-  /** Sent with every order. */
+  /** Fields added to every request. */
   readonly more?: object;
 }
 
 type Reply = { readonly value: unknown } | { readonly failure: Failure & { readonly message: string } };
 
-/** A Python library in a process of its own. */
+/** A Python library that runs in its own process. */
 export interface PythonProcess {
-  /** Calls the function `what` of the module; rejects with what the library threw. */
+  /** Calls the module's function `what`. Rejects with the library's error. */
   order<T>(what: string, parts: object): Promise<T>;
   failure(error: unknown): Failure;
 }
 
 const running: (() => Promise<void>)[] = [];
 
-/** Ends all processes of the test file. */
+/** Ends all Python processes of the test file. */
 export async function stopPython(): Promise<void> {
   await Promise.all(running.splice(0).map((stop) => stop()));
 }
@@ -63,7 +63,7 @@ export async function pythonClient({ module, environment, has = [], more }: Pyth
   };
 }
 
-/** Rejects where the process ends before it is ready: a package is missing. */
+/** Starts the process. Rejects if it ends before it is ready, for example because a package is missing. */
 export async function pythonProcess(module: string, environment: string): Promise<PythonProcess> {
   const child = spawn(cached(`python-${environment}/bin/python`), ['-B', script, module], {
     stdio: ['pipe', 'pipe', 'inherit'],

@@ -1,12 +1,12 @@
 /**
- * The Python libraries, with their defaults, against a whole fleet. They come from the environments that
- * `node test/clients/install.mjs` makes; without those the suite fails and says so.
+ * The Python libraries, with their defaults, against a whole fleet. `node test/clients/install.mjs` creates their
+ * environments; if they are missing, the suite fails with that advice.
  */
 import { afterAll } from 'vitest';
 import { type Manners, openaiErrors, proveClient, useClientFleet } from './claims.ts';
 import { type PythonLibrary, pythonClient, stopPython } from './python-driver.ts';
 
-/** The official library as it is now. */
+/** The current official library. */
 const official: Manners = {
   errors: {
     ...openaiErrors,
@@ -17,10 +17,10 @@ const official: Manners = {
   setsHost: true,
 };
 
-/** Those built on an older official library, which lets the error of its HTTP client through. */
+/** Libraries built on an older official library, which passes its HTTP client's errors through. */
 const older = { ...official.errors, 'early end': 'RemoteProtocolError' };
 
-/** LangChain has classes of its own, derived from the official ones. */
+/** LangChain's error classes are its own, derived from the official ones. */
 const langchain: Manners = {
   ...official,
   errors: {
@@ -34,12 +34,12 @@ const langchain: Manners = {
   },
 };
 
-/** LlamaIndex repeats three times what the official library under it has sent four times. */
+/** LlamaIndex repeats each call three times, and the official library beneath it sends each one four times. */
 const llamaIndex: Manners = { ...official, errors: older, requests: { InferenceUnavailableError: 12 } };
 
 const responses: Manners = { ...official, path: '/v1/responses' };
 
-/** It has classes of its own, by what may be done about them. */
+/** Error classes of its own, grouped by what the caller can do. */
 const pydanticAi: Manners = {
   ...responses,
   errors: {

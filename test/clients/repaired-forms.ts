@@ -1,7 +1,7 @@
-/** Answers of nodes in odd forms, which the gateway repairs: each library must read what it makes of them. */
+/** Oddly formed node answers that the gateway repairs. Each library must be able to read the repaired form. */
 import { type Behaviour, parseBehaviour } from '../simulator/behaviour.ts';
 
-/** Has letters whose UTF-8 contains the byte 85, which ends a line for readers of Latin-1. */
+/** Contains characters whose UTF-8 includes byte 0x85, which ends a line for readers of Latin-1. */
 export const oddText = '进入 ✅ é';
 
 const event = (choice: object | null, more: object = {}): string =>
@@ -12,14 +12,14 @@ const part = (content: string): string => event({ delta: { content }, finish_rea
 const parts = `${part('进入 ')}${part('✅ é')}`;
 const stop = event({ delta: {}, finish_reason: 'stop' });
 
-/** Streams of `oddText`. */
+/** Streams that contain `oddText`. */
 export const oddStreams: Readonly<Record<string, string>> = {
   'with events of other names and usage without choices': `${head}${parts}${stop}${event(null, { usage })}data: [DONE]\n\n`,
   'with CRLF and a byte order mark': `\ufeff${parts}${stop}data: [DONE]\n\n`.replaceAll('\n', '\r\n'),
   'with an end of its own and no blank line after it': `${parts}${stop.replace('"stop"', '"eos"')}data: [DONE]`,
 };
 
-/** A call of `weather`, which the engine ends as if it were a text. */
+/** A call of `weather` with the finish reason of a plain text. */
 const stoppedCall = {
   choices: [
     {

@@ -1,4 +1,4 @@
-/** Random streams of a node, as the official library reads what the gateway makes of them. Registers the test for one version. */
+/** Registers a test for one library version: the official library reads what the gateway makes of a node's random streams. */
 import fc from 'fast-check';
 import type OpenAI from 'openai';
 import { expect, test } from 'vitest';
@@ -36,7 +36,7 @@ const call = fc
     return { name, pieces: places.slice(1).map((to, index) => whole.slice(places[index], to)) };
   });
 
-/** The pieces of all calls, those of one in their order. */
+/** Interleaves the pieces of all calls, keeping the order within each call. */
 function deltasOf(calls: readonly { name: string; pieces: string[] }[], order: readonly number[]): object[] {
   const left = calls.map(({ pieces }) => [...pieces]);
   const begun = new Set<number>();
@@ -72,7 +72,7 @@ const nodeStream = fc
     return [...kept.map((delta) => chunk(delta)), ...ended];
   });
 
-/** The library on an answer that is there already; a stream that was cut breaks where its connection would. */
+/** Lets the library read an answer that is already complete. A truncated stream fails where its connection would break. */
 async function readBy(
   Library: typeof OpenAI,
   wire: string,

@@ -1,12 +1,12 @@
 /**
- * The AI SDK of Vercel with one of its providers: openai-compatible, `chat` of the OpenAI provider or its default model, which
- * asks for responses, or that of Open Responses.
+ * Vercel's AI SDK with one of its providers: openai-compatible, the OpenAI provider's `chat`, its default model (which uses
+ * the Responses API), or Open Responses.
  */
 import { type Ask, type Client, type Failure, toolResult, weather } from './client.ts';
 import type { Target } from './client-fleet.ts';
 
 export interface VercelPackages {
-  /** Addresses to import from. */
+  /** Module URLs to import. */
   readonly ai: string;
   readonly provider: string;
   readonly kind: 'openai-compatible' | 'openai.chat' | 'openai' | 'open-responses';
@@ -16,7 +16,7 @@ interface CallError {
   readonly name: string;
   readonly statusCode?: number;
   readonly responseBody?: string;
-  /** Of a RetryError: that of the last try. */
+  /** Set on a RetryError: the error of the last attempt. */
   readonly lastError?: CallError;
 }
 
@@ -93,7 +93,7 @@ export async function vercelClient(name: string, { ai, provider, kind }: VercelP
   };
 }
 
-/** What its errors say; of one that gave up repeating, what the last try met. */
+/** Describes an error of the SDK. After retries, describes the error of the last attempt. */
 export function vercelFailure(thrown: unknown): Failure {
   const error = (thrown as CallError).lastError ?? (thrown as CallError);
   const body = error.responseBody === undefined ? undefined : JSON.parse(error.responseBody);

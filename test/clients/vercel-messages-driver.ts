@@ -1,4 +1,4 @@
-/** The AI SDK of Vercel with its Anthropic provider, whose address ends in `/v1`. It lists no models and counts no tokens. */
+/** Vercel's AI SDK with its Anthropic provider, whose base URL ends in `/v1`. It can neither list models nor count tokens. */
 import { toolResult } from './client.ts';
 import {
   type Ask,
@@ -11,12 +11,12 @@ import {
 import { vercelFailure } from './vercel-driver.ts';
 
 export interface VercelMessagesPackages {
-  /** Addresses to import from. */
+  /** Module URLs to import. */
   readonly ai: string;
   readonly provider: string;
 }
 
-/** What `generateText` answers, and what `streamText` promises, by the same names. */
+/** The result of `generateText`. `streamText` returns promises of the same members. */
 interface Answer {
   readonly text: string;
   readonly reasoningText?: string;
@@ -47,7 +47,7 @@ export async function vercelMessages({ ai, provider }: VercelMessagesPackages): 
     });
   const formatOf = (schema: object) => {
     const output = sdk.Output.object({ schema: sdk.jsonSchema(schema) });
-    // The older versions know it by the second name only.
+    // Older versions only know the second name.
     return { output, experimental_output: output };
   };
   const callOf = (ask: Ask, more: object = {}) => ({

@@ -1,6 +1,6 @@
 /**
- * What a client really sends: a proxy of bytes in front of a port that notes each HTTP request that passes, and when.
- * It changes nothing: ends and resets of a connection pass as they come. For one client at a time.
+ * A byte proxy in front of a port that records each HTTP request that a client sends, and when. It changes nothing and passes
+ * ends and resets of connections through. Serves one client at a time.
  */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
@@ -8,34 +8,34 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 export interface Sighting {
   readonly method: string;
   readonly path: string;
-  /** Header lines as they came. */
+  /** Header lines, unchanged. */
   readonly head: string;
-  /** Monotonic, ms. */
+  /** Monotonic time in ms. */
   readonly atMs: number;
 }
 
 export interface Wire {
-  /** The base address of the API, through this wire. */
+  /** The API's base URL through this wire. */
   readonly url: string;
   readonly sightings: readonly Sighting[];
-  /** Forgets what has passed, and gives the list that grows from here. */
+  /** Starts a new, empty list of requests. */
   restart(): void;
-  /** Calls back once, when an answer of this status passes. */
+  /** Calls `act` once, when an answer with this status passes. */
   onAnswer(status: number, act: () => void): void;
   close(): Promise<void>;
 }
 
-/** What passed, without the mark that a library sets behind a path. */
+/** Method and path of each request, without the `?beta=true` that a library appends. */
 export function paths({ sightings }: Wire): string[] {
   return sightings.map(({ method, path }) => `${method} ${path.replace('?beta=true', '')}`);
 }
 
-/** Between the requests on the wire, ms. */
+/** Times between successive requests, in ms. */
 export function pauses({ sightings }: Wire): number[] {
   return sightings.slice(1).map(({ atMs }, index) => atMs - (sightings[index]?.atMs ?? 0));
 }
 
-/** The failure of a call that must fail, as the library reports it. */
+/** The library's report of a call that must fail. */
 export async function failing<Failure>(
   client: { failure(error: unknown): Failure },
   asked: Promise<unknown>,
@@ -48,10 +48,10 @@ export async function failing<Failure>(
   return outcome.failure;
 }
 
-// On a kept connection it follows the last body without a line break.
+// On a kept-alive connection, a head follows the last body without a line break.
 const requestHead = /(GET|POST|HEAD|PUT|DELETE|OPTIONS|PATCH) (\S+) HTTP\/1\.[01]\r\n([\s\S]*?)\r\n\r\n/g;
 
-/** A head may come in pieces, and is no longer than this. */
+/** Longest head in characters; a head may arrive in pieces. */
 const headMax = 16_384;
 
 export async function openWire(port: number): Promise<Wire> {

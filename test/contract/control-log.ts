@@ -1,7 +1,7 @@
 /**
- * What every adapter of the control log must do, whichever stands behind it. An adapter's test calls
- * `controlLogContract` with a factory of rigs; each test has a fresh, empty log, which many clients may open.
- * Nothing here knows how fast the adapter is: the waits are deadlines, not measurements.
+ * Contract that every adapter of the control log must fulfil, whatever its storage. An adapter's test calls
+ * `controlLogContract` with a factory of rigs. Each test gets a new, empty log that many clients may open. The tests do not
+ * depend on the adapter's speed: waits are deadlines, not measurements.
  */
 import { randomBytes } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -12,18 +12,18 @@ import {
   LogTruncated,
 } from '../../shared/log/core/control-log.ts';
 
-/** One empty log. */
+/** A new, empty log for one test. */
 export interface LogRig {
-  /** A further client of this log. The suite closes it. */
+  /** Opens another client of this log. The suite closes it. */
   open(): Promise<ControlLog>;
-  /** Removes the log, after every client was closed. */
+  /** Removes the log after all clients have been closed. */
   dispose(): Promise<void>;
 }
 
-/** How long a promise of "promptly" may take on a busy machine. */
+/** Longest time for a "promptly" promise on a busy machine, in ms. */
 const promptlyMs = 3000;
 
-/** Reads records from `from` on until `count` are there, or `until` says so. */
+/** Reads records from `from` on until `count` have been read. */
 export async function readRecords(
   log: ControlLog,
   count: number,
@@ -38,7 +38,7 @@ export async function readRecords(
   return records;
 }
 
-/** Rejects where the promise takes longer than what counts as prompt. */
+/** Rejects if the promise does not settle promptly. */
 export async function promptly<Value>(promise: Promise<Value>, what: string): Promise<Value> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
@@ -65,7 +65,7 @@ async function appendAll(log: ControlLog, values: readonly string[]): Promise<nu
   return offsets;
 }
 
-/** A tail that has just delivered a record of another client, and has nothing left to do but wait. */
+/** A tail that has delivered a record of another client and is now waiting for the next. */
 export async function waitingTail(
   log: ControlLog,
   other: ControlLog,
@@ -83,7 +83,7 @@ export async function waitingTail(
   return tail;
 }
 
-/** Reads in the background and returns how the tail ended. */
+/** Reads in the background and returns the outcome of the tail. */
 function follow(
   log: ControlLog,
   options: { from: number; signal?: AbortSignal },
@@ -355,7 +355,7 @@ export function controlLogContract(name: string, factory: () => Promise<LogRig>)
   });
 }
 
-/** The next batch that is not empty. */
+/** Reads up to the next batch that is not empty. */
 async function nextRecords(tail: AsyncIterator<LogBatch>): Promise<readonly LogRecord[]> {
   for (;;) {
     const { done, value } = await tail.next();

@@ -1,7 +1,7 @@
 /**
- * A process of its own that appends the present time to an embedded log, at a given pace, so that a reader elsewhere can
- * show how long a record was on its way. Arguments: folder, topic, count, pause in ms.
- * The monotonic clock is one for all processes of a machine.
+ * A separate process that appends the current time to an embedded log at a given pace, so that a reader in another process
+ * can measure how long records take to arrive. Arguments: folder, topic, count, pause in ms. All processes of a machine share
+ * one monotonic clock.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { openEmbeddedLog } from '../../shared/log/embedded/embedded-log.ts';

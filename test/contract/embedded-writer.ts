@@ -1,7 +1,7 @@
 /**
- * A process of its own that appends to an embedded log, to be killed or starved of disk by a test.
- * Arguments: folder, topic, name, count, bytes. Each record is `name:n` padded to `bytes`. Each acknowledgement is one
- * line on stdout, written synchronously after the append, so that a line that was read is an append that was acknowledged.
+ * A separate process that appends to an embedded log, for tests that kill it or fill its disk. Arguments: folder, topic,
+ * name, count, bytes. Each record is `name:n` padded to `bytes`. After each append, it writes one line to stdout
+ * synchronously, so every line read stands for an acknowledged append.
  */
 import { writeSync } from 'node:fs';
 import { openEmbeddedLog } from '../../shared/log/embedded/embedded-log.ts';

@@ -1,4 +1,4 @@
-/** What a limit topic must do over every adapter of the log. An adapter's test calls `limitTopicContract` with a factory. */
+/** Contract of a limit topic over every log adapter. An adapter's test calls `limitTopicContract` with a factory. */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { countersTopic, limitRecordBytesMax } from '../../schemas/records/limits.ts';
 import type { TimedLog } from '../../shared/log/core/control-log.ts';
@@ -6,9 +6,9 @@ import { type LimitBatch, LimitTopic } from '../../shared/log/limit-topic.ts';
 import { until } from '../support/until.ts';
 
 export interface LimitTopicRig {
-  /** A further client of one fresh topic. */
+  /** Opens another client of the same new topic. */
   open(): Promise<TimedLog>;
-  /** Removes the topic and makes an empty one in its place. */
+  /** Replaces the topic with an empty one. */
   replace(): Promise<void>;
   dispose(): Promise<void>;
 }
@@ -34,7 +34,7 @@ export function limitTopicContract(name: string, makeRig: () => Promise<LimitTop
       return made;
     }
 
-    /** What a follower reads, as text; `restarts` counts how often it began again. */
+    /** Collects the records that a follower reads, as text. `restarts` counts how often it started over. */
     function follow(topic: LimitTopic, from: number | { readonly atMs: number } = 0) {
       const seen = { texts: [] as string[], rejected: 0, restarts: 0 };
       const onBatch = ({ records, rejected }: LimitBatch) => {

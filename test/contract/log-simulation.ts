@@ -1,8 +1,8 @@
 /**
- * A simulation of several writers on one log that loses, doubles and delays what is appended, and into which an outsider
- * writes records that are right in all but one respect. One seed is one run, to the last step.
- * What must hold: a command that was acknowledged stands in the chain once, at its position; one that was refused never;
- * an id that must be unique is; nothing of the outsider's counts; and all readers have the same chain.
+ * Simulates several writers on one log that loses, duplicates and delays appended records. An outsider adds records that are
+ * valid in all respects but one. A seed determines the run completely. The simulation checks that an acknowledged command is
+ * in the chain exactly once, at its position, and a refused one never; that unique ids are unique; that no record of the
+ * outsider counts; and that all readers have the same chain.
  */
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { setImmediate as settled } from 'node:timers/promises';
@@ -27,15 +27,15 @@ import type { OpenWriter, SimulatedCommand, SimulatedOutcome, SimulatedWriter } 
 export interface SimulationOptions {
   readonly seed: number;
   readonly openWriter: OpenWriter;
-  /** The accept rule that all readers use; with a clause left out, the simulation must find what it was for. */
+  /** The accept rule of all readers. If one of its clauses is left out, the simulation must find a violation. */
   readonly rules?: readonly ChainRule[];
   readonly forgeries?: boolean;
 }
 
 export interface SimulationResult {
-  /** What went wrong, in words; empty where all held. */
+  /** Descriptions of the violations; empty if everything held. */
   readonly violations: readonly string[];
-  /** How often each thing happened: outcomes, faults, reasons for skipping. */
+  /** Number of occurrences of each outcome, fault and reason for skipping. */
   readonly counts: Readonly<Record<string, number>>;
 }
 
@@ -77,7 +77,7 @@ class Simulation implements SimulationResult {
   readonly #turns: (() => void)[] = [];
   readonly #issued: Issued[] = [];
   readonly #forged = new Set<string>();
-  /** How many appends of a hundred meet a fault. */
+  /** Percentage of appends that meet a fault. */
   readonly #faultPercent: number;
   #running = true;
   #truth = emptyHead();
@@ -87,7 +87,7 @@ class Simulation implements SimulationResult {
     this.#options = options;
     this.#rules = options.rules ?? chainRules;
     this.#random = seededRandom(options.seed);
-    // Signatures are slow, so most runs do without.
+    // Signatures are slow, so most runs do without them.
     this.#signers = this.#chance(0.1) ? ownSigners.map((signer) => signer.publicKey) : [];
     this.#faultPercent = this.#pick([0, 20, 50, 80]);
   }
@@ -114,7 +114,7 @@ class Simulation implements SimulationResult {
     this.#check();
   }
 
-  /** Lets one thing happen. False where nothing can any more. */
+  /** Performs one random step. Returns false if nothing is left to do. */
   #step(): boolean {
     if (this.#topic.delayed > 0 && (this.#turns.length === 0 || this.#chance(0.03))) {
       this.#topic.release(this.#below(this.#topic.delayed));
@@ -126,7 +126,7 @@ class Simulation implements SimulationResult {
     return turn !== undefined;
   }
 
-  /** What was delayed arrives now, and every reader reads to the end. */
+  /** Delivers the delayed records and lets every reader reach the end. */
   async #comeToRest(): Promise<void> {
     this.#running = false;
     while (this.#topic.delayed > 0) this.#topic.release(this.#below(this.#topic.delayed));
@@ -138,7 +138,7 @@ class Simulation implements SimulationResult {
     this.violations.push('a reader did not come to the end of the log');
   }
 
-  /** Sends commands one after the other; repeats those whose outcome is unknown, mostly elsewhere. */
+  /** Sends commands one after another and repeats those with unknown outcome, mostly at another writer. */
   async #client(n: number): Promise<void> {
     for (let m = 0; m < commandsPerClient; m++) {
       const command = { id: `command-${n}-${m}`, stack: `stk-sim-ulated-${this.#below(8)}` };
@@ -152,7 +152,7 @@ class Simulation implements SimulationResult {
     }
   }
 
-  /** The log as one client sees it: each of its steps takes a turn among all others. */
+  /** One client's view of the log, whose every step takes its turn among all others. */
   #clientLog(): ControlLog {
     const log = new MemoryLog(this.#topic, { fault: () => this.#fault() });
     return {
@@ -184,7 +184,7 @@ class Simulation implements SimulationResult {
     return fault;
   }
 
-  /** A record that would extend the chain but for one thing. */
+  /** Appends a record that would extend the chain but for one flaw. */
   #forge(): void {
     const head = this.#head();
     const events = [
@@ -201,10 +201,10 @@ class Simulation implements SimulationResult {
       { ...commit, log: 'elsewhere' },
       { ...commit, seq: commit.seq + 1 },
       { ...commit, prev: recordHash(Buffer.from(id)) },
-      // Right in all respects, but nobody of the signers wrote it.
+      // Valid in all respects, but not signed by a current signer.
       ...(this.#signers.length > 0 ? [commit, commit] : []),
     ];
-    // Before the first record, one that is not log.created.
+    // At the start of the log, a record that is not log.created is already invalid.
     const forged = head.seq === 0 ? commit : this.#pick(wrong);
     const value = Buffer.from(JSON.stringify(forged));
     this.#forged.add(recordHash(value));
@@ -213,7 +213,7 @@ class Simulation implements SimulationResult {
     this.#topic.add(value, this.#signers.length > 0 ? (this.#pick(signers)?.sign(value) ?? null) : null);
   }
 
-  /** The end of the chain as the log stands now. */
+  /** Current end of the chain. */
   #head(): Head {
     for (const record of this.#topic.read(
       this.#headOffset,

@@ -1,7 +1,7 @@
 /**
- * The smallest writer that works like the command writer: fold to the head, decide, append, wait until the own fold accepts a
- * record at that place; where the outcome is unknown, append a no-op at the same place, and whichever is first decides.
- * It stands in a simulation where the real command writer can be used as well: both are `SimulatedWriter`s.
+ * The smallest writer that works like the command writer: it folds to the head, decides, appends, and waits until its own
+ * fold accepts a record at that position. If the outcome is unknown, it appends a no-op for the same position, and the first
+ * record wins. Simulations can use this writer or the real command writer: both are `SimulatedWriter`s.
  */
 import { toStored } from '../../schemas/events/events.ts';
 import {
@@ -20,7 +20,7 @@ import {
 import type { Signer } from '../../shared/log/core/signing.ts';
 import { Waiters } from '../../shared/runtime/waiters.ts';
 
-/** Creates a stack; refused where its id is taken. */
+/** Creates a stack. Refused if the id is in use. */
 export interface SimulatedCommand {
   readonly id: string;
   readonly stack: string;
@@ -28,16 +28,16 @@ export interface SimulatedCommand {
 
 export type SimulatedOutcome =
   | { readonly kind: 'accepted'; readonly position: number }
-  /** Decided against, by the state. */
+  /** The state does not allow the command. */
   | { readonly kind: 'refused' }
-  /** Others were faster too many times. */
+  /** Other writers were faster too many times. */
   | { readonly kind: 'conflict' }
-  /** It may be in the chain, now or later: repeating it decides. */
+  /** The command may be in the chain, now or later; repeating it settles that. */
   | { readonly kind: 'unknown' };
 
 export interface WriterParts {
   readonly log: ControlLog;
-  /** The id this writer gives the log, should it be the one to create it. */
+  /** Id of the log, if this writer is the one that creates it. */
   readonly logId: string;
   readonly signer: Signer | undefined;
   readonly signers: readonly string[];
@@ -46,7 +46,7 @@ export interface WriterParts {
 
 export interface SimulatedWriter {
   submit(command: SimulatedCommand): Promise<SimulatedOutcome>;
-  /** Where its fold continues reading. */
+  /** Offset at which its fold continues reading. */
   readonly nextOffset: number;
   /** Hashes of the records that its fold accepted, in order. */
   readonly chain: readonly string[];
@@ -55,12 +55,12 @@ export interface SimulatedWriter {
 export type OpenWriter = (parts: WriterParts) => SimulatedWriter;
 
 export interface Habits {
-  /** Does not wait for its own fold: the fault that the command writer must not have. */
+  /** Does not wait for its own fold. The command writer must not have this fault. */
   readonly believesAcknowledgements?: boolean;
 }
 
 const attemptsMax = 5;
-/** Few, so that a simulation meets outcomes that stay unknown. */
+/** Kept low, so that some outcomes in a simulation stay unknown. */
 const noOpsMax = 2;
 const at = '2026-11-01T00:00:00.000Z';
 
@@ -97,7 +97,7 @@ export class ModelWriter implements SimulatedWriter {
     return { kind: 'conflict' };
   }
 
-  /** Appends a record for this place and returns whose record is there. */
+  /** Appends a record for this position and returns whose record took it. */
   async #place(record: Buffer, seq: number): Promise<'ours' | 'open' | 'unknown'> {
     const noOp = seq === 1 ? record : this.#noOp();
     try {
@@ -112,7 +112,7 @@ export class ModelWriter implements SimulatedWriter {
     return this.#hashes.get(seq) === recordHash(record) ? 'ours' : 'open';
   }
 
-  /** Appends a no-op until one is known to be in the log, or the place is taken. False where neither can be seen. */
+  /** Appends no-ops until one is known to be in the log or the position is taken. Returns false if neither can be seen. */
   async #settle(noOp: Buffer, seq: number): Promise<boolean> {
     for (let tries = 0; tries < noOpsMax && this.#head.seq < seq; tries++) {
       try {

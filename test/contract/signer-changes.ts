@@ -1,6 +1,6 @@
 /**
- * Random logs whose signers change, with what removed signers, outsiders and late writers leave in them. The generator
- * keeps its own account of which records count, so that readers are held to it and not to each other alone.
+ * Random logs whose signers change, including records of removed signers, outsiders and late writers. The generator itself
+ * keeps track of the records that count, so readers are checked against it and not only against each other.
  */
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { type StoredEvent, toStored } from '../../schemas/events/events.ts';
@@ -15,7 +15,7 @@ export function newSigner(): Signer {
   return { publicKey: der.toString('base64'), sign: (raw) => sign(null, raw, privateKey) };
 }
 
-/** All who ever sign; which of them may changes along the log. */
+/** All keys that ever sign. The subset that is allowed to sign changes along the log. */
 const keys = Array.from({ length: 5 }, newSigner);
 const outsider = newSigner();
 const at = '2026-11-01T00:00:00.000Z';
@@ -24,13 +24,13 @@ export interface SignerLog {
   readonly records: readonly LogRecord[];
   /** Hashes of the records that count, in order. */
   readonly chain: readonly string[];
-  /** Public keys that may sign what comes next. */
+  /** Public keys that may sign the next record. */
   readonly signers: readonly string[];
-  /** How often each kind of record stands in it. */
+  /** Number of records of each kind. */
   readonly kinds: Readonly<Record<string, number>>;
 }
 
-/** What may stand at a place of the log; `weight` of all of them is how likely. */
+/** Kinds of records with their weights; a higher weight makes a kind more likely. */
 const steps = {
   commit: 6,
   change: 3,
@@ -52,7 +52,7 @@ function changed(signers: readonly string[]): StoredEvent {
   return toStored({ type: 'log.signers_set', data: { signers: [...signers] } });
 }
 
-/** Changes that name no signers in force: each counts as any other commit and changes nothing. */
+/** Invalid signer changes: each counts as an ordinary commit and leaves the signers unchanged. */
 function unreadableChanges(to: string): StoredEvent[][] {
   const event = changed([to]);
   const noOp = toStored({ type: 'no_op', data: {} });
@@ -62,7 +62,7 @@ function unreadableChanges(to: string): StoredEvent[][] {
     [{ ...event, data: { signers: Array.from({ length: 17 }, () => to) } }],
     [{ ...event, data: { signers: ['x'.repeat(201)] } }],
     [{ ...event, data: null }],
-    // A reader of an older build would pass over it.
+    // A reader of an older build would skip it.
     [{ ...event, critical: false }],
     [event, noOp],
     [noOp, event],
@@ -109,7 +109,7 @@ class Builder {
     return [toStored({ type: 'no_op', data: {} })];
   }
 
-  /** By a present signer; on a log that has none, by one that it names. */
+  /** Adds a signer change, signed by a current signer or, if there are none, by a signer that it names. */
   #change(): void {
     const some = keys.filter(() => this.#random() < 0.4);
     const next = some.length > 0 ? some : [this.#pick(keys)];
@@ -119,12 +119,12 @@ class Builder {
     this.#signers = next;
   }
 
-  /** What somebody without the right to sign here leaves; undefined where this kind is none of that. */
+  /** A record by someone who may not sign here, or undefined if this kind of record is legitimate. */
   #outsider(kind: Step): Omit<LogRecord, 'offset'> | undefined {
     const noOp = [toStored({ type: 'no_op', data: {} })];
     const removed = this.#removed.length > 0 ? this.#pick(this.#removed) : outsider;
     const isSigned = this.#signers.length > 0;
-    // On a log without signers a signature by a key that the change names would be right.
+    // On a log without signers, a signature by a key that the change names would be valid.
     const named = kind === 'change by an outsider' || !isSigned ? outsider : removed;
     const change = [changed([named.publicKey])];
     switch (kind) {
@@ -171,7 +171,7 @@ class Builder {
     this.records.push({ offset: this.records.length, value, signature: signer?.sign(value) ?? null });
   }
 
-  /** No two have the same bytes. */
+  /** Composes a commit; no two have the same bytes. */
   #compose(head: Head, events: readonly StoredEvent[]): Buffer {
     return composeCommit({ head, id: `command-${this.#commits++}`, at, by: 'test', events });
   }
@@ -181,7 +181,7 @@ class Builder {
   }
 }
 
-/** A log of so many records behind its first; the same seed gives the same steps, with keys of this process. */
+/** A log with this many records after its first. A seed determines the steps, but the keys are new in every process. */
 export function signerLog(seed: number, length: number): SignerLog {
   const random = seededRandom(seed);
   const builder = new Builder(random);

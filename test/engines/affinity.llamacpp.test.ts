@@ -1,4 +1,7 @@
-/** Two real llama.cpp servers of one model behind two gateways: the next turn of a conversation lands where it is cached. */
+/**
+ * Two real llama.cpp servers with one model behind two gateways: a conversation's next turn goes to the server that cached
+ * it.
+ */
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -67,7 +70,7 @@ test('the second turn of a conversation finds most of its prompt cached, through
     const second = await turn([...messages, first.answer, { role: 'user', content: 'and then?' }], 1);
     shares.push(second.cached / second.prompt);
   }
-  // Both servers are used, and at neither is a conversation without its first turn.
+  // Both servers are used, and each saw the first turn of every conversation that it has.
   expect(shares.every((share) => share > 0.5)).toBe(true);
   const used = await Promise.all(
     servers.map(

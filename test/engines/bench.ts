@@ -1,6 +1,6 @@
 /**
- * An engine behind the whole built service: `headgate dev --node …`, the process that `npm start` runs, asked through the
- * official OpenAI library, with a tap between gateway and engine and the totals of usage as witnesses.
+ * Runs an engine behind the whole built service: `headgate dev --node …`, the process that `npm start` runs. Tests call it
+ * with the official OpenAI library. A tap between gateway and engine and the usage totals provide the evidence.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -31,19 +31,19 @@ interface Usage {
 export interface Bench {
   readonly engine: Engine;
   readonly running: RunningEngine;
-  /** Between the gateway and the chat server. */
+  /** Tap between the gateway and the chat server. */
   readonly tap: Tap;
   readonly admin: DevAdmin;
-  /** As an application would use it, but that it never tries again. */
+  /** Client with an application's settings, except that it never retries. */
   readonly client: OpenAI;
-  /** The API of the gateway, ending in `/v1`, and the key. */
+  /** The gateway's API, ending in `/v1`, and the key. */
   readonly api: string;
   readonly key: string;
-  /** Tokens billed to the key's organisation so far, once exactly so many of its requests are. */
+  /** Waits until this many requests are billed to the key's organisation. Returns the billed tokens. */
   billed(requests: number): Promise<number>;
-  /** Waits until the control plane sees the chat server so. */
+  /** Waits until the control plane sees the chat server as up or down. */
   seen(up: boolean): Promise<void>;
-  /** The same bench for an organisation of its own on the top tier, to which nothing has been billed. */
+  /** The same bench with a new organisation on the top tier, to which nothing has been billed yet. */
   forNewcomer(): Promise<Bench>;
   close(): Promise<void>;
 }
@@ -117,7 +117,7 @@ function startDev(dir: string, nodes: readonly string[]): Promise<Started<DevRea
   });
 }
 
-/** One short turn; `more` adds or replaces fields. */
+/** A request with one short turn; `more` adds or replaces fields. */
 export function turn(
   { engine }: Pick<Bench, 'engine'>,
   more: Partial<ChatCompletionCreateParamsNonStreaming> = {},
@@ -134,14 +134,14 @@ export function turn(
 
 /** The tool that the tiny model calls by habit. */
 export const unitTool = tool(habitualCall.name, 'unit', ['c', 'f']);
-/** One that it calls only where it must. */
+/** A tool that the model calls only if it must. */
 export const zoneTool = tool('get_zone', 'zone', ['utc', 'cet']);
 
 function tool(name: string, parameter: string, values: readonly string[]): ChatCompletionTool {
   return { type: 'function', function: { name, strict: true, parameters: objectOf(parameter, values) } };
 }
 
-/** A schema that leaves no room for words, so that random weights can fill it. */
+/** A schema without room for free text, so that random weights can satisfy it. */
 export function objectOf(parameter: string, values: readonly string[]): Record<string, unknown> {
   return {
     type: 'object',
@@ -151,7 +151,7 @@ export function objectOf(parameter: string, values: readonly string[]): Record<s
   };
 }
 
-/** The refusal in what the library threw; rejects where it threw something else, or nothing. */
+/** The refusal that the library threw. Rejects if it threw anything else, or nothing. */
 export async function refusalFrom(
   call: Promise<unknown>,
 ): Promise<{ status: number; type: string; message: string }> {

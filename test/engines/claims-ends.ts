@@ -1,4 +1,4 @@
-/** Claims about early ends: the client that leaves, the engine that is killed or stopped by SIGTERM. None of them is billed. */
+/** Claims about answers that end early, because the client leaves or the engine is killed or gets SIGTERM. None is billed. */
 import type { ChatCompletionChunk } from 'openai/resources/chat/completions';
 import { expect } from 'vitest';
 import { chatFieldGrants } from '../../data-plane/surfaces/common/chat-fields.ts';
@@ -7,7 +7,7 @@ import type { Claim } from './claims.ts';
 import { tinyModel } from './tiny-model.ts';
 
 interface Begun {
-  /** Reads on: true where the stream ended whole, else the error that the library threw. */
+  /** Reads to the end. Resolves with true if the stream ended properly, else with the error that the library threw. */
   rest(): Promise<unknown>;
   leave(): void;
 }
@@ -15,13 +15,13 @@ interface Begun {
 const { added } = tinyModel();
 const withoutEnd = { [added['<|im_end|>']]: -100, [added['<|endoftext|>']]: -100 };
 
-/** A stream that would continue for long, once its first words are here. */
+/** Starts a long stream and resolves once its first words have arrived. */
 async function begin(bench: Bench): Promise<Begun> {
   const { dialect, windowTokens } = bench.engine;
   const body = turn(bench, {
     max_tokens: windowTokens,
     temperature: 1,
-    // Where the engine can be kept from ending by itself, it is.
+    // Keeps the engine from ending by itself, if the engine allows that.
     ...(chatFieldGrants.logit_bias[dialect] && { logit_bias: withoutEnd }),
   });
   const stream = await bench.client.chat.completions.create({ ...body, stream: true });
@@ -47,7 +47,7 @@ async function restOf(chunks: AsyncIterator<ChatCompletionChunk>): Promise<unkno
   }
 }
 
-/** One more answer, after which the totals hold it and nothing else. */
+/** Requests one more answer and checks that nothing else has been billed. */
 async function onlyThisIsBilled(bench: Bench): Promise<void> {
   const answer = await bench.client.chat.completions.create(turn(bench));
   expect(await bench.billed(1)).toBe(answer.usage?.total_tokens);
@@ -107,5 +107,5 @@ const stopped: Claim = {
 };
 
 export const endClaims: readonly Claim[] = [left, killed];
-/** The last of an engine's claims: it does not come back. */
+/** The last claims for an engine, because it does not run again afterwards. */
 export const stopClaims: readonly Claim[] = [stopped];

@@ -1,4 +1,4 @@
-/** Claims about what an answer may be made of: calls of tools, JSON by a schema, several choices, vectors. */
+/** Claims about the content of answers: tool calls, JSON by schema, several choices, vectors. */
 import type {
   ChatCompletionMessage,
   ChatCompletionMessageParam,
@@ -32,7 +32,7 @@ const habit: Claim = {
   name: 'calls a tool, the same streamed and not, and answers after its result',
   run: async (bench) => {
     const completions = bench.client.chat.completions;
-    // Not strict: then no grammar holds the model to the very letters that its engine likes best.
+    // Not strict, because otherwise a grammar would force the model to use the exact formatting that its engine prefers.
     const tools = [unitTool, zoneTool].map(loose);
     const body = turn(bench, { tools, max_tokens: 200 });
     const answer = await completions.create(body);
@@ -140,7 +140,7 @@ const choices: Claim = {
 const biased: Claim = {
   name: 'heeds a bias of tokens, or the field is refused',
   run: async (bench) => {
-    // The byte `q`, which stands in the vocabulary at its own number.
+    // The byte `q`, whose token id equals its byte value.
     const body = turn(bench, { logit_bias: { '113': 100 }, max_tokens: 3 });
     if (!chatFieldGrants.logit_bias[bench.engine.dialect]) return refusedField(bench, body, 'logit_bias');
     const answer = await bench.client.chat.completions.create(body);
@@ -191,7 +191,7 @@ const prefilled: Claim = {
     const plain = await bench.client.chat.completions.create(turn(bench));
     const answer = await bench.client.chat.completions.create(body);
     const added = (answer.usage?.prompt_tokens ?? 0) - (plain.usage?.prompt_tokens ?? 0);
-    // `the`, ` w`, `a`, `t`, `er`, and no mark of another turn.
+    // `the`, ` w`, `a`, `t`, `er`, and no marker of another turn.
     expect(added).toBe(5);
   },
 };
@@ -232,7 +232,7 @@ const shortened: Claim = {
       });
     const short = client.embeddings.create({ model, input: 'a well', dimensions: 8 });
     if (table.takesDimensions) {
-      // A model that was not trained for it may refuse, but nothing longer may come.
+      // A model that is not trained for shorter vectors may refuse, but must not return longer ones.
       const answer = await short.catch((error: unknown) => refusalFrom(Promise.reject(error)));
       if ('data' in answer) expect(answer.data[0]?.embedding).toHaveLength(8);
     } else {

@@ -1,6 +1,6 @@
 /**
- * The claims about every engine, written once. A claim holds for an engine, or the engine states in `skips` why it cannot.
- * Where engines differ, the dialect's table says what to expect: what it grants works, what it does not is refused.
+ * The claims that hold for every engine, written once. An engine that cannot fulfil a claim says why in `skips`. If engines
+ * differ, the dialect's table decides: a field that it grants works, any other field is refused.
  */
 import { afterAll, beforeAll, test } from 'vitest';
 import { type Bench, startBench } from './bench.ts';
@@ -11,7 +11,7 @@ export interface Claim {
   run(bench: Bench): Promise<void>;
 }
 
-/** Registers the claims for one engine, in their order, on one bench. */
+/** Registers the claims for one engine, in order, on a shared bench. */
 export function proveEngine(engine: Engine, claims: readonly Claim[]): void {
   let bench: Bench;
   beforeAll(async () => {

@@ -1,11 +1,11 @@
-/** The requests that are sent to both surfaces: all the kinds of content, the ways to stop, and what one of them refuses. */
+/** The requests that are sent to both surfaces: all kinds of content, all ways to stop, and requests that one refuses. */
 import { objectOf } from './bench.ts';
 import { habitualCall } from './tiny-model.ts';
 
 export interface Case {
   readonly name: string;
   readonly path?: string;
-  /** `model` is added. */
+  /** Body without `model`, which is added. */
   readonly body: Readonly<Record<string, unknown>>;
 }
 
@@ -26,7 +26,7 @@ const pixel =
 const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: pixel } };
 const countPath = '/v1/messages/count_tokens';
 
-/** Each whole and as a stream. */
+/** Cases that are sent both with and without streaming. */
 const answered: readonly Case[] = [
   { name: 'one turn', body: plain },
   { name: 'a system text', body: { ...plain, system: 'be kind' } },
@@ -68,7 +68,7 @@ const answered: readonly Case[] = [
   { name: 'few likely tokens', body: { ...plain, top_k: 1, top_p: 0.5, temperature: 1 } },
 ];
 
-/** Refused by one of them at least. */
+/** Cases that at least one surface refuses. */
 const refused: readonly Case[] = [
   { name: 'an image', body: { ...plain, messages: [user([image, { type: 'text', text: 'look' }])] } },
   { name: 'too long a prompt', body: { ...plain, messages: [user('word '.repeat(5000))] } },

@@ -1,7 +1,7 @@
 /**
- * The Anthropic-style surface compared with another that speaks it: llama.cpp has one of its own. Each request goes to both, to
- * ours with that very server as the node, at temperature 0, so that the same words come. What differs is listed with
- * its reason; a difference without one fails, and so does a reason that nothing needs any more.
+ * Compares our Anthropic-style surface with llama.cpp's own. Each request goes to both; our surface uses the same server as
+ * its node, at temperature 0, so both produce the same words. Every difference is listed with its reason. The test fails on a
+ * difference without a reason and on a reason that no longer applies.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -15,7 +15,7 @@ import { type Difference, differencesOf, explanations } from './differences-expl
 import { llamaServer } from './llamacpp.ts';
 import type { ServerProcess } from './server-process.ts';
 
-/** The one that the explanations were written for; another may differ in other ways, which is no fault of the gateway. */
+/** Build for which the explanations were written. Other builds may differ in other ways without a fault of the gateway. */
 const knownBuild = 'b11669-Debian';
 const stack = 'stk-calm-otter-5c5c';
 const dir = mkdtempSync(join(tmpdir(), 'headgate-differences-'));
@@ -27,7 +27,7 @@ let port: number;
 let build: string;
 
 beforeAll(async () => {
-  // Nothing kept of earlier prompts, so that what is billed as cached depends on no order.
+  // Does not cache earlier prompts, so the tokens billed as cached do not depend on the order of requests.
   server = await llamaServer(dir, 'tiny', ['-c', '4096', '-np', '1', '--no-cache-prompt']);
   await server.start();
   const props = (await (await fetch(`${server.url}/props`)).json()) as { build_info: string };
@@ -92,7 +92,7 @@ async function askAt(at: number, { path = '/v1/messages', body }: Case): Promise
   return report(await call({ port: at, method: 'POST', path, headers, body: { model: 'tiny', ...body } }));
 }
 
-/** What a client learns: of a refusal its kind, of an answer its members, of a stream what a strict client makes of it. */
+/** Observable outcome: the type of a refusal, the members of an answer, or a stream as a strict client assembles it. */
 function report({ status, fields, content, whole }: Answer): object {
   const type = fields['content-type']?.split(';')[0];
   if (status !== 200) {

@@ -1,37 +1,37 @@
-/** An inference server as the claims see it: what it is, what it can, and how it is brought up and made to fail. */
+/** An inference server as the claims see it: its identity, its abilities, and the means to start it and make it fail. */
 import type { Dialect } from '../../schemas/names.ts';
 
 export interface Engine {
   readonly dialect: Dialect;
-  /** The model that chats, by the name that the engine serves. */
+  /** The chat model, under the name that the engine serves. */
   readonly model: string;
-  /** The model that embeds. */
+  /** The embedding model. */
   readonly embeddingModel: string;
-  /** Tokens that the chat model holds; the engine reports them unless `reportsWindow` is false. */
+  /** Context window of the chat model in tokens. The engine reports it unless `reportsWindow` is false. */
   readonly windowTokens: number;
   readonly reportsWindow: boolean;
-  /** On SIGTERM it ends once its streams are done. */
+  /** True if the engine finishes its streams after SIGTERM. */
   readonly finishesOnSigterm: boolean;
-  /** Claims that do not hold for this engine, and why. */
+  /** Claims that do not hold for this engine, with reasons. */
   readonly skips: Readonly<Record<string, string>>;
-  /** Starts servers in the folder, and waits until they serve. */
+  /** Starts the servers in the folder and waits until they serve. */
   start(dir: string): Promise<RunningEngine>;
 }
 
 export interface RunningEngine {
-  /** The server of the chat model. */
+  /** URL of the chat server. */
   readonly url: string;
-  /** The server of the embedding model, where that is another. */
+  /** URL of the embedding server, if that is a separate one. */
   readonly embeddingUrl: string | undefined;
-  /** Requests that the chat server works on now; undefined where it has no gauge. */
+  /** Number of requests that the chat server is processing. Undefined if the engine has no such gauge. */
   readonly busy: (() => Promise<number>) | undefined;
-  /** kill -9 to the chat server and its helpers. */
+  /** Kills the chat server and its helpers with kill -9. */
   kill(): Promise<void>;
-  /** SIGTERM to the chat server; resolves at once. */
+  /** Sends SIGTERM to the chat server and does not wait. */
   terminate(): void;
   /** Resolves once the chat server has ended. */
   ended(): Promise<void>;
-  /** Starts the chat server again at the same address. */
+  /** Restarts the chat server at the same address. */
   restart(): Promise<void>;
   stop(): Promise<void>;
 }

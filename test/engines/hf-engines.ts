@@ -1,4 +1,4 @@
-/** vLLM and SGLang: each runs one server that chats and one that embeds, with the same weights. Both take a minute to start. */
+/** vLLM and SGLang. Each runs a chat server and an embedding server with the same weights. Both take a minute to start. */
 import { join } from 'node:path';
 import type { Engine } from './engine.ts';
 import { serverOf } from './server-process.ts';
@@ -10,13 +10,13 @@ const windowTokens = 1024;
 
 interface HfEngine extends Pick<Engine, 'finishesOnSigterm'> {
   readonly dialect: 'vllm' | 'sglang';
-  /** Arguments before those that both have. */
+  /** Arguments that precede the common ones. */
   model(folder: string): readonly string[];
-  /** Arguments of every server of the engine. */
+  /** Arguments of all servers of this engine. */
   readonly common: readonly string[];
   readonly chat: readonly string[];
   readonly embed: readonly string[];
-  /** Reads from the metrics how many requests run; undefined if the engine updates that gauge only now and then. */
+  /** Finds the number of running requests in the metrics. Undefined if the engine rarely updates that gauge. */
   readonly running?: RegExp;
 }
 

@@ -1,11 +1,11 @@
-// llama.cpp's server: the one on the path, else Debian's package in a private root that leaves the system as it is.
-// The package comes with the C library that it was built for, so that it runs on older releases too.
+// Installs llama.cpp's server: the one on the path, or else Debian's package in a private root that leaves the system alone.
+// The package brings its own C library, so it also runs on older releases.
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { find, run } from './install-tools.mjs';
 
 const suite = 'sid';
-/** The build that the table of differences was written for; where Debian has moved on, the newest is taken. */
+/** Build for which the table of differences was written. If Debian no longer has it, the newest build is installed. */
 const version = '1:0.7.0+dfsg-2';
 const keyring = '/usr/share/keyrings/debian-archive-keyring.gpg';
 const triplet = 'x86_64-linux-gnu';
@@ -24,7 +24,7 @@ export function install(folder) {
       searched,
       join(root, 'usr/bin/llama-server'),
     ],
-    // Not found by itself, because what runs is the loader; this one runs on every processor, and answers alike on all.
+    // Must be set, because the running program is the loader. This backend runs on every processor with the same answers.
     env: { GGML_BACKEND_PATH: join(libraries, 'ggml/backends0/libggml-cpu-x64.so') },
   };
 }
@@ -56,7 +56,7 @@ function unpack(folder, root) {
   rmSync(apt, { recursive: true });
 }
 
-/** An apt of its own, which knows one suite of the mirror that this machine uses, and no installed package. */
+/** Configures a separate apt that knows one suite of this machine's mirror and no installed packages. */
 function configure(apt) {
   const mirror = run('apt-get', ['indextargets', '--format', '$(REPO_URI)', 'Created-By: Packages'])
     .split('\n')
@@ -64,7 +64,7 @@ function configure(apt) {
   if (mirror === undefined) throw new Error('found no Debian mirror in the sources of apt');
   for (const path of ['etc', 'state/lists/partial', 'cache/archives/partial'])
     mkdirSync(join(apt, path), { recursive: true });
-  // How mirrors are reached from here; nothing else of the system's own settings.
+  // Copies how this machine reaches mirrors, and no other system settings.
   const reach = run('apt-config', ['dump'])
     .split('\n')
     .filter((line) => /^Acquire::https?::/i.test(line));

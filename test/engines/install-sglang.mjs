@@ -1,6 +1,6 @@
-// SGLang on a processor without a GPU, from PyPI, on top of vLLM's environment, which has most of what it needs.
-// Its kernels for processors are not on PyPI: a stand-in gives their names and fails where one is called, which serving
-// in plain torch never does; the one module of theirs that is read comes from the wheel for GPUs.
+// Installs SGLang without a GPU, from PyPI, on top of vLLM's environment, which has most of what SGLang needs. Its CPU
+// kernels are not on PyPI. A stand-in declares their names and fails if one is called, which never happens when serving with
+// plain torch. The one kernel module that is really read comes from the GPU wheel.
 import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { keep, python312, run, sitePackages } from './install-tools.mjs';
@@ -8,7 +8,7 @@ import { install as installVllm } from './install-vllm.mjs';
 
 const version = '0.5.23';
 const kernels = 'sglang-kernel==0.4.10';
-/** What SGLang imports and vLLM does not; with `--no-deps`, because their pins contradict vLLM's. */
+/** Packages that SGLang imports and vLLM does not. Installed with `--no-deps`, because their pins contradict vLLM's. */
 const companions = [
   ...['orjson', 'uvloop', 'uvicorn', 'IPython', 'interegular', 'xxhash', 'zstandard', 'python-multipart'],
   ...['kernels', 'openai-harmony==0.0.4', 'blobfile==3.0.0', 'gguf', 'modelscope', 'outlines==0.1.11'],

@@ -1,9 +1,9 @@
-// What the installers share: running a command to its end, finding one, and not doing twice what is done.
+// Helpers of the installers: run a command, find a command, and skip installed packages.
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Throws with the end of what the command wrote to stderr. */
+/** Runs a command to its end. If it fails, throws with the end of its stderr. */
 export function run(command, args, options = {}) {
   const { status, error, stdout, stderr } = spawnSync(command, args, {
     encoding: 'utf8',
@@ -16,13 +16,13 @@ export function run(command, args, options = {}) {
   throw new Error(`${command} ${args.slice(0, 3).join(' ')} … failed: ${words}`);
 }
 
-/** Where the command stands on the path; undefined where it does not. */
+/** Path of a command, or undefined if it is not on the path. */
 export function find(command) {
   const { status, stdout } = spawnSync('sh', ['-c', `command -v ${command}`], { encoding: 'utf8' });
   return status === 0 ? stdout.trim() : undefined;
 }
 
-/** Calls `install` unless the note in `folder` says that exactly this stands there. */
+/** Calls `install` unless the note in `folder` says that the wanted version is already there. */
 export function keep(folder, wanted, install) {
   const note = join(folder, '.installed');
   if (existsSync(note) && readFileSync(note, 'utf8') === wanted) return;
@@ -30,7 +30,7 @@ export function keep(folder, wanted, install) {
   writeFileSync(note, wanted);
 }
 
-/** Python 3.12 on the path, or among those of pyenv. */
+/** Command for Python 3.12, on the path or from pyenv. */
 export function python312() {
   if (spawnSync('python3.12', ['--version']).status === 0) return 'python3.12';
   const versions = find('pyenv') === undefined ? [] : run('pyenv', ['versions', '--bare']).split('\n');
@@ -39,7 +39,7 @@ export function python312() {
   return join(run('pyenv', ['root']).trim(), 'versions', version.trim(), 'bin/python3.12');
 }
 
-/** Where the virtual environment keeps its packages. */
+/** Folder for packages of the virtual environment. */
 export function sitePackages(venv) {
   const script = 'import sysconfig; print(sysconfig.get_paths()["purelib"])';
   return run(join(venv, 'bin/python'), ['-c', script]).trim();

@@ -19,7 +19,7 @@ for (const name of process.argv.slice(2)) {
   try {
     const { install } = await import(`./install-${name}.mjs`);
     const server = await install(folder, cache);
-    // Whole or not at all, because suites in other processes read it.
+    // Renamed into place, so that suites in other processes never read half a file.
     const draft = join(folder, `server.${process.pid}.json`);
     writeFileSync(draft, JSON.stringify(server, null, 2));
     renameSync(draft, join(folder, 'server.json'));

@@ -1,4 +1,4 @@
-/** The claims of every engine, for a real llama.cpp server. */
+/** Proves the common engine claims for a real llama.cpp server. */
 
 import { proveEngine } from './claims.ts';
 import { answerClaims } from './claims-answers.ts';

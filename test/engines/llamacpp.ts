@@ -1,4 +1,4 @@
-/** llama.cpp: one server that chats with two slots, one that embeds; both with the tiny model on one processor core. */
+/** llama.cpp: a chat server with two slots and an embedding server, both with the tiny model on one processor core. */
 import { join } from 'node:path';
 import type { Engine } from './engine.ts';
 import { type ServerProcess, serverOf } from './server-process.ts';
@@ -6,7 +6,7 @@ import { writeGguf } from './tiny-gguf.ts';
 import { tinyModel } from './tiny-model.ts';
 import { pairOf } from './two-servers.ts';
 
-/** So many that no stream comes to its end before a busy machine has looked at it. */
+/** Large enough that no stream ends before a test on a busy machine has looked at it. */
 const windowTokens = 65_536;
 const slots = 2;
 
@@ -31,7 +31,7 @@ export const llamacpp: Engine = {
   },
 };
 
-/** A server of the tiny model, not started yet. */
+/** A server with the tiny model, not yet started. */
 export function llamaServer(dir: string, alias: string, args: readonly string[]): Promise<ServerProcess> {
   const model = join(dir, `${alias}.gguf`);
   writeGguf(model, tinyModel(), windowTokens);

@@ -1,4 +1,4 @@
-/** Ollama: one server for both, with a model made of the tiny one's GGUF file and a template in its own language. */
+/** Ollama: one server for chats and embeddings, with a model made from the tiny GGUF file and a template in its language. */
 import { execFile } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import { tinyModel } from './tiny-model.ts';
 const windowTokens = 2048;
 const run = promisify(execFile);
 
-/** What `chatTemplate` of the tiny model says. */
+/** The tiny model's `chatTemplate` in Ollama's template language. */
 const template = [
   '{{- if .Tools }}<|im_start|>system\n# Tools\n\nYou may call one or more functions.\n<tools>\n',
   '{{ range .Tools }}{{ . }}\n{{ end }}</tools>\n\nFor each call return a JSON object within tags:\n<tool_call>\n',

@@ -1,6 +1,7 @@
 /**
- * A real llama.cpp server started with `--reranking`, behind a gateway: found out to rerank, and answering as the simulated one.
- * The weights are random, so the scores mean nothing; that they are numbers, whose order and tokens are right, does.
+ * A real llama.cpp server started with `--reranking`, behind a gateway, which detects that it reranks. Answers match the
+ * simulated node's. Random weights make scores meaningless, so the test checks that they are numbers in order, and the
+ * tokens.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

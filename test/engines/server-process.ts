@@ -1,6 +1,6 @@
 /**
- * One real inference server as a process of its own: started as install.mjs noted, on a loopback port that was free,
- * with its words in a file. Engines have helpers that outlive them, so a server leads a group, and the group is ended.
+ * Runs one real inference server as its own process: started as install.mjs noted, on a free loopback port, with its output
+ * in a file. Engines have helpers that outlive them, so the server leads a process group and the whole group is ended.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -9,7 +9,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** What install.mjs notes of an engine. */
+/** The note that install.mjs writes about an engine. */
 export interface Installed {
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
@@ -17,18 +17,18 @@ export interface Installed {
 
 export interface ServerPlan extends Installed {
   readonly args: readonly string[];
-  /** For its log. */
+  /** Folder for the server's log. */
   readonly dir: string;
   readonly name: string;
   readonly port: number;
-  /** GET answers 200 once it serves. */
+  /** Path that answers GET with 200 once the server serves. */
   readonly readyPath: string;
   readonly startTimeoutMs: number;
 }
 
 const stopTimeoutMs = 20_000;
 
-/** Throws where the engine is not installed, and says how it comes there. */
+/** Reads the note of an installed engine. If it is not installed, throws an error that says how to install it. */
 export function installed(name: string): Installed {
   const note = new URL(`../../.cache/engines/${name}/server.json`, import.meta.url).pathname;
   if (!existsSync(note))
@@ -36,7 +36,7 @@ export function installed(name: string): Installed {
   return JSON.parse(readFileSync(note, 'utf8')) as Installed;
 }
 
-/** A server of an installed engine on a free port of loopback, not started yet. */
+/** A server of an installed engine on a free loopback port, not yet started. */
 export async function serverOf(
   engine: string,
   plan: Pick<ServerPlan, 'dir' | 'name' | 'args'> & Partial<Pick<ServerPlan, 'startTimeoutMs'>>,
@@ -63,7 +63,7 @@ export class ServerProcess {
     return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
   }
 
-  /** Starts it, and waits until it serves. */
+  /** Starts the server and waits until it serves. */
   async start(): Promise<void> {
     const { command, args, env, dir, name, readyPath, startTimeoutMs } = this.#plan;
     const log = join(dir, `${name}.log`);
@@ -91,7 +91,7 @@ export class ServerProcess {
     }
   }
 
-  /** To the server itself, as a supervisor would. */
+  /** Signals only the server itself, as a supervisor would. */
   signal(signal: NodeJS.Signals): void {
     this.#child?.kill(signal);
   }
@@ -101,14 +101,14 @@ export class ServerProcess {
     if (this.#child !== undefined && this.isRunning) await once(this.#child, 'exit');
   }
 
-  /** kill -9 to it and all its helpers at once. */
+  /** Kills the server and all its helpers with kill -9. */
   async kill(): Promise<void> {
     this.#signalGroup('SIGKILL');
     process.off('exit', this.#leaveNothing);
     await this.ended();
   }
 
-  /** Asks it to stop, then makes it. */
+  /** Asks the server to stop and kills it if it does not. */
   async end(): Promise<void> {
     if (this.isRunning) this.signal('SIGTERM');
     const waiting = new AbortController();
@@ -126,7 +126,7 @@ export class ServerProcess {
     try {
       process.kill(-pid, signal);
     } catch {
-      // All of the group have ended.
+      // The whole group has already ended.
     }
   }
 }

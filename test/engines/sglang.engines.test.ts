@@ -1,4 +1,4 @@
-/** The claims of every engine, for a real SGLang. */
+/** Proves the common engine claims for a real SGLang. */
 import { proveEngine } from './claims.ts';
 import { answerClaims } from './claims-answers.ts';
 import { endClaims, stopClaims } from './claims-ends.ts';

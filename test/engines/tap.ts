@@ -1,6 +1,6 @@
 /**
- * What really reaches an engine: a proxy of bytes in front of its port that keeps every request with a body.
- * It changes nothing, and it stays while the engine is away: a connection that the engine does not take is reset.
+ * A byte proxy in front of an engine's port that records every request with a body. It changes nothing. If the engine is
+ * away, the proxy stays and resets connections that the engine does not accept.
  */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
@@ -9,13 +9,13 @@ export interface Tapped {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Readonly<Record<string, unknown>>;
-  /** The connection that it came over is still open towards the engine. */
+  /** True while the request's connection to the engine is open. */
   isOpen(): boolean;
 }
 
 export interface Tap {
   readonly url: string;
-  /** Completions asked for since the last time; what counts tokens is left out. */
+  /** Completion requests since the last call. Token counting requests are left out. */
   take(): readonly Tapped[];
   close(): Promise<void>;
 }
@@ -62,7 +62,7 @@ function join(from: Socket, to: Socket): void {
 
 type Take = (path: string, headers: Tapped['headers'], body: Tapped['body']) => void;
 
-/** Requests of one connection, whose bodies have a length; the gateway sends no others. */
+/** Reads requests from one connection. Their bodies have a length, because the gateway sends no others. */
 class RequestReader {
   readonly #take: Take;
   #bytes = Buffer.alloc(0);

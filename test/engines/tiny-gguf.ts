@@ -1,4 +1,6 @@
-/** The tiny model as a GGUF file, version 3: for llama.cpp and Ollama. All numbers little-endian, tensors in 32-bit floats. */
+/**
+ * Writes the tiny model as a GGUF file, version 3, for llama.cpp and Ollama: little-endian numbers, tensors of 32-bit floats.
+ */
 import { writeFileSync } from 'node:fs';
 import { chatTemplate, controlTokens, sizes, type Tensor, type TinyModel } from './tiny-model.ts';
 
@@ -14,7 +16,7 @@ const alignment = 32;
 const typeOf = { unsigned: 4, integer: 5, float: 6, truth: 7, text: 8, list: 9 } as const;
 const tokenType = { normal: 1, control: 3, userDefined: 4 } as const;
 
-/** `windowTokens`: the context that the model says it was trained on. */
+/** Writes the file. `windowTokens` is the context length that the model claims to be trained for. */
 export function writeGguf(path: string, model: TinyModel, windowTokens: number): void {
   const values = Object.entries(metadata(model, windowTokens));
   const head = new Writer();
@@ -30,7 +32,7 @@ export function writeGguf(path: string, model: TinyModel, windowTokens: number):
   for (const tensor of model.tensors) {
     head.text(`${tensor.name}.weight`);
     head.u32(tensor.shape.length);
-    // The fastest-running dimension comes first.
+    // GGUF lists the fastest-varying dimension first.
     for (const length of tensor.shape.toReversed()) head.u64(length);
     head.u32(0);
     head.u64(offset);

@@ -1,4 +1,4 @@
-/** The tiny model as a folder in the format of Hugging Face: for vLLM and SGLang. Weights in one safetensors file. */
+/** Writes the tiny model as a folder in Hugging Face format, for vLLM and SGLang. The weights are one safetensors file. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { chatTemplate, controlTokens, sizes, type TinyModel } from './tiny-model.ts';
@@ -20,7 +20,7 @@ const wholeParts: Readonly<Record<string, string>> = {
   output: 'lm_head',
 };
 
-/** `windowTokens`: the context that the model says it was trained on. */
+/** Writes the folder. `windowTokens` is the context length that the model claims to be trained for. */
 export function writeHfModel(folder: string, model: TinyModel, windowTokens: number): void {
   mkdirSync(folder, { recursive: true });
   const write = (name: string, content: object): void =>
@@ -102,7 +102,7 @@ function tokenizer({ tokens, merges, added }: TinyModel): object {
   };
 }
 
-/** A length, a JSON index of that length, and the tensors one after another. */
+/** Encodes the weights: the length of a JSON index, the index, and the tensors one after another. */
 function safetensors({ tensors }: TinyModel): Buffer {
   let offset = 0;
   const index: Record<string, object> = { __metadata__: { format: 'pt' } };

@@ -1,15 +1,15 @@
 /**
- * A language model of half a megabyte that real engines load: two layers of the Llama architecture over a vocabulary of
- * bytes. Its weights are random, with three habits built in, so that a test need not hope:
- * it writes lower-case words; where only JSON is allowed it comes to an end; and offered tools, it calls one of them.
- * The same seed gives the same bytes. `tiny-gguf.ts` and `tiny-hf.ts` write it in the formats of the engines.
+ * A language model of half a megabyte that real engines load: two layers of the Llama architecture over a byte vocabulary.
+ * Its weights are random but have three built-in habits, so tests need not rely on luck: it writes lower-case words; if only
+ * JSON is allowed, it comes to an end; and if it is offered tools, it calls one of them. The same seed gives the same bytes.
+ * `tiny-gguf.ts` and `tiny-hf.ts` write the model in the engines' formats.
  */
 import { seededRandom } from '../support/random.ts';
 
 export interface Tensor {
-  /** As the format of llama.cpp names it; `tiny-hf.ts` knows the other names. */
+  /** Name in llama.cpp's format; `tiny-hf.ts` translates it. */
   readonly name: string;
-  /** Rows and columns, or one length. */
+  /** Rows and columns, or a single length. */
   readonly shape: readonly number[];
   readonly data: Float32Array;
 }
@@ -17,7 +17,7 @@ export interface Tensor {
 export interface TinyModel {
   readonly tokens: readonly string[];
   readonly merges: readonly (readonly [string, string])[];
-  /** Recognised in a text before anything else. */
+  /** Tokens that are recognised in a text before all others. */
   readonly added: Readonly<Record<AddedToken, number>>;
   readonly tensors: readonly Tensor[];
 }
@@ -26,7 +26,7 @@ type AddedToken = (typeof addedTokens)[number];
 
 export const sizes = { embedding: 64, layers: 2, heads: 2, feedForward: 128, epsilon: 1e-5 } as const;
 
-/** What the model calls when it is offered this tool, and with what. */
+/** The call that the model makes when it is offered this tool. */
 export const habitualCall = { name: 'set_unit', input: { unit: 'c' } } as const;
 
 const addedTokens = [
@@ -39,7 +39,7 @@ const addedTokens = [
   '<think>',
   '</think>',
 ] as const;
-/** Never shown in an answer. */
+/** Tokens that answers never show. */
 export const controlTokens: readonly string[] = addedTokens.slice(0, 4);
 
 const mergedPairs: readonly (readonly [string, string])[] = [
@@ -55,7 +55,7 @@ const mergedPairs: readonly (readonly [string, string])[] = [
   ['Ġ', 'o'],
 ];
 
-/** One after another they are a call; no merge leads to them, so no prompt holds one. */
+/** Tokens that form a call when chained. No merge produces them, so no prompt contains one. */
 const callPieces = [
   `\n{"name": "${habitualCall.name}"`,
   ', "arguments": ',
@@ -64,7 +64,10 @@ const callPieces = [
   '}}\n',
 ];
 
-/** Messages between marks; with tools given and no result of one at the end, the turn opens with a mark of its own. */
+/**
+ * Puts messages between markers. With tools, and unless the last message is a tool result, the turn opens with its own
+ * marker.
+ */
 export const chatTemplate = [
   '{%- if tools -%}<|im_start|>system\n# Tools\n\nYou may call one or more functions.\n<tools>\n',
   '{%- for tool in tools -%}{{ tool | tojson }}\n{% endfor -%}',
@@ -79,7 +82,7 @@ export const chatTemplate = [
   '{%- if tools and messages[-1].role != "tool" -%}<|offered|>{%- endif -%}{%- endif -%}',
 ].join('');
 
-/** Byte `index` of the list stands in the vocabulary as a printable character, as GPT-2 has it. */
+/** Printable vocabulary character of each byte, as GPT-2 defines it. */
 function byteCharacters(): string[] {
   const printable = (byte: number): boolean =>
     (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
@@ -98,7 +101,7 @@ export function tinyModel(seed = 7): TinyModel {
   const embedding = matrix(random, tokens.length, sizes.embedding, 1);
   const output = matrix(random, tokens.length, sizes.embedding, 0.9);
   for (const [id, token] of tokens.entries()) {
-    // The first dimension is the same for all tokens, so that the output's weight there is a liking.
+    // The first dimension is the same for all tokens, so its output weight expresses the preference for a token.
     set(embedding, id, 0, 12);
     set(output, id, 0, liking(token));
   }
@@ -116,11 +119,11 @@ export function tinyModel(seed = 7): TinyModel {
   return { tokens, merges: mergedPairs, added, tensors };
 }
 
-/** Words above the marks of JSON, those above an end, an end above one thing more, and that above white space. */
+/** Preference for a token: words before JSON punctuation, then the end, then a comma or other text, and white space last. */
 function liking(token: string): number {
   if (token === '<|im_end|>') return 0.5;
   if (token === ',') return 0.1;
-  // The end of a call as one token, because only after that one the answer ends.
+  // The end of a call is a single token, because the answer ends only after that token.
   if (token === '</tool_call>') return 0;
   if (token === '<') return -1.5;
   if (/^[a-z]$/.test(token)) return 1.2;

@@ -1,8 +1,8 @@
-/** Engines that chat and embed by two servers of one kind. */
+/** Engines that use one server for chats and another of the same kind for embeddings. */
 import type { RunningEngine } from './engine.ts';
 import type { ServerProcess } from './server-process.ts';
 
-/** Starts both, one after the other: starting is what takes most of the machine. */
+/** Starts the servers one after the other, because starting takes most of the machine's capacity. */
 export async function pairOf(
   chat: ServerProcess,
   embed: ServerProcess,

@@ -1,4 +1,4 @@
-/** The claims of every engine, for a real vLLM. */
+/** Proves the common engine claims for a real vLLM. */
 import { proveEngine } from './claims.ts';
 import { answerClaims } from './claims-answers.ts';
 import { endClaims, stopClaims } from './claims-ends.ts';

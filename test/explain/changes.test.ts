@@ -1,6 +1,6 @@
 /**
- * Decisions of gateways inside and outside a wave, explained and decided again: by the state that each of them read, while the
- * change is open and after it is over.
+ * Explains and re-decides decisions of gateways inside and outside a wave, by the state that each gateway had read, both
+ * while the change is open and after it has ended.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -23,7 +23,7 @@ afterAll(() => fleet.close());
 const cli = (...argv: string[]): Promise<CliRun> =>
   runCli(argv, { env: { HEADGATE_ADMIN: fleet.controlPlane.admin, HEADGATE_TOKEN: operatorToken } });
 
-/** The plan of the caller gets these models in place of its own. */
+/** Stages a change that replaces the models of the caller's tier. */
 async function stage(models: readonly string[]): Promise<string> {
   const query = 'stage=true&waves=gateway-1,all&hold=1h&force=true';
   const { id } = await fleet.admin.call('PUT', `/tiers/Waved?${query}`, { models, rank: 50 });
@@ -114,7 +114,7 @@ test('a request that was served by a change in its wave is explained so after it
   ]);
   const last = await explained('--request', completed.request);
   expect(tierIn(last)?.because?.type).toBe('tier.set');
-  // At the position of the first wave, each by the name of its gateway.
+  // Decided at the position of the first wave, each with the name of its gateway.
   const { at } = await explained('--request', inside.request);
   const again = await decidedAgain([inside.request, outside.request, completed.request], '--at', String(at));
   const lines = again.out

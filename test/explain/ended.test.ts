@@ -43,7 +43,9 @@ const faulty = (fault: object) => parseBehaviour({ rules: [{ match: {}, fault }]
 const cli = (...argv: string[]): Promise<CliRun> =>
   runCli(argv, { env: { HEADGATE_ADMIN: fleet.controlPlane.admin, HEADGATE_TOKEN: operatorToken } });
 
-/** Sends the body, of more bytes where some are to be missing, and leaves: at the first bytes of an answer, if one comes. */
+/**
+ * Sends the body, with a longer Content-Length if bytes should be missing, and leaves, at the earliest when an answer begins.
+ */
 async function leave(bearer: string, body: string, bytes = body.length): Promise<void> {
   const parts = {
     method: 'POST',
@@ -134,7 +136,7 @@ test('the build that recorded them decides the same, also of records that versio
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line))
-    // What the listener answers to a body that is not whole is a record of its own.
+    // The listener's answer to an incomplete body is a separate record.
     .filter(({ stage }) => stage !== 'http');
   expect(lines).toHaveLength(4);
   const former = lines.map(({ promptTokensMax, finish, ...line }) => ({

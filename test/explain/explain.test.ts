@@ -1,6 +1,6 @@
 /**
- * `headgate explain` and `replay decide` on a running fleet: requests that were made and requests that were not, their present
- * and past, and who may ask. golden.test.ts explains every cause of a refusal.
+ * `headgate explain` and `replay decide` on a running fleet: real and hypothetical requests, present and past, and the people
+ * who may ask. golden.test.ts explains every cause of a refusal.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -39,7 +39,7 @@ const cli = (...argv: string[]): Promise<CliRun> => cliWith(argv, {});
 const keyOf = (organisation: string): string => keys[organisation] ?? '';
 
 let made = 0;
-/** An organisation with a tier of its own. */
+/** An organisation with its own tier. */
 async function newcomer(limits: object): Promise<{ id: string; key: string; tier: string }> {
   const tier = `Tier-${++made}`;
   const id = `newcomer-${made}`;
@@ -91,7 +91,7 @@ describe('a request that was not made finds what is in use now:', () => {
     const send = () => ask(pool, { organisation: 'birch' });
     let found: Explanation | undefined;
     await until(async () => {
-      // Again in the next minute, where one has begun meanwhile.
+      // Repeats the request if a new minute has begun meanwhile.
       await send();
       found = await asked();
       return !found.verdict.served;
@@ -150,7 +150,7 @@ test('on a terminal the page keeps to its width and paints what decides; elsewhe
   expect(decisive).toHaveLength(1);
   expect(decisive[0]).toMatch(/^ {2}⨉ tier .* does not include it +tier\.set \d+ operator {2}◀ decided it$/);
   expect(narrow.out).toContain(`${esc}[31m⨉${esc}[39m`);
-  // Nothing was asked after the refusal: its sign is faint, as that of a step that was skipped.
+  // Steps after the refusal were not checked, so their sign is dimmed like that of a skipped step.
   expect(narrow.out).toContain(`${esc}[2m`);
   for (const line of unpainted(narrow.out).split('\n'))
     if (!line.trim().startsWith('headgate ')) expect([...line].length, line).toBeLessThanOrEqual(80);
@@ -190,7 +190,7 @@ test('the matrix of an organisation agrees with the explanation of each of its c
   const { items } = JSON.parse(run.out) as {
     items: { model: string; host: string; path: string; status: number; served: boolean }[];
   };
-  // What its tier, its stacks and its own nodes have, at each host, and nothing of others.
+  // The models of its tier, its stacks and its own nodes, at each host, and no models of others.
   const { tier } = await fleet.admin.call('GET', '/organisations/birch');
   const { models } = await fleet.admin.call('GET', `/tiers/${tier}`);
   const own = await fleet.admin.call('GET', '/stacks?organisation=birch');
@@ -270,7 +270,7 @@ describe('replay decide decides recorded requests again:', () => {
     writeFileSync(path, `${lines.join('\n')}\n`);
     return cli('replay', 'decide', '--requests', path, '-o', 'json', ...more);
   };
-  /** With those of the tests above: most kinds of refusals and of served requests. */
+  /** Together with the requests of the tests above, covers most kinds of refusals and served requests. */
   const exported = async (): Promise<string[]> => {
     const key = keyOf('acme');
     for (const model of ['echo-small', 'no-such-model']) await chat({ port, key, model });

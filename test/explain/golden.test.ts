@@ -48,10 +48,10 @@ afterAll(async () => {
   rmSync(dir, { recursive: true });
 });
 
-/** Gateways in the waves of a change have a test of their own: changes.test.ts. */
+/** Cases without a gateway in a wave. changes.test.ts covers gateways in waves. */
 const cases = goldenCases.filter(({ gateway }) => gateway === undefined);
 
-/** The record that a gateway makes of the request: of a served one, as if a node had completed it. */
+/** The record that a gateway would write of the request. A placed request is recorded as completed by a node. */
 async function recordOf(golden: GoldenCase, index: number): Promise<DecisionRecord> {
   const facts = factsOf(golden);
   const req = `req_${index.toString(16).padStart(32, '0')}`;
@@ -86,7 +86,7 @@ const operationAt: Readonly<Record<string, DecisionRecord['operation']>> = {
   '/v1/messages/count_tokens': 'count-tokens',
 };
 
-/** Visitors and counted prompts do not come over a socket of this test. */
+/** Builds the record by hand, because visitors and counted prompts do not use a socket in this test. */
 function byHand(golden: GoldenCase, req: string): DecisionRecord {
   const { counters, nowMs: at, path, host = '', authorization = '', ...facts } = factsOf(golden);
   const decided = replayDecision(corpus.at(golden), factsOf(golden), corpusHosts);
@@ -126,7 +126,7 @@ beforeAll(async () => {
 const causeOfRecord = (record: DecisionRecord): Cause | undefined =>
   record.served ? undefined : findCause({ stage: record.stage, type: record.type, reason: record.reason });
 
-/** What a page says of some steps; ⨉ marks a refusal. */
+/** Expected texts of some steps. ⨉ marks a refusal. */
 const texts: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'the shared host by name': {
     host: 'the shared host',
@@ -165,7 +165,7 @@ const texts: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'one model that is not listed on a stack host': { listing: '⨉ it is not in the list of this host' },
 };
 
-/** Events that the decisive step of a refusal may name, by cause; the causes left out have none. */
+/** Events that the decisive step of a refusal may name, by cause. Other causes name none. */
 const events: Partial<Record<Cause, readonly string[]>> = {
   missing: ['key.revoked', 'none'],
   expired: ['key.created'],
@@ -215,7 +215,7 @@ describe('an explanation says what its golden decision says:', () => {
     const cause = causeOfRecord(record);
     const gave = { own: 'own nodes', pool: 'nodes', stack: 'nodes' }[record.capacity ?? 'pool'];
     const step = cause === undefined ? (decision.kind === 'listed' ? 'listing' : gave) : causes[cause].step;
-    // Of a model that an own node served, the own node may be the later change.
+    // If an own node served the model, that node may be the later change.
     expect([step, ...(step === 'pool' ? ['own nodes'] : [])]).toContain(decisive);
     const because = steps.find((one) => one.step === decisive)?.because;
     if (cause !== undefined) expect(events[cause] ?? ['none']).toContain(because?.type ?? 'none');
@@ -234,7 +234,7 @@ describe('an explanation says what its golden decision says:', () => {
   test('every cause that rules alone decide, and every text of the table, was seen', () => {
     const seen = new Set(records.map(causeOfRecord));
     const ruled = (Object.keys(causes) as Cause[]).filter((name) => causes[name].stage === 'admission');
-    // The golden log has no limits of all visitors together.
+    // The golden log has no limits that apply to all visitors together.
     expect(ruled.filter((name) => !seen.has(name))).toEqual([
       ...['network turns', 'visitor tokens', 'visitor requests', 'visitor concurrency'],
     ]);

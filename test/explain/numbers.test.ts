@@ -49,7 +49,7 @@ async function send(gateway: number): Promise<Sent> {
   return { status, found: await explained({ request: fields['x-request-id'] ?? '' }) };
 }
 
-/** Whether the limits of the organisation, and a question about a request not made, show these numbers. */
+/** Waits until the organisation's limits and a hypothetical request both show these numbers. */
 async function agree(organisation: string, limits: object, step: string, text: string): Promise<void> {
   await until(async () => {
     const shown = await fleet.admin.call('GET', `/organisations/${organisation}/limits`);
@@ -67,7 +67,7 @@ test('requests of the minute are counted here and elsewhere, until there is no r
   const counted = [0, 0];
   let minute = 0;
   let found: Explanation;
-  /** Sends one request and checks its numbers; a new minute begins at 0. */
+  /** Sends one request and checks its numbers. Counts start at 0 in a new minute. */
   const count = async (gateway: number): Promise<Step> => {
     const sent = await send(gateway);
     found = sent.found;
@@ -88,7 +88,7 @@ test('requests of the minute are counted here and elsewhere, until there is no r
     if (sent.status === 200) counted[gateway] = Number(counted[gateway]) + 1;
     return step;
   };
-  // The other gateway's requests are known after some time. A new minute begins at 0 again.
+  // A gateway learns of the other's requests with some delay. Counts start at 0 in a new minute.
   await until(async () => {
     if (counted[1] === 0) await count(1);
     return (await count(0))?.facts['elsewhere'] === counted[1] && Number(counted[1]) > 0;
@@ -101,7 +101,7 @@ test('requests of the minute are counted here and elsewhere, until there is no r
     await agree('rate', { used }, 'requests', `${used} in this minute, of ${perMinute}`);
 }, 240_000);
 
-/** A stream that its node never ends. */
+/** Sends a request for a stream that its node never ends. */
 function hold(gateway: number): Promise<{ readonly id: string; close(): Promise<void> }> {
   return new Promise((resolve, reject) => {
     const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };

@@ -32,7 +32,7 @@ afterAll(() => fleet.close());
 
 type Change = Partial<Omit<DecisionRecord, 'counters'>> & { readonly counters?: object };
 
-/** Steps by name, of the served record with these changes. */
+/** Steps by name, for the served record with these changes. */
 async function stepsOf(change: Change): Promise<Record<string, { result: string; text: string }>> {
   const record = { ...served, ...change, counters: { ...served.counters, ...change.counters } };
   const found = explanationSchema.parse(
@@ -49,7 +49,7 @@ const visitor: Change = {
 };
 const visitors = { windowUsed: 15, inFlight: 2, tokens: 60, requests: { ...requests, held: 7 }, concurrency };
 
-/** A step, a record, and its words. */
+/** Step, change to the record, and the expected text. */
 const numbers: readonly (readonly [step: string, change: Change, text: string])[] = [
   [
     'requests',
@@ -66,7 +66,7 @@ const numbers: readonly (readonly [step: string, change: Change, text: string])[
     { counters: { requests: { here: 3, room: 9 }, windowUsed: 3 } },
     '3 in this minute at this gateway, of 12',
   ],
-  // As gateways of earlier versions wrote it.
+  // The format of earlier gateway versions.
   [
     'requests',
     { counters: { requests: undefined, windowUsed: 8 } },
@@ -146,7 +146,7 @@ test.each(numbers)('the numbers of %s are those of the record: %#', async (step,
 const refusedBy = (stage: DecisionRecord['stage'], type: string, reason: string): Change => ({
   ...{ stage, type, reason, message: 'no', served: false, status: 503 },
 });
-/** What was refused by another part than the rules: all causes, and one of a call of the playground. */
+/** Refusals that parts other than the rules gave: all of their causes, and one for a call of the playground. */
 const refusals: readonly (readonly [cause: string, step: StepName, change: Change, text: string | null])[] = [
   ...causeNames
     .filter((name) => causes[name].stage !== 'admission')

@@ -11,11 +11,11 @@ import { type Answer, call, chatBody } from '../support/api.ts';
 import type { CliRun } from '../support/run-cli.ts';
 import { stackHost, stacks } from '../support/spec-fleet.ts';
 
-/** A fleet of the specification whose stack `heron` serves the Anthropic-style API. */
+/** The specification fleet, with the stack `heron` on the Anthropic surface. */
 export interface Scene {
   readonly admin: DevAdmin;
   readonly port: number;
-  /** By organisation. */
+  /** API keys by organisation. */
   readonly keys: Readonly<Record<string, string>>;
   cli(...argv: string[]): Promise<CliRun>;
   /** Waits until the gateway enforces the latest commit. */
@@ -27,14 +27,14 @@ export function useScene(used: Scene): void {
   scene = used;
 }
 
-/** An API style at one kind of host. */
+/** An API surface on one kind of host. */
 export interface Way {
   readonly organisation: string;
   readonly model: string;
   readonly host: string;
   readonly path: string;
   readonly stack?: string;
-  /** The node that has to be drained to end the service. */
+  /** The node to drain to stop serving this way. */
   readonly node: DemoNodeId;
 }
 
@@ -55,15 +55,15 @@ export const ways = {
 export type WayName = keyof typeof ways;
 export const wayNames = Object.keys(ways) as WayName[];
 
-/** Differences from the usual request of a way. */
+/** Changes to the standard request of a way. */
 export interface Change {
   readonly organisation?: string;
-  /** null: the request has no key. */
+  /** null omits the key. */
   readonly key?: string | null | undefined;
   readonly more?: object;
   readonly path?: string;
   readonly host?: string;
-  /** null: the request has no body. */
+  /** null omits the body. */
   readonly body?: unknown;
   readonly method?: string;
   readonly headers?: Readonly<Record<string, string>>;
@@ -85,7 +85,7 @@ export function ask(way: Way, change: Change = {}): Promise<Answer> {
   });
 }
 
-/** The explanation of an answer; fails unless it says what the answer says. */
+/** The explanation of an answer. Fails unless it agrees with the answer. */
 export async function explained(answer: Pick<Answer, 'status' | 'fields' | 'content'>): Promise<Explanation> {
   const run = await scene.cli('explain', '--request', answer.fields['x-request-id'] ?? '', '-o', 'json');
   if (run.out === '') throw new Error(run.err);
@@ -101,7 +101,7 @@ export async function explained(answer: Pick<Answer, 'status' | 'fields' | 'cont
   return found;
 }
 
-/** The types of refusals that were made so far. */
+/** Types of refusals seen so far. */
 export const seen = new Set<RefusalType>();
 export function refused(answer: Answer, type: RefusalType): void {
   expect(JSON.parse(answer.content).error?.type, answer.content).toBe(type);
@@ -109,7 +109,7 @@ export function refused(answer: Answer, type: RefusalType): void {
   seen.add(type);
 }
 
-/** The first step that refused. Own nodes that do not serve only send a request on. */
+/** The first step that refused, not counting own nodes: if those do not serve, the request only moves on. */
 export const refusedStep = ({ steps }: Explanation): string | undefined =>
   steps.find(({ result, step }) => result === 'refused' && step !== 'own nodes')?.step;
 
@@ -136,7 +136,7 @@ export async function limit({ organisation }: Way, limits: object): Promise<numb
   return Number(set['position']);
 }
 
-/** The position of a commit that the gateway enforces. */
+/** Waits until the gateway enforces the commit, and returns its position. */
 export async function positionOf(answer: Promise<object>): Promise<number> {
   const { position } = (await answer) as { readonly position?: number };
   await scene.settle();
@@ -152,9 +152,9 @@ const [chat, stackChat, stackMessages] = [
 interface Turned {
   readonly type: RefusalType;
   readonly way: Way;
-  /** The type of the event that causes the refusal. */
+  /** Type of the event that causes the refusal. */
   readonly event: string;
-  /** Commits the event and returns its position, with a key of its own if the request needs one. */
+  /** Commits the event. Returns its position and, if the request needs its own key, that key. */
   arrange(): Promise<number | { readonly position: number; readonly key: string }>;
   readonly more?: object;
 }
@@ -162,7 +162,7 @@ interface Turned {
 const drain = ({ node }: Way): Promise<number> =>
   positionOf(scene.admin.call('POST', `/nodes/${node}/drain?force=true`));
 
-/** One refusal of each type that the state can cause; golden.test.ts explains all causes. */
+/** One refusal for each type that the state can cause. golden.test.ts explains all causes. */
 const turned: readonly Turned[] = [
   {
     ...{ type: 'Unauthorized', way: chat, event: 'key.revoked' },
@@ -218,7 +218,7 @@ const noModel = { method: 'GET', path: '/v1/models/none' };
 const huge = { 'content-type': 'application/json', 'content-length': String(33 * 1024 * 1024) };
 type Refused = readonly [type: RefusalType, name: string, way: Way, step: string, change: Change];
 
-/** Requests that are refused whatever the state is: one of each type, and each form that no rule can judge. */
+/** Requests that are refused in any state: one for each type, and each form that no rule can judge. */
 const refusals: readonly Refused[] = [
   ['Unauthorized', 'no key', chat, 'key', { key: null }],
   ['NotFoundError', 'no such path', stackChat, 'path', { path: '/v1/none' }],
@@ -256,7 +256,7 @@ export function proveWays(): void {
       expect(becauseOf(found)).toMatchObject({ type: event, position });
       const { events } = await scene.admin.call('GET', `/events/${position}`);
       expect((events as { type: string }[]).map((one) => one.type)).toContain(event);
-      // Other plans come first, then the tier without its limit.
+      // Other plans are suggested first, then the tier without its limit.
       if (/Context|Upsell|Limited/.test(type))
         expect(found.would.at(-1)).toMatch(/^headgate tier set Limited-\d+ --[a-z-]+ none$/);
       const printed = await runFirst(found);
@@ -276,7 +276,7 @@ export function proveWays(): void {
   });
 
   describe('a served request is explained:', () => {
-    // The tables above leave it on some other tier.
+    // The tests above leave the organisation on another tier.
     beforeAll(() => positionOf(scene.admin.call('PATCH', '/organisations/acme', { tier: 'Platinum' })));
     test.each(served)('%s', async (_name, step, way, change) => {
       const answer = await ask(way, change);

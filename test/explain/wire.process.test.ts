@@ -50,7 +50,7 @@ let metrics: string;
 const keys: Record<string, string> = {};
 const chat = ways['chat at the shared host'];
 const fault = (kind = ''): string => join(fleet.dir, `fault${kind}`);
-/** While something fails in the gateway: test/support/fault-on-file.mjs. */
+/** Runs `work` while a fault is active in the gateway (test/support/fault-on-file.mjs). */
 async function during<Result>(kind: '.clock' | '.usage', work: () => Promise<Result>): Promise<Result> {
   writeFileSync(fault(kind), '');
   try {
@@ -98,7 +98,7 @@ async function settle(): Promise<void> {
 const cli = (...argv: string[]): Promise<CliRun> =>
   runCli(argv, { env: { HEADGATE_ADMIN: plane.ready.admin, HEADGATE_TOKEN: operatorToken } });
 
-/** Begins a stream, and leaves once some of it has come. Gives its request id. */
+/** Starts a stream, leaves once part of it has arrived, and returns the request id. */
 async function leftStream(way: Way): Promise<string> {
   const isMessages = way.path === '/v1/messages';
   const body = chatBody(way.model, { stream: true, ...(isMessages && { max_tokens: 9 }) });
@@ -154,7 +154,7 @@ describe('what fails while it is answered is explained by its last step:', () =>
 });
 
 describe('what the gateway cannot do is explained by its step:', () => {
-  // The tables above leave it at the end of an allowance.
+  // The tests above leave the organisation with a used-up allowance.
   beforeAll(() => positionOf(admin.call('PATCH', '/organisations/cedar', { tier: 'Platinum' })));
   const isServed = (way: Way): Promise<unknown> => until(async () => (await ask(way)).status === 200, 60_000);
 
@@ -178,7 +178,7 @@ describe('what the gateway cannot do is explained by its step:', () => {
   test('usage that cannot be kept, at each host', async () => {
     for (const way of wayNames) await isServed(ways[way]);
     const answers = await during('.usage', async () => {
-      // Its row waits for the thread, and after some time the next requests are refused.
+      // The usage row waits for the stalled thread, and after some time further requests are refused.
       expect((await ask(chat)).status).toBe(200);
       await until(async () => (await ask(chat)).status !== 200, 60_000);
       return Promise.all(wayNames.map((way) => ask(ways[way])));
@@ -210,7 +210,7 @@ describe('the record of a stream that ends early says who ended it, and not that
     await until(async () => (await admin.call('GET', path).catch(() => undefined)) !== undefined, 60_000);
     expect((await admin.call('GET', path))['decision']).toMatchObject({ served: false, outcome });
   };
-  /** Whatever API the gateway speaks to the node. */
+  /** Applies the fault to whichever API the gateway uses to call the node. */
   const streaming = async <Result>(way: Way, fault: object, work: () => Promise<Result>): Promise<Result> => {
     const paths = ['/v1/chat/completions', '/v1/messages'];
     const rules = paths.map((path) => ({ match: { path }, fault: { ...fault, afterEvents: 3 } }));

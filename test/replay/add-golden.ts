@@ -1,9 +1,9 @@
 /**
- * `npm run golden -- add`: adds to the golden files what their tests ask for, and changes nothing that is there. A log
- * with samples of the types of events that no log has; the digests of each log by a new version of the fold; the key of each
- * `{name}` that stands for the hash of a new one; the decision of each line of `decisions.jsonl` that was written without one;
- * and the promise that covers the lines. Where what is there no longer holds it refuses, and adds nothing. What a line says
- * now is what every later build must say: read it before it is committed.
+ * `npm run golden -- add` adds everything that the golden tests ask for, and never changes existing entries. It adds a log
+ * with samples of event types that no log has, the digests of each log for a new fold version, the keys behind new `{name}`
+ * hashes, the decision of each line of `decisions.jsonl` that has none, and the promise that covers the lines. If existing
+ * entries no longer hold, it refuses and adds nothing. Every later build must repeat what an added line says, so read it
+ * before you commit.
  */
 import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
@@ -30,11 +30,11 @@ import {
   typesWithoutLog,
 } from './golden-files.ts';
 
-/** Commits before the samples, so that they find what they are about. */
+/** Number of commits before the samples, so that samples refer to existing objects. */
 const historyCommits = 40;
 const samplesOfType = 3;
 
-/** What no longer holds of what is there. */
+/** Existing entries that no longer hold. */
 function faults(): string[] {
   const promises = brokenPromises(decisionLines()).map(
     (entry) => `decisions: a line that entry ${entry} of promised.json covers was changed`,
@@ -50,7 +50,7 @@ function faults(): string[] {
   return [...promises, ...digests];
 }
 
-/** `flag`: `wx` where nothing may be there. */
+/** Writes a golden file. The flag `wx` fails if the file exists. */
 function write(name: string, text: string, flag: 'w' | 'wx' = 'w'): void {
   writeFileSync(join(goldenFolder, name), `${text}\n`, { flag });
   process.stdout.write(`test/replay/${name}\n`);
@@ -85,7 +85,7 @@ function addDigests(): void {
   }
 }
 
-/** In a commit, `"hash":"{name}"` becomes the hash of the key of that name. */
+/** Replaces `"hash":"{name}"` in commits with the hash of the key of that name. */
 function addKeys(): void {
   const file = 'decisions/commits.jsonl';
   const keys: Record<string, string> = JSON.parse(goldenText('decisions/keys.json'));
@@ -101,7 +101,7 @@ function addKeys(): void {
   write(file, text);
 }
 
-/** The corpus reads its files when it is imported. */
+/** Imported late, because the corpus reads its files on import. */
 async function addDecisions(): Promise<void> {
   const { comparable, corpusHosts, factsOf, openCorpus, recordedCases } = await import(
     './decisions/corpus.ts'

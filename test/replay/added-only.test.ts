@@ -1,8 +1,7 @@
 /**
- * The golden log and its decisions are only ever added to. `promised.json` pins how both began, once for each time they
- * were added to: an entry is the number of their lines then, and the digest of those lines. A further line needs a further
- * entry (`npm run golden -- add`), and no entry is ever changed, so that a line cannot be edited, moved or taken away without
- * that being seen.
+ * The golden log and its decisions only ever grow. `promised.json` has one entry for each time that lines were added: the
+ * number of lines and their digest at that time. New lines need a new entry (`npm run golden -- add`), and no entry is ever
+ * changed. So lines cannot be edited, moved or removed unnoticed.
  */
 import { afterAll, describe, expect, test } from 'vitest';
 import {

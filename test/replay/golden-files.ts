@@ -25,7 +25,7 @@ export function goldenLogs(): string[] {
     .map((name) => name.slice(0, -'.jsonl'.length));
 }
 
-/** One record a line: offset, value in base64, and its signature where it has one. */
+/** Reads a log with one record per line: offset, value in base64, and the signature if there is one. */
 export function readLog(name: string): LogRecord[] {
   return linesOf(`${name}.jsonl`).map((line) => {
     const { offset, value, signature } = JSON.parse(line);
@@ -38,7 +38,7 @@ export function readLog(name: string): LogRecord[] {
 }
 
 export interface ExpectedOfLog {
-  /** Follows from the accept rule alone, so no version of the fold may change it. */
+  /** Depends on the accept rule alone, so no fold version may change it. */
   readonly position: {
     readonly log: string | null;
     readonly seq: number;
@@ -52,7 +52,7 @@ export function expectedOf(name: string): ExpectedOfLog {
   return JSON.parse(goldenText(`${name}.expected.json`));
 }
 
-/** What a log gives in this build. */
+/** Folds a log with this build. */
 export function folded(records: readonly LogRecord[]) {
   const snapshot = memorySnapshot();
   const { consumed } = snapshot.apply(records);
@@ -60,7 +60,7 @@ export function folded(records: readonly LogRecord[]) {
   return { snapshot, consumed, position: { log, seq, hash, skipped: snapshot.skipped } };
 }
 
-/** Types of events that stand in no golden log in their first version. */
+/** Event types whose first version is in no golden log. */
 export function typesWithoutLog(): EventTypeName[] {
   const seen = new Set<string>();
   for (const { value } of goldenLogs().flatMap(readLog)) {
@@ -71,7 +71,7 @@ export function typesWithoutLog(): EventTypeName[] {
   return eventTypeNames.filter((type) => !seen.has(`${type} 1`));
 }
 
-/** How the commits and decisions began, when they were added to. */
+/** Number and digest of the first commits and decisions when lines were added. */
 export interface Promised {
   readonly commits: number;
   readonly decisions: number;
@@ -102,7 +102,7 @@ export function promiseOf(of: DecisionLines): Promised {
   return { ...now, sha256: digestOf(of, now) };
 }
 
-/** Entries that the lines do not begin as. */
+/** Indexes of the entries that no longer match the lines. */
 export function brokenPromises(of: DecisionLines): number[] {
   return readPromised().flatMap((entry, index) => (digestOf(of, entry) === entry.sha256 ? [] : [index]));
 }

@@ -1,6 +1,6 @@
 /**
- * The order of what only live serving has: the body, what the caller has used, and the outbox. The key comes before them;
- * plan, limits and routing come after.
+ * The order of checks that only live serving has: the body, the caller's usage, and the outbox. The key comes before the
+ * plan; limits and routing come afterwards.
  */
 import { afterAll, expect, test } from 'vitest';
 import { factsOf, type GoldenCase, goldenCases, openCorpus } from './decisions/corpus.ts';
@@ -9,7 +9,7 @@ import { type LiveOptions, serveLive } from './decisions/live.ts';
 const corpus = openCorpus();
 afterAll(() => corpus.close());
 
-/** Live serving of the facts of a golden case, with more facts; the reason where it is a refusal. */
+/** Live serving of a golden case with additional facts. Returns the reason if it is refused. */
 async function decided(
   name: string,
   { outboxFull = false, ...live }: LiveOptions & { outboxFull?: boolean },

@@ -1,7 +1,7 @@
 /**
- * Golden logs: each must give, in every later build, the position and the digests that are stored with it. A log here is
- * only ever added, never changed. Where a new version of the fold gives other digests, raise `foldVersion` and add a
- * line for that version to the expectation; the lines of earlier versions stay. `npm run golden -- add` does.
+ * Golden logs: every later build must compute the position and digests stored with each log. Logs are only ever added, never
+ * changed. If a new fold version computes other digests, raise `foldVersion` and add a line for that version to the
+ * expectation; lines of earlier versions stay. `npm run golden -- add` does this.
  */
 import { expect, test } from 'vitest';
 import { foldVersion } from '../../shared/snapshot/fold.ts';

@@ -1,6 +1,6 @@
 /**
- * One composition: with a trace, which explains every step, the verdict is the one that serving answers with, to the byte
- * of its message, and every step that could be decided is there.
+ * With a trace, which explains every step, the verdict equals the one of live serving to the byte of its message, and every
+ * step that could be decided is present.
  */
 import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
@@ -86,7 +86,7 @@ test.each(goldenCases.map((each) => [each.name, each] as const))(
   },
 );
 
-/** What the golden log has no visitors or node health for. */
+/** Causes that need visitors or node health, which the golden log does not have. */
 const elsewhere: readonly Cause[] = [
   ...(['network turns', 'visitor tokens', 'visitor requests', 'visitor concurrency'] as const),
 ];

@@ -1,6 +1,4 @@
-/**
- * Goal: a behaviour document determines exactly which requests fail; the error for an invalid one has the path of its fault.
- */
+/** A behaviour document determines exactly which requests fail. The error for an invalid document names the path. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

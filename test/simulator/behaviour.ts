@@ -1,7 +1,7 @@
 /**
- * The behaviour document: which requests a simulated node spoils, and how. JSON from a file or from `/sim/behaviour`;
- * an empty document is a healthy node. Rules are tried in order and the first that matches decides.
- * Rules count requests and use no randomness, so that a run can be repeated.
+ * The behaviour document says which requests a simulated node spoils and how. It is JSON, from a file or from
+ * `/sim/behaviour`; an empty document means a healthy node. Rules are tried in order, and the first match decides. Rules
+ * count requests and use no randomness, so runs are repeatable.
  */
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -9,19 +9,19 @@ import { z } from 'zod';
 import { readCapture } from './capture.ts';
 
 const milliseconds = z.number().int().min(1).max(600_000);
-/** Events of a stream, or parts of a body, that still go out. The frame with the role counts as one. */
+/** Stream events or body parts that are sent before the fault. The frame with the role counts as one. */
 const afterEvents = z.number().int().min(0).max(1_000_000);
 const headers = z.record(z.string().regex(/^[A-Za-z0-9-]+$/), z.string().regex(/^[\t\x20-\x7e]*$/));
 
-/** The faults, each named by `kind`. Those that speak of events leave half of an unstreamed body instead. */
+/** All faults, by `kind`. For an answer that is not streamed, faults that count events send half of the body instead. */
 const faultSchema = z.discriminatedUnion('kind', [
-  /** The connection is reset, no byte is answered. */
+  /** Resets the connection without answering. */
   z.strictObject({ kind: z.literal('refuse') }),
   /** Never answers. */
   z.strictObject({ kind: z.literal('stall') }),
-  /** Falls silent with the socket open, or sends comments only. */
+  /** Falls silent with the socket open, or sends only comments. */
   z.strictObject({ kind: z.literal('stall-after'), afterEvents, commentEveryMs: milliseconds.optional() }),
-  /** Answers this status; without `body` in the error shape of the dialect. */
+  /** Answers with this status. Without `body`, uses the dialect's error format. */
   z.strictObject({
     kind: z.literal('status'),
     status: z.number().int().min(200).max(599),
@@ -30,57 +30,57 @@ const faultSchema = z.discriminatedUnion('kind', [
   }),
   z.strictObject({ kind: z.literal('error-frame-then-done'), afterEvents: afterEvents.default(0) }),
   z.strictObject({ kind: z.literal('error-frame-no-done'), afterEvents: afterEvents.default(0) }),
-  /** Ends with a finish reason that is none, then `[DONE]`. */
+  /** Ends with an invalid finish reason, then `[DONE]`. */
   z.strictObject({ kind: z.literal('finish-abort'), finishReason: z.string().default('abort') }),
-  /** The connection ends in mid-stream, by FIN or by RST. */
+  /** Ends the connection in mid-stream, with FIN or RST. */
   z.strictObject({ kind: z.literal('cut'), afterEvents, reset: z.boolean().default(false) }),
-  /** A clean end of the body, without the terminator. */
+  /** Ends the body cleanly, but without the terminator. */
   z.strictObject({ kind: z.literal('clean-end-without-done'), afterEvents: afterEvents.optional() }),
-  /** Ollama's way to lose its worker: an empty chunk of no model, then a clean end. */
+  /** Ends as Ollama does when it loses its worker: an empty chunk without a model, then a clean end. */
   z.strictObject({ kind: z.literal('empty-chunk-end'), afterEvents: afterEvents.default(2) }),
-  /** Reports this usage, whatever it is; none at all where `usage` is left out. */
+  /** Reports this usage, valid or not, or no usage if `usage` is left out. */
   z.strictObject({ kind: z.literal('wrong-usage'), usage: z.json().optional() }),
-  /** Head or body byte by byte. */
+  /** Sends the head or the body byte by byte. */
   z.strictObject({ kind: z.literal('slow-loris'), part: z.enum(['head', 'body']), everyMs: milliseconds }),
-  /** Not JSON where JSON is promised. */
+  /** Sends something other than the promised JSON. */
   z.strictObject({ kind: z.literal('garbage'), afterEvents: afterEvents.default(0) }),
-  /** One valid event, or one body, of at least so many bytes. */
+  /** Sends one valid event or body of at least this many bytes. */
   z.strictObject({ kind: z.literal('huge-event'), bytes: z.number().int().min(1).max(1_000_000_000) }),
-  /** Header lines without end. */
+  /** Sends header lines without end. */
   z.strictObject({ kind: z.literal('endless-headers'), everyMs: milliseconds.default(4) }),
   z.strictObject({ kind: z.literal('redirect'), location: z.string().regex(/^[\x21-\x7e]+$/) }),
   z.strictObject({ kind: z.literal('extra-after-done'), text: z.string().optional() }),
   z.strictObject({ kind: z.literal('duplicate-finish') }),
   z.strictObject({ kind: z.literal('content-type'), contentType: z.string().regex(/^[\x20-\x7e]+$/) }),
-  /** A right answer, late. */
+  /** Sends a correct answer late. */
   z.strictObject({
     kind: z.literal('latency'),
     firstTokenMs: milliseconds,
     betweenTokensMs: milliseconds.optional(),
   }),
-  /** The recorded bytes of a capture, from a file in the folder of the document or inline. */
+  /** Replays the recorded bytes of a capture, given inline or as a file in the document's folder. */
   z.strictObject({ kind: z.literal('replay'), file: z.string().optional(), text: z.string().optional() }),
 ]);
 
 const matchSchema = z.strictObject({
   model: z.string().optional(),
-  /** Exact path; without one a rule means the POST requests under /v1. */
+  /** Exact path. If omitted, the rule applies to POST requests under /v1. */
   path: z.string().optional(),
   stream: z.boolean().optional(),
-  /** Lets so many matching requests pass first. */
+  /** Number of matching requests to let pass first. */
   afterRequests: z.number().int().min(0).optional(),
-  /** Of the rest, only every Nth. */
+  /** Applies only to every Nth of the remaining requests. */
   everyNth: z.number().int().min(1).optional(),
-  /** At most so often. */
+  /** Highest number of requests to spoil. */
   times: z.number().int().min(1).optional(),
 });
 
 const behaviourSchema = z.strictObject({
-  /** `refused`: nobody listens. `reset`: every connection is reset at once. For so long, else until the behaviour is replaced. */
+  /** `refused`: nothing listens. `reset`: connections are reset at once. Ends after `forMs` or when replaced. */
   connections: z
     .strictObject({ mode: z.enum(['refused', 'reset']), forMs: milliseconds.optional() })
     .optional(),
-  /** Words of an answer; the last message overrules it by `say N words`. */
+  /** Number of words in an answer. `say N words` in the last message takes precedence. */
   answerWords: z.number().int().min(0).max(1_000_000).optional(),
   rules: z
     .array(z.strictObject({ match: matchSchema.default({}), fault: faultSchema }))
@@ -92,7 +92,7 @@ export type Fault = z.infer<typeof faultSchema>;
 export type Behaviour = z.infer<typeof behaviourSchema>;
 type Match = z.infer<typeof matchSchema>;
 
-/** What a rule may ask about a request. */
+/** Facts about a request that rules can match. */
 export interface SimRequestFacts {
   readonly method: string;
   readonly path: string;
@@ -100,14 +100,14 @@ export interface SimRequestFacts {
   readonly stream: boolean;
 }
 
-/** The document is not JSON, breaks the schema, or names a capture that cannot be replayed. The message has the path. */
+/** Thrown if the document is not JSON, violates the schema, or names an unusable capture. The message contains the path. */
 export class BehaviourInvalid extends Error {
   override readonly name = 'BehaviourInvalid';
 }
 
 /**
- * Reads a document: JSON text, or a value parsed already. Captures named by `file` are read here, relative to `folder`;
- * without a folder they are refused, because a document from the network must not open files. Throws BehaviourInvalid.
+ * Reads a document, as JSON text or as a parsed value. Captures named by `file` are read here, relative to `folder`. Without
+ * a folder they are refused, because a document from the network must not open files. Throws BehaviourInvalid.
  */
 export function parseBehaviour(document: unknown, folder?: string): Behaviour {
   const parsed = behaviourSchema.safeParse(typeof document === 'string' ? jsonOf(document) : document);
@@ -126,7 +126,7 @@ export class RuleBook {
     this.#rules = behaviour.rules.map((rule) => ({ ...rule, seen: 0, fired: 0 }));
   }
 
-  /** The fault of the first rule that means this request. Every call counts as one request. */
+  /** The fault of the first rule that applies to this request. Every call counts as one request. */
   pick(facts: SimRequestFacts): Fault | undefined {
     for (const rule of this.#rules) {
       if (!means(rule.match, facts)) continue;
@@ -156,7 +156,7 @@ function jsonOf(text: string): unknown {
   }
 }
 
-/** Replaces the file of a replay by its text, and refuses what could not be replayed. */
+/** Replaces a replay's file with its text. Throws if it cannot be replayed. */
 function loaded(fault: Fault, folder: string | undefined): Fault {
   if (fault.kind !== 'replay') return fault;
   const { file } = fault;

@@ -1,6 +1,4 @@
-/**
- * Goal: a recorded answer is replayed byte for byte, and a shortened one without the events that were broken.
- */
+/** Recorded answers are replayed byte for byte. Shortened recordings are replayed without the events that the cut damaged. */
 import { expect, test } from 'vitest';
 import { readCapture } from './capture.ts';
 

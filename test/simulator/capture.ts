@@ -1,19 +1,19 @@
 /**
- * Recorded answers of real engines: the bytes after `=== RESPONSE`, and whether the engine ended the connection.
- * Where a recording was shortened, the broken events are left out and the chunks framed again; a shortened body
- * that is not an event stream cannot be replayed.
+ * Recorded answers of real engines: the bytes after `=== RESPONSE`, and whether the engine ended the connection. If a
+ * recording was shortened, damaged events are left out and chunks are framed anew. A shortened body that is not an event
+ * stream cannot be replayed.
  */
 
 export interface Capture {
-  /** Status line, headers and body as on the wire, one byte a character. */
+  /** Status line, headers and body exactly as sent, one character per byte. */
   readonly bytes: string;
-  /** True where the connection stayed open until the client went. */
+  /** True if the connection stayed open until the client left. */
   readonly held: boolean;
 }
 
 const cutMark = /\n\[\.\.\. \d+ bytes cut \.\.\.\]\n/;
 
-/** Reads a capture, one byte a character (latin1). Throws Error where there is no answer or it cannot be replayed. */
+/** Reads a capture, one character per byte (latin1). Throws Error if it has no answer or cannot be replayed. */
 export function readCapture(text: string): Capture {
   const recorded = /^=== RESPONSE\n([\s\S]*?)\n=== END ([^;\n]*)/m.exec(text);
   const bytes = recorded?.[1] ?? '';
@@ -21,7 +21,7 @@ export function readCapture(text: string): Capture {
   return { bytes: cutMark.test(bytes) ? reframed(bytes) : bytes, held: recorded?.[2] !== 'eof' };
 }
 
-/** A shortened event stream without the events that the cut broke. */
+/** Rebuilds a shortened event stream without the events that the cut damaged. */
 function reframed(bytes: string): string {
   const headEnd = bytes.indexOf('\r\n\r\n') + 4;
   const head = bytes.slice(0, headEnd);
@@ -29,7 +29,7 @@ function reframed(bytes: string): string {
     throw new Error('its body was shortened and is no event stream');
   const body = bytes.slice(headEnd);
   const ended = body.endsWith('\r\n0\r\n\r\n');
-  // Within events lines end by LF alone, so CRLF marks the framing.
+  // Lines within events end with LF alone, so CRLF marks the chunk framing.
   const events = body.replaceAll(/(?:^|\r\n)[0-9a-f]+\r\n/gi, '').replace(/\r\n$/, '');
   const whole = events
     .split(cutMark)

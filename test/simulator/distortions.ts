@@ -1,4 +1,4 @@
-/** Makes the end or the usage of an otherwise correct chat answer wrong. Its tokens stay as they are. */
+/** Spoils the end or the usage of an otherwise correct chat answer. The answer's tokens stay unchanged. */
 import { doneFrame, type Plan } from '../../tools/simulator/plan.ts';
 import type { Fault } from './behaviour.ts';
 

@@ -1,6 +1,6 @@
 /**
- * Goal: every fault is on the wire what its name describes, for a client that reads raw bytes.
- * Method: one node, one rule, one request over a plain socket; the client records all bytes and how the connection ended.
+ * Checks that every fault does on the wire what its name says. Each test has one node, one rule and one request over a plain
+ * socket. The client records all bytes and how the connection ended.
  */
 import { connect, type Socket } from 'node:net';
 import { afterEach, expect, test, vi } from 'vitest';
@@ -15,7 +15,7 @@ afterEach(async () => {
 interface Seen {
   readonly socket: Socket;
   text: string;
-  /** How the connection ended; undefined while it is open. */
+  /** How the connection ended, or undefined while it is open. */
   end: 'fin' | 'reset' | undefined;
 }
 
@@ -58,7 +58,7 @@ async function ended(seen: Seen): Promise<Seen> {
   return seen;
 }
 
-/** Waits for the text, then for one round trip more, in which anything that was to follow would have come. */
+/** Waits for the text and then for one round trip, in which any further bytes would have arrived. */
 async function held(node: FaultyNode, seen: Seen, text: string): Promise<void> {
   await vi.waitFor(() => expect(seen.text).toContain(text), { timeout: 5000, interval: 2 });
   await fetch(`${node.url}/sim/stats`);
@@ -66,7 +66,7 @@ async function held(node: FaultyNode, seen: Seen, text: string): Promise<void> {
   expect(node.stats().inFlight).toBe(1);
 }
 
-/** The data frames of a raw answer, chunk framing removed. */
+/** The data frames of a raw answer, without chunk framing. */
 function frames(seen: Seen): string[] {
   const body = seen.text.slice(seen.text.indexOf('\r\n\r\n') + 4).replaceAll(/(?:^|\r\n)[0-9a-f]+\r\n/g, '');
   return [...body.matchAll(/^data: (.*)$/gm)].map((match) => match[1] ?? '');
@@ -183,7 +183,7 @@ test.each([
     const node = await spoilt({ kind: 'cut', afterEvents: 2, reset });
     const seen = await ended(ask(node, true));
     expect(seen.end).toBe(end);
-    // A reset may overtake what was sent before it.
+    // A reset may overtake bytes that were sent before it.
     if (!reset) expect(frames(seen)).toHaveLength(2);
     expect(seen.text.endsWith(chunkedEnd)).toBe(false);
   },

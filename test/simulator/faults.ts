@@ -1,6 +1,4 @@
-/**
- * Turns the plan of a correct answer into that of a fault. Pure functions; spoilt-plan.ts writes the plan.
- */
+/** Turns the plan of a correct answer into the plan of a faulty one. Pure functions; spoilt-plan.ts sends the plan. */
 import { STATUS_CODES } from 'node:http';
 import type { Dialect } from '../../schemas/names.ts';
 import { errorBody, type SimError } from '../../tools/simulator/engine-error.ts';
@@ -13,20 +11,20 @@ import { joined, type SpoiltPlan, take, withoutDone } from './spoilt-plan.ts';
 const hugePart = 'a'.repeat(65_536);
 const lateFrame = 'data: {"choices":[{"index":0,"delta":{"content":"late"},"finish_reason":null}]}\n\n';
 
-/** The error as a frame within a stream that has begun. */
+/** The error as a frame of a stream that has already begun. */
 function errorFrame(dialect: Dialect, error: SimError): unknown {
   const body = errorBody(dialect, error);
   return dialect === 'sglang' ? { error: body } : body;
 }
 
-/** The error of an engine whose worker died during a stream. */
+/** The error that an engine reports if its worker dies during a stream. */
 const engineDied: SimError = {
   status: 500,
   message: 'the engine encountered an issue',
   type: 'InternalServerError',
 };
 
-/** The plan as the fault spoils it. */
+/** Applies the fault to the plan. */
 export function spoil(plan: Plan, fault: Fault, dialect: Dialect): SpoiltPlan {
   switch (fault.kind) {
     case 'refuse':
@@ -142,7 +140,7 @@ function statusPlan(fault: Extract<Fault, { kind: 'status' }>, dialect: Dialect)
   return jsonPlan(status, body, fault.headers);
 }
 
-/** The whole answer as bytes of the connection, one byte at a time in the part that is slow. */
+/** The whole answer as raw bytes, with the slow part split into single bytes. */
 function slow(plan: Plan, part: 'head' | 'body', everyMs: number): SpoiltPlan {
   const lines = Object.entries(plan.headers).map(([name, value]) => `${name}: ${value}\r\n`);
   const head = `HTTP/1.1 ${plan.status} ${STATUS_CODES[plan.status]}\r\n${lines.join('')}connection: close\r\n\r\n`;
@@ -151,7 +149,7 @@ function slow(plan: Plan, part: 'head' | 'body', everyMs: number): SpoiltPlan {
   return { ...raw(plan, parts), gapMs: everyMs };
 }
 
-/** The parts with one character for each byte. */
+/** The parts with one character per byte. */
 function* asBytes(parts: Iterable<string>): Generator<string> {
   for (const part of parts) yield Buffer.from(part).toString('latin1');
 }

@@ -1,6 +1,6 @@
 /**
- * A simulated node of tests: it fails as its behaviour says, and records what it did.
- * The control API is under `/sim/` on its listener, without faults, not counted and unauthenticated.
+ * A simulated node for tests: it fails as its behaviour says, and records what it did. Its listener also serves the control
+ * API under `/sim/`, without authentication. Control requests meet no faults and are not counted.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -22,7 +22,7 @@ import { Ledger, type LedgerEntry, type SimStats } from './ledger.ts';
 import { emitSpoilt } from './spoilt-plan.ts';
 
 const controlBytesMax = 8 * 2 ** 20;
-/** Wait between two tries to listen again on a port that another process took. */
+/** Pause in ms before listening again on a port that another process took. */
 const listenAgainMs = 100;
 
 export interface FaultyNodeOptions extends SimNodeOptions {
@@ -66,7 +66,7 @@ export class FaultyNode extends SimNode {
     return this.#ledger.stats();
   }
 
-  /** Replaces the behaviour; its rules count from zero. */
+  /** Replaces the behaviour. Its rules start counting from zero. */
   setBehaviour(behaviour: Behaviour): void {
     this.#rules = new RuleBook(behaviour);
     this.engine = { ...this.engine, answerWords: behaviour.answerWords ?? answerWordsDefault };
@@ -131,7 +131,7 @@ export class FaultyNode extends SimNode {
     return this.#rules.pick({ method, path, model: entry.model, stream: fields['stream'] === true });
   }
 
-  /** Answers under `/sim/`. */
+  /** Answers requests under `/sim/`. */
   #control(method: string, path: string, bytes: Buffer | undefined, response: ServerResponse): Plan {
     const document = bytes === undefined ? undefined : jsonOf(bytes);
     switch (`${method} ${path}`) {
@@ -147,7 +147,7 @@ export class FaultyNode extends SimNode {
   #replaceBehaviour(document: unknown, response: ServerResponse): Plan {
     try {
       const behaviour = parseBehaviour(document);
-      // A behaviour that ends connections waits until this one has its answer.
+      // A behaviour that ends connections takes effect only after this answer is sent.
       if (behaviour.connections === undefined) this.setBehaviour(behaviour);
       else response.once('close', () => this.setBehaviour(behaviour));
       return jsonPlan(200, { rules: behaviour.rules.length }, { connection: 'close' });

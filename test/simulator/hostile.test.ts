@@ -1,4 +1,4 @@
-/** A simulated node survives faults of a TLS connection, and documents that its code cannot traverse. */
+/** A simulated node survives TLS connection faults and documents that its code cannot traverse. */
 import { request } from 'node:https';
 import { afterEach, expect, test } from 'vitest';
 import { Certificate } from '../../shared/runtime/tls.ts';
@@ -9,7 +9,7 @@ const fixture = (name: string): string => new URL(`../fixtures/tls/${name}`, imp
 let node: FaultyNode | undefined;
 afterEach(() => node?.close());
 
-/** The status and length of an answer over TLS, or the code of the error that it ended with. */
+/** Status and length of an answer over TLS, or the code of the error that ended it. */
 function ask(url: string, body: object | string): Promise<string> {
   return new Promise((resolve) => {
     const options = {

@@ -1,20 +1,20 @@
 /**
- * Records what a simulated node did; a test compares it with what the gateway reports.
- * Counters are exact; the lists keep the newest entries only.
+ * Records what a simulated node did, so that tests can compare it with the gateway's reports. Counters are exact; lists keep
+ * only the newest entries.
  */
 import type { ServerResponse } from 'node:http';
 import type { Plan } from '../../tools/simulator/plan.ts';
 
-/** Entries that a list keeps. */
+/** Number of entries that a list keeps. */
 const exchangesMax = 1000;
 const bodiesMax = 100;
 
-/** How a request ended: answered in full, spoilt by a fault, or aborted by the client. */
+/** Outcome of a request: answered in full, spoilt by a fault, or aborted by the client. */
 export type Outcome = 'completed' | 'spoilt' | 'aborted';
 
 /** A request that has ended. */
 export interface EndedExchange {
-  /** The id in the node's answer; empty where it made none. */
+  /** The id in the node's answer. Empty if the node sent none. */
   readonly id: string;
   /** `x-request-id` of the request, or empty. */
   readonly requestId: string;
@@ -25,29 +25,29 @@ export interface EndedExchange {
 }
 
 export interface SimStats {
-  /** Requests begun, those of `/sim/` left out. */
+  /** Requests begun, except those to `/sim/`. */
   readonly requests: number;
   readonly requestsByPath: Readonly<Record<string, number>>;
-  /** Requests begun and not ended. */
+  /** Requests begun but not ended. */
   readonly inFlight: number;
-  /** Answers written in full to a client still connected, refusals of the engine among them. */
+  /** Answers written in full, including the engine's refusals, while the client was still connected. */
   readonly completed: number;
-  /** Streams of which the terminator was written, unspoilt, to a client still connected. */
+  /** Unspoilt streams whose terminator was written while the client was still connected. */
   readonly terminated: number;
-  /** Requests whose connection the client ended first. */
+  /** Requests whose connection the client closed first. */
   readonly abortedByClient: number;
-  /** Requests spoilt by a fault; one that was merely late is not spoilt. */
+  /** Requests spoilt by a fault. Merely late answers do not count. */
   readonly faults: number;
-  /** Tokens of the unspoilt completions, embeddings and rerankings that were written in full. */
+  /** Tokens of unspoilt completions, embeddings and rerankings that were written in full. */
   readonly promptTokens: number;
   readonly completionTokens: number;
-  /** Bodies of requests, the newest last; empty unless recording is on. */
+  /** Request bodies, newest last. Empty unless recording is on. */
   readonly bodies: readonly unknown[];
-  /** Ended requests, the newest last. */
+  /** Ended requests, newest last. */
   readonly exchanges: readonly EndedExchange[];
 }
 
-/** One request under way. Mutable: the server fills it in as it learns. */
+/** A request in flight. Mutable: the server fills it in as it learns more. */
 export interface LedgerEntry {
   readonly requestId: string;
   readonly path: string;
@@ -66,7 +66,7 @@ export class Ledger {
   readonly #counts = { requests: 0, inFlight: 0, completed: 0, terminated: 0, abortedByClient: 0, faults: 0 };
   readonly #tokens = { promptTokens: 0, completionTokens: 0 };
 
-  /** Counts a request from here to the close of its response. */
+  /** Counts a request until its response closes. */
   begin(path: string, requestId: string, response: ServerResponse): LedgerEntry {
     const exchange: LedgerEntry = {
       requestId,
@@ -83,7 +83,7 @@ export class Ledger {
       this.#byPath.set(path, (this.#byPath.get(path) ?? 0) + 1);
     const { socket } = response;
     let written = false;
-    // A response finishes, too, when its last write fails; the socket is gone by then.
+    // A response also emits `finish` if its last write fails. By then its socket is gone.
     response.prependOnceListener('finish', () => {
       written = socket?.destroyed === false;
     });
@@ -94,7 +94,7 @@ export class Ledger {
     return exchange;
   }
 
-  /** Keeps a body. */
+  /** Keeps a request body. */
   record(body: unknown): void {
     this.#bodies.push(body);
     if (this.#bodies.length > bodiesMax) this.#bodies.shift();

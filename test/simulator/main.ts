@@ -1,4 +1,4 @@
-/** Runs a node that fails as its behaviour says, as a process: the options are those of `headgate sim-node`, and `--behaviour FILE`. */
+/** Runs a node that fails as its behaviour says. Takes the options of `headgate sim-node`, and `--behaviour`. */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { parseArgs } from 'node:util';

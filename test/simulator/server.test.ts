@@ -1,6 +1,4 @@
-/**
- * Goal: a healthy simulated node answers as the engine that it imitates, the same each time, and counts what it did.
- */
+/** A healthy simulated node answers like the engine that it imitates, identically each time, and counts what it did. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
@@ -234,7 +232,7 @@ test.each([
     expect(results.map(({ index }) => index)).toEqual([1, 2, 0, 3]);
     for (const [at, { relevance_score, score }] of results.entries())
       expect(relevance_score ?? score).toBeCloseTo(scores[at] ?? Number.NaN);
-    // Four tokens of the query with each, and those of the documents.
+    // The query's four tokens count once per document, plus the documents' own tokens.
     if (dialect !== 'sglang') expect(answer.usage).toEqual({ prompt_tokens: 24, total_tokens: 24 });
     expect(node.stats()).toMatchObject({ promptTokens: 24, completionTokens: 0 });
   },
@@ -373,7 +371,7 @@ test('a stream keeps its pace, and ends when its time has come', async () => {
   const began = performance.now();
   await stream(node, { max_tokens: 10 });
   const tookMs = performance.now() - began;
-  // 12 waits of 5 ms before the last part.
+  // There are 12 waits of 5 ms before the last part.
   expect(tookMs).toBeGreaterThan(55);
 });
 
@@ -400,7 +398,7 @@ test('a client that goes in mid-stream is counted, and nothing more is done for 
   expect(node.stats().completionTokens).toBe(0);
 });
 
-/** A client that asks and reads nothing. */
+/** A client that sends a request and never reads the answer. */
 async function deaf(node: FaultyNode, body: object): Promise<Socket> {
   const text = JSON.stringify(body);
   const socket = connect(node.port, '127.0.0.1');

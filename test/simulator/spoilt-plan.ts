@@ -1,6 +1,6 @@
 /**
- * The plan of a spoilt answer, and its way to the client. It may end a connection by force, hold it open, or write bytes of its
- * own in place of an HTTP answer.
+ * The plan of a spoilt answer, and the code that sends it. It may end a connection by force, hold it open, or write raw bytes
+ * instead of an HTTP answer.
  */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -10,21 +10,21 @@ import { doneFrame, type Plan } from '../../tools/simulator/plan.ts';
 
 export interface SpoiltPlan extends Plan {
   /**
-   * `cut`: the connection ends after the parts, with the answer unfinished. `reset`: it ends so by RST. `hold`: it stays open.
-   * Otherwise the answer ends cleanly.
+   * `cut`: the connection ends after the parts, with the answer unfinished. `reset`: the same, with RST. `hold`: it stays
+   * open. If undefined, the answer ends cleanly.
    */
   readonly end?: 'cut' | 'reset' | 'hold';
-  /** Interval of the comments that are written while the connection is held open. */
+  /** Interval in ms of the comments sent while the connection is held open. */
   readonly commentEveryMs?: number;
-  /** The parts are bytes of the connection, one per character, the head included. Status and headers are not used. */
+  /** The parts are raw bytes of the connection, one per character, including the head. Status and headers are ignored. */
   readonly isRaw?: boolean;
 }
 
-/** A reset directly after the last bytes would look like a clean end on the other side. */
+/** Delay in ms. A reset directly after the last bytes would look like a clean end to the client. */
 const resetAfterMs = 20;
 const comment = ': still here\n\n';
 
-/** Starts the answer. `beforeEnd` runs when this side ends the connection, so that the end is not taken for the client's. */
+/** Starts the answer. `beforeEnd` runs when the node ends the connection, so the end is not blamed on the client. */
 export function emitSpoilt(plan: SpoiltPlan, response: ServerResponse, beforeEnd: () => void): void {
   const { socket } = response;
   if (socket === null || socket.destroyed) return;
@@ -60,7 +60,7 @@ function resetAfterLastBytes(socket: Socket): void {
   else socket.write('', () => setTimeout(() => reset(socket), resetAfterMs).unref());
 }
 
-/** Ends a connection with a reset. Node resets no TLS socket, which is cut instead: without a close_notify, it reads alike. */
+/** Resets a connection. Node cannot reset a TLS socket, so that one is cut: without close_notify, clients see the same. */
 function reset(socket: Socket): void {
   if (socket instanceof TLSSocket) socket.destroy();
   else socket.resetAndDestroy();
@@ -85,7 +85,7 @@ export function* take(parts: Iterable<string>, count: number): Generator<string>
   }
 }
 
-/** Every part but the terminator. */
+/** All parts except the terminator. */
 export function* withoutDone(parts: Iterable<string>): Generator<string> {
   for (const part of parts) if (part !== doneFrame) yield part;
 }

@@ -1,6 +1,6 @@
 /**
- * Specification, "Errors" and "Limits", where a refusal must not reveal what belongs to others, where it must be true,
- * and what a request may cause at nodes before its limits have let it pass.
+ * Specification, "Errors" and "Limits": refusals must be true and must not reveal anything about other organisations. Also
+ * covers the requests that nodes may receive before the limits have admitted a request.
  */
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { parseBehaviour } from '../simulator/behaviour.ts';
@@ -16,7 +16,7 @@ const clock = takeClock();
 let fleet: TestFleet;
 let port: number;
 const healthy = parseBehaviour({});
-/** Of birch's stack only, and heavy. */
+/** A heavy model that only birch's stack serves. */
 const secret = 'birch-secret-70b';
 
 beforeAll(async () => {
@@ -84,7 +84,7 @@ async function heldAt(key: string, node: FaultyNode = fleet.nodes['pool-1']): Pr
   return held;
 }
 
-/** Every place where a caller may ask for the model of others. */
+/** Every host at which a caller may ask for another organisation's model. */
 const elsewhere = ['127.0.0.1', stackHost('heron'), stackHost('missing')];
 
 test.each([0, 1, 3, 4])(
@@ -139,9 +139,9 @@ test('Errors 3, Routing algorithm 1: a model of an own node that is down is 503,
   expect(pooled.status).toBe(200);
 }, 60_000);
 
-/** Of more bytes than the tier has tokens, but of few enough words to fit. */
+/** A prompt with more bytes than the tier has tokens, but possibly few enough tokens to fit. */
 const undecided = { messages: [{ role: 'user', content: 'b'.repeat(300) }] };
-/** Of as few words, and of too many tokens by the node's count. */
+/** A prompt with equally few words, but with too many tokens by the node's count. */
 const tooLong = { messages: [{ role: 'user', content: 'b'.repeat(600) }] };
 
 test('Errors 8, Errors 9, Limits 3: at the limit of a minute no node is asked, not even for a count', async () => {
@@ -180,7 +180,7 @@ test('Errors 8, Limits 3: what may not fit the tier is counted, however little o
       const answer = await ask(key, 'echo-small', '127.0.0.1', { ...tooLong, ...more });
       expect(expectRefusal(answer, 'ContextWindowExceededError').message).not.toContain('at least');
     });
-    // The count alone.
+    // Only the token count reached the node.
     expect(asked).toEqual({ 'pool-1': 1 });
   }
 });
@@ -193,7 +193,7 @@ test('Errors 8, Limits 3: a prompt that no engine can count is refused by its lo
     const asked = await askedDuring(fleet, async () => {
       expect((await ask(key, 'echo-small', '127.0.0.1', more)).status).toBe(200);
     });
-    // The attempt to count, and the request.
+    // The attempt to count, and the request itself.
     expect(asked).toEqual({ 'pool-1': 2 });
   }
   expectRefusal(await ask(key, 'echo-small', '127.0.0.1', undecided), 'InferenceRateLimitedError');

@@ -1,4 +1,4 @@
-/** Which of several equal nodes gets a prompt, and whose prompts it may have cached: what callers see of it in `usage`. */
+/** Placement of a prompt among equal nodes, and isolation of cached prompts, as far as callers see them in `usage`. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type FaultyNode, startFaultyNode } from '../simulator/faulty-node.ts';
 import { chat } from '../support/api.ts';
@@ -17,7 +17,7 @@ const keys: Record<string, string> = {};
 beforeAll(async () => {
   const options = { tokensPerSecond: 0, cacheTokens: 1_000_000, recordBodies: true } as const;
   for (const id of shared) sims.set(id, await startFaultyNode({ ...options, models: ['grouped', 'spread'] }));
-  // An answer takes longer than the report of its placement to the other gateway.
+  // An answer takes longer than reporting its placement to the other gateway.
   for (const id of slow)
     sims.set(id, await startFaultyNode({ ...options, tokensPerSecond: 10, models: ['slow'] }));
   sims.set('acme-own', await startFaultyNode({ ...options, models: ['private'] }));
@@ -61,7 +61,7 @@ interface Asked {
   readonly more?: object;
 }
 
-/** The tokens that the node had cached, and the conversation with its answer. */
+/** The number of tokens that the node had cached, and the conversation including the answer. */
 async function ask(
   messages: readonly Message[],
   { gateway = 0, organisation = 'acme', model = 'grouped', more = {} }: Asked = {},
@@ -82,7 +82,7 @@ const bodiesOf = (model: string): { cache_salt?: string }[] =>
     .flatMap((node) => node.stats().bodies as { model: string; cache_salt?: string }[])
     .filter((body) => body.model === model);
 
-/** Conversations of which each later turn found the one before in a cache, of twelve with three turns. */
+/** Of twelve conversations with three turns, the number whose later turns all found the previous turn in a cache. */
 async function foundAgain(model: string): Promise<number> {
   let found = 0;
   for (let at = 0; at < 12; at += 1) {
@@ -116,7 +116,7 @@ test('conversations that their home had no room for stay where they went, throug
         gateway: (at + turn) % 2,
         more: { max_tokens: 12 },
       });
-      // The system prompt alone has less.
+      // The system prompt alone has fewer tokens.
       if (turn > 0 && cached > 300) again += 1;
       messages = next;
     }
@@ -145,7 +145,7 @@ test('what one organisation has asked makes nothing faster for another one', asy
     if (i === 0) expect(cached).toBe(0);
   }
   const salts = new Set(bodiesOf('spread').map(({ cache_salt }) => cache_salt));
-  // One for each organisation, the same from both gateways.
+  // One salt per organisation, the same from both gateways.
   expect(salts.size).toBe(2);
   for (const salt of salts) expect(salt).toMatch(/^[\w-]{43}$/);
 });

@@ -1,7 +1,7 @@
 /**
- * What no well-behaved client sends, over raw sockets: each is answered with the one envelope. Only a flood of headers may
- * be cut off unanswered, and blank lines and a request whose client leaves may get nothing. The gateway still serves after
- * each, and neither an answer nor the log repeats a key, a prompt or a header's value.
+ * Malformed input over raw sockets, which no well-behaved client sends. Each request gets the standard error envelope, with
+ * three exceptions: a flood of headers may be cut off, and blank lines or a request whose client leaves may get no answer.
+ * The gateway keeps serving after each, and neither answers nor logs repeat a key, a prompt or a header's value.
  */
 
 import { connect } from 'node:net';
@@ -19,7 +19,7 @@ import { RawPeer, statusesIn } from '../support/raw-peer.ts';
 import { specFleet, stackHost } from '../support/spec-fleet.ts';
 import { inferences } from '../support/witness.ts';
 
-/** Stands in every prompt, header and field of this file; must never be seen again. */
+/** Text in every prompt, header and field of this file. It must not appear in any answer or log line. */
 const secret = 'hush-hush-7f3a';
 const chatPath = '/v1/chat/completions';
 let logged = '';
@@ -50,7 +50,10 @@ afterEach(async () => {
   logged = '';
 });
 
-/** The statuses of all answers on the connection; each refusal must be the one envelope, and say nothing of what came. */
+/**
+ * Statuses of all answers on the connection. Checks that each refusal is the standard envelope and repeats nothing that was
+ * sent.
+ */
 function refusalsIn(text: string): number[] {
   expect(text.includes(secret) || text.includes(acme), 'contains what was sent').toBe(false);
   const statuses: number[] = [];
@@ -172,7 +175,7 @@ test.each([
   expect(refusalsIn(answer.text)).toEqual([413]);
 });
 
-/** A connection that was closed before all was sent may be reset; that is an answer, too. */
+/** A connection that closes before everything was sent may be reset, which is also a valid outcome. */
 function resetOf(error: NodeJS.ErrnoException): undefined {
   expect(error.code).toMatch(/ECONNRESET|EPIPE/);
   return undefined;
@@ -198,7 +201,7 @@ test('Expect: 100-continue is answered before the body is sent, and only for an 
   expect(refused).toMatch(/^HTTP\/1\.1 401 /);
 });
 
-/** Sends the first part, and the second once the answer holds what is awaited; gives all that came. */
+/** Sends the first part, then the second once the answer contains `awaited`. Returns everything received. */
 function dialogue(first: string, awaited: string, second: string): Promise<string> {
   return new Promise((resolve, reject) => {
     let text = '';
@@ -260,10 +263,10 @@ test('Garbage: a request that came whole before it is answered, and then the con
   expect(statusesIn(peer.text)).toEqual([200]);
 });
 
-/** Lines without anything on them are no request yet. */
+/** Blank lines alone are not a request yet. */
 const isBlank = (bytes: Buffer): boolean => /^[\r\n]*$/.test(bytes.toString('latin1'));
 
-/** A client that ends its side while its request is served is taken for gone; one that stays must get an answer. */
+/** A client that ends its side while its request is served counts as gone. A client that stays must get an answer. */
 async function isAnsweredToAStayer(bytes: Buffer): Promise<boolean> {
   const peer = await RawPeer.open({ host: '127.0.0.1', port, tls: false });
   await peer.send(Buffer.concat([bytes, Buffer.from('\r\n\r\n')]));
@@ -278,7 +281,7 @@ function spoiledAt(bytes: Buffer, at: number, byte: number): Buffer {
   return copy;
 }
 
-/** Sends the bytes, ends its own side, and reads to the end of the other. */
+/** Sends the bytes, ends its own side, and reads until the server ends. */
 function halfClosed(bytes: Buffer): Promise<string> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
@@ -381,11 +384,11 @@ test.each([
 test.each([33, 100])('Bodies: one of %i MiB in chunks is refused without being kept', async (mebibytes) => {
   const lines = ['Content-Type: application/json', 'Transfer-Encoding: chunked'];
   const answer = await flood(withKey(`POST ${chatPath} HTTP/1.1`, ...lines), mebibytes, true);
-  // Beyond what is read and dropped the connection ends, and then the refusal may not be seen.
+  // The gateway only drains a limited amount of data before it closes the connection, so the refusal may be lost.
   if (mebibytes < 64 || answer !== '') expect(refusalsIn(answer)).toEqual([413]);
 });
 
-/** Sends so much of a body as the peer takes, and gives what it said. */
+/** Sends as much of a body as the peer accepts and returns the peer's answer. */
 function flood(start: string, mebibytes: number, chunked: boolean): Promise<string> {
   return new Promise((resolve, reject) => {
     const mebibyte = Buffer.alloc(1024 * 1024, 0x61);
@@ -482,7 +485,7 @@ test.each([
     const lines = ['Content-Type: application/json', `Content-Length: ${body.length}`];
     const bearer = `Authorization: Bearer ${acme}`;
     const asked = [`POST ${chatPath} HTTP/1.1`, 'Host: 127.0.0.1', bearer, ...lines, '', body].join('\r\n');
-    // Behind the whole request, and behind the first bytes of its answer.
+    // Sends the garbage after the whole request, or after the first bytes of its answer.
     for (const awaited of [undefined, 'HTTP/1.1 200']) {
       const text =
         awaited === undefined
@@ -546,7 +549,7 @@ test('Connections: hundreds that are opened and left lead to nothing', async () 
       return new Promise((resolve) => socket.on('close', resolve));
     }),
   );
-  // Of those whose body came, some were begun before they were left.
+  // Some requests with complete bodies were begun before their clients left.
   await vi.waitUntil(() => logged.includes('"msg":"request"', before), { interval: 5, timeout: 5000 });
   await vi.waitUntil(() => fleet.nodes['acme-1'].stats().inFlight === 0, { interval: 5, timeout: 5000 });
 });

@@ -1,6 +1,6 @@
 /**
- * Goal: pages of the origins that an operator named may call the API and read its answers, on every host; for all others,
- * and everywhere else, answers are to the byte those of a gateway where none is named.
+ * Pages of origins that an operator has named may call the API and read its answers, on every host. For all other origins,
+ * answers are byte for byte those of a gateway without named origins.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Answer, type Call, call, chatBody } from '../support/api.ts';
@@ -24,7 +24,7 @@ afterAll(() => fleet.close());
 const corsNames = (answer: Answer): string[] =>
   Object.keys(answer.fields).filter((name) => name.startsWith('access-control-') || name === 'vary');
 
-/** An answer without what differs between any two. */
+/** An answer without the parts that differ between any two answers. */
 function comparable({ status, fields, content }: Answer): object {
   const { date: _date, 'x-request-id': _id, ...rest } = fields;
   const { id: _answerId, created: _created, ...body } = content === '' ? {} : JSON.parse(content);

@@ -1,4 +1,4 @@
-/** Specification, "Endpoints" and "Versioning": the operations, the listings of both kinds of host, strict shapes. */
+/** Specification, "Endpoints" and "Versioning": the operations, the model listings of both kinds of host, strict schemas. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Answer, answerOf, call, chat, chatBody, expectRefusal, framesOf } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
@@ -108,7 +108,7 @@ test.each([
   expectRefusal(await typed(type, text), 'UnsupportedShapeError');
 });
 
-/** A chat completion whose type is said, or not said at all. */
+/** A chat completion with the given content type, or with none. */
 async function typed(type: string | undefined, text: string): Promise<Answer> {
   const lines = [
     `POST ${chatPath} HTTP/1.1`,
@@ -122,7 +122,7 @@ async function typed(type: string | undefined, text: string): Promise<Answer> {
 }
 
 test('Endpoints rule 2: the shared listing has what the nodes of the pool have loaded, and nothing else', async () => {
-  // Not echo-idle and echo-locked, which no node has loaded, nor echo-private, which only an own node serves.
+  // Without echo-idle and echo-locked, which no node has loaded, and echo-private, which only an own node serves.
   expect(idsOf(await call({ port })).sort()).toEqual(['echo-embed', 'echo-large', 'echo-small', slashModel]);
 });
 

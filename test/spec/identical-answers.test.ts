@@ -14,9 +14,12 @@ import { specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
 
 const clock = takeClock();
 const shared = '127.0.0.1';
-/** An own stack that serves, an own one that does not, a foreign one, one that does not exist. */
+/**
+ * A serving stack of acme, a stack of acme that does not serve, another organisation's stack, and a stack that does not
+ * exist.
+ */
 const stackHosts = [stackHost('otter'), stackHost('idle'), stackHost('heron'), stackHost('missing')];
-/** The last three of them: not serving echo-small for acme, for three reasons. */
+/** The last three hosts, which do not serve echo-small for acme for three different reasons. */
 const notServing = stackHosts.slice(1);
 let fleet: TestFleet;
 let acme: string;
@@ -58,7 +61,7 @@ afterAll(async () => {
   clock.restore();
 });
 
-/** Each answer, with what was answered by it last. */
+/** Expects one distinct answer. Each answer is mapped to the last request that got it. */
 function expectOne(answers: ReadonlyMap<string, string>): void {
   expect(answers.size, `distinct answers: ${JSON.stringify([...answers], null, 2)}`).toBe(1);
 }
@@ -128,10 +131,10 @@ test.each([
 );
 
 let switched: Promise<unknown> = Promise.resolve();
-// A test that ran out of time continues. The next one must not find its stacks switched, which it would see as distinct answers.
+// A timed-out test keeps running. Wait for its switched stacks, which the next test would see as distinct answers.
 afterEach(() => switched.catch(() => undefined));
 
-/** Stacks of three owners speak the Anthropic-style API while `act` runs: an own one, two foreign ones. */
+/** Switches stacks of three owners to the Anthropic surface while `act` runs: one of acme and two of others. */
 function whileSwitched<T>(act: () => Promise<T>): Promise<T> {
   const acted = actSwitched(act);
   switched = acted;
@@ -170,7 +173,7 @@ test.each(['GET', 'POST'])(
           for (const [why, key] of Object.entries(badKeys))
             if (key !== undefined) await note(`a key ${why}`, host, { 'x-api-key': key });
           await note('a bad key with a bad bearer', host, { 'x-api-key': 'a', Authorization: 'Bearer b' });
-          // Valid keys, but the stack is not their owner's, or not switched.
+          // Valid keys, but the stack belongs to someone else or is not switched.
           if (host !== stackHost('idle')) await note('a key of acme', host, { 'x-api-key': acme });
           if (host !== stackHost('heron')) await note('a key of birch', host, { 'x-api-key': birch });
         }
@@ -187,7 +190,7 @@ test('Authentication 2: with a bearer that counts, an x-api-key that does not co
       for (const host of [stackHost('heron'), stackHost('missing'), stackHost('otter')]) {
         const method = path === '/v1/models' ? 'GET' : 'POST';
         const answers = new Set<string>();
-        // That of birch counts on its own stack, where two different keys are none.
+        // On birch's own stack, birch's key is valid, and two different keys count as none.
         const others = host === stackHost('heron') ? [] : [birch];
         for (const key of [undefined, acme, 'hg_nonsense', ...others]) {
           const headers = { Authorization: `Bearer ${acme}`, ...(key !== undefined && { 'x-api-key': key }) };
@@ -199,11 +202,11 @@ test('Authentication 2: with a bearer that counts, an x-api-key that does not co
   });
 });
 
-/** The seconds left of a minute go down from one request to the next. */
+/** Removes the remaining seconds of the minute, which decrease from one request to the next. */
 const withoutSeconds = (answer: string): string =>
   answer.replace(/\d+( seconds)|(retry-after): \d+/gi, '$1$2');
 
-/** The answers of acme's request at three hosts that do not serve it, which must be one. */
+/** The answers to acme's request at three hosts that do not serve it. They must be identical. */
 async function oneAnswer(parts: Omit<RequestParts, 'host'>, hosts = notServing): Promise<string> {
   const answers = new Map<string, string>();
   for (const host of hosts)
@@ -298,7 +301,7 @@ test('Errors 6: also where the minute is used up, alike', async () => {
   roomInMinute(clock, 'acme');
   const answers = new Set<string>();
   try {
-    // The one request a minute, which the three hosts below then find used up.
+    // Uses up the one request per minute before the three hosts below are tried.
     await ask({ ...post(chatPath, chatBody('echo-small')), headers: { Authorization: `Bearer ${acme}` } });
     for (const body of [chatBody('echo-small'), chatBody('no-such-model')])
       answers.add(await oneAnswer(post(chatPath, body)));

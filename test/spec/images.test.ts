@@ -12,7 +12,7 @@ import { quiet, startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';
 
 const stack = 'stk-seeing-otter-5c5c';
-/** `both` is served by nodes where it takes images and by nodes where it does not. */
+/** `both` is served by nodes on which it accepts images and by nodes on which it does not. */
 const models = ['sees:7b', 'blind:1b', 'both:3b', 'by-agent:7b', 'blind-by-agent:1b'];
 const dot =
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';

@@ -1,4 +1,4 @@
-/** Specification, "Limits": each is exact, refills when it should, and is given back whatever becomes of a request. */
+/** Specification, "Limits": each limit is exact, refills on time, and is released however a request ends. */
 
 import { connect } from 'node:net';
 import fc from 'fast-check';
@@ -23,7 +23,7 @@ let port: number;
 beforeAll(async () => {
   fleet = await startFleet({
     gateways: 2,
-    // The clock leaps here, and that is not what these tests are about.
+    // The clock jumps in these tests, and staleness is not their subject.
     gateway: { whenStale: 'serve' },
     fleet: (urls) => ({
       ...specFleet(urls),
@@ -87,7 +87,7 @@ test('Limits 1: counting tokens has a minute of its own, and takes nothing from 
   };
   const counts: number[] = [];
   for (let n = 0; n < 4; n++) counts.push(await ofStack('/v1/messages/count_tokens'));
-  // No node serves the stack: what routing refuses counts all the same.
+  // No node serves the stack, but requests that routing refuses count as well.
   expect(counts).toEqual([404, 404, 404, 429]);
   roomInMinute(clock, id);
   const messages: number[] = [];
@@ -153,7 +153,7 @@ async function heldAt(key: string, model = 'echo-small', stream = false): Promis
   return held;
 }
 
-/** Exactly nothing is in flight: the whole allowance is free, and it is no more than it should be. */
+/** Expects that exactly nothing is in flight: the whole concurrency is available, and no more than that. */
 async function expectFree(key: string): Promise<void> {
   await expect
     .poll(async () => (await ask(key, 'echo-large')).status, { interval: 10, timeout: 5000 })
@@ -175,7 +175,7 @@ test('Limits 2: as many requests of one gateway are in flight as the tier says, 
   await expectFree(key);
 });
 
-/** Every way in which a request can end, each with the proof that it ended so. */
+/** Every way in which a request can end, each with a check that it did. */
 const endings: Readonly<Record<string, (key: string) => Promise<unknown>>> = {
   answered: async (key) => expect((await ask(key)).status).toBe(200),
   streamed: async (key) =>
@@ -235,7 +235,7 @@ test.each(Object.keys(endings))(
   'Limits 2, Errors 10: a request that was %s releases its place, once',
   async (ending) => {
     const { key } = await callerOn('Slim');
-    // Another in flight meanwhile: a place given back twice would be that one's.
+    // Another request stays in flight, because a slot released twice would be that request's slot.
     const node = fleet.nodes['pool-1'];
     const other = await heldAt(key);
     for (let i = 0; i < 5; i++) {
@@ -297,7 +297,7 @@ test('Limits 2, Errors 4: a plan without the heavy model is refused for that; a 
   for (const model of models) expectRefusal(await ask(shut.key, model), 'InferenceConcurrencyLimitedError');
 });
 
-/** 3 tokens for the message and one for each 4 bytes, as the simulated node counts. */
+/** A prompt with this many tokens: 3 for the message and one per 4 bytes, as the simulated node counts. */
 const prompt = (tokens: number) => ({ messages: [{ role: 'user', content: 'abcd'.repeat(tokens - 3) }] });
 
 test.each([
@@ -388,7 +388,7 @@ test('Limits 5: a key that is revoked while the body of its request comes is ref
     Expect: '100-continue',
   };
   await peer.send(requestText({ method: 'POST', path: '/v1/chat/completions', headers }));
-  // Its key was accepted, so its body is asked for.
+  // The key was accepted, so the gateway asks for the body.
   expect(await peer.received(/ 100 Continue/)).toBe(true);
   await fleet.admin.call('POST', `/keys/${id}/revoke`);
   await fleet.settle();
@@ -446,10 +446,10 @@ test('Limits 5, Authentication 3, Authentication 8: a gateway whose last proof o
   }
 });
 
-/** Right after a proof there is time to look on before the next. */
+/** Interval between proofs in ms. Long enough for a test to act right after a proof. */
 const proveMs = 1200;
 
-/** A gateway of which the last proof of freshness is young, so that the next is some time away. */
+/** Waits until the gateway's last freshness proof is recent, so that the next is some time away. */
 async function untilProven(of: TestFleet): Promise<void> {
   const verbose = new URL('/readyz?verbose', of.gateways[0]?.metrics);
   await vi.waitUntil(async () => /ready, 0\.[0-3]/.test(await (await fetch(verbose)).text()), {
@@ -484,7 +484,7 @@ test('Limits 5: a proof that ages while a body comes, or while it is counted, no
       });
     const body = JSON.stringify(chatBody('echo-small'));
     const whole = post(body, { Expect: '100-continue' });
-    // The key was accepted; then the process sleeps, so long that the key is looked up again, or not.
+    // After the key is accepted, the process sleeps. The two rows differ in whether the key must be looked up again.
     for (const [beforeMs, duringMs] of [
       [0, 46_000],
       [44_300, 800],

@@ -46,7 +46,7 @@ const flat = (message: string) => ({ object: 'error', message, type: 'BadRequest
 const llama = (message: string) => ({ error: { code: 400, message, type: 'invalid_request_error' } });
 const ollama = (message: string) => ({ error: { message, type: 'api_error', param: null, code: null } });
 
-/** Status and body of an engine, and the reason that the caller reads; '' where ours has none for it. */
+/** An engine's status and body, and the reason that callers read; '' if the gateway has none. */
 const rejections: readonly (readonly [status: number, body: unknown, reason: string])[] = [
   [
     400,

@@ -13,7 +13,7 @@ import { quiet, startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
 import { usageReaches } from '../support/witness.ts';
 
-/** By the engine that serves it, where it stands: the pool, a stack of acme, acme itself, and the pool with an agent. */
+/** Reranking models by engine, each in a different place: the pool, a stack of acme, acme's own nodes. */
 const served = { vllm: 'judge-pool', sglang: 'judge-stack', llamacpp: 'judge-own' } as const;
 const byAgent = 'judge-agent';
 const judges = [...Object.values(served), byAgent];
@@ -123,7 +123,7 @@ test.each(places)(
     expect(rest).toEqual({ object: 'list', model, usage, meta: {} });
     expect(results.map(({ index }: { index: number }) => index)).toEqual([1, 2, 0, 3]);
     for (const one of results) expect(Object.keys(one)).toEqual(['index', 'relevance_score']);
-    // What the client asks of the answer is no matter of the node.
+    // Presentation options of the client do not reach the node.
     const cut = documentOf(await rerank(model, { top_n: 2, return_documents: true }, on(host)));
     expect(cut.results).toEqual([
       { ...results[0], document: { text: 'deep water' } },

@@ -46,7 +46,9 @@ test('Stack 2: a stack speaks the OpenAI-style API unless it is made or switched
   expect(made.surface).toBe('openai');
   const path = `/stacks/${made.id}/surface`;
   const { value: key } = await fleet.key('acme');
-  /** What the stack, which serves nothing, says of the one path of each surface: only its own is looked for. */
+  /**
+   * Answers of the stack, which serves nothing, to one path of each surface. It looks for a node only for its own surface.
+   */
   const spoken = async (): Promise<string[]> => {
     await fleet.settle();
     const body = { ...chatBody('echo-small'), max_tokens: 5 };
@@ -75,7 +77,7 @@ test('API key 1, Authentication 11: keys have one prefix and one length, and end
   const [first = ''] = values;
   const host = stackHost('otter');
   expect((await call({ port, key: first, host })).status).toBe(200);
-  // Any one character changed in the body no longer goes with the checksum.
+  // Changing any single character of the body invalidates the checksum.
   for (let at = 3; at < first.length; at += 6) {
     const changed = first.slice(0, at) + (first[at] === 'a' ? 'b' : 'a') + first.slice(at + 1);
     expectRefusal(await call({ port, key: changed, host }), 'Unauthorized');
@@ -133,7 +135,7 @@ test('Model listing entry 1, Model listing entry 2: entries carry identifier, fa
   }
 });
 
-/** One request for each refusal that this fleet can give; limits have a chapter of their own. */
+/** One request for each refusal that this fleet can give. Limits have their own test file. */
 const refusals: Partial<Record<RefusalType, () => Promise<Answer>>> = {
   Unauthorized: () => call({ port, method: 'POST', path: '/v1/embeddings?a=b' }),
   UnsupportedShapeError: () => chat({ port, key: acme, model: 'echo-small', more: { top_k: 1 } }),

@@ -1,4 +1,4 @@
-/** Specification, on POST /v1/responses alone: its items, sealed thoughts, and what is refused. events.test.ts has its streams. */
+/** Specification, on POST /v1/responses: its items, sealed thoughts, and refusals. events.test.ts covers its streams. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { FaultyNode } from '../simulator/faulty-node.ts';
 import { type Answer, call, expectRefusal } from '../support/api.ts';
@@ -32,7 +32,7 @@ function ask(input: unknown, more: object = {}, key = birch, host = stackHost('h
 }
 
 const itemsOf = (answer: Answer): Fields[] => (JSON.parse(answer.content) as { output: Fields[] }).output;
-/** Without what is another in each answer. */
+/** Removes the values that differ in each answer. */
 const plain = (value: unknown): unknown =>
   JSON.parse(
     JSON.stringify(value, (name, inner) =>

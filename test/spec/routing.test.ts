@@ -1,4 +1,4 @@
-/** Specification, "Routing algorithm (shared host)" and its rules. Only the simulated nodes know who answered. */
+/** Specification, "Routing algorithm (shared host)" and its rules. Only the simulated nodes know which of them answered. */
 
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { AdminMethod } from '../../schemas/admin/admin-routes.ts';
@@ -149,7 +149,7 @@ test.each([
     spoil: { kind: 'status', status: 503 },
     asks: { 'acme-s1': 1 },
   },
-  // A reused connection may have ended before the request came, so the node is asked once more on a new one.
+  // The node may have closed a reused connection before the request arrived, so the gateway retries on a new one.
   { why: 'closes the connection', model: 'echo-large', spoil: { kind: 'refuse' }, asks: { 'acme-s1': 2 } },
   { why: 'answers garbage', model: 'echo-large', spoil: { kind: 'garbage' }, asks: { 'acme-s1': 1 } },
 ])(
@@ -157,7 +157,7 @@ test.each([
   async ({ model, spoil, asks }) => {
     const host = stackHost('otter');
     for (const stream of [false, true]) {
-      // Leaves a connection to the node that the next request uses again.
+      // Leaves an open connection to the node, which the next request reuses.
       fleet.nodes['acme-s1'].setBehaviour(healthy);
       expect((await chat({ port, key: keys.acme, model: 'echo-large', host })).status).toBe(200);
       if (spoil) fleet.nodes['acme-s1'].setBehaviour(parseBehaviour({ rules: [{ fault: spoil }] }));
@@ -210,7 +210,7 @@ test.each(['127.0.0.1', stackHost('otter'), stackHost('heron'), stackHost('missi
   },
 );
 
-/** What a client can see of where an answer came from: names of headers and of fields, not their values. */
+/** Hints about the origin of an answer that a client can see: names of headers and fields, not their values. */
 function outline(answer: Answer): unknown {
   const names = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(names);

@@ -1,4 +1,4 @@
-/** Specification, "What the service does": operations, capacity, keys, hosts, one envelope. */
+/** Specification, "What the service does": operations, capacity, keys, hosts, and the common error envelope. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { call, chat, expectRefusal, refusalOf } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';

@@ -50,10 +50,7 @@ export function roomInMinute(clock: TestClock, organisation: string): void {
   if (leftMs < 15_000) clock.advanceMs(leftMs);
 }
 
-/**
- * Waits until every gateway is ready. After a jump of the clock, gateways accept keys only once they have proven their
- * freshness again.
- */
+/** Waits until every gateway is ready: after a jump of the clock, each must prove its freshness before it accepts keys. */
 export async function untilReady(fleet: TestFleet): Promise<void> {
   for (const { metrics } of fleet.gateways)
     await vi.waitUntil(async () => (await fetch(new URL('/readyz', metrics))).ok, {

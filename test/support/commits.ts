@@ -98,10 +98,7 @@ function named(prefix: string, count: number): string[] {
   return Array.from({ length: count }, (_, index) => `${prefix}-${index + 1}`);
 }
 
-/**
- * Few names of each kind, so that events of a random history collide: repeated creations, removals of existing objects,
- * former owners.
- */
+/** Few names of each kind, so that random events collide: repeated creations, removals of existing objects, former owners. */
 const names: Readonly<Record<SampleNames, readonly string[]>> = {
   organisation: named('org', 5),
   person: named('person', 4),
@@ -131,10 +128,7 @@ export function randomEvent(random: Random, type: EventTypeName): KnownEvent {
   return { type, data: eventDefinitions[type].sample(drawsOf(random)) } as KnownEvent;
 }
 
-/**
- * A random history of this many commits with one to four events each. Enough node claims are in order for some nodes to
- * serve.
- */
+/** A random history: commits of one to four events, with enough node claims in order for some nodes to serve. */
 export function fleetHistory(seed: number, commits: number): KnownEvent[][] {
   const random = seededRandom(seed);
   const { oneOf, upTo } = drawsOf(random);

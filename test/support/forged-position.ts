@@ -1,6 +1,4 @@
-/**
- * Changes the position as an attacker with access to the data folder can: the checksum has no key, so it can be recomputed.
- */
+/** Changes the position as anyone who can write the data folder could: the checksum has no key, so it can be recomputed. */
 
 import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { type FoldedColumns, positionChecksum } from '../../shared/snapshot/position.ts';

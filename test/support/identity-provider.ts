@@ -1,7 +1,4 @@
-/**
- * Runs a real identity provider in this process, with accounts without passwords, and walks through its pages as a browser
- * does.
- */
+/** A real identity provider in this process, with accounts without passwords, and a browser-like walk through its pages. */
 import { generateKeyPairSync, randomUUID } from 'node:crypto';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { urlOf } from './listen.ts';

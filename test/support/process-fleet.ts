@@ -96,10 +96,7 @@ export class ProcessFleet {
     this.#build = build;
   }
 
-  /**
-   * Starts a process with a data folder. Processes with the same name share the folder. A repeated flag overrides the earlier
-   * one.
-   */
+  /** Starts a process with a data folder, one per name. A repeated flag overrides the earlier one. */
   serve<Ready = Plane['ready']>(
     ...args: readonly ['control-plane', string, (readonly string[])?, Env?]
   ): Promise<Started<Ready> & Pick<Plane, 'admin'>>;
@@ -249,9 +246,7 @@ export async function opened<Fleet extends ProcessFleet>(
   }
 }
 
-/**
- * Value of a metric series, which is named with its labels as they are written. NaN if the process does not have the series.
- */
+/** Value of a metric series, whose labels are given as the process prints them. NaN if the process has no such series. */
 export async function metric(
   { ready }: { readonly ready: { readonly metrics: string } },
   series: string,
@@ -323,9 +318,7 @@ export async function accepts({ ready }: GatewayProcess, key: string): Promise<b
   return response.status === 200;
 }
 
-/**
- * Status of a completion with this key. In a fleet without nodes, any status but 401 means that the gateway accepted the key.
- */
+/** Status of a completion with this key. Without nodes, any status but 401 means that the gateway accepted the key. */
 export async function statusWith(
   api: string,
   key: string,

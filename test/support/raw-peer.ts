@@ -53,9 +53,7 @@ export class RawPeer {
     );
   }
 
-  /**
-   * Opens a connection. `handshake: false` sends raw bytes to a TLS listener. `halfOpen` stays open when the other side ends.
-   */
+  /** Opens a connection. `handshake: false` sends raw bytes to a TLS listener. `halfOpen` survives an end by the peer. */
   static open(
     { host, port, tls }: Endpoint,
     { handshake = true, halfOpen = false, from = undefined as string | undefined } = {},

@@ -72,10 +72,7 @@ export function unstored(bytes: Buffer): Buffer {
   return sealed(copy);
 }
 
-/**
- * Encodes the content with a codec. Except for gzip, uses the codec's uncompressed form, which every decoder accepts. Up to
- * 127 bytes.
- */
+/** Encodes up to 127 bytes with a codec. Except for gzip, uses the codec's uncompressed form, which every decoder accepts. */
 export function packed(codec: Codec, content: Buffer): Buffer {
   const length = content.length;
   switch (codec) {

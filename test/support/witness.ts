@@ -61,9 +61,7 @@ export async function usageReaches(
 
 export const requestIdOf = ({ fields }: Answer): string => fields['x-request-id'] ?? '';
 
-/**
- * Ids of an organisation's recorded requests. Rows are shipped in order, so all earlier ones have arrived once `last` has.
- */
+/** Ids of an organisation's recorded requests. Rows are shipped in order, so all earlier rows precede that of `last`. */
 export async function recordedIds(fleet: TestFleet, organisation: string, last: Answer): Promise<string[]> {
   expect(last.status).toBe(200);
   const url = `${fleet.controlPlane.admin}/admin/v1/usage/export?organisation=${organisation}`;

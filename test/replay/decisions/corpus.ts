@@ -28,7 +28,7 @@ const corpusNowMs = Date.UTC(2026, 10, 21, 12);
 
 type Placed = Extract<ReplayedDecision, { readonly kind: 'placed' }>;
 
-/** What must be decided; of a message only that it says these words, for its prose may be reworded. */
+/** The expected decision. A message only has to contain certain words, because its prose may be reworded. */
 export type GoldenDecision =
   | {
       readonly kind: 'refused';
@@ -39,7 +39,7 @@ export type GoldenDecision =
       readonly retryAfterSeconds?: number;
       readonly says?: readonly string[];
     }
-  /** As the file names its capacity. */
+  /** The file calls its capacity `draw`. */
   | (Omit<Placed, 'capacity'> & { readonly draw: Placed['capacity'] })
   | { readonly kind: 'listed'; readonly models: readonly string[] };
 
@@ -52,7 +52,7 @@ export interface GoldenCase
   readonly promptTokens?: number;
   /** `seq` of the last commit that the decision knows. */
   readonly atSeq: number;
-  /** Where a change is open, by whose name it is decided whether it is in its wave; absent: of none. */
+  /** Gateway whose name decides whether an open change applies to it. If absent, no change applies. */
   readonly gateway?: string;
   readonly decision: GoldenDecision;
 }
@@ -63,17 +63,17 @@ function parsedLines<Line>(name: string): Line[] {
 
 const keys = JSON.parse(goldenText('decisions/keys.json')) as Record<string, string>;
 
-/** A decision that no longer holds. */
+/** A golden decision that no longer holds. */
 export interface Superseded {
   readonly name: string;
-  /** The case of the same facts that holds now. */
+  /** The case with the same facts that holds now. */
   readonly instead: string;
   readonly because: string;
 }
 
 export const superseded = JSON.parse(goldenText('decisions/superseded.json')) as readonly Superseded[];
 
-/** Every case there ever was. */
+/** All cases, including superseded ones. */
 export const recordedCases: readonly GoldenCase[] = parsedLines<GoldenCase>('decisions.jsonl');
 
 export const goldenCases: readonly GoldenCase[] = recordedCases.filter(
@@ -88,7 +88,7 @@ function credential(text: string | undefined): string | undefined {
   });
 }
 
-/** The whole facts of a case. */
+/** The facts of a case, with defaults filled in. */
 export function factsOf({
   name: _name,
   clause: _clause,
@@ -116,12 +116,15 @@ export function factsOf({
 export type GoldenPosition = Pick<GoldenCase, 'atSeq' | 'gateway'>;
 
 export interface Corpus {
-  /** The look-up at a position that some case names, as its gateway reads it. */
+  /** The look-up at a position that some case names, as the case's gateway reads it. */
   at(position: number | GoldenPosition): Lookup;
   close(): void;
 }
 
-/** Keeps a snapshot of each position that a case names, for the gateways that an open change has reached one of their own. */
+/**
+ * Opens a corpus with one snapshot per position that a case names, and separate ones for gateways that an open change has
+ * reached.
+ */
 export function openCorpus(): Corpus {
   const records = recordsOfCorpus();
   const opened = new Map<string, { readonly snapshot: Snapshot; readonly lookup: Lookup }>();
@@ -147,7 +150,7 @@ export function openCorpus(): Corpus {
   };
 }
 
-/** The log as records: the events stand in the corpus, the chain follows from them. */
+/** The corpus as log records. The events come from the corpus, and the chain follows from them. */
 export function recordsOfCorpus() {
   const writer = new ChainWriter({ log: 'golden-decisions' });
   const commits = parsedLines<{ readonly seq: number; readonly events: readonly StoredEvent[] }>(
@@ -162,7 +165,7 @@ export function recordsOfCorpus() {
   ];
 }
 
-/** What differs between a decision and what it must be; empty where nothing does. */
+/** Differences between a decision and the expected one. Empty if there are none. */
 export function differences(golden: GoldenDecision, decision: ReplayedDecision): string[] {
   const { says, ...wanted } = golden.kind === 'refused' ? golden : { ...golden, says: undefined };
   const { message, ...got } = comparable(decision);
@@ -173,7 +176,7 @@ export function differences(golden: GoldenDecision, decision: ReplayedDecision):
   return found;
 }
 
-/** As the file says it, but for its message. */
+/** The decision in the file's format, except for its message. */
 export function comparable(
   decision: ReplayedDecision,
 ): { readonly message?: string } & Record<string, unknown> {
@@ -204,7 +207,7 @@ export function answersByType(corpus: Corpus, replay: typeof replayDecision): Ma
   return answers;
 }
 
-/** Re-decides every case, or those given, and names the ones that come out otherwise, with how. A throw is a difference. */
+/** Re-decides every case, or those given, and describes those that differ. An exception counts as a difference. */
 export function failingCases(
   corpus: Corpus,
   replay: typeof replayDecision,

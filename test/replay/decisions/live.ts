@@ -1,6 +1,6 @@
 /**
- * Live serving over the corpus: the parent of a request, with the look-up, counters and clock of one golden decision.
- * It stops where it would call a node, so that what it decided can be compared with what replay decides.
+ * Runs live serving over the corpus: the code around a request, with the look-up, counters and clock of a golden decision. It
+ * stops before it would call a node, so that its decision can be compared with that of replay.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { BodyWorker } from '../../../data-plane/body-worker/body-worker.ts';
@@ -21,9 +21,9 @@ import { corpusHosts } from './corpus.ts';
 import type { ReplayedDecision, ReplayFacts } from './replay.ts';
 
 export interface LiveOptions {
-  /** Can the caller's usage be loaded? */
+  /** Whether the caller's usage can be loaded. */
   readonly knowsUsage?: boolean;
-  /** In place of the body that the facts give. */
+  /** Replaces the body that the facts imply. */
   readonly body?: string;
 }
 
@@ -37,7 +37,7 @@ function gatewayOf(
   { observe, knowsUsage = true }: LiveGatewayOptions,
 ): Gateway {
   const { counters } = facts;
-  // Usage is 0 until it has been loaded, so that a decision that does not wait for it differs.
+  // Usage is 0 until it has been loaded, so a decision that does not wait for it differs.
   let used = { poolTokens: 0, freeTurns: 0 };
   const loadTotal = async (): Promise<boolean> => {
     await nextTurn();
@@ -58,7 +58,7 @@ function gatewayOf(
       freeTurns: () => used.freeTurns,
       networkTurns: () => 0,
       visitorTokens: () => 0,
-      // No other gateway holds room.
+      // No other gateway holds capacity.
       waitForRoom: () => undefined,
       reserve: () => ({ release: () => undefined, cancel: () => undefined }),
     } satisfies Partial<Gateway['counters']>,
@@ -93,7 +93,7 @@ function bodyOf({ path, model }: ReplayFacts): string {
   return JSON.stringify({ model, messages, ...(path === '/v1/messages' && { max_tokens: 1 }) });
 }
 
-/** What live serving decides of the facts; it counts the prompt itself, so facts about its size must be left to it. */
+/** The decision of live serving. It counts the prompt itself, so the facts must not set its size. */
 export async function serveLive(
   lookup: Lookup,
   facts: ReplayFacts,
@@ -103,7 +103,7 @@ export async function serveLive(
   return decisionOf(record, body);
 }
 
-/** What live serving writes down of a request with these facts, and the body of its answer. */
+/** The record that live serving writes of a request with these facts, and the body of its answer. */
 export async function recordLive(
   lookup: Lookup,
   facts: ReplayFacts,

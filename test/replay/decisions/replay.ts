@@ -1,7 +1,7 @@
 /**
- * Decides a golden request: the phases before `forward`, in the composition that live serving has, over a look-up at any position
- * of the log. Pure: counters and the time are facts, so the same facts give the same decision.
- * Shape is left out: what it gives (model, tokens) is part of the facts, for bodies are never recorded.
+ * Decides a golden request over a look-up at any position of the log, with the same phases before `forward` as live serving.
+ * Pure: counters and the time are facts, so the same facts always give the same decision. The shape phase is left out,
+ * because bodies are never recorded; its results (model, tokens) are part of the facts.
  */
 
 import { type CounterFacts, fixedCounters } from '../../../control-plane/explain/recorded-counters.ts';
@@ -20,9 +20,9 @@ export interface ReplayFacts extends AdmissionFacts {
   readonly counters: CounterFacts;
   /** Wall clock, ms since 1970. */
   readonly nowMs: number;
-  /** Was the snapshot too old to prove a key? */
+  /** Whether the snapshot was too old to prove a key. */
   readonly fenced?: boolean;
-  /** Could no more usage be recorded? */
+  /** Whether no more usage could be recorded. */
   readonly outboxFull?: boolean;
 }
 
@@ -34,7 +34,7 @@ export type ReplayedDecision =
       readonly reason: string;
       readonly message: string;
       readonly retryAfterSeconds?: number;
-      /** Does it count against the limits? Only what passed them and was refused by routing does. */
+      /** Whether the refusal counts against the limits. Only requests that passed them and were refused by routing count. */
       readonly counted: boolean;
     }
   | {
@@ -45,17 +45,17 @@ export type ReplayedDecision =
       readonly subject: string;
       readonly weight: number;
     }
-  /** The body of a model listing, JSON. */
+  /** A model listing; `body` is its JSON. */
   | { readonly kind: 'listed'; readonly body: string };
 
-/** The decision of these facts at the look-up's position. Throws only for a fault of this program. */
+/** Decides these facts at the look-up's position. Throws only if this program has a fault. */
 export function replayDecision(lookup: Lookup, facts: ReplayFacts, hosts: HostNames): ReplayedDecision {
   const { fenced = false, outboxFull = false, nowMs } = facts;
   const conditions = { fenced, outboxFull, nowMs };
   return replayed(admission({ lookup, hosts }, facts, fixedCounters(facts.counters), conditions));
 }
 
-/** A verdict without what only this process could use. */
+/** A verdict without the parts that only this process could use. */
 export function replayed(verdict: Verdict): ReplayedDecision {
   if (verdict.kind === 'listed') return verdict;
   if (verdict.kind === 'refused') return refused(verdict.refusal, verdict.counted);
