@@ -1,4 +1,4 @@
-/** The sizes of the built pages, as a browser gets them: what is loaded first, and all of it. */
+/** Compressed sizes of the built pages: the first load, and everything together. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';

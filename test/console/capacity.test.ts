@@ -1,4 +1,4 @@
-/** What the page of the fleet says of organisations with capacity of their own, of few and of thousands. */
+/** The fleet page's summary of organisations with their own capacity, for a few organisations and for thousands. */
 import { expect, test } from 'vitest';
 import { capacities } from '../../console/lib/capacity.ts';
 import { type FleetReads, holes, nodesByPlace } from '../../console/lib/holes.ts';
@@ -17,7 +17,7 @@ function fleetOf(organisations: number): FleetReads {
     organisations: [{ id: 'org-0', name: 'First', tier: 'Team', suspended: false }],
     organisationsInAll: organisations + 5,
     stacks: ids.map((n) => ({ id: `stk-${n}`, organisation: `org-${n}`, models: ['echo-small'] })),
-    // Every second stack has a node that serves; one organisation has a node and no stack.
+    // Every second stack has a serving node. One organisation has a node but no stack.
     nodes: [
       ...ids.filter((n) => n % 2 === 0).map((n) => node(`node-${n}`, ofStack(`stk-${n}`), ['echo-small'])),
       node('own', { kind: 'organisation', id: 'aside' }, []),
@@ -47,6 +47,6 @@ test('each organisation with a stack or a node has one entry, with its nodes and
 
 test('thousands of stacks and nodes cost a browser some milliseconds, and not each stack all nodes', () => {
   const fleet = fleetOf(5000);
-  // Each stack with each node took a second.
+  // Comparing each stack with each node used to take a second.
   expect(cpuMsOf(() => void mapOf(fleet))).toBeLessThan(300);
 });

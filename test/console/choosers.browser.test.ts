@@ -1,4 +1,4 @@
-/** Choosers of the console before a fleet that has more of everything than one answer of a list. */
+/** The console's choosers on a fleet that has more of everything than one list answer can contain. */
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { launchBrowser, WatchedPage } from '../support/browser.ts';
@@ -9,7 +9,7 @@ import type { Started } from '../support/processes.ts';
 
 type ConsolePlane = Started<{ readonly admin: string; readonly console: string }>;
 
-/** Half of them have a stack. */
+/** Number of organisations. Half of them have a stack. */
 const organisations = 2_200;
 let fleet: ProcessFleet;
 let plane: ConsolePlane;
@@ -22,7 +22,7 @@ beforeAll(async () => {
   plane = await fleet.serve('control-plane', 'cp-1', ['--console-port', '0']);
   const admin = fleet.admin(plane);
   const large = largeFleet(organisations);
-  // Without the members it is one commit.
+  // Without the members, the fleet file fits into one commit.
   const tenants = large.organisations?.map((each) => ({ ...each, members: [] }));
   await admin.apply({ ...large, organisations: tenants });
   await admin.run('key.create', { organisation: 'org-3', name: 'the only key', expires: 'never' });
@@ -45,14 +45,14 @@ const chooser = (within: Pick<Page, 'getByRole'>, label = 'Organisation') =>
 const fieldOf = (name: string): string => `document.querySelector('input[type=hidden][name=${name}]').value`;
 
 interface Case {
-  /** Where it is, and what opens it. */
+  /** Page with the chooser, and the action that opens it. */
   readonly path: string;
   readonly open?: () => Promise<unknown>;
   readonly label: string;
-  /** Typed, and the option that is then there. */
+  /** Typed text, and the option that then appears. */
   readonly text: string;
   readonly option: RegExp;
-  /** What is chosen then: in the address, or in a form. */
+  /** Expected choice, and a function that reads it from the address or a form. */
   readonly chosen: string;
   readonly value: () => string;
 }
@@ -86,7 +86,7 @@ test.each(Object.entries(cases))('%s is found though it is not among the first t
   await chooser(scope, one.label).fill(one.text);
   await scope.getByRole('option', { name: one.option }).click();
   await page.waitForFunction(`${one.chosen} === '${one.value()}'`);
-  // Nothing is offered any more.
+  // The list of options has closed.
   expect(await page.getByRole('listbox').count()).toBe(0);
   watched.expectClean();
 });
@@ -103,7 +103,7 @@ test('a chooser says how many there are, and is used by keys alone', async () =>
   await watched.expectAccessible('an open chooser');
   await field.fill('no such name');
   await dialog.getByText('Nothing is found for “no such name”.').waitFor();
-  // Enter neither takes what is not there nor sends the form, and Escape leaves the dialog open.
+  // Enter neither selects a missing option nor submits the form, and Escape leaves the dialog open.
   await field.press('Enter');
   await field.press('Escape');
   expect([await field.inputValue(), await options.count()]).toEqual(['', 0]);
@@ -116,7 +116,7 @@ test('a chooser says how many there are, and is used by keys alone', async () =>
   await field.press('Enter');
   const chosen = await field.inputValue();
   expect(name).toContain(chosen);
-  // It stays where a search is left.
+  // The choice remains if a search is abandoned.
   await field.fill('something else');
   await dialog.getByLabel('Name', { exact: true }).fill('by keys');
   expect(await field.inputValue()).toBe(chosen);

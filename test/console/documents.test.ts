@@ -1,4 +1,4 @@
-/** Answers of the API as pages get them: no text has a character that is not seen, whichever way an answer writes it. */
+/** Answers of the API as pages receive them: no text contains invisible characters, however an answer encodes them. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { parseDocument } from '../../console/lib/documents.ts';

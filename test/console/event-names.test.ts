@@ -1,4 +1,4 @@
-/** Each kind of event says what was done to which thing, and every id of its data that has a page is a link of its sentence. */
+/** The sentence of each event type says what was done to which object, and links every id in its data that has a page. */
 import { expect, test } from 'vitest';
 import { findNamedThings, type NamedThing, splitAtThings } from '../../console/lib/event-names.ts';
 import { type EventTypeName, eventTypeNames } from '../../schemas/events/event-definitions.ts';
@@ -29,7 +29,7 @@ test.each(samples)('%s leads to all that it names', (type, drawn) => {
     expect(writerSchema(type).parse(data)).toEqual(data);
     const things = findNamedThings(type, data);
     expect(linksOf(type, data).sort()).toEqual(things.map(linkOf).sort());
-    // Every id is in the sentence, but for what has a name there.
+    // The sentence contains every id, or the object's name instead.
     for (const { id, name = id } of things) expect(eventText(type, data)).toContain(name);
   }
 });

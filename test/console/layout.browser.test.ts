@@ -1,6 +1,6 @@
 /**
- * Of every page, wide and narrow, light and dark: nothing is cut or covered, nothing against accessibility, and each name leads to
- * the page of what it names.
+ * Checks every page, wide and narrow, light and dark: nothing is cut off or covered, no accessibility rule is violated, and
+ * each name links to the page of the object that it names.
  */
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -21,7 +21,7 @@ async function ask(organisation: string, model: string): Promise<number> {
 
 beforeAll(async () => {
   fleet = await ConsoleFleet.start();
-  // What a page has after some days: long names, large numbers, requests, refusals, nodes that do not serve.
+  // Data as after some days of use: long names, large numbers, requests, refusals, and nodes that do not serve.
   await fleet.admin('POST', '/keys', { organisation: 'acme', name: longName, expires: '90d' });
   await fleet.admin('PUT', '/organisations/acme/members/automation-of-the-platform-team', { role: 'member' });
   for (const model of ['echo-small', 'echo-private', 'echo-large'])
@@ -36,7 +36,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet?.close());
 
-/** Calls that a page waits for, but for the streams that never end, and how many it began. */
+/** Requests that a page waits for, without the endless streams, and the number of requests begun. */
 const calls = new WeakMap<Page, { begun: number; readonly underWay: Set<unknown> }>();
 
 function watchCalls(page: Page): void {
@@ -53,7 +53,7 @@ function watchCalls(page: Page): void {
   page.on('requestfailed', (request) => underWay.delete(request));
 }
 
-/** What is read after the first answers is in its place, too: for ten frames in a row nothing begins or is under way. */
+/** Waits until the page is complete: no request begins or is in flight for ten frames in a row. */
 async function settled(page: Page): Promise<void> {
   const frames = `(async () => {
     for (let frame = 0; frame < 10; frame++) await new Promise((resolve) => requestAnimationFrame(resolve));
@@ -72,9 +72,9 @@ async function open(page: Page, path: string, name: string): Promise<void> {
 }
 
 /**
- * Elements whose content is wider than they are, or that reach over the edge of the window, and interactive ones that another
- * element covers; words that are broken within, and cells whose parts stand apart. What is meant to scroll or to end in dots
- * with its whole text in the title is none of these.
+ * Elements with content wider than themselves, elements that cross the window's edge, and controls that another element
+ * covers; also words broken in the middle and cells whose parts are torn apart. Elements meant to scroll, or to end in … with
+ * the whole text in the title, do not count.
  */
 const faultsOfLayout = `(() => {
   const faults = [];
@@ -159,8 +159,8 @@ async function namesOfFleet(): Promise<readonly (readonly [name: string, path: s
 }
 
 /**
- * Texts with a name that is not in a link. No names are: headings of the page itself, what is typed or copied (fields, commands,
- * code of programs), the data of a record, and sentences of a refusal or a finding, which are shown as they were written.
+ * Text nodes with a name that is not a link. Exceptions: the page's own heading, text to type or copy (fields, ids, code),
+ * the data of a record, and sentences of refusals or findings, which are shown as written.
  */
 const unlinked = (names: readonly string[]): string => `(() => {
   const names = new Set(${JSON.stringify(names)});
@@ -178,7 +178,7 @@ const unlinked = (names: readonly string[]): string => `(() => {
   return [...new Set(faults)].slice(0, 12);
 })()`;
 
-/** What the links of a page that are names lead to, and which of them to another page than that of the name. */
+/** Targets of the page's name links, and the links that lead to another page than the name's. */
 async function linksOf(page: Page, pathsOf: ReadonlyMap<string, ReadonlySet<string>>) {
   const links = await page.evaluate<[string, string][]>(
     `[...document.querySelectorAll('main a.name')].map((link) => [link.textContent.trim(), link.pathname])`,
@@ -187,7 +187,7 @@ async function linksOf(page: Page, pathsOf: ReadonlyMap<string, ReadonlySet<stri
   return { targets: links.map(([, to]) => to), wrong: wrong.map(([name, to]) => `${name} leads to ${to}`) };
 }
 
-/** Each of these is the page of what it names, and not the one that says that there is none. */
+/** Expects that each path shows the page of its object, not the page for missing objects. */
 async function expectPages(
   page: Page,
   targets: ReadonlySet<string>,
@@ -206,7 +206,7 @@ async function expectPages(
   }
 }
 
-// The first two show each width and each scheme once; the nightly run has all four.
+// The first two rows show each width and each colour scheme once. The nightly run covers all four combinations.
 test.each(
   (
     [
@@ -278,7 +278,7 @@ test('a node has a page: where it is, what it has loaded, who reports on it, wha
     await page.getByRole('button', { name: 'Undrain', exact: true }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Undrain', exact: true }).click();
     await events.getByText('undrained the node').first().waitFor();
-    // One that is not there has no page, but may have events.
+    // A missing object has no page, but may have events.
     await page.goto('/nodes/gone-1');
     await page.getByRole('alert').waitFor();
     await page.getByText('Nothing is known of this node.').waitFor();
@@ -298,7 +298,7 @@ test('explain begins with what was refused, the fleet with what happens, a stack
       .getByRole('region', { name: 'Answer' })
       .getByText(/refused 403/)
       .waitFor();
-    // The texts of all steps, passed or refused, stand below one another.
+    // The texts of all steps, passed or refused, are aligned.
     const lefts = `[...document.querySelectorAll('.explained > .verbatim')].map((text) => text.getBoundingClientRect().left)`;
     expect(new Set(await page.evaluate<number[]>(lefts)).size).toBe(1);
     await page.goto(`/stacks/${stack}`);
@@ -319,12 +319,12 @@ test('the first days of usage are bars of hours, in the zone of the browser, whi
   await fleet.withPage({ timezone: 'Asia/Kathmandu' }, async (page) => {
     await fleet.asOperator(page, '/usage?org=acme');
     const chart = page.getByRole('region', { name: 'Tokens over time' });
-    // Chromium calls the zone by its older name.
+    // Chromium uses the older name of the time zone.
     await chart.getByText(/hours of Asia\/Kath?mandu/).waitFor();
     const models = await chart.getByRole('listitem').allTextContents();
     expect(models.map((text) => /^echo-[a-z]+[\d,]+$/.test(text))).toEqual([true, true, true]);
-    // All of an hour or two, whose minutes there are not those of UTC. Across midnight there the day
-    // is named, too.
+    // The tokens are in one or two bars. UTC hours begin at :45 in this zone, and a bar just after local midnight also names
+    // the day.
     expect(await chart.locator('.bars title').allTextContents()).toContainEqual(
       expect.stringMatching(/^(\d+ \w+, )?\d\d:45: [1-9]\d* tokens$/),
     );

@@ -1,4 +1,4 @@
-/** A page of the console while the log is away: it says so, changes nothing, shows what is known, and heals by itself. */
+/** A console page while the log is away: it says so, changes nothing, shows the known state, and recovers automatically. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
 import { isBrowserInstalled, launchBrowser, WatchedPage } from '../support/browser.ts';
@@ -59,7 +59,7 @@ test.skipIf(!isBrowserInstalled)(
     try {
       await status.getByText(/the log cannot be reached: no changes now/).waitFor();
       await watched.expectAccessible('the log is away');
-      // What is known is still shown, on a page that was not open before.
+      // A page that was not open before still shows the known state.
       await page.getByRole('link', { name: 'Organisations', exact: true }).click();
       await page.getByRole('link', { name: 'Acme', exact: true }).waitFor();
       await page.goto('/keys?org=acme');

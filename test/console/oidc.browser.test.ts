@@ -10,7 +10,7 @@ import { button } from '../support/console-fleet.ts';
 import { IdentityProvider } from '../support/identity-provider.ts';
 import { startProcess } from '../support/processes.ts';
 
-/** The provider knows the address of the console before that starts. */
+/** The provider must know the console's address before the console starts. */
 async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

@@ -1,4 +1,4 @@
-/** A page that was open while its control plane was killed: it says so, and continues by itself with the same session. */
+/** A page that is open while its control plane is killed says so, and later continues automatically with the same session. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -37,7 +37,7 @@ test('the control plane is killed and back: the page says it, and follows on wit
     await page.goto('/sign-in');
     await page.getByLabel('Operator token').fill(operatorToken);
     await button(page, 'Sign in').click();
-    // A fleet that has nothing yet: the four steps.
+    // An empty fleet, for which the page shows the four steps.
     await page.getByText('Four steps to the first answer').waitFor();
     expect(
       await page
@@ -54,7 +54,7 @@ test('the control plane is killed and back: the page says it, and follows on wit
     await status.getByText(/live$/).waitFor();
     const node = { id: 'pool-1', url: 'http://127.0.0.1:9', dialect: 'vllm', place: { kind: 'pool' } };
     await new DevAdmin(plane.ready.admin, operatorToken).call('POST', '/nodes', node);
-    // The first step ticks by the event that arrives.
+    // The first step is ticked when its event arrives.
     await page.getByRole('listitem').getByText(/done$/).waitFor();
     await page.getByRole('link', { name: 'Events', exact: true }).click();
     await heading(page, 'Events').waitFor();
@@ -79,7 +79,7 @@ test('a page that is opened while nobody knows who is signed in says so, and is 
     await page.getByLabel('Operator token').fill(operatorToken);
     await button(page, 'Sign in').click();
     await heading(page, 'Fleet').waitFor();
-    // As of a proxy whose control plane is away: the document comes from a cache, without answers.
+    // Like a proxy whose control plane is away: the document comes from a cache, without embedded answers.
     await page.route(
       ({ pathname }) => pathname === '/doctor',
       async (route) => {

@@ -1,4 +1,4 @@
-/** A command that can turn answers is given where the console shows which: `call` does not take it, and what does shows it. */
+/** Commands that can change answers are sent only from places that show their effect. `call` does not accept them. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 

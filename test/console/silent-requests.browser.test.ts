@@ -1,4 +1,4 @@
-/** What the page of requests lacks is said on it, and nothing is lost from it: gateways and the control plane go and come back. */
+/** The page of requests says what is missing and loses nothing while gateways and the control plane go and come back. */
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { launchBrowser, WatchedPage } from '../support/browser.ts';
@@ -7,14 +7,14 @@ import { completion, operatorToken, ProcessFleet } from '../support/process-flee
 import type { Started } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 
-/** What the browser itself says of connections that are lost. */
+/** The browser's own messages about lost connections. */
 const allowed =
   /status of 401|ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET|Failed to load resource/;
 
 const startPlane = (fleet: ProcessFleet, port: string): Promise<Started<{ readonly console: string }>> =>
   fleet.serve('control-plane', 'plane', ['--console-port', port]);
 
-/** The id of a request that was served, once the gateway knows the key. */
+/** Waits until the gateway knows the key, and returns the id of a served request. */
 async function served(api: string, key: string): Promise<string> {
   let request: string | null = null;
   await until(async () => {

@@ -152,7 +152,7 @@ class Simulation implements SimulationResult {
     }
   }
 
-  /** One client's view of the log, whose every step takes its turn among all others. */
+  /** View of the log for a single client, whose steps each take their turn among all others. */
   #clientLog(): ControlLog {
     const log = new MemoryLog(this.#topic, { fault: () => this.#fault() });
     return {

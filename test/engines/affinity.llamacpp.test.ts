@@ -1,7 +1,4 @@
-/**
- * Two real llama.cpp servers with one model behind two gateways: a conversation's next turn goes to the server that cached
- * it.
- */
+/** Two real llama.cpp servers with one model behind two gateways: conversations return to the server that cached them. */
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

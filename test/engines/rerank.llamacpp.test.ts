@@ -1,7 +1,6 @@
 /**
- * A real llama.cpp server started with `--reranking`, behind a gateway, which detects that it reranks. Answers match the
- * simulated node's. Random weights make scores meaningless, so the test checks that they are numbers in order, and the
- * tokens.
+ * A real llama.cpp server started with `--reranking`, behind a gateway that detects this. Answers match the simulated node's.
+ * Random weights make scores meaningless, so the test only checks that they are ordered numbers with the right token counts.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

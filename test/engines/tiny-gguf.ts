@@ -1,6 +1,4 @@
-/**
- * Writes the tiny model as a GGUF file, version 3, for llama.cpp and Ollama: little-endian numbers, tensors of 32-bit floats.
- */
+/** Writes the tiny model as a GGUF file (version 3) for llama.cpp and Ollama: little-endian, tensors of 32-bit floats. */
 import { writeFileSync } from 'node:fs';
 import { chatTemplate, controlTokens, sizes, type Tensor, type TinyModel } from './tiny-model.ts';
 

@@ -64,10 +64,7 @@ const callPieces = [
   '}}\n',
 ];
 
-/**
- * Puts messages between markers. With tools, and unless the last message is a tool result, the turn opens with its own
- * marker.
- */
+/** Puts messages between markers. With tools, a turn that does not follow a tool result opens with its own marker. */
 export const chatTemplate = [
   '{%- if tools -%}<|im_start|>system\n# Tools\n\nYou may call one or more functions.\n<tools>\n',
   '{%- for tool in tools -%}{{ tool | tojson }}\n{% endfor -%}',

@@ -1,6 +1,6 @@
 /**
- * Requests that ended early: every record has the same verdict on them, none says that they were served, and the build that
- * recorded them finds no difference in them. So do records of version 0.2.0.
+ * Requests that ended early: all of their records agree on the verdict, none says that the request was served, and the build
+ * that wrote the records finds no difference when it decides them again. The same holds for records of version 0.2.0.
  */
 
 import { writeFileSync } from 'node:fs';
@@ -43,9 +43,7 @@ const faulty = (fault: object) => parseBehaviour({ rules: [{ match: {}, fault }]
 const cli = (...argv: string[]): Promise<CliRun> =>
   runCli(argv, { env: { HEADGATE_ADMIN: fleet.controlPlane.admin, HEADGATE_TOKEN: operatorToken } });
 
-/**
- * Sends the body, with a longer Content-Length if bytes should be missing, and leaves, at the earliest when an answer begins.
- */
+/** Sends the body and leaves at the first bytes of the answer. With a larger `bytes`, leaves in the middle of the body. */
 async function leave(bearer: string, body: string, bytes = body.length): Promise<void> {
   const parts = {
     method: 'POST',

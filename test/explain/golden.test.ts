@@ -1,7 +1,7 @@
 /**
- * The golden decisions over the admin API: each is recorded the way a gateway records it. Its explanation says what was decided,
- * at which step and because of which event, and the rules still decide it the same. traced.test.ts reads the same decisions
- * without a server; wire.process.test.ts sends one request of each type to running processes.
+ * The golden decisions over the admin API, each recorded as a gateway records it. The explanation names the decision, its
+ * step and the event behind it, and the rules still decide the same. traced.test.ts reads the same decisions without a
+ * server, and wire.process.test.ts sends one request of each type to running processes.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -187,7 +187,7 @@ const events: Partial<Record<Cause, readonly string[]>> = {
 describe('an explanation says what its golden decision says:', () => {
   const found = new Map<string, Explanation>();
   const kinds = new Set<string>();
-  /** One case for each cause or capacity, host, early or late position, and sort of caller, and those whose texts are known. */
+  /** One case per cause or capacity, host, early or late position, and kind of caller, plus all cases with expected texts. */
   const chosen = cases.flatMap((golden, index) => {
     const { kind, ...rest } = golden.decision;
     const what = 'reason' in rest ? rest.reason : 'draw' in rest ? rest.draw : '';

@@ -1,6 +1,6 @@
 /**
- * The numbers of an explanation: what clients sent to two gateways that share the limits of a tier, what is in flight at each,
- * and the time and position of the decision. Limits of the organisation and questions about requests not made show the same.
+ * The numbers in an explanation: requests sent to two gateways that share a tier's limits, requests in flight at each, and
+ * the time and position of the decision. The organisation's limits and hypothetical requests show the same numbers.
  */
 import { request } from 'node:http';
 import { afterAll, beforeAll, expect, test } from 'vitest';

@@ -1,6 +1,6 @@
 /**
- * The words of each step, for records of a decision journal as gateways write them: numbers of several gateways, and what
- * rules alone do not refuse. A record on stdin (`explain --request -`) is explained as one that a gateway keeps.
+ * The text of each step, for journal records as gateways write them: numbers from several gateways, and refusals that do not
+ * come from the rules alone. A record on stdin (`explain --request -`) is explained like a record that a gateway keeps.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';

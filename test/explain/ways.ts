@@ -1,5 +1,5 @@
 /**
- * Requests of a running fleet and their explanations. For the `x-request-id` of an answer, `headgate explain` prints the same
+ * Sends requests to a running fleet and explains them. For an answer's `x-request-id`, `headgate explain` prints the same
  * status, type and message, names the event that caused a refusal, and prints a command that ends it.
  */
 import { beforeAll, describe, expect, test } from 'vitest';

@@ -1,6 +1,6 @@
 /**
- * Explanations on running processes: one refusal of each type, and what only a process can show: its own failures, streams that
- * end early, visitors, and who may read decisions. golden.test.ts explains every cause of a refusal.
+ * Explanations on running processes: one refusal of each type, and cases that need a process: its own failures, streams that
+ * end early, visitors, and permission to read decisions. golden.test.ts explains every cause of a refusal.
  */
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';

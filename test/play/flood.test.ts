@@ -1,4 +1,6 @@
-/** A flood of connections on the playground's listener: honest visitors of other networks and callers with a key are served. */
+/**
+ * During a flood of connections to the playground's listener, honest visitors of other networks and key holders get served.
+ */
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { completion } from '../support/process-fleet.ts';
@@ -19,7 +21,7 @@ beforeAll(async () => {
 afterAll(() => fleet.close());
 
 const page = (path: string): URL => new URL(path, fleet.gateways[0]?.play);
-/** Of the gateway that is flooded: what is left of the flood does not count in the budgets of the other one. */
+/** URL on the flooded gateway. Leftovers of the flood do not count in the other gateway's budgets. */
 const flooded = (path: string): URL => new URL(path, fleet.gateways[1]?.play);
 const turn = { model: 'echo-small', stream: true, messages: [{ role: 'user', content: 'hello' }] };
 
@@ -34,7 +36,7 @@ async function opened(): Promise<number> {
   return Number(/headgate_connections_open\{listener="play"\} (\d+)/.exec(text)?.[1]);
 }
 
-/** Opens connections from an address, and again whatever becomes of them, until it is to end. */
+/** Opens connections from an address until the flood is over, and reopens each one that closes. */
 async function floodFrom(address: string, isOver: () => boolean): Promise<void> {
   const endpoint = endpointOf(String(flooded('/')));
   const body = `{"padding":"${'x'.repeat(100)}"}`;
@@ -53,9 +55,9 @@ test('while two networks open connections without end, a visitor of another one 
   let isOver = false;
   const attackers = Array.from({ length: 300 }, (_, n) => floodFrom(`127.0.1.${(n % 2) + 1}`, () => isOver));
   try {
-    // As many as start at once and more; how many wait or are refused then depends on the machine.
+    // More than can start at once. How many wait or are refused then depends on the machine.
     await until(async () => (await opened()) >= 32);
-    // Not from the proxy's address, whose connections are not paced.
+    // Uses another address than the proxy, whose connections are not paced.
     const endpoint = endpointOf(String(flooded('/')));
     const honest = await RawPeer.open(endpoint, { from: '127.0.2.1' });
     await honest.send('GET / HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n');
@@ -74,7 +76,7 @@ test('while two networks open connections without end, a visitor of another one 
   }
 });
 
-/** Stops the clock of the budgets in a second that has not begun before, so that only what is called here happens in it. */
+/** Stops the budgets' clock at the start of a new second, so that only the calls of `work` count in it. */
 async function inOneSecond<Result>(work: () => Promise<Result>): Promise<Result> {
   const second = (): number => Math.floor(performance.now() / 1000);
   const before = second();
@@ -122,7 +124,7 @@ test('what is sent ahead of a refusal is not answered', async () => {
   });
   for (const peer of peers) peer.close();
   const ended = peers.filter((peer) => answered(peer).includes(429));
-  // 100 are three whole connections and 10 of the next, which its refusal ends.
+  // 100 calls are three complete connections, and 10 calls of the next, which its refusal ends.
   expect(ended.map((peer) => answered(peer).length)).toEqual([11, 1]);
   expect((await refused('calls')) - before).toBe(ended.length);
 });

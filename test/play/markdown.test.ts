@@ -1,4 +1,6 @@
-/** Markdown of answers: whatever a model writes, it is no HTML, loads nothing, and its links lead only to the web or to a mail address. */
+/**
+ * Markdown in answers: whatever a model writes, it becomes no HTML, loads nothing, and links only to web or mail addresses.
+ */
 import fc from 'fast-check';
 import type { Token } from 'markdown-it';
 import { expect, test } from 'vitest';

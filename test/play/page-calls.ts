@@ -1,4 +1,4 @@
-/** The calls of the playground's page over the wire, of a client whose address a trusted proxy names. */
+/** The calls that the playground's page makes, for a client whose address a trusted proxy names. */
 import { type IncomingMessage, request } from 'node:http';
 
 export interface Answered {
@@ -17,8 +17,8 @@ interface Caller {
 }
 
 /**
- * Resolves with the head of the answer. The name of the cookie has the port of its listener. `beforeBody`: the gateway has
- * accepted the head and waits for the body, which follows.
+ * Sends a call and resolves with the head of the answer. The cookie's name contains its listener's port. `beforeBody` is
+ * called when the gateway has accepted the head and waits for the body.
  */
 export function openCall(
   url: URL,

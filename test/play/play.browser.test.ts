@@ -1,4 +1,4 @@
-/** The playground in a real browser and over the wire, against two real gateways: what visitors can do, and what they cannot. */
+/** The playground in a real browser and over the wire, against two real gateways: abilities and limits of visitors. */
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -23,7 +23,7 @@ interface Dev {
 const freeTurns = 2;
 const networkFactor = 2;
 const stack = 'stk-amber-otter-9k2f';
-/** Addresses that must be in no file afterwards; each test has networks of its own. */
+/** Addresses that no file may contain afterwards. Each test has its own networks. */
 const planted = {
   first: '203.0.113.7',
   second: '203.0.113.8',
@@ -55,7 +55,7 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-/** Sets the limits of visitors, and waits until both gateways have them. */
+/** Sets the visitors' limits and waits until both gateways have applied them. */
 async function setVisitors(total: object): Promise<void> {
   const body = { freeTurns, networkFactor, models: ['echo-small'], total };
   const { position } = await admin().call('PUT', '/anonymous', body);
@@ -82,7 +82,7 @@ interface Sent {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** A call as the page makes it. The name of the cookie has the port of its listener. */
+/** Makes a call as the page does. The cookie's name contains its listener's port. */
 function post(path: string, body: unknown, sent: Sent): Promise<Answered> {
   const url = new URL(path, play(sent.gateway));
   const headers: Record<string, string> = {
@@ -157,7 +157,7 @@ test('Limits 4, Errors 7: a visitor talks, stops, uses up the turns, and a new c
     await page.getByText(/first token after \d+ ms · [\d.]+ tokens\/s/).waitFor();
     await status(page, '1 of 2 free turns left');
     expect(await answers(page).locator('img, script').count()).toBe(0);
-    // What leads out leads to the web, names its host, and gives nothing to the page that it opens.
+    // External links lead to the web, show their host, and give the page that they open no access to this one.
     const out = answers(page).locator('a:not([href*="/explain"])');
     const shown = await out.evaluateAll((links) =>
       links.map((link) => [
@@ -190,7 +190,7 @@ test('Limits 4, Errors 7: a visitor talks, stops, uses up the turns, and a new c
 
     await watched.context.clearCookies();
     await page.reload();
-    // The stopped one is a turn of the network.
+    // The stopped answer counts as one of the network's turns.
     await status(page, '1 of 2 free turns left');
     await say(page, 'new here');
     await status(page, '0 of 2 free turns left');
@@ -234,7 +234,7 @@ test('Routing algorithm 1, Authentication 1: with a key the page reaches the mod
       'JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, document.body.innerHTML, location.href])',
     );
     expect(kept).not.toContain(key);
-    // What a stack answered is no part of what a visitor then sends to the pool.
+    // Messages to the pool do not contain a stack's earlier answers.
     await button(page, 'Forget key').click();
     await until(async () => (await answers(page).count()) === 0);
   });
@@ -263,7 +263,7 @@ test('Limits 4: turns count over all gateways, and only a cookie that this fleet
       const answer = await chat({ address, cookie: forged, gateway });
       expect([forged.slice(0, 8), answer.status]).toEqual([forged.slice(0, 8), 401]);
     }
-  // A copy of a cookie is the same visitor everywhere, whose turns are used up.
+  // A copied cookie is the same visitor everywhere, whose turns are used up.
   for (const gateway of [0, 1])
     expect((await chat({ address: planted.second, cookie, gateway })).status).toBe(409);
   const renewed = await post('/api/visitor', {}, { address, cookie: cookie.slice(1) });
@@ -294,9 +294,9 @@ test('a network with many new visitors works for more, each solution once', asyn
     answers.push(
       (await post('/api/visitor', { solution: of }, { address: from ?? '' })).cookie !== undefined,
     );
-  // The other network is allowed one for nothing.
+  // The other network may have one visitor without work.
   expect(answers).toEqual([false, true, true, false]);
-  // Other addresses of one IPv6 network are the same network.
+  // All addresses in an IPv6 network count as one network.
   const made = [];
   for (let n = 0; n < 4; n++)
     made.push(

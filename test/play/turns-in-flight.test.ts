@@ -1,4 +1,4 @@
-/** Turns that a visitor has in flight count as used: asking at once gives no more than asking one after the other. */
+/** A visitor's turns in flight count as used, so parallel requests gain nothing over sequential ones. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';
@@ -90,7 +90,7 @@ test('Limits 4: a turn that fails, and one that its visitor stops, give their pl
   expect((await chat(address, cookie)).status).toBe(409);
   for (const answer of held) answer.on('error', () => undefined).destroy();
   await behave(undefined);
-  // The gateway learns of each end a moment later; refused turns are none.
+  // The gateway learns of each end a moment later. Refused turns do not count.
   let answered = 0;
   await until(async () => {
     if ((await chat(address, cookie)).status === 200) answered++;

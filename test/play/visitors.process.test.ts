@@ -1,4 +1,4 @@
-/** What all visitors together may use, over two gateways; and the playground while control plane and log are away. */
+/** Limits of all visitors together over two gateways, and the playground while the control plane and the log are away. */
 
 import { renameSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
@@ -19,7 +19,7 @@ type Page = GatewayProcess['ready'] & { readonly play: string };
 const fleet = new LimitedFleet({});
 let plane: Plane;
 let cookie = '';
-/** Turns that were answered whole. */
+/** Number of turns answered in full. */
 let completed = 0;
 const address = '203.0.113.1';
 
@@ -52,7 +52,7 @@ async function chat(gateway: number): Promise<Answered> {
   return answer;
 }
 
-/** Sets the limits of all visitors together, and waits until both gateways have them. */
+/** Sets the limits of all visitors together and waits until both gateways have applied them. */
 async function setTotal(total: object): Promise<void> {
   const admin = fleet.admin(plane);
   await admin.call('PUT', '/anonymous', { freeTurns: 100_000, models: [model], total });
@@ -70,7 +70,7 @@ test('Limits 4: visitors have so many tokens in a day: what one gateway used up,
     return day.requests === completed;
   });
   const turns = 10;
-  // All turns until now were alike.
+  // All turns so far used the same number of tokens.
   await setTotal({ tokensPerDay: used + (turns * used) / completed });
   await until(async () => (await chat(0)).status === 409);
   let admitted = 0;
@@ -79,7 +79,7 @@ test('Limits 4: visitors have so many tokens in a day: what one gateway used up,
     if (status === 200) admitted++;
     return status === 409;
   });
-  // Not by what it answered itself.
+  // Fewer than the limit, so the refusal also counts usage at the other gateway.
   expect(admitted).toBeLessThan(turns);
   const refused = await chat(1);
   expect(errorOf(refused)).toMatchObject({
@@ -132,7 +132,7 @@ test('Limits 1: visitors have so many requests in a minute, over both gateways',
     return windowStartMs(visitorsSubject, Date.now()) === startMs;
   };
   const exempt = await fleet.exempt(limit, async () => {
-    // A burst that a minute's end cuts is done again: it may have had two minutes.
+    // Repeats a burst that a new minute interrupted, because it may have used two minutes' limits.
     while (!(await burst()));
   });
   const refused = answers.filter(({ status }) => status !== 200);
@@ -205,14 +205,14 @@ test('a network ends at thirty new visitors an hour, with the rest of the hour i
     });
     return Promise.all((await Promise.all(solved)).map(sent));
   };
-  // A network has 25 checks of a second: what is beyond is sent again when the answer says so, as the page does.
+  // A network may have 25 solutions checked per second. Like the page, repeats the call when the answer says so.
   const sent = async (solution: object): Promise<Answered> => {
     const answer = await ask({ solution });
     if (answer.retryAfter !== '1') return answer;
     await delay(1000 * Number(answer.retryAfter));
     return sent(solution);
   };
-  // An hour that ends begins the count again.
+  // The count starts over when an hour ends.
   if (60 - new Date().getUTCMinutes() <= 1) await until(() => new Date().getUTCMinutes() === 0, 61_000);
   const before = hour();
   const answers = await tried();
@@ -227,7 +227,7 @@ test('a network ends at thirty new visitors an hour, with the rest of the hour i
     const endsMs = Date.now() + Number(retryAfter) * 1000;
     expect(Math.round(endsMs / 60_000)).toBe((before + 1) * 60);
   }
-  // A known visitor continues, and another network is not affected.
+  // A known visitor can continue, and another network is not affected.
   const known = await post(page(0, '/api/chat'), turn('hello'), {
     ...{ address: network, cookie: answers.find((answer) => answer.cookie !== undefined)?.cookie },
   });

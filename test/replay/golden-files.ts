@@ -1,6 +1,6 @@
 /**
- * The golden files as files: logs, each with what it must give, and the promise that covers the lines of the decisions. A build
- * reads those of the sources.
+ * Reads the golden files: logs, each with its expected results, and the promise that covers the decision lines. A build reads
+ * the files of the source tree.
  */
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -96,7 +96,7 @@ function digestOf(of: DecisionLines, { commits, decisions }: Omit<Promised, 'sha
   return createHash('sha256').update(text).digest('hex');
 }
 
-/** The promise that covers all of the lines. */
+/** The promise that covers all lines. */
 export function promiseOf(of: DecisionLines): Promised {
   const now = { commits: of.commits.length, decisions: of.decisions.length };
   return { ...now, sha256: digestOf(of, now) };

@@ -82,7 +82,7 @@ const bodiesOf = (model: string): { cache_salt?: string }[] =>
     .flatMap((node) => node.stats().bodies as { model: string; cache_salt?: string }[])
     .filter((body) => body.model === model);
 
-/** Of twelve conversations with three turns, the number whose later turns all found the previous turn in a cache. */
+/** Number of conversations, of twelve with three turns, whose later turns all found the previous turn in a cache. */
 async function foundAgain(model: string): Promise<number> {
   let found = 0;
   for (let at = 0; at < 12; at += 1) {

@@ -50,10 +50,7 @@ afterEach(async () => {
   logged = '';
 });
 
-/**
- * Statuses of all answers on the connection. Checks that each refusal is the standard envelope and repeats nothing that was
- * sent.
- */
+/** Statuses of all answers on the connection. Checks that refusals are standard envelopes and repeat no input. */
 function refusalsIn(text: string): number[] {
   expect(text.includes(secret) || text.includes(acme), 'contains what was sent').toBe(false);
   const statuses: number[] = [];

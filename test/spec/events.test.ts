@@ -1,6 +1,4 @@
-/**
- * Specification, "Events", on every streaming surface: early ends of answers, the parts that stay delivered, and the records.
- */
+/** Specification, "Events", on every streaming surface: early ends of answers, parts that stay delivered, and the records. */
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { defaultForwardSettings } from '../../data-plane/nodes/forward.ts';
 import type { RefusalType } from '../../schemas/api/refusals.ts';

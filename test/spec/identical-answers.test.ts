@@ -1,6 +1,6 @@
 /**
  * Specification, "Unauthorized ... identical answer for all" and "TargetNotServingError ... byte-identical on the wire":
- * whole answers are compared byte by byte, but for date and request id. No probe may learn more than these two answers say.
+ * compares whole answers byte by byte, except for date and request id. No probe may learn more than these two answers say.
  */
 import fc from 'fast-check';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
@@ -14,10 +14,7 @@ import { specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
 
 const clock = takeClock();
 const shared = '127.0.0.1';
-/**
- * A serving stack of acme, a stack of acme that does not serve, another organisation's stack, and a stack that does not
- * exist.
- */
+/** A serving stack of acme, one of acme that does not serve, another organisation's stack, and one that does not exist. */
 const stackHosts = [stackHost('otter'), stackHost('idle'), stackHost('heron'), stackHost('missing')];
 /** The last three hosts, which do not serve echo-small for acme for three different reasons. */
 const notServing = stackHosts.slice(1);

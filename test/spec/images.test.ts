@@ -1,6 +1,7 @@
 /**
- * Specification, "Errors 2": an image reaches an Ollama node only where the engine names `vision` among the capabilities of
- * its model, because it drops the images of every other. Nodes that the control plane probes, and nodes with agents.
+ * Specification, "Errors 2": an image reaches an Ollama node only if the engine lists `vision` among the model's
+ * capabilities, because the engine drops images for other models. Covers nodes that the control plane probes and nodes with
+ * agents.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { NodeAgent } from '../../agent/agent.ts';

@@ -1,6 +1,7 @@
 /**
- * Specification, "Errors 2", "Errors 3" and "Errors 6", where an engine answers with an error: what it says of the request
- * is a property of the request on every host, and only what concerns the node is an outage. Texts of real engines.
+ * Specification, "Errors 2", "Errors 3" and "Errors 6", for errors that an engine returns. If the error concerns the request,
+ * the caller gets it on every host. Only an error that concerns the node counts as an outage. The texts come from real
+ * engines.
  */
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { RefusalType } from '../../schemas/api/refusals.ts';

@@ -1,6 +1,6 @@
 /**
- * Specification, "Routing algorithm", "Errors 2", "Authentication 7", "Limits": requests to rerank, over real HTTP, go the way
- * of every request, to nodes whose engine shows that it reranks: found by control planes that probe, and by an agent.
+ * Specification, "Routing algorithm", "Errors 2", "Authentication 7", "Limits": rerank requests over real HTTP are routed
+ * like all others, to nodes whose engine is known to rerank. Control planes find this out by probing, or an agent reports it.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { NodeAgent } from '../../agent/agent.ts';

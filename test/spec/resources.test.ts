@@ -46,9 +46,7 @@ test('Stack 2: a stack speaks the OpenAI-style API unless it is made or switched
   expect(made.surface).toBe('openai');
   const path = `/stacks/${made.id}/surface`;
   const { value: key } = await fleet.key('acme');
-  /**
-   * Answers of the stack, which serves nothing, to one path of each surface. It looks for a node only for its own surface.
-   */
+  /** Answers of the stack, which serves nothing, to one path of each surface. Only its own surface has a node look-up. */
   const spoken = async (): Promise<string[]> => {
     await fleet.settle();
     const body = { ...chatBody('echo-small'), max_tokens: 5 };

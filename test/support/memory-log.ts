@@ -1,7 +1,7 @@
 /**
- * In-memory log for tests and simulations in one process. All MemoryLogs over one MemoryTopic are clients of the same log.
- * They keep every promise of ControlLog except durability. The caller chooses a fault for each append, so a seeded simulation
- * can replay any run.
+ * A log in memory for tests and simulations in one process. All MemoryLogs over one MemoryTopic are clients of the same log.
+ * They keep every promise of ControlLog except durability. Callers choose a fault per append, so a seeded simulation can
+ * replay any run.
  */
 import {
   AppendUnknown,

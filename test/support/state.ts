@@ -1,6 +1,6 @@
 /**
- * In-memory state for tests of deciders: given(events), when(command), then check events and objects. Every event is checked
- * against its writer's schema and must be accepted by the fold, as on the way to the log.
+ * A state in memory for tests of deciders: given(events), when(command), then check events and objects. Every event is
+ * checked against its writer's schema and must be accepted by the fold, as on the way to the log.
  */
 import { randomBytes } from 'node:crypto';
 import { actorName, operator } from '../../control-plane/commands/authorise.ts';

@@ -1,8 +1,9 @@
 /**
- * The golden decisions: one log, and requests at positions of it with the decision that each must give, in every build.
- * `commits.jsonl` holds one commit a line, `decisions.jsonl` one request a line; both are only ever added to, which
- * `added-only.test.ts` holds them to, and a line leaves out what `factsOf` fills in. A decision that was changed on
- * purpose stays, is named in `superseded.json` with the reason, and has another in its place. `{name}` in a credential stands for a key of `keys.json`; they open nothing.
+ * The golden decisions: one log, and requests at positions of it, each with the decision that every build must make.
+ * `commits.jsonl` contains one commit per line, `decisions.jsonl` one request per line without the defaults of `factsOf`.
+ * Both only ever grow, as `added-only.test.ts` checks. A decision changed on purpose stays in its file: `superseded.json`
+ * names it with the reason, and a new case replaces it. `{name}` in a credential stands for a key of `keys.json`; these keys
+ * open nothing.
  */
 
 import type { CounterFacts } from '../../../control-plane/explain/recorded-counters.ts';
@@ -121,10 +122,7 @@ export interface Corpus {
   close(): void;
 }
 
-/**
- * Opens a corpus with one snapshot per position that a case names, and separate ones for gateways that an open change has
- * reached.
- */
+/** Opens the corpus: one snapshot per position that a case names, and extra ones for gateways in an open change's wave. */
 export function openCorpus(): Corpus {
   const records = recordsOfCorpus();
   const opened = new Map<string, { readonly snapshot: Snapshot; readonly lookup: Lookup }>();
@@ -195,7 +193,7 @@ function sorted(fields: object): string {
 
 const oneAnswer: readonly RefusalType[] = ['Unauthorized', 'TargetNotServingError'];
 
-/** The refusals whose causes must not be distinguishable, each with the answers that the cases' causes get: one, if all is well. */
+/** Refusals whose causes must look alike, each with the distinct answers that its cases get: exactly one if all is well. */
 export function answersByType(corpus: Corpus, replay: typeof replayDecision): Map<RefusalType, Set<string>> {
   const answers = new Map<RefusalType, Set<string>>(oneAnswer.map((type) => [type, new Set()]));
   for (const each of goldenCases) {
