@@ -183,7 +183,7 @@ test('a member sees what their organisation may use, and nothing of others', asy
     const matrix = page.getByRole('table', { name: 'Models and hosts' });
     await matrix.getByRole('cell', { name: 'echo-small', exact: true }).waitFor();
     await watched.expectAccessible('models');
-    // The address of another organisation shows nothing of it.
+    // The address of another organisation's page still shows the member's own.
     await page.goto('/models?org=acme');
     await heading(page, 'Models').waitFor();
     await page.locator('.lead').filter({ hasText: 'Birch' }).waitFor();

@@ -134,7 +134,7 @@ test('a member sees no row, number or name of others, in the pages and in every 
       `Promise.all(${JSON.stringify(asks)}.map(async (path) => (await fetch('/api' + path)).status))`,
     );
     expect(statuses).toEqual(asks.map(() => 403));
-    // The refused model name occurs only in the address.
+    // Cuts off the addresses, because those of refused calls contain the ids that were asked for.
     const texts = answers.map((answer) => answer.slice(answer.indexOf(' ')));
     for (const canary of canaries)
       expect([canary, texts.filter((text) => text.includes(canary))]).toEqual([canary, []]);

@@ -89,7 +89,7 @@ function fill(folder, venv, base) {
   run(python312(), ['-m', 'venv', venv]);
   const pip = (...args) => run(join(venv, 'bin/pip'), ['--quiet', '--disable-pip-version-check', ...args]);
   const site = sitePackages(venv);
-  // Read last, so that what is installed here goes before it.
+  // Python reads this file last, so packages installed here take precedence over vLLM's.
   writeFileSync(join(site, 'zz-vllm.pth'), sitePackages(base));
   pip('install', '--no-deps', `sglang==${version}`, ...companions);
   const kernel = join(site, 'sgl_kernel');

@@ -1,6 +1,4 @@
-/**
- * During a flood of connections to the playground's listener, honest visitors of other networks and key holders get served.
- */
+/** During a flood of connections to the playground's listener, visitors of other networks and key holders are served. */
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { completion } from '../support/process-fleet.ts';

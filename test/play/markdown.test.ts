@@ -1,6 +1,4 @@
-/**
- * Markdown in answers: whatever a model writes, it becomes no HTML, loads nothing, and links only to web or mail addresses.
- */
+/** Markdown in answers: whatever a model writes, it adds no HTML, loads nothing, and links only to web or mail addresses. */
 import fc from 'fast-check';
 import type { Token } from 'markdown-it';
 import { expect, test } from 'vitest';

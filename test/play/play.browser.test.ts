@@ -294,7 +294,7 @@ test('a network with many new visitors works for more, each solution once', asyn
     answers.push(
       (await post('/api/visitor', { solution: of }, { address: from ?? '' })).cookie !== undefined,
     );
-  // The other network may have one visitor without work.
+  // The first visitor of the other network needs no solution.
   expect(answers).toEqual([false, true, true, false]);
   // All addresses in an IPv6 network count as one network.
   const made = [];

@@ -29,7 +29,7 @@ test('answers that visitors may have caused do not keep a node from others, howe
     const url = new URL('/api/chat', fleet.gateways[0]?.play);
     await wholeAnswer(await openCall(url, turn, { address, cookie })).catch(() => undefined);
   }
-  // Each visitor has a preferred one of the two nodes, and about thirty prefer this one.
+  // Each visitor has one preferred node of the two, and about thirty visitors prefer this one.
   expect(spoilt.stats().faults).toBeGreaterThanOrEqual(10);
   spoilt.setBehaviour(parseBehaviour({}));
 });

@@ -20,7 +20,7 @@ export interface SpoiltPlan extends Plan {
   readonly isRaw?: boolean;
 }
 
-/** Delay in ms. A reset directly after the last bytes would look like a clean end to the client. */
+/** Delay before a reset, in ms. A reset directly after the last bytes would look like a clean end to the client. */
 const resetAfterMs = 20;
 const comment = ': still here\n\n';
 

@@ -1,7 +1,6 @@
 /**
  * Specification, "Errors 2": an image reaches an Ollama node only if the engine lists `vision` among the model's
- * capabilities, because the engine drops images for other models. Covers nodes that the control plane probes and nodes with
- * agents.
+ * capabilities, because it drops images for other models. Covers nodes that the control plane probes, and agents.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { NodeAgent } from '../../agent/agent.ts';

@@ -1,7 +1,6 @@
 /**
- * Specification, "Errors 2", "Errors 3" and "Errors 6", for errors that an engine returns. If the error concerns the request,
- * the caller gets it on every host. Only an error that concerns the node counts as an outage. The texts come from real
- * engines.
+ * Specification, "Errors 2", "Errors 3" and "Errors 6", for errors of engines. If the error concerns the request, callers get
+ * it on every host. Only an error that concerns the node counts as an outage. The texts come from real engines.
  */
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { RefusalType } from '../../schemas/api/refusals.ts';

@@ -9,7 +9,7 @@ if (!['fast', 'full', 'nightly'].includes(tier)) throw new Error(`HEADGATE_TEST_
 const slowness = Number(process.env['HEADGATE_TEST_SLOWNESS'] ?? 1);
 if (!(slowness > 0)) throw new Error(`HEADGATE_TEST_SLOWNESS is ${process.env['HEADGATE_TEST_SLOWNESS']}`);
 
-/** Number of runs of a property, or size of a simulation. The fast tier runs each of them at least a little. */
+/** Number of runs of a property, or size of a simulation. The fast tier runs all of them, too, on a smaller scale. */
 export function runs({ fast, full }: { readonly fast: number; readonly full: number }): number {
   if (tier === 'fast') return fast;
   return tier === 'full' ? full : full * 10;

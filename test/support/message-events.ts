@@ -1,7 +1,7 @@
 /**
- * Reads a message's event stream as a strict client would. Throws at the first violation of its grammar: message_start
- * (content_block_start content_block_delta* content_block_stop)* message_delta message_stop. Independent of the code that
- * writes such streams, so it can check our streams and streams captured from engines.
+ * Reads a message's event stream as a strict client would. Throws at the first violation of its grammar:
+ * message_start (content_block_start content_block_delta* content_block_stop)* message_delta message_stop.
+ * Independent of the code that writes such streams, so it can check ours as well as those captured from engines.
  */
 
 export interface ReadMessage {

@@ -1,7 +1,7 @@
 /**
- * Reads a response's event stream as a strict client would. Throws at the first violation of its grammar: response.created
- * response.in_progress (output_item.added … output_item.done)* (response.completed | response.incomplete). Independent of the
- * code that writes such streams.
+ * Reads a response's event stream as a strict client would. Throws at the first violation of its grammar:
+ * response.created response.in_progress (output_item.added … output_item.done)* (response.completed | response.incomplete).
+ * Independent of the code that writes such streams.
  */
 type Fields = Readonly<Record<string, unknown>>;
 

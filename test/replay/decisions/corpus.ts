@@ -1,9 +1,8 @@
 /**
  * The golden decisions: one log, and requests at positions of it, each with the decision that every build must make.
- * `commits.jsonl` contains one commit per line, `decisions.jsonl` one request per line without the defaults of `factsOf`.
- * Both only ever grow, as `added-only.test.ts` checks. A decision changed on purpose stays in its file: `superseded.json`
- * names it with the reason, and a new case replaces it. `{name}` in a credential stands for a key of `keys.json`; these keys
- * open nothing.
+ * `commits.jsonl` has one commit per line, `decisions.jsonl` one request per line without the defaults of `factsOf`. Both
+ * only ever grow, as `added-only.test.ts` checks. A decision changed on purpose stays; `superseded.json` names it, the reason
+ * and its replacement. `{name}` in a credential stands for a key of `keys.json`; these keys open nothing.
  */
 
 import type { CounterFacts } from '../../../control-plane/explain/recorded-counters.ts';
