@@ -11,7 +11,7 @@ export interface LogProbe {
   readonly reachable: boolean;
   /** Reason for being unreachable. Never contains the address, which may include a password. */
   readonly reason?: string;
-  /** What the brokers report, if the log is on Kafka. */
+  /** Report of the brokers, if the log is on Kafka. */
   readonly brokers?: LogInspection;
 }
 

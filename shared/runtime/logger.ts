@@ -108,28 +108,26 @@ export function bufferedLines(
   destination.on('drop', () => {
     dropped += 1;
   });
-  destination.on('drain', () => {
-    if (dropped > 0) onDropped(dropped);
-    dropped = 0;
-  });
-  // The destination's own periodic flush would wake an idle process twenty times a second. The first flush may only wait for
-  // an earlier write, so only a second one without new lines in between proves that everything is written.
-  let lines = 0;
-  let flushedLines = 0;
+  // The destination's own periodic flush would wake an idle process twenty times a second.
   let isScheduled = false;
   const flushSoon = (): void => {
     if (isScheduled) return;
     isScheduled = true;
     setTimeout(() => {
-      const known = lines;
-      destination.flush(() => {
-        isScheduled = false;
-        if (flushedLines === known && lines === known) return;
-        flushedLines = known;
-        flushSoon();
-      });
+      isScheduled = false;
+      // Without a callback, because a flush with one also calls fsync.
+      destination.flush();
     }, 50).unref();
   };
+  let lines = 0;
+  let drainedLines = 0;
+  destination.on('drain', () => {
+    if (dropped > 0) onDropped(dropped);
+    dropped = 0;
+    // A write that began earlier may have left the newest lines in the buffer.
+    if (drainedLines !== lines) flushSoon();
+    drainedLines = lines;
+  });
   // The next flush retries a failed write.
   destination.on('error', flushSoon);
   process.prependOnceListener('exit', () => {
