@@ -71,10 +71,7 @@ function summary({ nodes, organisationsInAll, stacks }: FleetReads): string {
   return `${serving}, for ${plural(organisationsInAll, 'organisation')} and ${plural(stacks.length, 'stack')}.`;
 }
 
-/**
- * Fleet page below its heading. If the setup steps were started on this page, they stay above the map, because the last step
- * comes after the map has appeared.
- */
+/** Fleet page below its heading. Setup steps begun here stay above the map, because the last one comes after it. */
 function FleetBody({ state }: { readonly state: FleetReads }) {
   const isEmpty = state.nodes.length === 0 || state.organisations.length === 0;
   const wasEmpty = useRef(false);

@@ -1,7 +1,4 @@
-/**
- * Reads single headers of a request, and sends the answers that are not forwarded: listings and refusals. Only this file
- * turns refusals into bytes, so that refusals which must be identical are.
- */
+/** Reads single headers, and sends listings and refusals. Only this file turns refusals into bytes. */
 
 import { refusalKinds } from '../../schemas/api/refusals.ts';
 import type { Surface } from '../../schemas/names.ts';
@@ -24,7 +21,7 @@ export function badHttp({ fault }: Exchange): Refusal | undefined {
 }
 
 /**
- * Path of a request target, without the query. Targets in absolute form are refused; their path is for the error envelope. Each
+ * Path of a request target, without the query. Absolute forms are refused; their path is for the error envelope. Each
  * character of a target stands for one byte, and bytes above 127 are read as UTF-8.
  */
 export function targetPath(target: string | undefined): string {
@@ -43,10 +40,7 @@ export function pathOfRefused(packet: Buffer | undefined): string {
   return targetPath(requestLine.exec(packet?.toString('latin1', 0, headerBytesMax) ?? '')?.[1]);
 }
 
-/**
- * The value of a header that may contain a key; an empty value counts as absent. Several values are joined. The result is not a
- * valid key, so the request is refused.
- */
+/** Value of a header that may contain a key. Empty counts as absent; joined values are never a valid key. */
 export function credentialHeader({ rawHeaders }: ParsedRequest, name: string): string | undefined {
   let found: string | undefined;
   for (let i = 0; i < rawHeaders.length; i += 2) {
