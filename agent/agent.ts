@@ -1,7 +1,4 @@
-/**
- * A node agent: watches the engine next to it, keeps its models in sync, and reports to a control plane over the link. It
- * does not have a listener or flags, so many agents can run in one process.
- */
+/** A node agent: watches an engine, syncs its models and reports over the link. Many agents can run in one process. */
 import type { Beat } from '../schemas/records/node-messages.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
 import { sleep, within } from '../shared/runtime/retry.ts';
@@ -42,10 +39,7 @@ export class NodeAgent {
     });
   }
 
-  /**
-   * Resolves after the first probe of the engine, when the link has been started, so that the first heartbeat is already
-   * correct.
-   */
+  /** Resolves after the first probe, once the link has started, so that the first heartbeat is already correct. */
   async start(): Promise<void> {
     await within(
       this.engine.start(() => this.link.sendHeartbeat()),
@@ -54,10 +48,7 @@ export class NodeAgent {
     if (!this.#stopped) this.link.start();
   }
 
-  /**
-   * Takes the node out of service, then waits until its engine has no requests in flight, up to a time limit. Does not wait
-   * for an engine that does not report its requests in flight.
-   */
+  /** Takes the node out of service and waits, up to a time limit, until no reported request is in flight. */
   async drain(timeoutSeconds: number): Promise<void> {
     await this.link.leave();
     if (this.engine.view.inFlight === undefined) return;

@@ -1,7 +1,4 @@
-/**
- * Sends HTTP requests to the engine next to the agent. The engine is untrusted: redirects are not followed, every wait and
- * response is bounded, and only the functions that parse a response see its content.
- */
+/** Sends HTTP requests to the untrusted engine. Redirects are not followed; every wait and response is bounded. */
 import { type Dispatcher, request } from 'undici';
 import { ChunkBuffer } from '../shared/runtime/chunk-buffer.ts';
 import { member } from '../shared/runtime/member.ts';

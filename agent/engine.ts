@@ -1,7 +1,6 @@
 /**
- * Watches the inference server next to the agent. It polls the server's kind, health, models and requests in flight once per
- * second, and keeps the latest result. A refused connection or an error response takes the server down at once; silence does
- * after three seconds.
+ * Polls the kind, health, models and requests in flight of the server next to the agent once per second, and keeps the latest
+ * result. A refused connection or an error response takes the server down at once; silence does after three seconds.
  */
 import type { Dialect } from '../schemas/names.ts';
 import {
@@ -72,10 +71,7 @@ export class EngineWatch implements Engine {
   #timer: NodeJS.Timeout | undefined;
   #pendingPolls = 0;
   #detecting = false;
-  /**
-   * Number of polls so far. Silence is measured in polls: if this process stalls, only one poll passes, and the answers that
-   * arrived meanwhile are read after it.
-   */
+  /** Number of polls so far. Silence is measured in polls, so a stall of this process counts as only one. */
   #polls = 0;
   /** Latest poll that was answered. */
   #answeredPoll = -1;
@@ -166,9 +162,7 @@ export class EngineWatch implements Engine {
     }
   }
 
-  /**
-   * Takes the engine down. Drops its kind, because another engine may be started at this address; the kind is detected again.
-   */
+  /** Takes the engine down and drops its kind, because another engine may be started at this address. */
   #down(reason: string): void {
     this.#replace({ up: false, reason, ...nothing });
   }

@@ -24,9 +24,7 @@ const sources: Readonly<Record<Dialect, Source | undefined>> = {
 const timeoutMs = 1000;
 const countMax = 1_000_000;
 
-/**
- * Returns the number of requests in flight; undefined if the engine does not report it or cannot be reached. Never throws.
- */
+/** Number of requests in flight; undefined if the engine does not report it or cannot be reached. Never throws. */
 export async function readInFlight(dialect: Dialect, target: EngineTarget): Promise<number | undefined> {
   const source = sources[dialect];
   if (source === undefined) return undefined;

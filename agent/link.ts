@@ -1,9 +1,8 @@
 /**
  * Keeps one WebSocket to one control plane. It sends a hello, then a heartbeat every second, and receives the list of
- * installed models.
- *
- * When a session ends, the link reconnects to the same replica, or to the next one if the replica failed. Once all replicas
- * have failed, it pauses for growing random times. It abandons a replica that has not answered pings for three seconds.
+ * installed models. If a session ends, the link reconnects to the same replica, or to the next one if the replica failed;
+ * once all have failed, it pauses for growing random times. It abandons a replica that has not answered pings for three
+ * seconds.
  */
 import WebSocket from 'ws';
 import {
@@ -50,10 +49,7 @@ interface SessionEnd {
 const handshakeMsMax = 3000;
 const pauseMsMin = 200;
 const pauseMsMax = 3000;
-/**
- * Longest pause in ms after a refusal that only an operator can resolve, or after a conflict with another agent that uses the
- * same token.
- */
+/** Longest pause in ms after a refusal that only an operator can resolve, or while another agent uses the same token. */
 const refusedPauseMsMax = 30_000;
 const lastedMsMin = 3000;
 const releasedMsMax = 5000;
@@ -230,8 +226,7 @@ class Heartbeat {
   }
 
   #tick(): void {
-    // Count pings instead of measuring time: if this process stalls, only one tick passes, and the answers that arrived
-    // meanwhile are read after it.
+    // Count pings instead of measuring time, so that a stall of this process counts as only one tick.
     if (this.#unanswered >= heartbeatsMissedMax) {
       this.#silent = true;
       this.#socket.terminate();

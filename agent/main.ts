@@ -1,7 +1,4 @@
-/**
- * Composition root of an agent process. The agent runs next to one inference server, reports on it and loads its models. It
- * promises to leave service cleanly: close() drains the node first. It never serves or sees a client's request.
- */
+/** Composition root of an agent process. close() drains the node first. An agent never sees a client's request. */
 import { Registry } from 'prom-client';
 import { baseUrl } from '../shared/engines/detect.ts';
 import { type Closers, openAll } from '../shared/runtime/closers.ts';

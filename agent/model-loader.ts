@@ -1,6 +1,6 @@
 /**
- * Loads and unloads models, depending on the kind of engine. Ollama pulls and deletes models. llama.cpp's router loads and
- * unloads models on its disk. vLLM loads adapters from a configured folder. Every wait is bounded.
+ * Loads and unloads models. Ollama pulls and deletes them, llama.cpp's router loads models on its disk, and vLLM loads
+ * adapters from a configured folder. Every wait is bounded.
  */
 import { join } from 'node:path';
 import type { Dialect } from '../schemas/names.ts';
@@ -8,9 +8,7 @@ import { sleep } from '../shared/runtime/retry.ts';
 import { EngineError, type EngineTarget, oneLine, requestEngine, streamEngine } from './engine-http.ts';
 
 export interface ModelLoader {
-  /**
-   * Resolves once the engine has loaded the model. Rejects with an Error that contains the reason. Percentages are integers.
-   */
+  /** Resolves once the engine has loaded the model, or rejects with the reason. Percentages are integers. */
   load(model: string, onPercent: (percent: number) => void, signal: AbortSignal): Promise<void>;
   unload(model: string, signal: AbortSignal): Promise<void>;
 }
@@ -19,10 +17,7 @@ export interface LoaderOptions extends EngineTarget {
   readonly loraFolder?: string | undefined;
 }
 
-/**
- * Time in ms that a load may go without progress. It is long, because an engine does not report any while it verifies a large
- * file.
- */
+/** Time in ms that a load may go without progress: long, because verifying a large file reports none. */
 const progressTimeoutMs = 10 * 60_000;
 const responseTimeoutMs = 30_000;
 const pollIntervalMs = 500;
@@ -150,10 +145,7 @@ async function routerState(target: EngineTarget, model: string, signal: AbortSig
   return status?.failed === true ? 'failed' : status?.value;
 }
 
-/**
- * Loads adapters from subfolders of a folder that the operator has configured. The name pattern keeps paths inside that
- * folder.
- */
+/** Loads adapters from subfolders of the configured folder. The name pattern keeps paths inside that folder. */
 function adapterLoader(target: EngineTarget, folder: string): ModelLoader {
   return {
     load: async (model, _onPercent, signal) => {

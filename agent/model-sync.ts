@@ -1,6 +1,6 @@
 /**
- * Reconciles an engine's models with those installed at its place, one at a time. A failed load is retried after growing
- * pauses. Only models that this agent loaded are unloaded; models loaded by an operator stay.
+ * Reconciles an engine's models with those installed at its place, one at a time, and retries after growing pauses. Only
+ * models that this agent loaded are unloaded; models loaded by an operator stay.
  */
 import type { Install } from '../schemas/records/node-messages.ts';
 import { installsPerNodeMax } from '../schemas/records/node-messages.ts';

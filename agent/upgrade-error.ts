@@ -1,7 +1,4 @@
-/**
- * Extracts the reason for which a control plane refused an agent's upgrade, for the agent's log: the message of the error
- * body, otherwise the status.
- */
+/** Extracts the reason for a refused upgrade for the log: the message of the error body, otherwise the status. */
 import type { IncomingMessage } from 'node:http';
 import { z } from 'zod';
 import { ChunkBuffer } from '../shared/runtime/chunk-buffer.ts';

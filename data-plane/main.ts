@@ -1,6 +1,6 @@
 /**
  * Starts a gateway and connects its parts. A gateway folds the log into its own snapshot and answers every request from that
- * alone. Apart from unpublished usage it is stateless: if state.db is deleted, it is rebuilt.
+ * alone. Apart from unpublished usage it is stateless: a deleted state.db is rebuilt.
  */
 import { join } from 'node:path';
 import { controlTopic } from '../schemas/events/commit.ts';

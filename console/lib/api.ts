@@ -1,7 +1,6 @@
 /**
- * Calls the console's API in JSON. The session's cookie authenticates calls and is not readable by scripts. The room
- * `console/lib` contains the console's calls, live data and formatting. It must not decide permissions, because only the
- * control plane does.
+ * Calls the console's API in JSON; the session's cookie authenticates calls. The room `console/lib` contains the console's
+ * calls, live data and formatting. It must not decide permissions, because only the control plane does.
  */
 import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
 import { type OperationName, operationRoute, resolvePath } from '../../schemas/admin/admin-routes.ts';
@@ -40,10 +39,7 @@ interface Refusal {
   readonly error?: { readonly type?: string; readonly message?: string; readonly next?: string };
 }
 
-/**
- * Calls an operation that does not change the outcome of requests. Other operations go through the dialog that shows their
- * effect. Rejects with ApiFailure.
- */
+/** Calls an operation that does not change the outcome of requests. Others go through the dialog that shows their effect. */
 export function call<Name extends Exclude<OperationName, TurningName>>(
   name: Name,
   input: OperationInput<Name>,
@@ -111,10 +107,7 @@ export async function fetchAnswer(
   });
 }
 
-/**
- * Remembers the position of a write. Later reads wait until it is folded, so that a state without the user's own change is
- * never shown.
- */
+/** Remembers a write's position. Later reads wait until it is folded, so they always show the user's own change. */
 function notePosition(method: string, document: unknown): void {
   if (method === 'GET') return;
   const { position } = document as { readonly position?: unknown };

@@ -20,10 +20,7 @@ export function quantile(values: readonly number[], share: number): number | und
   return [...values].sort((a, b) => a - b)[Math.max(0, Math.ceil(values.length * share) - 1)];
 }
 
-/**
- * Matches characters that start a formula. Spreadsheets also run formulas after blanks and at any start of a cell. Users can
- * choose the list separator, and some programs ignore quotes, so every possible start of a cell is covered.
- */
+/** Start of a formula at any possible start of a cell, because list separators vary and some programs ignore quotes. */
 const formula = /(^|[,;|\t\r\n])([\s'"]*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])/g;
 
 /** Formats a value as one cell. Texts are always quoted. */

@@ -5,10 +5,7 @@ import { printable } from '../../schemas/printable.ts';
 const escaped = /\\[ubfr]/;
 const kept = '\n\t';
 
-/**
- * Parses JSON text and makes invisible characters in its strings visible, so that no page has to. Returns undefined if the
- * text is not JSON.
- */
+/** Parses JSON text and makes invisible characters in its strings visible. Returns undefined if it is not JSON. */
 export function parseDocument<T>(text: string): T | undefined {
   try {
     // Visiting each value takes several times as long as parsing, and hardly any answer contains such a character.

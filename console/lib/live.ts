@@ -1,6 +1,6 @@
 /**
- * Live data. One browser tab follows the control plane and shares the events with the others, because a browser opens only
- * six connections per host. If a page cannot use locks (plain HTTP on a host name), each tab follows on its own.
+ * Live data. One browser tab follows the control plane and shares the events, because a browser opens only six connections
+ * per host. On a page without locks (plain HTTP on a host name), each tab follows on its own.
  */
 import { signal } from '@preact/signals';
 import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
@@ -53,10 +53,7 @@ function take(message: Message): void {
   if (moved || healed) changes.value++;
 }
 
-/**
- * Checks the session. The stream ends when the session, as it was when the stream opened, expires. If the session has been
- * used since, it is still valid, and the browser reconnects automatically. If it has ended, this call signs out.
- */
+/** Checks the session after the stream has ended. If it is valid, the browser reconnects; otherwise signs out. */
 function checkSession(): void {
   call('me.get', {}, { isBackground: true }).catch(() => undefined);
 }
@@ -112,8 +109,7 @@ function follow(send: (message: Message) => void): () => void {
       );
     source.onerror = () => {
       send({ kind: 'interrupted' });
-      // The browser reconnects automatically unless the response was not a stream, for example an error page of a proxy or a
-      // refusal because nobody is signed in.
+      // The browser reconnects automatically unless the response was not a stream, for example a refusal.
       if (source.readyState !== EventSource.CLOSED) return;
       checkSession();
       again = setTimeout(open, followAgainMs);

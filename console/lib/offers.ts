@@ -29,9 +29,7 @@ export const offeredMax = 20;
 /** Delay that combines fast typing into one search. */
 const settleMs = 150;
 
-/**
- * Suggestions for the text. Reads nothing until the chooser is open. A person's own organisations are known without a read.
- */
+/** Suggestions for the text. Reads nothing until the chooser is open, and never for a person's own organisations. */
 export function useOffers({ text, command }: OfferQuery, isOpen: boolean): Offers {
   const settled = useSettled(text);
   const name = isOpen && isOperator() ? 'organisation.list' : undefined;

@@ -11,9 +11,7 @@ export interface NamedOrganisation {
   readonly name: string;
 }
 
-/**
- * Organisations with their names. An operator gets one page of them, a member their own. To choose among more, use a search.
- */
+/** Organisations with their names: one page for an operator, a member's own. A search chooses among more. */
 export function useOrganisations(): readonly NamedOrganisation[] {
   const asked = { limit: pageRows.max };
   const { data } = useRead(isOperator() ? 'organisation.list' : undefined, asked, { isOfNow: true });

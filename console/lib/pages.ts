@@ -55,10 +55,7 @@ export function pageQuery(sort: string): PageQuery {
   };
 }
 
-/**
- * Reads one page. While another page, search or moment of the same list is being read, the previous rows stay visible and are
- * marked as old.
- */
+/** Reads one page. Until another page, search or moment of the list arrives, the previous rows stay, marked as old. */
 export function usePage<Name extends ListName>(
   name: Name | undefined,
   filter: PageFilter,

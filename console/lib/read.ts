@@ -27,10 +27,7 @@ export interface ReadOptions {
   readonly isWhole?: boolean;
 }
 
-/**
- * Answers since the page was loaded, by path. Secret values that are shown only once come from writes, so they are never in
- * here.
- */
+/** Answers since the page was loaded, by path. Secrets that are shown only once come from writes and are not included. */
 const answers = new Map<string, unknown>();
 /** Answers that never change, kept separately because browsing the past requests many, each as large as a page. */
 const pastAnswers = new Map<string, unknown>();
@@ -61,8 +58,7 @@ type ReadArguments<Name extends OperationName> =
 export function usePath<T>(wanted: string | undefined, options: ReadOptions = {}): ReadResult<T> {
   const { everyMs, isFixed = false, isOfNow = false, isWhole = false } = options;
   const path = wanted === undefined || isOfNow ? wanted : atMoment(wanted);
-  // Past and fixed answers never change. They are stored apart, because a page that follows the log requests many of them
-  // once.
+  // Past and fixed answers never change. Pages that follow the log request many once, so they are stored apart.
   const isPast = isFixed || path !== wanted;
   const [, redraw] = useState(0);
   const failure = useRef<ApiFailure | undefined>(undefined);

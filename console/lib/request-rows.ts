@@ -19,10 +19,7 @@ export interface Rows {
   readonly missed: number;
 }
 
-/**
- * Adds rows that arrived. `isFirst` means that the stream has started again. If it then contains none of the rows shown,
- * there may be a gap, so the old rows are dropped.
- */
+/** Adds rows that arrived. If the stream has restarted (`isFirst`) without a row in common, drops the old rows. */
 export function withArrived(shown: Rows | undefined, arrived: RequestsMessage, isFirst: boolean): Rows {
   const { items, next, silent, missed = 0 } = arrived;
   const fresh = newRows(shown?.items.slice(0, repeatedAmong), items);

@@ -24,9 +24,7 @@ export interface Followed {
   readEarlier(): void;
 }
 
-/**
- * Follows requests. Rows that arrive while the page does not follow are held back, so that nothing moves under the cursor.
- */
+/** Follows requests. While the page does not follow, new rows are held back so that nothing moves under the cursor. */
 export function useRequests(filter: AddressFilter, isFollowing: boolean): Followed {
   const list = JSON.stringify(filter);
   const [, redraw] = useState(0);
@@ -125,10 +123,7 @@ interface Listener {
   interrupted(failure: ApiFailure | undefined): void;
 }
 
-/**
- * Follows while the page is visible, because all tabs share a browser's six connections per host. Returns a function that
- * stops it.
- */
+/** Follows while the page is visible, because tabs share a browser's six connections per host. Returns a stop function. */
 function follow(filter: AddressFilter, { arrived, interrupted }: Listener): () => void {
   let source: EventSource | undefined;
   let again: ReturnType<typeof setTimeout> | undefined;

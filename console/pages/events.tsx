@@ -88,10 +88,7 @@ export function EventsPage() {
   );
 }
 
-/**
- * Events that arrived after a position, newest first. If there are too many to keep, the list is read up to the last one
- * instead, so that no event is missing.
- */
+/** Events after a position, newest first. If there are too many to keep, reads the list up to the last one instead. */
 function useTail(
   isLive: boolean,
   after: number,

@@ -1,4 +1,4 @@
-/** One gateway: its report, and which of the newest commits it enforces. */
+/** A gateway's page: its report, and which of the newest commits it enforces. */
 import type { GatewayStatus } from '../../schemas/admin/admin.ts';
 import { withQuery } from '../lib/api.ts';
 import { count, seconds, shellWord } from '../lib/format.ts';
@@ -51,10 +51,7 @@ function About({ gateway }: { readonly gateway: GatewayStatus }) {
   );
 }
 
-/**
- * Newest commits and whether this gateway enforces them, judged by its latest report. A gateway enforces everything that it
- * has applied.
- */
+/** Newest commits and whether this gateway enforces them. It enforces everything that it reported as applied. */
 function NewestCommits({ gateway: { applied, halted, log } }: { readonly gateway: GatewayStatus }) {
   const isInForce = (position: number): boolean =>
     position <= applied && halted === undefined && log === undefined;

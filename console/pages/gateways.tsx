@@ -1,7 +1,4 @@
-/**
- * Gateways with their states. This replica computes each state from the reports, so a silent gateway never shows the state
- * that it last claimed.
- */
+/** Gateways with their states. This replica computes each state, so a silent gateway never shows the one it claimed. */
 import { useState } from 'preact/hooks';
 import type { GatewayStatus } from '../../schemas/admin/admin.ts';
 import { fencedSeconds, shownColumns } from '../../schemas/records/gateway-members.ts';

@@ -1,6 +1,6 @@
 /**
- * Models page. For an organisation, it shows the outcome of a request for each of its models on the shared host and on each
- * of its stacks. For operators who have not chosen an organisation, it shows the catalog.
+ * Models page: for an organisation, the outcome of a request for each of its models on the shared host and on each stack; for
+ * operators who have not chosen an organisation, the catalog.
  */
 import { useState } from 'preact/hooks';
 import type { Model, OperationAnswer } from '../../schemas/admin/admin.ts';

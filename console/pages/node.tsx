@@ -1,4 +1,4 @@
-/** One node: what it is, where it serves, what it has loaded, who reports on it, and its history. */
+/** A node's page: what it is, where it serves, what it has loaded, who reports on it, and its history. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { LiveNodeResource } from '../../schemas/admin/admin.ts';
 import { withQuery } from '../lib/api.ts';

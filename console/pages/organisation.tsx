@@ -1,4 +1,4 @@
-/** One organisation: plan, allowance, members with their roles, stacks and keys. */
+/** An organisation's page: plan, allowance, members with their roles, stacks and keys. */
 import { useState } from 'preact/hooks';
 import type { Member, Organisation } from '../../schemas/admin/admin.ts';
 import { call, withQuery } from '../lib/api.ts';

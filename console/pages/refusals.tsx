@@ -10,10 +10,7 @@ import { Card, State } from '../ui/parts.tsx';
 
 type OfAll = OperationAnswer<'activity.get'>;
 
-/**
- * Refusals, newest first, of one organisation or, for operators, of all callers. undefined while they are being read, and in
- * the past.
- */
+/** Newest refusals of one organisation or, for operators, of all callers. undefined while being read, and in the past. */
 export function useRefusals(organisation: string | undefined): OfAll | undefined {
   const isNow = moment() === undefined;
   const ofOne = useRead(

@@ -27,7 +27,7 @@ interface Steps {
 const sumOf = (tokens: ReadonlyMap<string, number>): number =>
   [...tokens.values()].reduce((sum, value) => sum + value, 0);
 
-/** One bar per step up to the last one with usage, including steps without usage. */
+/** A bar per step up to the last one with usage, including steps without usage. */
 function buildBars({ hours }: UsageRows, { stepMs, least, nameOf }: Steps): readonly Bar[] {
   const byStep = new Map<number, Map<string, number>>();
   for (const { startMs, model, tokens } of hours) {

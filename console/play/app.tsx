@@ -1,6 +1,6 @@
 /**
- * The playground page: a conversation with a message field at its end, the remaining free turns, and access by API key. The
- * room `console/play` is for visitors without an account. It must never store messages or keys.
+ * The playground page: a conversation, the remaining free turns, and access by API key. The room `console/play` is for
+ * visitors without an account. It must never store messages or keys.
  */
 import type { ComponentChildren, JSX } from 'preact';
 import { useState } from 'preact/hooks';

@@ -1,4 +1,4 @@
-/** One turn of a conversation: the messages sent, and the answer as it arrives. */
+/** A turn of a conversation: the messages sent, and the answer as it arrives. */
 import { call } from './api.ts';
 
 export interface Message {

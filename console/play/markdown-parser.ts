@@ -1,7 +1,4 @@
-/**
- * Parses the Markdown of an answer with markdown-it. HTML stays text, images become links, and links lead only to web pages
- * or mail addresses.
- */
+/** Parses an answer's Markdown. HTML stays text, images become links, and links lead only to the web or to mail. */
 import MarkdownIt, { type Token } from 'markdown-it';
 
 const parser = new MarkdownIt({ html: false, linkify: true, maxNesting: 20 });

@@ -1,7 +1,4 @@
-/**
- * Draws an answer's Markdown as page elements and never as HTML, so an answer can neither run nor load anything. A link shows
- * the host that it leads to.
- */
+/** Draws an answer's Markdown as page elements, never as HTML, so that it cannot run or load anything. */
 import type { Token } from 'markdown-it';
 import { type ComponentChildren, h, type JSX } from 'preact';
 import { CopyButton } from './copy-button.tsx';

@@ -42,10 +42,7 @@ function faultAfter(
 function useVisitor(report: (fault: TurnFault | undefined) => void) {
   const [visitor, setVisitor] = useState<VisitorState>();
   const [isClosed, setClosed] = useState(false);
-  /**
-   * Reads the visitor's state. With `counted`, a completed answer is subtracted at once, because the gateway counts it a
-   * moment later.
-   */
+  /** Reads the visitor's state. `counted` subtracts a completed answer at once; the gateway counts it a moment later. */
   const refresh = async (counted = false): Promise<void> => {
     try {
       const state = await visitorState();
@@ -102,9 +99,7 @@ export function useConversation(key: string | undefined) {
   const number = useRef(0);
   const { visitor, isClosed, refresh } = useVisitor(setFault);
 
-  /**
-   * Runs a turn. Returns false if there was no answer: the earlier messages are shown again and the message can be repeated.
-   */
+  /** Runs a turn. Returns false if there was no answer: earlier messages return and the message can be repeated. */
   const turn = async (
     target: TurnTarget,
     asked: readonly ShownMessage[],

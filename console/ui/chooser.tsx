@@ -1,7 +1,4 @@
-/**
- * Chooses one of many organisations by name or id. It searches as the user types and lists the matches below the field, for
- * arrow keys and mouse. It follows the ARIA combobox pattern.
- */
+/** A search field that chooses one of many organisations by name or id. It follows the ARIA combobox pattern. */
 import { useId, useState } from 'preact/hooks';
 import { count } from '../lib/format.ts';
 import { type Offer, type OfferQuery, type Offers, offeredMax, useOffers } from '../lib/offers.ts';

@@ -1,7 +1,4 @@
-/**
- * A dialog that shows what a command would change before it runs. Commands that can change the outcome of requests must use
- * it.
- */
+/** A dialog that shows a command's effect first. Every command that can change the outcome of requests must use it. */
 import { useEffect, useState } from 'preact/hooks';
 import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
 import { operationRoute, resolvePath } from '../../schemas/admin/admin-routes.ts';
@@ -47,10 +44,7 @@ export function CommandDialog<Name extends TurningName>(props: CommandDialogProp
 }
 
 interface EffectProps<Name extends TurningName> extends CommandProps<Name> {
-  /**
-   * Whether the command is running. The effect is then no longer requested, because the answer would refer to the state after
-   * the command.
-   */
+  /** Whether the command is running. Its effect is then no longer requested, because the state may have changed. */
   readonly isGiven?: boolean;
 }
 

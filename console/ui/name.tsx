@@ -134,10 +134,7 @@ export interface EventSentenceProps {
   readonly event: Pick<ListedEvent, 'by' | 'type' | 'data'>;
 }
 
-/**
- * Sentence about an event. The author's name links to the author's other actions. Authors are members, the operator, or
- * processes such as `control-plane:control-plane-1`.
- */
+/** Sentence about an event. The name of its author (a member, the operator or a process) links to their other actions. */
 export function EventSentence({ event }: EventSentenceProps) {
   return (
     <span class="sentence">

@@ -1,6 +1,6 @@
 /**
- * Tables that can be sorted by a click on a column and searched. Paged lists are sorted and searched by the control plane,
- * other lists in the browser. Long tables are virtualised, so they cost only as much as a screenful.
+ * Sortable, searchable tables. The control plane sorts and searches paged lists, and the browser other lists. Long tables are
+ * virtualised, so they cost only as much as a screenful.
  */
 import { Component, type ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
@@ -57,9 +57,7 @@ const searchFrom = 8;
 const windowFrom = 100;
 /** Row height in px until rows are drawn and measured. */
 const rowHeightGuess = 49;
-/**
- * Minimum number of rows drawn above and below the visible ones. A table's height is at most three quarters of the window.
- */
+/** Minimum number of rows drawn above and below the visible ones; a table fills up to three quarters of the window. */
 const rowsAroundMin = 20;
 const shareOfWindow = 0.75;
 /** Attributes of a scrolling region, which must be reachable by keyboard. */

@@ -1,9 +1,8 @@
 /**
  * Schedules jobs on the body worker, from the main thread. The room `data-plane/body-worker` moves the parsing of large
- * bodies to a thread, so that it never blocks other requests. The first job starts the worker. It runs one job at a time,
- * round-robin over owners, so that an organisation with many large bodies delays only itself. A job that exceeds its deadline
- * or the heap ends the worker: requests whose text the worker keeps are refused with 503, and the next job starts another
- * worker.
+ * bodies to a thread, so that it never blocks other requests. It runs one job at a time, round-robin over owners, so that an
+ * organisation with many large bodies delays only itself. A job that exceeds its deadline or the heap ends the worker:
+ * requests whose text the worker keeps are refused with 503, and the next job starts another worker.
  */
 
 import { Refusal } from '../../shared/decision/refusal.ts';

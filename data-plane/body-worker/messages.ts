@@ -1,6 +1,6 @@
 /**
- * Protocol between the main thread and the body worker. One job runs at a time and gets exactly one response. The worker
- * keeps the text of a validated request until the main thread discards it.
+ * Protocol between the main thread and the body worker. Each job gets exactly one response before the next is sent. The
+ * worker keeps the text of a validated request until the main thread discards it.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import type { Operation } from '../../shared/decision/admission.ts';

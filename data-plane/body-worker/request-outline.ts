@@ -1,6 +1,4 @@
-/**
- * Splits a validated request into an outline, which is transferred to the main thread, and the text, which the worker keeps.
- */
+/** Splits a validated request into an outline for the main thread, and the text, which the worker keeps. */
 
 import type { AskedFacts, ChatFacts, WholeChat, WorkerText } from '../surfaces/common/asked.ts';
 import { pathOfImage } from '../surfaces/common/node-body.ts';

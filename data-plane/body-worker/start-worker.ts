@@ -1,16 +1,10 @@
-/**
- * Starts one body worker and wraps its messages and its exit. The worker's heap is bounded, so that no body can exhaust the
- * memory of the process. If a worker reaches the bound, only the worker exits.
- */
+/** Starts one body worker and wraps its messages and its exit. If a body exhausts its bounded heap, only it exits. */
 import { errorCode } from '../../shared/runtime/error-code.ts';
 import { withinMemory } from '../../shared/runtime/memory-limit.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import type { BodyWorkerRequest, BodyWorkerResponse } from './messages.ts';
 
-/**
- * Large enough for the texts of all bodies in the memory budget, at two bytes per character, and for the working memory of
- * one job.
- */
+/** Fits the texts of all bodies in the memory budget, at two bytes per character, plus the working memory of one job. */
 const heapMegabytesMax = 1536;
 
 export interface WorkerListener {

@@ -1,6 +1,6 @@
 /**
- * The body worker. It runs the jobs whose cost grows with the size of a body, one at a time, and keeps the texts of requests
- * until they are discarded. It has a thread of its own, so that a large body does not block other requests.
+ * The body worker. On a thread of its own, it runs the jobs whose cost grows with the size of a body, one at a time, and
+ * keeps the texts of requests until they are discarded.
  */
 import type { MessagePort } from 'node:worker_threads';
 import { Refusal } from '../../shared/decision/refusal.ts';

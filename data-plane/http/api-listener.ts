@@ -17,9 +17,7 @@ import { ClientConnection, type ConnectionBounds, type ConnectionOwner } from '.
 import { type EarlyRefusal, rawAnswer } from './early-refusal.ts';
 import type { Exchange } from './exchange.ts';
 
-/**
- * Handles one request to its end and never rejects. `fixed` is set on a stack's own port, where the Host header is ignored.
- */
+/** Handles one request to its end and never rejects. `fixed` is set on a stack's own port, which ignores the Host header. */
 export type Handler = (exchange: Exchange, fixed: Target | undefined) => Promise<void>;
 
 export interface ApiListenerOptions extends ListenAddress {

@@ -1,6 +1,6 @@
 /**
- * Reads a request's whole body, bounded in size, memory and the client's pace. If the caller's share has no room, the body
- * waits: its connection is not read, so TCP slows down the client. Nothing of a body is logged, or kept after its request.
+ * Reads a request's whole body, bounded in size, memory and the client's pace. If the caller's share has no room, the
+ * connection is not read, so TCP slows down the client. Bodies are never logged, or kept after their requests.
  */
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { ClientGone } from '../../shared/runtime/body-pieces.ts';
@@ -61,8 +61,8 @@ export interface BodySource {
 }
 
 /**
- * Rejects with PayloadTooLargeError, with ClientGone, or with InferenceUnavailableError if memory runs out, the body's turn
- * does not come in time, or the client is too slow. A body whose declared length is too large is never requested.
+ * Rejects with PayloadTooLargeError, ClientGone, or InferenceUnavailableError if memory runs out, the body's turn does not
+ * come in time, or the client is too slow. A body whose declared length is too large is never requested.
  */
 export function readBody(source: BodySource, memory: SharedBudget, bounds: BodyBounds): Promise<Body> {
   const { declaredBytes } = source;
@@ -81,7 +81,7 @@ function bodyRefusal(fault: BodyFault, bytesMax: number): Refusal {
   return new Refusal('slow body', message);
 }
 
-/** One body being read. Its pace is measured from the head on, so a body that never begins times out too. */
+/** A body being read. Its pace is measured from the head on, so a body that never begins times out too. */
 class IncomingBody implements Body, BodySink, Timed, HeldBody {
   readonly bytes: ChunkBuffer;
   /** Index among the objects that the ticker calls. */
@@ -175,8 +175,7 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
     }
     if (nowMs < this.#judgedMs) return;
     if (this.bytes.length < this.#bytesWanted) {
-      // After a stall of this process, bytes that arrived meanwhile are read only after this tick. So the first miss is a
-      // warning.
+      // After a stall, bytes that arrived meanwhile are read only after this tick. So the first miss is a warning.
       if (this.#isWarned) this.#refuse('slow');
       this.#isWarned = true;
       return;

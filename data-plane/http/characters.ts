@@ -27,10 +27,7 @@ export function isClass(code: number, wanted: number): boolean {
   return ((classes[code] ?? 0) & wanted) !== 0;
 }
 
-/**
- * Returns the first index from `at` whose character is not in the class, or the text's length. `text` contains bytes
- * (latin1).
- */
+/** First index from `at` of a character outside the class, or the text's length. `text` contains bytes (latin1). */
 export function spanLength(text: string, at: number, wanted: number): number {
   let next = at;
   while (next < text.length && ((classes[text.charCodeAt(next)] ?? 0) & wanted) !== 0) next++;

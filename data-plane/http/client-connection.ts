@@ -1,5 +1,5 @@
 /**
- * One client connection. It reads one request after another and enforces every timeout on the client. Pipelined requests stay
+ * A client's connection. It reads one request after another and enforces every timeout on the client. Pipelined requests stay
  * unread until the request before them is answered, so answers are in order and none is sent in another's place.
  */
 import type { Socket } from 'node:net';
@@ -16,18 +16,15 @@ import type { ParsedRequest } from './message-head.ts';
 import { MessageReader, type MessageSink } from './message-reader.ts';
 import { destroyStalledWriter } from './untaken.ts';
 
-/**
- * Timeouts, counted in checks by the listener. A stall of this process counts as one check, so bytes that arrived meanwhile
- * are read before a timeout applies.
- */
+/** Timeouts, in checks by the listener, so that a stall counts as one and bytes that arrived meanwhile are read first. */
 export interface ConnectionBounds {
   readonly headLooks: number;
   readonly requestLooks: number;
   readonly nextLooks: number;
   readonly restLooks: number;
-  /** How long a client may read nothing of its answer. */
+  /** Longest time for which a client may read nothing of its answer. */
   readonly stallMs: number;
-  /** How long a client may read nothing after an early end, while delivered bytes are still in transit. */
+  /** Longest time for which a client may read nothing after an early end, while delivered bytes are still in transit. */
   readonly lastBytesMs: number;
   readonly keepAliveSeconds: number;
 }
@@ -52,10 +49,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
   readonly #reader = new MessageReader(new RequestHeadReader(headerBytesMax), this, headerBytesMax);
   #state: ConnectionState = 'waiting';
   #exchange: Exchange | undefined;
-  /**
-   * Whether the exchange still has to be passed to the handler, which happens once all bytes read together with the head are
-   * available.
-   */
+  /** Whether the exchange is new. It is handled once all bytes that were read together with its head are available. */
   #isNew = false;
   #ahead: Buffer[] = [];
   #aheadBytes = 0;
@@ -318,9 +312,8 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
   }
 
   /**
-   * Refuses bytes that are not a valid request. If an answer has already begun, or if the previous request was unanswered
-   * when these bytes arrived, the connection is closed instead: the client could take the refusal for another request's
-   * answer.
+   * Refuses bytes that are not a valid request. Closes the connection instead if an answer has begun or was pending when they
+   * arrived: the client could take the refusal for another request's answer.
    */
   #refuse(refusal: Refusal): void {
     const isAnswered = this.#state === 'discarding' || this.#exchange?.startedMs !== undefined;

@@ -1,15 +1,12 @@
 /**
- * CORS: pages from origins that the operator configures may read the API's responses. Other origins get byte-identical
- * responses with or without this file. A preflight contains no host, key, path or stack, so it is answered before any of them
- * is checked.
+ * CORS: pages from configured origins may read the API's responses. Other origins get byte-identical responses with or
+ * without this file. A preflight contains no host, key or stack, so it is answered before any check of them.
  */
 
 import type { Handler } from './api-listener.ts';
 import type { Fields } from './exchange.ts';
 
-/**
- * Headers that pages may read in addition to the default ones: both names of the request id, and whether and when to retry.
- */
+/** Headers that pages may read in addition to the default ones: the request id's names, and whether and when to retry. */
 const exposed = 'x-request-id, request-id, retry-after, x-should-retry';
 
 /** `*` covers every header except Authorization. The wildcard does not work with cookies, but the API uses none. */

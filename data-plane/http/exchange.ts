@@ -1,6 +1,6 @@
 /**
- * One request and its answer, in the form that all request handlers use. A connection has one exchange at a time, so request
- * and answer are fields of one object, and the connection calls its methods directly.
+ * A request and its answer, for all request handlers. They are fields of one object, because a connection has one exchange at
+ * a time and calls its methods directly.
  */
 import { STATUS_CODES } from 'node:http';
 import type { Refusal } from '../../shared/decision/refusal.ts';
@@ -23,9 +23,8 @@ export type Fields = readonly string[];
 
 /**
  * The answer to one request. A complete answer is sent in one write, and so is everything that a stream receives within one
- * turn. The caller that ends an answer learns whether its end was handed to a client that was still connected. An early end
- * never looks like a clean one. A client that stops reading is cut off after a bounded time. After the end, or without a
- * client, every method does nothing.
+ * turn. The caller learns whether the end was handed to a client that was still connected. An early end never looks like a
+ * clean one. A client that stops reading is cut off after a bounded time; without a client, every method does nothing.
  */
 export interface ClientAnswer {
   /** Whether the connection was lost before the answer ended. */
@@ -42,15 +41,9 @@ export interface ClientAnswer {
   /** Begins a stream. The head is sent with the first bytes. */
   start(type: string, fields: Fields): void;
   write(text: string): void;
-  /**
-   * Ends a stream cleanly. Resolves with true when the kernel has accepted the last byte and the client is still connected,
-   * or with false if the connection was lost first.
-   */
+  /** Ends a stream cleanly. Resolves with whether the kernel accepted the last byte while the client was connected. */
   end(): Promise<boolean>;
-  /**
-   * Ends the answer early. Bytes already written are still sent; then the connection is destroyed without the end of the
-   * body.
-   */
+  /** Ends the answer early: sends the bytes already written, then destroys the connection without an end of the body. */
   destroy(): void;
   /** Replaces the listener. */
   listen(listener: AnswerListener | undefined): void;
@@ -109,7 +102,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     this.#isLast = head.isLast || head.fault !== undefined;
   }
 
-  /** Why the head is not unambiguous HTTP, as a sentence. */
+  /** Reason why the head is not unambiguous HTTP, as a sentence. */
   get fault(): string | undefined {
     return this.head.fault === undefined ? undefined : httpFault(this.head);
   }
@@ -218,10 +211,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     return this.#cut;
   }
 
-  /**
-   * Ends the request from the gateway's side. Handlers see it as if the client had left, and `handle` then answers with the
-   * refusal. If the answer has begun, it is cut off instead.
-   */
+  /** Ends the request as if the client had left; `handle` then refuses it. Cuts off an answer that has begun. */
   cutOff(refusal: Refusal): void {
     if (this.#isGone || this.#ended) return;
     this.#cut = refusal;

@@ -1,7 +1,6 @@
 /**
- * Every reason to reject a message, with the HTTP rule that the message breaks or that this reader applies more strictly.
- * Input that RFC 9112 leaves to the reader's discretion is rejected, because two readers on the same path may interpret it
- * differently.
+ * Reasons to reject a message, each with the HTTP rule that the message breaks or that this reader applies more strictly.
+ * Discretionary input (RFC 9112) is rejected, because two readers on the same path may interpret it differently.
  */
 export const faults = {
   method: 'RFC 9112, 3.1: a method that is not known, or a request line that does not begin with one',

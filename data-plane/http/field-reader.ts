@@ -1,6 +1,6 @@
 /**
- * Reads the lines of a head or of trailers, in pieces that may end anywhere. Each byte is checked in the light of the bytes
- * before it alone, so the result never depends on the split. The text of an incomplete line is kept and read again.
+ * Reads the lines of a head or of trailers, in pieces that may end anywhere. Each byte is checked in the light of those
+ * before it alone, so the result never depends on the split. An incomplete line is kept and read again.
  */
 import {
   carriageReturn,
@@ -21,9 +21,7 @@ export const broken = -2;
 
 const headEnd = Buffer.from('\r\n\r\n');
 
-/**
- * Fields next to whose value a tab is a fault, because some readers skip the tab as white space and others reject the value.
- */
+/** Fields whose values must not touch a tab, because some readers skip it as white space and others reject the value. */
 const tabFaults: ReadonlyMap<string, FaultName> = new Map([
   ['content-length', 'length'],
   ['transfer-encoding', 'coding'],
@@ -52,9 +50,7 @@ export abstract class FieldReader {
   /** Reads the first line and returns the index of the next one. */
   protected abstract startLine(text: string, at: number): number;
 
-  /**
-   * Reads lines from the piece. Returns the index after the last line, `incomplete` if more bytes are needed, or `broken`.
-   */
+  /** Reads lines. Returns the index after the last one, `incomplete` if more bytes are needed, or `broken`. */
   read(piece: Buffer, from: number): number {
     let at = from;
     while (at < piece.length) {

@@ -1,7 +1,4 @@
-/**
- * The heads of requests and answers, and the body framing that they declare. A head that two readers could understand
- * differently is a fault.
- */
+/** Heads of requests and answers, and the framing that they declare. An ambiguous head is a fault. */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FaultName } from './faults.ts';
 import { toHeaderObject } from './header-object.ts';

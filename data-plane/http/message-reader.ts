@@ -1,6 +1,6 @@
 /**
- * Reads HTTP messages from a connection's bytes, which may be split anywhere. Body bytes from one call reach the sink as one
- * piece: chunks are moved together within the caller's buffer. After a fault nothing more is read.
+ * Reads HTTP messages from a connection's bytes, which may be split anywhere, until the first fault. Body bytes from one call
+ * reach the sink as one piece: chunks are moved together within the caller's buffer.
  */
 import { carriageReturn, equals, isClass, lineFeed, semicolon, token } from './characters.ts';
 import type { FaultName } from './faults.ts';
@@ -62,10 +62,7 @@ export class MessageReader<Head extends MessageHead> {
     return this.#state === 'ended' || (this.#state === 'head' && !this.#heads.hasBegun);
   }
 
-  /**
-   * Reads up to the end of a message and returns the number of bytes used. To read the next message, call again with the
-   * rest.
-   */
+  /** Reads up to the end of a message and returns the number of bytes used. Call again with the rest for the next one. */
   read(bytes: Buffer): number {
     let at = 0;
     this.#from = 0;

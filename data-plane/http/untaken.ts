@@ -9,8 +9,7 @@ interface WritingSocket extends Socket {
 
 /**
  * Destroys a connection once its client has accepted nothing for `ms`, or at most twice as long. Clearing the interval stops
- * the watch. The socket's own timer restarts with each byte that the client sends. A client that reads nothing but sends a
- * byte now and then could therefore occupy its connection, and a node, for days.
+ * the watch. The socket's own timer does not help: it restarts with each byte from a client that reads nothing.
  */
 export function destroyStalledWriter(socket: Socket, ms: number): NodeJS.Timeout {
   const { _parent }: WritingSocket = socket;

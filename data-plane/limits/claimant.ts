@@ -1,7 +1,7 @@
 /**
  * A gateway process's side of the limit exchange. It admits requests against the claims that the log has granted, decides
- * what to claim and when to publish, and decides which claims of other processes have ended. It is pure and uses neither a
- * log nor a clock. `nowMs` is monotonic, `wallMs` is since 1970.
+ * what to claim and when to publish, and which claims of other processes have ended. It uses neither a log nor a clock:
+ * `nowMs` is monotonic, `wallMs` is since 1970.
  */
 import {
   type GaugeEntry,
@@ -158,10 +158,7 @@ export class Claimant {
     return used + weight <= this.room(limit, nowMs) || (used === 0 && this.#isFirst(limit, weight, nowMs));
   }
 
-  /**
-   * Whether a process's first request may go ahead of its claim. It may if there are no standing shares and as much is left
-   * for every gateway.
-   */
+  /** Whether the first request may precede its claim: without standing shares, if as much is left for every gateway. */
   #isFirst(limit: Limit, weight: number, nowMs: number): boolean {
     if (this.isCutOff(nowMs) || this.#fold.alone !== undefined) return false;
     const row = this.#fold.row(limit);
@@ -182,8 +179,8 @@ export class Claimant {
   }
 
   /**
-   * Makes a request wait until the log may have granted its room. The wait lasts until `untilMs`, or longer as described at
-   * `expire`. `done` is called with whether to decide the request again. Returns undefined if waiting cannot help.
+   * Makes a request wait until `untilMs`, or longer as described at `expire`, because the log may grant its room. `done` says
+   * whether to decide the request again. Returns undefined if waiting cannot help.
    */
   wait(limit: Limit, weight: number, untilMs: number, nowMs: number, done: (again: boolean) => void) {
     if (this.isAlone || (this.isCutOff(nowMs) && !this.#hasResumed(nowMs))) return undefined;
@@ -199,8 +196,8 @@ export class Claimant {
   }
 
   /**
-   * Ends waits that are over. A slow log never causes a refusal: a request whose claim is not yet answered keeps waiting,
-   * until this process counts as cut off and decides by its share.
+   * Ends waits that are over. A request whose claim is unanswered waits until this process counts as cut off and decides by
+   * its share, so that a slow log never causes a refusal.
    */
   expire(nowMs: number): void {
     this.#notePause(nowMs);
@@ -208,10 +205,7 @@ export class Claimant {
     this.#waiters.expire(({ sinceMs, untilMs }) => untilMs <= nowMs && sinceMs < answeredMs);
   }
 
-  /**
-   * Detects a pause of this process. A slow log cannot be mistaken for one, because only a suspended process calls this so
-   * late.
-   */
+  /** Detects a pause of this process. Only suspension delays this call as much; a slow log does not. */
   #notePause(nowMs: number): void {
     if (nowMs - this.#tickMs > pauseMs) this.#resumedMs = nowMs;
     this.#tickMs = nowMs;
@@ -227,15 +221,11 @@ export class Claimant {
     return this.used(limit) + weight <= limit.limit - this.#fold.keptByOthers(this.#process, limit, nowMs);
   }
 
-  /**
-   * Folds a record. `loggedMs` is the time at which it was logged, since 1970, if known. Returns false if the record changes
-   * nothing.
-   */
+  /** Folds a record, logged at `loggedMs` (since 1970) if known. Returns false if the record changes nothing. */
   onRecord(record: GaugeRecord, offset: number, nowMs: number, loggedMs?: number): boolean {
     const { epoch } = this.#fold;
     if (!this.#fold.apply(record, offset, nowMs, loggedMs)) return false;
-    // Recompute all levels now. A share that has shrunk must not grow back while the shares do not fit, even if nothing asks
-    // for it in between.
+    // Recompute all levels now: a share that has shrunk must not grow back while the shares do not fit.
     if (this.#fold.epoch !== epoch)
       for (const own of this.#own.values()) this.#share.level(own, this.#fold.row(own), own);
     if (record.process === this.#process) this.#readBack(record.n, nowMs);
@@ -286,8 +276,8 @@ export class Claimant {
   }
 
   /**
-   * Releases the requests that now fit and those that can no longer fit. Call it only after previously released requests have
-   * taken their room. Otherwise the same room is given twice, and one of the requests is refused.
+   * Releases waiting requests that now fit, or no longer can. Call it only after previously released requests have taken
+   * their room; otherwise the same room is given twice, and one of them is refused.
    */
   settle(nowMs: number): void {
     this.#waiters.settle((own, ahead, weight) => {
@@ -378,8 +368,8 @@ export class Claimant {
   }
 
   /**
-   * Takes another id. What the previous id held in flight is counted under the new one. Its use in a minute remains with the
-   * previous id, as far as others reserve room for it, and its last record gives up the rest.
+   * Takes another id. Requests in flight move to it. Use in a minute stays with the previous id, as far as others reserve
+   * room for it, and its last record gives up the rest.
    */
   #renew(): void {
     const entries: GaugeEntry[] = [];

@@ -1,6 +1,6 @@
 /**
  * State of the limit exchange that survives a restart: the process id, whose claims in flight end with the next start, and
- * the number of live gateways, which determines this gateway's share if the log cannot be read.
+ * the number of live gateways, which sets this gateway's share without the log.
  */
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * Final records of ids that a process used earlier. Each states everything that the id used of its minutes, so that others
- * stop reserving the rest of its standing shares. It is repeated until the log knows that the id has ended.
+ * Final records of ids that a process used earlier: everything that each id used of its minutes, so that others stop
+ * reserving the rest of its standing shares. Each is repeated until the log knows that the id has ended.
  */
 import {
   type GaugeEntry,
@@ -10,9 +10,7 @@ import {
 } from '../../schemas/records/gauges.ts';
 import type { ClaimsFold } from '../../shared/limits/claims-fold.ts';
 
-/**
- * Maximum number of former ids. More can end in a row only while the log is unreachable, and then other processes end them.
- */
+/** Maximum number of former ids. More can end in a row only without the log, and then other processes end them. */
 const idsMax = 4;
 
 export class Farewells {

@@ -1,6 +1,6 @@
 /**
- * Counters of one gateway: its own, which its folder stores, and those of all others. It decides what is published when, and
- * what a record of its own replica id means. It neither waits nor stores anything itself, so a simulation can run it.
+ * Counters of one gateway, which its folder stores, and of all others. It decides what to publish when, and handles records
+ * of its own replica id. It neither waits nor stores anything itself, so a simulation can run it.
  */
 import { type CounterEntry, type CounterRecord, counterEntriesMax } from '../../schemas/records/limits.ts';
 import {
@@ -88,9 +88,7 @@ export class GatewayCounters {
     return this.#records(this.#plan.takeAll(), nowMs);
   }
 
-  /**
-   * Everything that this folder has counted, under each of its ids. Published at the start, every hour, and after a conflict.
-   */
+  /** Everything that this folder has counted, by its ids. Published at the start, every hour and after a conflict. */
   everything(nowMs: number): CounterRecord[] {
     const { ledger } = this.#options;
     this.#plan.takeAll();

@@ -1,8 +1,8 @@
 /**
  * Exchanges claims with the other gateways over the gauges topic, so that limits hold over the whole fleet. The room
- * `data-plane/limits` promises that a limit is never exceeded by more than docs/limits.md states, whatever crashes, and
- * whatever is lost, duplicated or late. This file adds the log, the clock and the timers to the rules in shared/limits.
- * Everything is asynchronous: a request reads only memory and waits at most for its claim to come back from the log.
+ * `data-plane/limits` promises that a limit is never exceeded by more than docs/limits.md states, whatever crashes, is lost,
+ * duplicated or late. This file adds the log, the clock and the timers to the rules in shared/limits. Everything is
+ * asynchronous: a request reads only memory and waits at most for its claim.
  */
 import { randomUUID } from 'node:crypto';
 import type { Registry } from 'prom-client';
@@ -36,9 +36,7 @@ const idleRestMs = 200;
 const readBackMs = 70_000;
 /** Maximum number of unacknowledged records, and as many reports. A slow log costs records, never memory. */
 const appendingMax = 4;
-/**
- * Pause after a report, per node in it. With a thousand nodes, reading the reports of 50 gateways then takes 1 % of a core.
- */
+/** Pause per node in a report. Reading the reports of 50 gateways on a thousand nodes then takes 1 % of a core. */
 const reportPauseMs = 1;
 const goodbyeTimeoutMs = 1000;
 /** Interval in ms at which a part of the claims is checked for those no longer in use. */
@@ -151,9 +149,8 @@ export class LimitExchange {
   }
 
   /**
-   * Waits until the log may have granted room for a request. The wait lasts until `untilMs` (monotonic) or, if the log has
-   * not answered by then, until this gateway counts as cut off. Resolves with whether deciding again is worthwhile. Returns
-   * undefined if waiting cannot help.
+   * Waits for room until `untilMs` (monotonic) or, if the log has not answered by then, until this gateway counts as cut off.
+   * Resolves with whether to decide again. Returns undefined if waiting cannot help.
    */
   waitForRoom(
     limit: Limit,

@@ -1,7 +1,7 @@
 /**
- * Clock by which a gateway labels minutes. It is the gateway's own clock, unless that differs from the log's clock, which all
- * gateways share. Periods follow `ReadTime` instead, because a leap of the log must not change a period. The class is pure:
- * `nowMs` is monotonic, `ownMs` is this process's wall clock in ms since 1970.
+ * Clock by which a gateway labels minutes: its own, unless that differs from the log's clock, which all gateways share.
+ * Periods follow `ReadTime` instead, because a leap of the log must not change a period. The class is pure: `nowMs` is
+ * monotonic, `ownMs` is the wall clock.
  */
 
 import { clockOffMs } from '../../shared/limits/claims-fold.ts';

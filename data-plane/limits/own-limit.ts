@@ -1,7 +1,4 @@
-/**
- * This process's view of one limit of one subject: admitted weight, waiting weight, and its last claims in the log. It is
- * pure: times are parameters, in monotonic ms.
- */
+/** This process's view of one subject's limit: weight admitted and waiting, and last claims. Times are monotonic, in ms. */
 import { type GaugeEntry, inFlightWindow } from '../../schemas/records/gauges.ts';
 import type { Cell, LimitName, LimitRow } from '../../shared/limits/claims-rows.ts';
 
@@ -116,10 +113,7 @@ export class OwnLimit {
     if (this.#outstanding.length > 0) this.#outstanding = this.#outstanding.filter((sent) => sent.n > n);
   }
 
-  /**
-   * Prepares for another process id, under which nothing has been sent. `counted` of the used weight still counts under the
-   * previous id.
-   */
+  /** Prepares for another process id. `counted` of the used weight still counts under the previous one. */
   renew(counted: number): void {
     this.used -= counted;
     this.level = 0;
@@ -127,10 +121,7 @@ export class OwnLimit {
     this.#last = neverSent;
   }
 
-  /**
-   * Amount to claim: used and waiting weight, plus a part of the remaining room for future requests unless another process
-   * lacks room.
-   */
+  /** Amount to claim: used and waiting weight and, unless another process lacks room, a part of the rest in advance. */
   wanted(
     row: LimitRow | undefined,
     own: Cell | undefined,
@@ -176,10 +167,7 @@ export class OwnLimit {
     return share > 0 && nowMs - this.#contendedMs < givenUpMs && !isLacking;
   }
 
-  /**
-   * Whether half of the room claimed in advance is used, so that requests would soon have to wait. A single request is not
-   * enough evidence.
-   */
+  /** Whether requests would soon have to wait: half of the room claimed in advance is used, by more than one request. */
   #isRunningOut(): boolean {
     const grown = this.used - this.#last.used;
     return grown > 1 && 2 * grown >= this.#last.claim - this.#last.used;

@@ -1,7 +1,4 @@
-/**
- * Queue of requests that wait until the log may have granted their room, in order of arrival. It is pure: times are
- * parameters.
- */
+/** Requests that wait, in order of arrival, until the log may have granted their room. Times are parameters. */
 import type { OwnLimit } from './own-limit.ts';
 
 /** Maximum number of requests waiting for one limit. */

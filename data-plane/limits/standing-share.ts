@@ -1,6 +1,6 @@
 /**
- * Standing shares of one process: the amount of each limit that it may use without asking, because the others leave it alone.
- * A share may be used only if every process that is not cut off knows of it. The class is pure: `wallMs` is in ms since 1970.
+ * Standing shares of one process: the part of each limit that it may use without asking, once every process that is not cut
+ * off knows of it. The class is pure: `wallMs` is in ms since 1970.
  */
 import { inFlightWindow } from '../../schemas/records/gauges.ts';
 import { type ClaimsFold, clockOffMs } from '../../shared/limits/claims-fold.ts';
@@ -11,10 +11,7 @@ import type { OwnLimit } from './own-limit.ts';
 export const cutOffMs = 2000;
 /** Delay from a process's first record to the first minute in which it is a member. */
 const joinMs = 5000;
-/**
- * Time before that minute by which the record must have been read back. Others have then read it or are cut off, allowing for
- * a second of clock difference.
- */
+/** Time before that minute by which the record must be read back, so that others have read it or are cut off. */
 const knownMs = cutOffMs + 1000;
 
 export class StandingShare {
@@ -36,10 +33,7 @@ export class StandingShare {
     return this.#from;
   }
 
-  /**
-   * Called before the record with this number is made. If others may not have learnt the moment in time, a later moment
-   * replaces it.
-   */
+  /** Called before the record with this number is made. Postpones the moment if others may not learn it in time. */
   announce(n: number, wallMs: number): void {
     // A moment from before the clock was set back would be too far ahead.
     const isOfNow = this.#from <= wallMs + joinMs + clockOffMs;

@@ -1,12 +1,9 @@
 /**
  * Chooses one of several equal nodes for a request, so that prompts with a common prefix reach the node that has it cached.
- *
- * The first prefix of a prompt has a home among the candidates. Rendezvous hashing selects the home, so all gateways agree,
- * and losing a node moves only that node's prompts. A prefix that draws more load than one node should carry, such as a
- * common system prompt, gets several homes, and the next longer prefix chooses among them. A node that is busier than the
- * others gets no prompts that are new to it. A table remembers which node got such a prompt instead, so that the conversation
- * stays on that node. The other gateways receive these placements in reports.
- *
+ * The first prefix of a prompt has a home among the candidates. Rendezvous hashing selects it, so all gateways agree, and
+ * losing a node moves only that node's prompts. A prefix that draws more load than one node should carry, such as a common
+ * system prompt, gets several homes, and the next longer prefix chooses among them. A busier node gets no prompts that are
+ * new to it. A table remembers which node got such a prompt instead, and reports share these placements with other gateways.
  * Keys depend on the gateways' shared secret and on the tenant, so no tenant can aim at another tenant's nodes.
  */
 import {
@@ -21,7 +18,7 @@ import type { NodeLoad } from './load.ts';
 import { ManyCandidates } from './many-candidates.ts';
 import { PrefixTable } from './prefix-table.ts';
 
-/** How a node was chosen: by the table, as a home of a prefix, or because all homes were full. */
+/** Choice of a node: by the table, as a home of a prefix, or because all homes were full. */
 export type ChosenBy = 'seen' | 'home' | 'spill';
 
 export interface AffinityRequest {
@@ -66,7 +63,7 @@ interface KeyedPrefixes {
   readonly seed: number;
 }
 
-/** One prefix and the candidates that are its homes. */
+/** A prefix and the candidates that are its homes. */
 interface Level<Of> {
   /** Index of the prefix. */
   readonly at: number;
@@ -85,8 +82,8 @@ const seenFactor = 3;
 /** A prefix gets another home for each such fraction of a node's load. */
 const loadPerHome = 0.5;
 /**
- * Number of requests after which a request counts half in a prefix's weight: a minimum, and a number per candidate. With a
- * shorter half-life, a single request would seem to be more than half of a node's load.
+ * Number of requests after which a request counts half in a prefix's weight: a minimum, and a number per candidate. If it
+ * were lower, one request could seem to be most of a node's load.
  */
 const weightHalfLife = { min: 256, perCandidate: 4 };
 /** Engines have probably evicted prompts that are older than this. */
@@ -221,8 +218,8 @@ export class Affinity {
   }
 
   /**
-   * Computes the homes of each prefix, each time among the homes of the prefix before, until one home remains. With many
-   * candidates, a prefix that needs very many homes is skipped.
+   * Computes each prefix's homes, among those of the prefix before, until one is left. With many candidates, a prefix that
+   * needs very many homes is skipped.
    */
   #levels<Of extends Candidate>(
     open: readonly Of[] | ManyCandidates<Of>,

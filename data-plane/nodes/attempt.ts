@@ -1,7 +1,6 @@
 /**
- * One attempt to get an answer to one request from one node. This file owns the state that the call to the node, the body's
- * converter and the client's response share; attempt-states.ts has the diagram and the transition table. The converters know
- * neither the node nor the client.
+ * An attempt to get an answer from one node. This file owns the state that the call, the converter and the client's response
+ * share; attempt-states.ts has the diagram. The converters know neither the node nor the client.
  */
 
 import { Refusal } from '../../shared/decision/refusal.ts';

@@ -1,7 +1,4 @@
-/**
- * A large request body for a node, split into pieces. Each piece is released once the connection accepts it, so that this
- * object only keeps the remaining bytes.
- */
+/** A large request body for a node, in pieces, each of which is released once the connection accepts it. */
 
 /** Bytes per piece. A whole body would be encrypted in one turn of the event loop and block it. */
 const pieceBytesMax = 256 * 1024;
@@ -17,10 +14,7 @@ export class BodyPieces {
     this.#rest = body;
   }
 
-  /**
-   * Returns the next piece. The connection calls this when it has room again. Returns undefined after the last piece, which
-   * the connection has accepted by then.
-   */
+  /** Next piece, once the connection has room again; undefined after the last one, which it has then accepted. */
   take(): Uint8Array | undefined {
     const rest = this.#rest;
     if (rest === undefined) {

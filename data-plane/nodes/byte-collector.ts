@@ -1,7 +1,4 @@
-/**
- * Collects a node's response body that is needed as a whole. The body's size and the memory budget bound it. The creator must
- * release the collector on every path.
- */
+/** Collects a node's whole response body, within bounds. Its creator must release the collector on every path. */
 
 import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';

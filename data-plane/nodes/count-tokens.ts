@@ -1,6 +1,6 @@
 /**
- * Asks a node for the number of tokens in a prompt. The result is undefined if the node cannot count or does not answer in
- * time. A count must never fail a request, so nothing is thrown and the node's health is not affected.
+ * Asks a node for the number of tokens in a prompt; undefined if it cannot count or does not answer in time. A count must
+ * never fail a request, so nothing is thrown and the node's health is not affected.
  */
 
 import type { Dialect } from '../../schemas/names.ts';

@@ -1,12 +1,10 @@
 /**
- * Tracks how busy each node is, from this gateway's requests and the reports of other gateways, and which nodes are ejected.
- *
- * A node is ejected if no connection to it can be obtained, or if it broke several requests in a row. The time doubles with
- * each ejection up to a bound, until a request succeeds. Nothing that a client does counts against a node. A well-formed
- * error does not either, because the request may be its cause. A failure that either side may have caused counts once per
- * tenant, so that no single tenant can eject a node for the others. A node that has answered none of its requests for a while
- * is ejected too, even if the clients ended them: clients give up long before this gateway does. Ejection orders the
- * candidates; it never empties their list.
+ * Tracks how busy each node is, from this gateway's requests and other gateways' reports, and which nodes are ejected. A node
+ * is ejected if no connection to it can be obtained, if it broke several requests in a row, or if it has answered none for a
+ * while, even if the clients ended them: clients give up long before this gateway does. The time doubles with each ejection
+ * up to a bound, until a request succeeds. Neither a client's own faults nor a well-formed error, which the request may have
+ * caused, count against a node. A failure that either side may have caused counts once per tenant, so that no single tenant
+ * can eject a node for the others. Ejection orders the candidates; it never empties their list.
  */
 
 import type { PlacementReport } from '../../schemas/records/placements.ts';
@@ -57,7 +55,7 @@ const ejectionMaxMs = 30_000;
 /** A node hangs if it has answered none of at least three requests for 10 s. Requests further apart do not count together. */
 const unansweredMin = 3;
 const hangMs = 10_000;
-/** How long a hanging node is reported after its last request, and the largest number of nodes reported. */
+/** Longest time for which a hanging node is reported after its last request, and the largest number of nodes reported. */
 const reportedMs = 600_000;
 const reportedMax = 20;
 /** Largest number of idle nodes kept. If entries came and went with every request, the map would be reallocated often. */
@@ -155,10 +153,7 @@ export class NodeLoad {
     return this.inFlight(other.node) < this.inFlight(one.node) ? other : one;
   }
 
-  /**
-   * Returns the candidates that are not ejected. Of many candidates, returns only those of a small, evenly spread sample,
-   * unless all of the sample are ejected.
-   */
+  /** Candidates that are not ejected; of many, only those of a small, even sample, unless all of it is ejected. */
   #some<Candidate extends { readonly node: string }>(candidates: readonly Candidate[]): readonly Candidate[] {
     const { length } = candidates;
     if (length <= 2 * sampleSize || this.#ejectedUntilMs <= this.#now()) return this.open(candidates);

@@ -1,7 +1,6 @@
 /**
- * An index over a long list of candidate nodes, so that choosing among a thousand costs about as much as choosing among ten.
- * All gateways select the same few candidates for a key, and only their load is compared. The look-up keeps the list until
- * one of its nodes changes, so the index is rarely rebuilt.
+ * An index over many candidate nodes, so that choosing among a thousand costs about as much as among ten. All gateways select
+ * the same few candidates for a key and compare only those. It is kept until one of the nodes changes.
  */
 import { combine, RollingHash } from '../surfaces/common/rolling-hash.ts';
 
@@ -14,8 +13,8 @@ const bucketsCount = 64;
 const scoreSpan = 2 ** 53;
 
 /**
- * Candidates in buckets, by the hash of their names. A key orders the buckets by rendezvous hashing, weighted by their number
- * of nodes. Losing a node moves that node's keys and about as many others of its bucket.
+ * Candidates in buckets, by the hash of their names. A key orders the buckets by rendezvous hashing, weighted by size. Losing
+ * a node moves its keys and about as many others of its bucket.
  */
 export class ManyCandidates<Of extends Named> {
   readonly list: readonly Of[];

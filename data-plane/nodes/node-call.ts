@@ -1,10 +1,8 @@
 /**
- * One request to one node. The answer's head, body and end reach a reader as they arrive. If a reused connection ends without
- * a byte of the answer, the request is sent once more, on a new connection.
- *
- * The reader gets exactly one end, and nothing after it. The call knows whether any byte of the request was sent. Everything
- * from the node is bounded: its head by the pool, the number of interim answers (1xx), the time by the reader's deadline, and
- * the bytes sent after the reader has finished.
+ * A request to one node. The reader gets head, body and exactly one end, and nothing after it. If a reused connection ends
+ * without a byte of the answer, the request is sent once more, on a new connection. The call knows whether any byte of the
+ * request was sent. Everything from the node is bounded: its head by the pool, the number of interim answers (1xx), the time
+ * by the reader's deadline, and the bytes sent after the reader has finished.
  */
 import { isOutOfFiles } from '../../shared/runtime/open-files.ts';
 import type { Ticker, Timed } from '../../shared/runtime/ticker.ts';
@@ -14,10 +12,7 @@ import type { BodyPieces } from './body-pieces.ts';
 import type { NodePools, Upstream } from './node-pools.ts';
 import { type WireCall, type WireController, WireFault, type WireRequest } from './wire-call.ts';
 
-/**
- * `unreached`: no byte of the request was sent. `own`: the same, but this process is the cause. `timeout`: a deadline passed.
- * `lost`: any other failure.
- */
+/** `unreached`: no byte was sent. `own`: the same, caused by this process. `timeout`: a deadline. `lost`: anything else. */
 export type CallFailureKind = 'unreached' | 'own' | 'timeout' | 'lost';
 
 /** The reason for a failed call. Its message is for the log and contains no text from the node or the client. */

@@ -1,6 +1,6 @@
 /**
- * One HTTP connection to a node, which carries one call at a time. Each call gets exactly one end, its pieces in order, and
- * nothing after an abort. All connections read into one shared buffer, so nobody may keep a piece after the callback returns.
+ * An HTTP connection to a node, for one call at a time. Each call gets exactly one end, its pieces in order, and nothing
+ * after an abort. All connections read into one shared buffer, so nobody may keep a piece after the callback returns.
  */
 import type { Socket } from 'node:net';
 import type { FaultName } from '../http/faults.ts';
@@ -321,7 +321,7 @@ function readField({ rawHeaders }: ParsedAnswer, name: string): string {
   return found ?? '';
 }
 
-/** How long the connection may stay idle. The node's `keep-alive` header can shorten this time. */
+/** Time for which the connection may stay idle. The node's `keep-alive` header can shorten it. */
 function keepAliveRest(head: ParsedAnswer, keepAliveMs: number): number {
   const field = readField(head, 'keep-alive');
   if (field === '') return keepAliveMs;

@@ -1,8 +1,7 @@
 /**
- * The connections to nodes, in one pool per address. A pool is opened on first use and closed after long disuse. Pools do not
- * limit the number of connections, because slow streams would starve other requests; tiers bound the requests in flight.
- * Connections are kept alive, carry one request at a time and follow no redirects. Nodes are untrusted, so answer heads are
- * bounded, and so are the bytes of all buffered answers together.
+ * The connections to nodes, in one pool per address, opened on first use and closed after long disuse. Pools do not limit the
+ * number of connections, because slow streams would starve other requests; tiers bound the requests in flight. Nodes are
+ * untrusted, so answer heads are bounded, as are the bytes of all buffered answers together.
  */
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';

@@ -1,8 +1,7 @@
 /**
- * The connections from this gateway to one node. Every call has one of its own. Idle connections are reused, the most recent
- * first, except for bodies in pieces, which cannot be sent twice. A connection stays idle for one turn of the event loop
- * before its reuse, so that stray bytes after an answer are not taken for the next one. It is closed before the node may
- * close it.
+ * The connections from this gateway to one node. Idle ones are reused, the most recent first, except for bodies in pieces,
+ * which cannot be sent twice. A connection rests for one turn of the event loop before its reuse, so that stray bytes after
+ * an answer are not taken for the next one. It is closed before the node may close it.
  */
 import { connect, isIP, type OnReadOpts, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';

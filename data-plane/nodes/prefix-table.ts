@@ -1,6 +1,6 @@
 /**
- * A gateway's memory of prompt prefixes: how often each was seen recently, and the node that last received it. The table is
- * bounded and shared fairly: a tenant that exceeds its share loses its own entries first, least recently used first.
+ * A gateway's memory of prompt prefixes: how often each was seen recently, and the last node to receive it. The table is
+ * bounded and fair: a tenant that exceeds its share loses its own entries first, least recently used first.
  */
 import type { PromptPlacement } from '../../schemas/records/placements.ts';
 import { withinMemory } from '../../shared/runtime/memory-limit.ts';

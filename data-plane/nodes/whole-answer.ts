@@ -1,7 +1,6 @@
 /**
- * Collects an answer that is not streamed, within bounds, then converts it for the client. Large answers are parsed and
- * rebuilt on the body worker, because the node decides how large its answer is. This file knows neither the node nor the
- * client.
+ * Collects an answer that is not streamed, within bounds, and converts it for the client. The body worker converts large
+ * answers, because the node decides how large they are. This file knows neither the node nor the client.
  */
 
 import type { Refusal } from '../../shared/decision/refusal.ts';

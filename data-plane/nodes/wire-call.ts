@@ -8,9 +8,7 @@ export class WireFault extends Error {
 
 export interface WireRequest {
   readonly path: string;
-  /**
-   * Alternating names and values, without the connection's own headers. Includes the length if the body is sent in pieces.
-   */
+  /** Alternating names and values, without the connection's own headers but with the length of a body in pieces. */
   readonly headers: string[];
   readonly body: string | BodyPieces;
   /** Whether the connection closes after this request. */

@@ -1,7 +1,4 @@
-/**
- * Limits how many calls of one kind, or proofs of work, a gateway handles per second. Limiting connections is not enough,
- * because a kept-alive connection carries many calls.
- */
+/** Limits calls or proofs of work per second. A kept-alive connection may carry many, so limiting those is not enough. */
 import { networkPrefix } from './network.ts';
 
 /** Largest share of the remaining calls that one network may use, so that a few networks never use them all. */

@@ -1,6 +1,6 @@
 /**
- * Proof-of-work challenges in the format of altcha-lib, whose code solves them in the browser. Making and signing one takes
- * some ten microseconds and no thread, because anyone may request any number of them. Only checking a solution derives a key.
+ * Proof-of-work challenges in the format of altcha-lib, which solves them in the browser. Signing one takes some ten
+ * microseconds, because anyone may request any number. Only checking a solution derives a key.
  */
 import { createHmac, hkdfSync, pbkdf2, randomBytes, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';

@@ -1,7 +1,6 @@
 /**
- * Identifies a client's network for counting: an IPv4 address, or the first 64 bits of an IPv6 address, the least that a
- * customer gets. An IPv6 address that embeds an IPv4 address counts as the IPv4 address. The result is only used in a keyed
- * hash.
+ * Identifies a client's network for counting: an IPv4 address, also if embedded in IPv6, or the first 64 bits of an IPv6
+ * address, the least that a customer gets. The result is only used in a keyed hash.
  */
 import { type BlockList, isIP, isIPv4 } from 'node:net';
 import type { Exchange } from '../http/exchange.ts';

@@ -1,6 +1,6 @@
 /**
- * Limits how many new visitors a network may have per hour: a few freely, more for a proof of work, then none. This slows
- * down people who clear their cookies; the use of all visitors together has a separate limit. Each gateway counts alone.
+ * Limits new visitors per network and hour: a few freely, more for a proof of work, then none. This slows down people who
+ * clear their cookies; the use of all visitors has a separate limit. Each gateway counts alone.
  */
 import { hourMs } from '../../schemas/durations.ts';
 import { CallBudget } from './call-budget.ts';
@@ -11,14 +11,11 @@ const freePerHour = 3;
 export const newPerHourMax = 30;
 /** Wrong solutions checked per network and hour. Each check derives a key. */
 const checkedPerHourMax = 60;
-/**
- * Largest number of networks counted per hour. Beyond it, every new visitor from another network needs a proof of work, and
- * that network is not counted.
- */
+/** Largest number of networks counted per hour. Visitors from further networks need a proof of work. */
 const networksMax = 100_000;
 /**
- * Solutions checked per second, for all counted networks together and for all others. Each check takes up to a millisecond of
- * CPU time. One network may use only a share, so that a few networks leave checks for the others.
+ * Solutions checked per second, for all counted networks together and for all others. A check takes up to a millisecond of
+ * CPU time, and one network may use only a share.
  */
 const checksPerSecond = 100;
 const othersChecksPerSecond = 20;

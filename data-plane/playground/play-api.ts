@@ -1,7 +1,4 @@
-/**
- * Calls of the playground's page: the visitor and the remaining turns, the models that a key may use, and a turn of a
- * conversation, which is handled like any other request.
- */
+/** Calls of the playground's page: the visitor, the models that a key may use, and a turn of a conversation. */
 import type { BlockList } from 'node:net';
 import { z } from 'zod';
 import { operations } from '../../schemas/api/operations.ts';
@@ -79,10 +76,7 @@ export class PlayApi {
     await handle(this.#options.gateway, exchange, target, authenticate);
   }
 
-  /**
-   * Returns the visitor of the cookie, or a new one. A network with many new visitors must supply a proof of work, and one
-   * with too many is refused.
-   */
+  /** Returns the cookie's visitor or a new one. From a network with many, requires a proof of work or refuses. */
   async #visitor(exchange: Exchange): Promise<void> {
     const solved = await this.#readSolution(exchange);
     // Read the clock after the body, because the client decides when the body ends.

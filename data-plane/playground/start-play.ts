@@ -1,7 +1,7 @@
 /**
- * Opens the listener of the playground: its page and that page's calls. The room `data-plane/playground` identifies visitors
- * and limits what they may do; their turns are then handled like any other request. The page has an origin of its own,
- * separate from the API. The room must not serve anything else. If the fleet does not admit visitors, the page says so.
+ * Opens the listener of the playground: its page and that page's calls, on an origin separate from the API. The room
+ * `data-plane/playground` identifies visitors and limits what they may do; their turns are then handled like any other
+ * request. If the fleet does not admit visitors, the page says so.
  */
 import { carriesKey } from '../../shared/decision/authenticate.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';

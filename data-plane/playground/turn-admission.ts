@@ -1,6 +1,6 @@
 /**
- * Admits a turn of the playground. The caller is identified by an API key, or as the visitor that a cookie names; the turn is
- * then handled like any other request. Only paths and bodies that the page sends are accepted.
+ * Admits a turn of the playground, whose caller is identified by an API key, or as the visitor that a cookie names. Only
+ * paths and bodies that the page sends are accepted.
  */
 import { z } from 'zod';
 import { operations } from '../../schemas/api/operations.ts';

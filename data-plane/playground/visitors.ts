@@ -1,7 +1,7 @@
 /**
  * Identifies visitors by an id in a sealed cookie and by a keyed hash of their network. The id yields a different subject
  * each month, and the network's hash changes daily. All keys derive from the gateway token, so every gateway recognises every
- * visitor. A cookie that was sealed with another token, is malformed or is too old does not count.
+ * visitor, but no cookie of another token.
  */
 import { createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { z } from 'zod';

@@ -1,7 +1,6 @@
 /**
- * A gateway's decision journal: its decisions of the last day, in a log of segments. Adding a decision is one push, so no
- * request waits for it or fails because of it. Another thread compresses and writes. If that thread or the disk falls behind,
- * decisions are dropped and counted.
+ * A gateway's decisions of the last day, in a log of segments. Adding one is a single push, so no request waits for it or
+ * fails because of it. Another thread compresses and writes. If it falls behind, decisions are dropped and counted.
  */
 import { setImmediate } from 'node:timers/promises';
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
@@ -26,8 +25,8 @@ const closeTimeoutMs = 2_000;
 const asksMax = 4;
 
 /**
- * Rates for decisions that cost their callers neither a key nor a turn, because anyone can cause as many as the network
- * carries. Together, the three kinds fill less in a day than the file may hold.
+ * Rates for decisions that cost their callers neither a key nor a turn, so that anyone can cause them. Together, the three
+ * kinds fill less in a day than the file may hold.
  */
 const limitsDefault: DecisionLimits = {
   unknown: { burst: 10_000, perSecond: 5 },
@@ -40,10 +39,7 @@ export class JournalSilent extends Error {
   override readonly name = 'JournalSilent';
 }
 
-/**
- * `visitor`: a visitor's request. `fenced`: a request whose credential a fenced gateway did not check, so it may be a
- * customer's. `unknown`: any other request without a key.
- */
+/** `fenced`: a fenced gateway did not check its credential, so it may be a customer's. `unknown`: not `visitor`, no key. */
 type LimitedKind = 'unknown' | 'visitor' | 'fenced';
 type DecisionLimits = Readonly<Record<LimitedKind, RateLimitSize>>;
 
@@ -51,9 +47,7 @@ export interface DecisionJournalOptions {
   readonly folder: string;
   /** Gateway name in each record. */
   readonly gateway: string;
-  /**
-   * One in this many completed requests is kept. All other requests are kept, except for the limited kinds, which have rates.
-   */
+  /** Number of completed requests of which one is kept. Others are all kept, or as far as their kind's rate allows. */
   readonly oneIn: number;
   readonly limits?: DecisionLimits;
 }
@@ -112,8 +106,7 @@ export class DecisionJournal {
   }
 
   /**
-   * Whether the kind's rate allows a decision. If not, counts it as dropped. The rates keep unknown callers from displacing
-   * decisions that others ask about.
+   * Whether the kind's rate allows a decision; if not, counts it as dropped. The rates protect decisions of known callers.
    */
   #isWithinLimit(kind: LimitedKind): boolean {
     if (this.#limits[kind].tryAcquire()) return true;

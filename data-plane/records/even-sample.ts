@@ -1,7 +1,6 @@
 /**
- * An even sample of requests in bounded memory: each kind has as many requests as every other, or all that it had. Within a
- * kind, all requests are kept with equal probability. Kinds separate requests that the sample must represent even if they are
- * few.
+ * An even sample of requests in bounded memory: each kind has as many as every other, or all that it had, kept with equal
+ * probability. Kinds separate requests that the sample must represent even if they are few.
  */
 import type { WrittenRequest } from './request-row.ts';
 

@@ -1,7 +1,4 @@
-/**
- * Builds the records of a request from the fields that schemas/records/request-record.ts names for each. Unknown values are
- * left out.
- */
+/** Builds a request's records from the fields that request-record.ts names for each. Unknown values are left out. */
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 import {
   type RecordColumn,
@@ -18,10 +15,7 @@ const columns = {
   nodeSpan: recordColumns('nodeSpan'),
 };
 const limitFields = ['here', 'room', 'elsewhere', 'held'];
-/**
- * Template of a log line. Copies have all fields from the start, because adding one later costs more than all others
- * together.
- */
+/** Template of a log line. Copies have all fields from the start, because adding one later is most of the cost. */
 const emptyLine: Fields = Object.fromEntries(columns.line.map(({ name }) => [name, undefined]));
 
 /** Builds a log line. Undefined fields do not appear in its JSON. */

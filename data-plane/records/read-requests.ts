@@ -1,7 +1,6 @@
 /**
- * A gateway's answers about its requests: pages of past requests, and a stream of requests as they end. Every answer reads a
- * bounded amount and says where to continue. Each group is read in a turn of its own, and groups without a match are not
- * parsed.
+ * A gateway's answers about its requests: pages of past ones, and a stream of new ones. Every answer reads a bounded amount
+ * and says where to continue. Groups without a match are not parsed; each is read in a turn of its own.
  */
 import type { GatewayQuery } from '../../schemas/admin/gateway-requests.ts';
 import { sleep } from '../../shared/runtime/retry.ts';

@@ -1,6 +1,6 @@
 /**
- * A group of records that are written together. Each becomes text as soon as it is added. As a list, each record would keep
- * some thirty objects alive until the group is sent, and the garbage collector would copy them all twice.
+ * Records that are written together. Each becomes text as soon as it is added: as objects, some thirty each, they would live
+ * until the group is sent, and the garbage collector would copy them all twice.
  */
 import { type RecordedRequest, recordedNames } from '../../schemas/records/request-record.ts';
 import { idBytes, type RecordGroup } from '../usage/segment-frame.ts';
@@ -55,8 +55,8 @@ export class RecordGroupBuffer {
   }
 
   /**
-   * Returns the added requests in memory of their own, as a JSON list in UTF-8, and empties the buffer. Ids are replaced by 0
-   * and kept apart in binary, because hexadecimal digits would take twice the bytes.
+   * Returns the added requests as a JSON list in UTF-8, in memory of their own, and empties the buffer. Ids are replaced by 0
+   * and kept apart in binary, at half the size.
    */
   take(): RecordGroup {
     this.#length += this.#text.write(this.#count === 0 ? '[]' : ']', this.#length);
@@ -76,10 +76,7 @@ export class RecordGroupBuffer {
 /** The format in which this build writes a request: its field names, in order. */
 export const groupHeading = JSON.stringify(recordedNames);
 
-/**
- * Parses a stored group. Requests get their ids and this build's field order, whichever build wrote them. Returns none if the
- * order cannot be known.
- */
+/** Parses a stored group, in this build's field order. Returns none if the order in which it was written is unknown. */
 export function parseRequests({ ids, text, heading }: GroupText): unknown[][] {
   if (heading === '') return [];
   const written = JSON.parse(text) as unknown[][];

@@ -1,7 +1,6 @@
 /**
- * Extracts the facts that are recorded about a request when it ends. No other file reads them from the notes of the request's
- * phases. It copies numbers and ids, but no text from the caller, except model names that may be recorded. project.ts builds
- * every record from the result.
+ * Extracts the facts that are recorded about a request when it ends; no other file reads the notes of its phases. It copies
+ * numbers and ids, but no text from the caller except permitted model names. project.ts builds every record from them.
  */
 import { keyFaults } from '../../schemas/records/decisions.ts';
 import {
@@ -103,8 +102,7 @@ const inOrder = recordedNames.map((name) => readers[name]);
 
 export function toRecordedRequest(record: RequestRecord, moment: RequestEnd): RecordedRequest {
   const recorded: RecordedRequest[number][] = [];
-  // A loop, because `map` returns an array that counts as having holes, which makes its conversion to JSON half as slow
-  // again.
+  // A loop, because JSON takes half as long again for the array from `map`, which counts as having holes.
   for (const read of inOrder) recorded.push(read(record, moment));
   // Drops undefined values at the end. Few requests have the last fields.
   while (recorded.at(-1) === undefined) recorded.pop();

@@ -1,6 +1,6 @@
 /**
- * Records every request when it ends. The room `data-plane/records` extracts the facts once, and makes the access log, spans
- * and journal from them. It must not record prompts, answers, keys, or names that only a caller chose.
+ * Records every request when it ends: in the access log, spans and journal. The room `data-plane/records` must not record
+ * prompts, answers, keys, or names that only a caller chose.
  */
 import type { RecordedRequest } from '../../schemas/records/request-record.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';

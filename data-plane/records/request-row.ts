@@ -1,7 +1,4 @@
-/**
- * Requests as rows for people to follow, and the filters on them. Requests may come from storage, where unknown values are
- * null.
- */
+/** Requests as rows for people, and filters on them. Unknown values of stored requests are null. */
 import type { GatewayQuery, GatewayRow } from '../../schemas/admin/gateway-requests.ts';
 import { refusalKinds } from '../../schemas/api/refusals.ts';
 import { type RecordedName, recordedNames } from '../../schemas/records/request-record.ts';
@@ -111,10 +108,7 @@ const outcomeTexts: Readonly<Record<RequestOutcome, readonly string[]>> = {
   ended: recordedEnds,
 };
 
-/**
- * Whether a group's text may contain a request that matches. A search costs a twentieth of parsing, and most filters match
- * few requests.
- */
+/** Whether a group's text may contain a match. Searching costs a twentieth of parsing, and most groups have none. */
 export function mayHave(query: GatewayQuery): (text: string) => boolean {
   const { type, model, key, node, outcome } = query;
   const named = [type, model, key, node].filter((each) => each !== undefined).map((each) => [each]);

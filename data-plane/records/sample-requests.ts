@@ -1,7 +1,6 @@
 /**
- * Samples recently completed requests as whole decisions, so that a control plane can decide them again. The sample is spread
- * evenly over organisations, hosts and models, so that small ones are represented. Each line says how many requests it stands
- * for.
+ * Samples recently completed requests as whole decisions, so that a control plane can decide them again. The sample is even
+ * over organisations, hosts and models, and each line says how many requests it stands for.
  */
 import { setImmediate } from 'node:timers/promises';
 import type { GatewayQuery, GatewaySampled } from '../../schemas/admin/gateway-requests.ts';
@@ -13,10 +12,7 @@ import { toDecisionRecord } from './project.ts';
 import { meantGroups, type ReadBounds, toJsonLine } from './read-requests.ts';
 import { readHost, type WrittenRequest } from './request-row.ts';
 
-/**
- * Covers about the newest 200,000 requests. If the queried period contains more, the answer gives the time from which it is
- * complete.
- */
+/** Enough for about 200,000 requests. If there were more, the answer gives the time from which it is complete. */
 const sampleBounds: ReadBounds = { charactersMax: 32 * 1024 * 1024 };
 const linesPerTurn = 100;
 

@@ -1,12 +1,8 @@
 /**
- * Serves the decision journal on the gateway's metrics listener.
- *
- * - `/decisions/REQ` returns one record.
- * - `/decisions?since=` returns all records since a time (ms since 1970; by default an hour ago) as JSON lines.
- * - Paths below `/requests` return rows of requests (serve-requests.ts).
- *
- * Control planes sign their queries (shared/status/signed-question.ts). The gateway token itself is accepted from people on
- * this machine, and from control planes of older builds.
+ * Serves the decision journal on the gateway's metrics listener. `/decisions/REQ` returns one record, `/decisions?since=` all
+ * since a time (ms since 1970; by default an hour ago) as JSON lines. Paths below `/requests` return rows
+ * (serve-requests.ts). Control planes sign their queries (shared/status/signed-question.ts). The gateway token itself is
+ * accepted from people on this machine, and from control planes of older builds.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';

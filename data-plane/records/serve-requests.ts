@@ -1,7 +1,6 @@
 /**
- * The internal listener's endpoints for requests: `/requests` returns a page of rows, newest first; `/requests/live` streams
- * rows as requests end; `/requests/sample` returns whole decisions of some completed requests. All return lines of JSON,
- * defined in schemas/admin/gateway-requests.ts.
+ * The internal listener's endpoints for requests, in JSON lines (schemas/admin/gateway-requests.ts): `/requests` returns a
+ * page of rows, `/requests/live` streams rows, `/requests/sample` returns whole decisions of some completed requests.
  */
 import { type GatewayQuery, gatewayQuerySchema } from '../../schemas/admin/gateway-requests.ts';
 import type { DecisionJournal } from './decision-journal.ts';

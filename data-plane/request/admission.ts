@@ -1,6 +1,6 @@
 /**
- * Admits one request: decides its host, operation and caller from its head, before its body is read. A listener that does not
- * identify callers by a key has its own authenticator, which creates another kind of admission.
+ * Admits a request from its head alone: decides its host, operation and caller. Listeners that do not identify callers by a
+ * key have an authenticator of their own.
  */
 import {
   type Admission,

@@ -22,8 +22,8 @@ export function nodeChooser(
 }
 
 /**
- * Identifies a chat for cache affinity. Its prompt is hashed only if there is a choice. It is a class because a getter in an
- * object literal creates a hidden class per request, which keeps the prompt alive until the next full collection.
+ * Identifies a chat for cache affinity. Its prompt is hashed only if there is a choice. A class, because getters in object
+ * literals create a hidden class per request, which keeps the prompt alive.
  */
 class ChatAffinity implements AffinityRequest {
   readonly tenant: string;

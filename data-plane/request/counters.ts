@@ -1,7 +1,6 @@
 /**
- * Counts requests in each subject's current minute and the weights in flight. The counts are exact for this gateway. For
- * fleet-wide limits they include the share that other gateways hold. A lease is taken once and released once, whatever
- * happens to the request.
+ * Counts requests in each subject's current minute and the weights in flight, exactly for this gateway. For fleet-wide
+ * limits, the counts include other gateways' shares. A lease is taken once and released once, whatever happens.
  */
 import { inFlightWindow } from '../../schemas/records/gauges.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
@@ -17,8 +16,8 @@ export interface Lease {
   /** Releases the capacity. Idempotent. */
   release(): void;
   /**
-   * Releases the capacity and also removes the request from its minute. The latter happens at most `perMinute` times a
-   * minute, because each such request has cost a node a token count. A second call does nothing.
+   * Releases the capacity and removes the request from its minute, at most `perMinute` times a minute, because each such
+   * request has cost a token count. A second call does nothing.
    */
   cancel(perMinute: number | null): void;
 }
@@ -218,8 +217,8 @@ export class LocalCounters implements Counters {
   }
 
   /**
-   * Removes past minutes and subjects without requests in flight, so that the maps contain only callers of the last two
-   * minutes. It does not run with each request, because a map that often loses and gains an entry is reallocated as often.
+   * Keeps only the last two minutes and subjects with requests in flight. It does not run with each request, because a map
+   * that often loses and gains an entry is reallocated as often.
    */
   #sweep(nowMs: number): void {
     if (nowMs - this.#sweptMs < windowMs) return;

@@ -1,8 +1,7 @@
 /**
- * Handles one request: head → body → decision → node → answer → record. `pass` calls all phases in this order; they live in
- * this room and in the rooms before it. Every request is answered exactly once or its connection is destroyed, and its lease
- * is released once. A phase that ends at once must return a value, not a promise, because awaiting one costs each request a
- * turn of the microtask queue.
+ * Handles one request: head → body → decision → node → answer → record. Every request is answered exactly once or its
+ * connection is destroyed, and its lease is released once. A phase that ends at once must return a value, not a promise,
+ * because awaiting one costs each request a turn of the microtask queue.
  */
 import { operations, pathSurface } from '../../schemas/api/operations.ts';
 import type { Ender } from '../../schemas/records/verdict.ts';

@@ -7,10 +7,7 @@ export function isModelName(lookup: Pick<Lookup, 'isCatalogued' | 'isPooled'>, m
   return lookup.isCatalogued(model) || lookup.isPooled(model);
 }
 
-/**
- * Returns the model name that records and reports may store; empty for a text that the caller made up. If a request was
- * placed on a node, the state contains its model.
- */
+/** Model name that may be stored; empty for a text that the caller made up. A placed request's model is in the state. */
 export function keptModel(
   model: string,
   decision: Decision | undefined,

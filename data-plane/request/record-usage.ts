@@ -24,9 +24,8 @@ export function loadUsage(
 }
 
 /**
- * Records the usage of completed requests only (Events). If a visitor stopped an answer, the node's work until then counts in
- * the total of all visitors, but not as usage. Times run from the request's arrival to the first byte of its answer and to
- * its end.
+ * Records the usage of completed requests only (Events). What a node did before a visitor stopped its answer only counts in
+ * the total of all visitors. Times run from the request's arrival to its answer's first byte and end.
  */
 export function recordUsage(
   gateway: Gateway,

@@ -29,9 +29,8 @@ class Milestones {
 }
 
 /**
- * The facts of one request for its access log line, metrics, span and journal entry. Each phase sets the fields that it
- * knows, in the order of the phases; readers come after the request's end. All fields exist from the start, because V8 would
- * reallocate an object that grows by twelve fields four times.
+ * The facts of one request for its records. Each phase sets the fields that it knows; readers come after the request's end.
+ * All fields exist from the start, because V8 would reallocate an object that grows by twelve fields four times.
  */
 export class RequestRecord {
   /** HTTP method. The parser only accepts methods of its own list. */

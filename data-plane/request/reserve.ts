@@ -1,6 +1,6 @@
 /**
- * Reserves capacity in the limits of a request's organisation, in the same turn of the event loop in which the limits are
- * checked. If there is no room, the request waits as long as other gateways may release some.
+ * Reserves room in the limits of an organisation, in the same turn of the event loop in which they are checked. Without room,
+ * the request waits as long as other gateways may release some.
  */
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import {

@@ -3,10 +3,7 @@ import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Counters } from '../../shared/decision/decide.ts';
 import type { LimitKind, RateWindow } from '../../shared/decision/limits.ts';
 
-/**
- * Amount used by this gateway and remaining room, followed by the amounts that others used and held if they share the limit.
- * It is a compact list because each request creates two.
- */
+/** Amount used and remaining room, then, for a shared limit, amounts that others used and held. Two lists per request. */
 export type UseCells = readonly number[];
 
 interface SeenLimits {

@@ -1,6 +1,6 @@
 /**
- * Parses and validates a request body. If its bytes, names and values are few, that happens on the main thread. Otherwise the
- * body worker does it and retains the text, so that the main thread never touches a large body.
+ * Parses and validates a request body: on the main thread if it is small, otherwise on the body worker, which keeps the text.
+ * The main thread never touches a large body.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import type { Operation } from '../../shared/decision/admission.ts';
@@ -40,8 +40,7 @@ export interface ShapedBody extends ReadableBody {
 }
 
 /**
- * Parses a body, synchronously if it is small. Throws UnsupportedShapeError, which names the JSON path,
- * InferenceUnavailableError or ClientGone. Releases the body itself.
+ * Parses and releases a body, synchronously if small. Throws UnsupportedShapeError, InferenceUnavailableError, ClientGone.
  */
 export function shapeBody(bodyWorker: BodyWorker, task: BodyToShape): ShapedBody | Promise<ShapedBody> {
   let shaped: ValidRequest | undefined;

@@ -1,7 +1,6 @@
 /**
- * Lets a node count the tokens of a prompt if estimates cannot decide whether it fits, and computes the token budget of the
- * answer (Limits 3; design: Context). Limits are checked first, so that the text of a request over its limits never reaches a
- * node. No tokeniser runs on the event loop.
+ * Lets a node count a prompt's tokens if estimates cannot decide whether it fits, and computes the answer's token budget
+ * (Limits 3; design: Context). Limits come first, so that a text over its limits never reaches a node.
  */
 import { memorySharer } from '../../shared/decision/authenticate.ts';
 import { contextNeeded } from '../../shared/decision/decide.ts';
@@ -25,10 +24,7 @@ export interface Measured {
   readonly budgetFor: (route: Route) => TokenBudget;
 }
 
-/**
- * Lets a node count the prompt if the bounds cannot decide; returns synchronously otherwise. If the prompt does not fit,
- * cancels the reservation and throws.
- */
+/** Lets a node count if the bounds cannot decide. If the prompt does not fit, cancels the reservation and throws. */
 export function measure(
   gateway: Gateway,
   reservation: Reservation,
@@ -109,8 +105,8 @@ export interface Counted {
 const searchMs = waits.nodeSearch.ms;
 
 /**
- * Lets one of the candidates count the prompt. Another one is tried only while no text has been sent, because the node that
- * received the text is the only one that may answer. The node counts as busy meanwhile.
+ * Lets one candidate count, which is busy meanwhile. Another one is tried only while no text has been sent, because only the
+ * node that received the text may answer.
  */
 export async function countAtOne(
   { countTokens, load }: { readonly countTokens: PromptCounter; readonly load: NodeLoad },
@@ -155,10 +151,7 @@ export interface TokenBudget {
   readonly promptEstimate: number;
 }
 
-/**
- * Computes `max_tokens` for the node. It is always sent, because some engines otherwise generate without end. It must not
- * exceed the window, because engines refuse that.
- */
+/** Computes `max_tokens` within the window. Always sent, because some engines otherwise generate without end. */
 export function answerTokens({ asked, windowTokens, promptBound, promptEstimate }: TokenBudget): number {
   if (windowTokens === null) return asked ?? answerTokensDefault;
   const likely = Math.max(1, windowTokens - promptEstimate);

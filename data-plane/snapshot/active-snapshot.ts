@@ -1,7 +1,6 @@
 /**
- * The snapshot in use with everything that belongs to it: the file, the connection that requests read, the replicator that
- * keeps it at the head of the log, and the background verification of its rows. After a rebuild, the supervisor replaces all
- * of it.
+ * The snapshot in use: the file, the connection that requests read, the replicator that keeps it at the head of the log, and
+ * the background check of its rows. After a rebuild, the supervisor replaces all of it.
  */
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { verifyContinuously } from '../../shared/snapshot/background-verify.ts';

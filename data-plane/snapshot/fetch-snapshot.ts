@@ -1,11 +1,8 @@
 /**
- * Downloads a control plane's snapshot, so that a new gateway need not replay the log from its first record. The download is
- * untrusted until these are checked: its size, its SHA-256, its fold version, its rows against their digests, and its
- * position and hash against the log, if the log is reachable. After any fault the gateway just replays the log from the
- * beginning.
- *
- * Before the next checkpoint, nothing proves that the rows match the log. So snapshots are requested only over an
- * authenticated connection (https) or from this machine.
+ * Downloads a control plane's snapshot, so that a new gateway need not replay the whole log. These are checked before it is
+ * used: size, SHA-256, fold version, rows against their digests, and position and hash against the log, if reachable. After
+ * any fault the gateway replays the log from the beginning. Before the next checkpoint, nothing proves that the rows match
+ * the log. So snapshots are requested only over https or from this machine.
  */
 import { createHash, type Hash } from 'node:crypto';
 import { createReadStream, createWriteStream, mkdirSync, renameSync, rmSync } from 'node:fs';
@@ -46,10 +43,7 @@ export interface FetchOptions {
 }
 
 const bytesMax = 64 * 1024 ** 3;
-/**
- * Minimum rate, and the time after which it applies. If a control plane is slower, the next one is tried, and finally the
- * log.
- */
+/** Minimum rate, and the time after which it applies. If a control plane is slower, the next one is tried. */
 const bytesPerMsMin = 64;
 const paceFromMsDefault = 30_000;
 /** Share of the free disk for a snapshot. The rest is for folding the log and for the gateway's own files. */
@@ -61,10 +55,7 @@ const attemptsPerControlPlane = 2;
 const busyMsMax = 120_000;
 const retryAfterSecondsMax = 30;
 
-/**
- * Throws an Error that names the next step if a snapshot would be downloaded over a connection on which others could change
- * it.
- */
+/** Throws an Error that names the next step if others could change a snapshot on the connection that it would use. */
 export function checkSnapshotSources(controlPlanes: readonly string[]): void {
   for (const base of controlPlanes) {
     if (!URL.canParse(base)) throw new Error(`--control-plane ${base} is no address: use https://HOST:PORT`);

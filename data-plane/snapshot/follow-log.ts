@@ -1,8 +1,7 @@
 /**
  * The gateway's side of the control log: opens the snapshot, follows the log, and decides whether keys may be accepted at
- * present. The supervisor handles faults of the snapshot and the log. The room `data-plane/snapshot` promises that a
- * quarantined snapshot never answers and that an ageing one answers only as the stale policy allows. It must never fold a log
- * other than the one that the snapshot belongs to.
+ * present. The room `data-plane/snapshot` promises that a quarantined snapshot never answers and that an ageing one answers
+ * only as the stale policy allows. It must never fold a log other than the snapshot's own.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -64,13 +63,11 @@ export interface GatewayState {
   readonly replicator: Replicator;
   /** Look-up for requests, always at the position of the snapshot in use. */
   readonly lookup: Lookup;
-  /**
-   * Whether no key may be accepted at present. Computed at each call, so that a process that was suspended refuses at once.
-   */
+  /** Whether keys may not be accepted at present. Computed at each call, so that a suspended process refuses at once. */
   fenced(): boolean;
   /**
-   * Resolves when there may be another proof, after two seconds at the latest. Returns undefined if waiting cannot help.
-   * Waiting helps only if the last proof is too old just because the wall clock was set forward.
+   * Resolves when there may be another proof, after two seconds at the latest. Returns undefined unless the last proof is too
+   * old only because the wall clock was set forward.
    */
   awaitFreshProof(): Promise<void> | undefined;
   checks(): Check[];
@@ -86,9 +83,7 @@ const catchUpTimeoutMs = 600_000;
 const firstProofTimeoutMs = 5000;
 /** Wait for a new proof, as long as a request waits for its place in the limits. */
 const proofTimeoutMs = 2000;
-/**
- * Longest time that a start waits until its first report is on the log. A gateway must also be able to start without the log.
- */
+/** Longest wait for a start's first report to be on the log. A gateway must also be able to start without the log. */
 const announceTimeoutMs = 5000;
 
 /** Folds the log. Takes over the log and may reopen it. `publisher` is not started yet. */
@@ -152,9 +147,8 @@ export async function openPublisher(
 }
 
 /**
- * Opens the snapshot on the disk, whichever log it belongs to. The replicator compares it with the log before folding, so a
- * good state is not discarded because another log has taken its log's place. Without a file, it fetches a snapshot from a
- * control plane.
+ * Opens the snapshot on the disk or, without one, a control plane's. The replicator compares it with the log before folding,
+ * so that another log in its place does not discard a good state.
  */
 async function openSnapshot(settings: FollowSettings, log: ControlLog): Promise<Snapshot> {
   const { dataDir, logger, controlPlanes, gatewayToken: token, intervals } = settings;
@@ -177,10 +171,7 @@ function withoutLog(error: unknown, logger: Logger): undefined {
   logger.warn({ reason: error.message }, 'the control log cannot be read; starting from what is on disk');
 }
 
-/**
- * Folds everything that was in the log at the start. Without a log, the freshness rules decide which requests may be
- * answered.
- */
+/** Folds what was in the log at the start. Without a log, the freshness rules decide which requests may be answered. */
 async function catchUp(replicator: Replicator, logger: Logger): Promise<void> {
   try {
     await replicator.caughtUp(catchUpTimeoutMs);

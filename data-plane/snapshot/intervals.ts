@@ -4,10 +4,7 @@ export interface SnapshotIntervals {
   readonly proveMs: number;
   /** Minimum pause between two passes of the background verification. */
   readonly verifyPauseMs: number;
-  /**
-   * Pause before the first rebuild, and longest pause before any. The pauses are random, so that a fleet with a common fault
-   * does not replay all at once.
-   */
+  /** Pause before the first rebuild, and longest pause. Random, so that a fleet does not replay all at once. */
   readonly rebuildPauseMs: number;
   readonly rebuildPauseMsMax: number;
   /** Pause before other retries, and the longest one. Short, because a log that returns must be found within seconds. */

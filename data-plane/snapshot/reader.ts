@@ -1,7 +1,6 @@
 /**
- * A second, read-only connection to a snapshot for many small reads. It stays inside one read transaction, so that a look-up
- * does not take a file lock, and moves to the newest commit on `refresh`. It reads the state of one gateway, including an
- * open change that has reached this gateway.
+ * A second, read-only connection to a snapshot for many small reads, including an open change that has reached this gateway.
+ * It stays inside one read transaction, which avoids file locks, and moves to the newest commit on `refresh`.
  */
 import { type Database, openDatabase, shortenWal } from '../../shared/runtime/sqlite.ts';
 import { hideOverlay, showOverlay } from '../../shared/snapshot/overlay.ts';
@@ -29,8 +28,7 @@ export class SnapshotReader {
   /** Makes all present commits visible. Must be called after each slice of the fold, in the same turn of the event loop. */
   refresh(): void {
     this.db.exec('COMMIT');
-    // Shorten the write-ahead log now, because nothing reads it at this moment. A log that always has a reader is never
-    // restarted.
+    // Shorten the write-ahead log now, while nothing reads it: a log that always has a reader is never restarted.
     shortenWal(this.#snapshot.db, this.#snapshot.path);
     this.#begin();
   }

@@ -1,6 +1,6 @@
 /**
- * Rebuilds a snapshot beside the one in use, from a control plane's copy or from the beginning of the log. It replaces the
- * one in use once it has folded the whole log and is not older. Until then the snapshot in use is not touched.
+ * Rebuilds a snapshot beside the one in use, from a control plane's copy or the beginning of the log. It replaces the one in
+ * use once it has folded the whole log and is not older.
  */
 import { renameSync, rmSync } from 'node:fs';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
@@ -49,8 +49,7 @@ export async function rebuildBeside(options: RebuildOptions): Promise<RebuiltSna
   const replicator = new Replicator({ snapshot, log, trusted, mayProve });
   replicator.start();
   try {
-    // If the log is unreachable, a control plane's snapshot is used as it is. The freshness rules decide which requests it
-    // may answer.
+    // A control plane's snapshot stands alone without the log; freshness rules decide what it may answer.
     await replicator.caughtUp(catchUpTimeoutMs).catch((error: unknown) => {
       if (!fetched || !(error instanceof LogUnavailable)) throw error;
     });
@@ -75,9 +74,7 @@ function nullIfUnavailable(error: unknown): null {
   throw error;
 }
 
-/**
- * A state that this build has folded from the first record takes precedence over a checkpoint. A downloaded state does not.
- */
+/** A state that this build folded from the first record overrides a checkpoint. A downloaded state does not. */
 function overrideCheckpoint(snapshot: Snapshot, isGiven: boolean, logger: Logger): void {
   if (isGiven) throw new Error(`the snapshot differs from the checkpoint at ${snapshot.divergedAt}`);
   logger.error(
@@ -88,8 +85,7 @@ function overrideCheckpoint(snapshot: Snapshot, isGiven: boolean, logger: Logger
 }
 
 /**
- * Replaces the snapshot in use by the rebuilt one, and keeps the old file as `.aside`. Both must be closed. Synchronous, so
- * that nothing reads meanwhile.
+ * Replaces the snapshot in use and keeps the old file as `.aside`. Both are closed; synchronous, so nothing reads meanwhile.
  */
 export function swapSnapshot(path: string, logId: string | undefined): Snapshot {
   quarantineFile(path);

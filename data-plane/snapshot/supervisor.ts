@@ -1,15 +1,10 @@
 /**
- * Keeps a gateway's snapshot at the head of its log, and recovers from faults while the gateway serves. supervisor-state.ts
- * defines the states and events:
- *
- * - quarantined: the snapshot differs from its digest or from a checkpoint, or its position is wrong. The gateway does not
- *   accept keys and rebuilds the snapshot.
- * - refusing-log: the log was replaced or truncated, or is a different one, so it is not folded. The last good state stays
- *   and ages. The log is reopened until it is back.
- * - unwritable: the file cannot be written. The write is retried, and the state stays and ages.
- * - halted: the next event is critical and unknown to this build. The state stays and ages.
- *
- * The stale policy decides what an ageing state may answer. Only quarantine forbids every answer.
+ * Keeps a gateway's snapshot at the head of its log, and recovers from faults (supervisor-state.ts) while the gateway serves.
+ * - quarantined: the snapshot differs from its digest or from a checkpoint, or its position is wrong. Keys are not accepted
+ *   until it is rebuilt. No other state forbids every answer: they age, and the stale policy decides.
+ * - refusing-log: the log was replaced or truncated, or is a different one, so it is not folded until it is back.
+ * - unwritable: the file cannot be written. The write is retried.
+ * - halted: the next event is critical and unknown to this build.
  */
 import type { Commit } from '../../schemas/events/commit.ts';
 import type { LogText } from '../../schemas/records/log-events.ts';
@@ -69,10 +64,7 @@ export interface SupervisorOptions {
   readonly intervals?: Partial<SnapshotIntervals> | undefined;
 }
 
-/**
- * Number of consecutive attempts after which pauses stop growing while the log is unreachable. The longest pause is then 4 to
- * 8 s.
- */
+/** Failed attempts in a row after which pauses stop growing, at 4 to 8 s, while the log is unreachable. */
 const awayAttemptsMax = 1;
 
 export class SnapshotSupervisor {
@@ -131,10 +123,7 @@ export class SnapshotSupervisor {
     return true;
   }
 
-  /**
-   * Whether an end of the log proves freshness. With several brokers it alone proves little, because this gateway may be cut
-   * off together with a former leader.
-   */
+  /** Whether an end of the log proves freshness. With several brokers, a former leader's end alone does not. */
   readonly #mayProve = (): boolean =>
     this.#log.isReplicated !== true || this.#options.publisher.isAcknowledged;
 
