@@ -105,9 +105,7 @@ export class DecisionJournal {
     return false;
   }
 
-  /**
-   * Whether the kind's rate allows a decision; if not, counts it as dropped. The rates protect decisions of known callers.
-   */
+  /** Whether the kind's rate allows a decision; if not, counts it as dropped. Rates keep room for known callers. */
   #isWithinLimit(kind: LimitedKind): boolean {
     if (this.#limits[kind].tryAcquire()) return true;
     this.#dropped++;

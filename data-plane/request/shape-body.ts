@@ -39,9 +39,7 @@ export interface ShapedBody extends ReadableBody {
   readonly shaped: ValidRequest;
 }
 
-/**
- * Parses and releases a body, synchronously if small. Throws UnsupportedShapeError, InferenceUnavailableError, ClientGone.
- */
+/** Parses a body, synchronously if small, and releases it. Rejects with a Refusal or ClientGone. */
 export function shapeBody(bodyWorker: BodyWorker, task: BodyToShape): ShapedBody | Promise<ShapedBody> {
   let shaped: ValidRequest | undefined;
   try {

@@ -84,9 +84,7 @@ function overrideCheckpoint(snapshot: Snapshot, isGiven: boolean, logger: Logger
   snapshot.overrideCheckpoint();
 }
 
-/**
- * Replaces the snapshot in use and keeps the old file as `.aside`. Both are closed; synchronous, so nothing reads meanwhile.
- */
+/** Replaces the snapshot in use, keeping the old file as `.aside`. Both are closed; nothing reads meanwhile. */
 export function swapSnapshot(path: string, logId: string | undefined): Snapshot {
   quarantineFile(path);
   renameSync(`${path}.next`, path);

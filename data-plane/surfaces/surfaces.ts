@@ -1,7 +1,6 @@
 /**
- * Table of all surfaces. A request selects its surface by its operation, an answer by the form that it must have. The room
- * `data-plane/surfaces` validates requests and rebuilds answers. The expected body depends only on the path, never on the
- * stack, so that it does not reveal whether a stack exists.
+ * All surfaces: an operation selects a request's, the required form an answer's. The room `data-plane/surfaces` validates
+ * requests and rebuilds answers. The expected body never depends on the stack, so it does not reveal whether one exists.
  */
 import type { Operation } from '../../shared/decision/admission.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';

@@ -1,6 +1,6 @@
 /**
- * Reports nodes that claim more tokens than a request can use. Billing is bounded elsewhere; this file only names the node.
- * Such a node is not ejected, because an unusual tokeniser may exceed the bound for a prompt crafted to do so.
+ * Reports nodes that claim more tokens than a request can use, whose billing is bounded elsewhere. It does not eject them,
+ * because a crafted prompt can exceed the bound with an unusual tokeniser.
  */
 import type { Registry } from 'prom-client';
 import type { Logger } from '../../shared/runtime/logger.ts';

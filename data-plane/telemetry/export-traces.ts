@@ -1,7 +1,7 @@
 /**
  * Exports the spans of requests over OTLP/HTTP if OTEL_EXPORTER_OTLP_ENDPOINT (or its form for traces) is set. Otherwise none
- * of OpenTelemetry's packages is loaded. Spans wait in a bounded queue and are dropped if it is full, so a receiver that
- * hangs never delays a request. The packages read the exporter and resource variables themselves.
+ * of OpenTelemetry's packages, which read most variables themselves, is loaded. Spans wait in a bounded queue and are dropped
+ * if it is full, so a receiver that hangs never delays a request.
  */
 import type { Context, HrTime, SpanContext, Tracer } from '@opentelemetry/api';
 import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace';

@@ -17,10 +17,7 @@ interface DecisionCount {
 }
 
 export class PhaseMetrics {
-  /**
-   * Excludes reading the body, which is the client's time, and everything after `connect`, which is the node's. Limits and
-   * routing are decided in one call.
-   */
+  /** Excludes reading the body (the client's time) and all after `connect` (the node's). Limits and routing are one call. */
   readonly #overhead: Readonly<Record<'auth' | 'shape' | 'limit_route' | 'connect', Observations>>;
   /** Counts by tier and decision. */
   readonly #decisions = new Map<string, DecisionCount>();

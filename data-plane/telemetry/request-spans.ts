@@ -1,6 +1,6 @@
 /**
- * Builds the spans of one request from its final record: request → authenticate, shape, decide, node. Names follow the
- * semantic conventions for HTTP and GenAI. Attributes contain no prompts, keys or text from the caller.
+ * Builds a request's spans from its final record: request → authenticate, shape, decide, node. Names follow OpenTelemetry's
+ * conventions for HTTP and GenAI. Attributes contain no prompts, keys or text from the caller.
  */
 import { operations } from '../../schemas/api/operations.ts';
 import { type RecordedRequest, recordedFields } from '../../schemas/records/request-record.ts';
@@ -46,8 +46,7 @@ function requestSpan(record: RequestRecord, recorded: RecordedRequest, endMs: nu
   const attributes = toAttributes('span', recorded);
   if (route !== undefined) attributes['http.route'] = route;
   if (result !== undefined && result !== 'ok') attributes['error.type'] = result;
-  // The name is kept only if the stack exists and belongs to the key's organisation. Otherwise it is the caller's text, even
-  // with an accepted key.
+  // The name is the caller's text, even with an accepted key, unless the stack exists in the key's organisation.
   if (recordedFields(recorded, 'capacity') === undefined) delete attributes['headgate.stack'];
   return {
     name: route === undefined ? method : `${method} ${route}`,

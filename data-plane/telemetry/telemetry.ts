@@ -1,7 +1,7 @@
 /**
- * Updates a gateway's traffic metrics, a few per request. The room `data-plane/telemetry` exports metrics, spans and traffic
- * reports, and drains a gateway before it stops. It must not delay requests. Labels are bounded: only catalog models are
- * named, and keys, organisations and request ids are never labels.
+ * Updates a gateway's traffic metrics. The room `data-plane/telemetry` exports metrics, spans and traffic reports, and drains
+ * a gateway before it stops. It must not delay requests. Labels are bounded: only catalog models are named, and keys,
+ * organisations and request ids are never labels.
  */
 import { Counter, type Registry } from 'prom-client';
 import type { Refusal } from '../../shared/decision/refusal.ts';

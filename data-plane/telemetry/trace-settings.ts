@@ -1,7 +1,6 @@
 /**
- * Reads the OpenTelemetry variables that this process handles itself. OpenTelemetry's packages silently replace unusable
- * values by defaults, so spans would never arrive. This file rejects such a setting instead. The error names the variable,
- * but not its value, which may contain a password.
+ * Reads the OpenTelemetry variables that this process handles itself. It rejects unusable values, because OpenTelemetry's
+ * packages replace them silently. Errors name a variable, but not its value, which may contain a password.
  */
 import { accessSync, constants } from 'node:fs';
 import { type Environment, readSetting } from '../../shared/runtime/settings.ts';

@@ -1,7 +1,6 @@
 /**
  * Builds traffic reports from the counts, at most one every ten seconds, and none if nothing happened. A report that the log
- * did not accept is merged into the next one, which states the start of its period. So nothing is lost while the log is
- * unavailable, and nothing counts twice if a record turns out to be on the log.
+ * did not accept is merged into the next, which states its start, so nothing is lost or counts twice.
  */
 import type { StackId } from '../../schemas/names.ts';
 import {

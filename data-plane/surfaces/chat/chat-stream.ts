@@ -1,7 +1,4 @@
-/**
- * Writes the frames of a streamed chat completion, with one id for all frames, the model's name as requested, and usage if
- * requested.
- */
+/** Writes the frames of a streamed chat completion, with one id, the model as requested, and usage if requested. */
 
 import { type AnswerFacts, completionId } from '../common/chat-parts.ts';
 import type { ChoiceDelta } from '../common/node-stream.ts';
@@ -46,10 +43,7 @@ export class ChatWriter implements StreamWriter {
   }
 }
 
-/**
- * Whether the delta only adds text to a choice that has begun, as nearly every delta does. Its frame is the text between two
- * constant strings.
- */
+/** Whether the delta only adds text to a choice, as nearly all do. Its frame is the text between two constant strings. */
 function isPlainText(delta: ChoiceDelta): boolean {
   const { first, content, reasoning, refusal, toolCalls, logprobs, finish } = delta;
   return (

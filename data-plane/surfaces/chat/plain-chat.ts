@@ -1,7 +1,7 @@
 /**
- * Recognises the common chat request without the schema: texts by role, and settings with single values. It returns the same
- * fields as the schema (`plain-chat.test.ts` compares them) and leaves everything else to the schema, which alone may refuse.
- * The schema costs ten times as much, mostly for short-lived objects.
+ * Recognises the common chat request without the schema, which costs ten times as much: texts by role, and settings with
+ * single values. It returns the same fields (`plain-chat.test.ts`) and leaves everything else to the schema, which alone may
+ * refuse.
  */
 import { type ChatField, chatFields } from '../../../schemas/api/chat-fields.ts';
 import type { ChatFields } from '../../../schemas/api/openai.ts';

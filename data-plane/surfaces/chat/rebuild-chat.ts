@@ -1,6 +1,6 @@
 /**
- * Rebuilds a node's chat completion from an allow-list, with the gateway's id and the model's name as requested, so that
- * nothing reveals where it ran. Throws NodeFailure if the answer is not a completion of every requested choice.
+ * Rebuilds a node's chat completion from an allow-list, so that nothing reveals where it ran. Throws NodeFailure if the
+ * answer is not a completion of every requested choice.
  */
 
 import {

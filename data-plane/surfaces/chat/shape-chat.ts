@@ -1,6 +1,6 @@
 /**
  * Validates POST /v1/chat/completions strictly. The room `surfaces/chat` contains the OpenAI-style chat surface. The result
- * of validation contains only fields that may be sent to a node. A refusal names a JSON path and never a value.
+ * contains only fields that may be sent to a node. A refusal names a JSON path and never a value.
  */
 import { type ChatField, chatFields } from '../../../schemas/api/chat-fields.ts';
 import { type ChatFields, chatRequestSchema } from '../../../schemas/api/openai.ts';
@@ -52,10 +52,7 @@ export function shapeChat(
   return { asked, context: { includeUsage: fields.stream_options?.include_usage === true } };
 }
 
-/**
- * The client's own text of plain messages, which can be sent to a node unchanged. Not used with the role `developer`, which
- * no engine knows.
- */
+/** Client's text of plain messages, for the node. Absent with the role `developer`, which engines do not know. */
 function keepSource({ messages }: ChatFields, text: string): ChatSource | undefined {
   if (messages.some(({ role }) => role === 'developer')) return undefined;
   const written = arrayText(text, 'messages');

@@ -1,13 +1,8 @@
-/**
- * Parses JSON from nodes within bounds. The cost of parsing grows with the number of names and values, so a response with
- * millions of them is refused.
- */
+/** Parses JSON from nodes. Names and values are bounded, because the cost of parsing grows with their number. */
 import { type JsonBounds, scanJson } from '../../../shared/runtime/json-scan.ts';
 import { NodeFailure } from './node-failure.ts';
 
-/**
- * Bounds for parsing on the main thread. Texts shorter than the first bound are not scanned, because even the worst is cheap.
- */
+/** Bounds for parsing on the main thread. Texts below the first bound are not scanned: even the worst is cheap. */
 const unscannedBytesMax = 16 * 1024;
 const smallBytesMax = 256 * 1024;
 const smallBounds: JsonBounds = { depth: 64, names: 2_000, values: 20_000 };
@@ -27,10 +22,7 @@ export function parseSmallAnswer(raw: Buffer): { readonly value: unknown } | 'la
   return { value: tryParse(text) };
 }
 
-/**
- * Parses a large response. Returns undefined if it is not JSON. Throws NodeFailure. Call it only on the worker, because it
- * may block the event loop for long.
- */
+/** Parses a large response, on the worker only. Returns undefined if it is not JSON. Throws NodeFailure. */
 export function parseAnswer(raw: Buffer): unknown {
   const text = raw.toString('utf8');
   if (scanJson(text, answerBounds).exceeded !== undefined) throw tooLarge('the answer of the node');

@@ -1,7 +1,7 @@
 /**
- * Request to a node, independent of the surface through which it arrived: a chat, embeddings or scores of documents. Its
- * facts are plain values whose size does not grow with the text. They are everything that limits, routing and the answer
- * need. The text itself is in this object, or the body worker keeps it and renders the node's body from it.
+ * Request to a node, independent of its surface: a chat, embeddings or scores of documents. Its facts are plain values whose
+ * size does not grow with the text, and suffice for limits, routing and the answer. This object contains the text, or the
+ * body worker keeps it and renders the node's body from it.
  */
 import type { ChatSettings } from '../../../schemas/api/chat-fields.ts';
 import type { ChatFields, EmbeddingsFields } from '../../../schemas/api/openai.ts';
@@ -37,10 +37,7 @@ export interface ChatFacts extends PromptSize {
   readonly paths?: Readonly<Partial<Record<ChatNeed | keyof ChatBody, readonly PropertyKey[]>>>;
   /** Hint of the client that identifies prompts with a common prefix. */
   readonly cacheKey?: string;
-  /**
-   * Hashes of the prompt's prefixes, from short to long. If absent, `chatPrefixes` computes them on demand, because a
-   * single node needs no choice.
-   */
+  /** Hashes of the prompt's prefixes, from short to long. If absent, `chatPrefixes` computes them on demand. */
   readonly prefixes?: readonly number[];
   /** Whether the answer begins with the prompt's token count, if the engine can report it then. */
   readonly usageAtStart?: true;

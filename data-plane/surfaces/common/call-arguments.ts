@@ -1,16 +1,13 @@
 /**
- * Checks the arguments of earlier tool calls. Engines parse them for the prompt's template and answer with an error if that
- * fails. So text that is not JSON is refused before a node is asked.
+ * Checks the arguments of earlier tool calls. Text that is not JSON is refused before a node is asked, because engines parse
+ * it for the prompt's template and then answer with an error.
  */
 import { scanJson } from '../../../shared/runtime/json-scan.ts';
 import { jsonDepthMax, jsonNamesMax, jsonValuesMax } from './json-text.ts';
 import { shapeRefusal } from './validate.ts';
 
 export class CallArguments {
-  /**
-   * Remaining names and values for the calls of one request. They determine the cost of parsing, and for the body's own
-   * bounds each text of arguments counts as a single value.
-   */
+  /** Remaining names and values for one request's calls. The body's own bounds count each text as a single value. */
   #names = jsonNamesMax;
   #values = jsonValuesMax;
 

@@ -1,6 +1,6 @@
 /**
- * Chat settings that each engine supports, one row per setting. If a row does not name an engine, requests with the setting
- * are refused by name, because engines ignore fields that they do not know.
+ * Chat settings that each engine supports, one row per setting. Requests with a setting that an engine does not support are
+ * refused by name, because engines ignore fields that they do not know.
  */
 import type { ChatSettings } from '../../../schemas/api/chat-fields.ts';
 import type { Dialect } from '../../../schemas/names.ts';
@@ -16,10 +16,7 @@ const asItComes: FieldGrant = {};
 const allButOllama = { vllm: asItComes, sglang: asItComes, llamacpp: asItComes };
 const all = { ...allButOllama, ollama: asItComes };
 
-/**
- * Ollama's runner for newer models ignores penalties, while its runner for llama.cpp models applies them. A penalty of 0 is
- * safe to drop.
- */
+/** Some of Ollama's runners ignore penalties, others apply them. A penalty of 0 is safe to drop. */
 const penalty = { ...allButOllama, ollama: { values: [0] } };
 
 export const chatFieldGrants: Readonly<

@@ -1,7 +1,6 @@
 /**
- * Functions that chat completions and their streams share. They take over permitted parts of a node's answer one by one.
- * Everything else is dropped, because it would reveal the engine or the place: fingerprints, timings, matched stops, token
- * ids and the format of ids.
+ * Functions that chat completions and their streams share. They copy permitted parts of a node's answer one by one.
+ * Everything else is dropped, because it would reveal the engine or the place, such as fingerprints, timings and ids.
  */
 
 import type { AskedFacts } from './asked.ts';
@@ -69,9 +68,8 @@ const filteredEnds = /filter|safety|sensitive/i;
 const shownEnds = ['repetition', 'eos', 'eos_token', 'end_turn', 'stop_sequence', 'max_tokens', 'tool_use'];
 
 /**
- * Finish reason for the client. Engines disagree about the reason of a choice with tool calls, and agents act on it, so here
- * the calls decide. An engine-specific reason counts as `stop` unless its name says more. Throws NodeFailure if the reason
- * means that the node gave up, such as `abort`.
+ * Finish reason for the client. Engines disagree about choices with tool calls, so here the calls decide. An engine-specific
+ * reason counts as `stop` unless its name says more. Throws NodeFailure if the node gave up, as with `abort`.
  */
 export function finishReason(value: unknown, hasCalls: boolean): FinishReason {
   if (value === undefined) throw malformedAnswer('a choice has no finish reason');
@@ -97,10 +95,7 @@ export function oddFinish(value: unknown): string | undefined {
 /** Arguments of a tool call without arguments. Never an empty text, because clients parse the arguments as JSON. */
 export const noArguments = '{}';
 
-/**
- * Reads a text, which some engines send as a list of parts. Returns undefined for null, an empty list or a missing value.
- * Throws NodeFailure.
- */
+/** Reads a text or list of text parts; undefined for null, an empty list or a missing value. Throws NodeFailure. */
 export function optionalText(value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
   if (typeof value === 'string') return value;
@@ -150,8 +145,8 @@ export function readReasoning(message: unknown): string | undefined {
 }
 
 /**
- * Tool call id for the client. The format of an id reveals the engine, so ids are replaced. An exception are ids that the
- * model itself writes, such as `functions.name:0`, because it must find them again in its next prompt.
+ * Tool call id for the client. The engine's ids would reveal it, so they are replaced, except those that the model itself
+ * writes, such as `functions.name:0`, because it must find them in its next prompt.
  */
 export function toolCallId(facts: AnswerFacts, choice: number, call: number, given: unknown): string {
   const id = text(given);

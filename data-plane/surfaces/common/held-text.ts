@@ -1,7 +1,6 @@
 /**
- * Accounts for text that a stream must hold until its end. The text is charged in blocks to its organisation's memory,
- * because a node may write without end and one organisation with many streams must not use up the memory of all. The creator
- * must release it on every path.
+ * Accounts for text that a stream must hold until its end, in blocks, to its organisation's memory. A node may write without
+ * end, and one organisation must not use up the memory of all. The creator must release it on every path.
  */
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
 import { UnheldAnswer } from './memory-refusal.ts';
@@ -32,10 +31,7 @@ export class HeldText {
     if (this.#heldBytes > this.#chargedBytes) this.#charge();
   }
 
-  /**
-   * Charges the whole text again, `times` times, because copies of it are about to be written for a client that may read
-   * slowly.
-   */
+  /** Charges the text `times` more times, for the copies that are written for a client that may read slowly. */
   repeat(times: number): void {
     this.add((this.#heldBytes / bytesEach) * times);
   }

@@ -1,7 +1,4 @@
-/**
- * Parses a request body as a JSON object, which every surface requires. Throws UnsupportedShapeError (specification, Errors
- * 2).
- */
+/** Parses a request body as a JSON object. Throws UnsupportedShapeError (specification, Errors 2). */
 import { Refusal } from '../../../shared/decision/refusal.ts';
 import { type KeptPaths, keepTexts } from './json-source.ts';
 import { type JsonText, parseStrictJson, readJsonText } from './json-text.ts';

@@ -1,7 +1,7 @@
 /**
- * Keeps the original text of JSON that is only passed on, such as a schema or a tool's input, beside its parsed value.
- * JSON.parse and JSON.stringify would change it: doubles hold only 53 bits of an integer, 1e400 becomes null, and
- * integer-like names move to the front. So rules read the value, while nodes and clients get the text.
+ * Keeps the original text of JSON that is only passed on, such as a schema, beside its parsed value. JSON.stringify would
+ * change it: doubles hold only 53 bits of an integer, 1e400 becomes null, and integer-like names move to the front. So rules
+ * read the value, while nodes and clients get the text.
  */
 import { endOfString, skipSpace } from '../../../shared/runtime/json-scan.ts';
 

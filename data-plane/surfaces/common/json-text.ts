@@ -1,12 +1,9 @@
 /**
  * Parses a body as JSON, more strictly than JSON.parse, because two readers must never understand it differently. It refuses
  * invalid UTF-8, nesting beyond 64 levels, duplicate names in an object, the name `__proto__`, lone surrogates, and more
- * names or values than a request needs. A refusal may quote a harmless name of the body, but never a value.
- *
- * The cost of parsing depends on names and values more than on bytes, so both are counted before parsing.
- *
- * Duplicate names are found by counting. In valid JSON, each name is followed by exactly one colon outside strings. So the
- * text has more colons than the parsed value has names if and only if a later name has replaced an earlier one.
+ * names or values than a request needs, which determine the cost and are counted before parsing. A refusal may quote a
+ * harmless name of the body, but never a value. Duplicate names are found by counting: the text has more colons outside
+ * strings than the parsed value has names if and only if a later name has replaced an earlier one.
  */
 import { isUtf8 } from 'node:buffer';
 import { Refusal } from '../../../shared/decision/refusal.ts';

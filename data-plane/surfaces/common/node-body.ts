@@ -1,8 +1,7 @@
 /**
- * Builds the body of a request to a node, in the engine's dialect. If the body worker keeps the text, the worker builds it.
- * It consists of validated fields and the node's name for the model. A token limit is always set, nulls are left out, usage
- * is always requested, and plain messages are sent as the client wrote them. A field that the engine would ignore is refused
- * by name, in a refusal that does not reveal engine or place.
+ * Builds the body of a request to a node, in the engine's dialect, from validated fields and the node's name for the model;
+ * if the body worker keeps the text, there. A token limit is always set, usage always requested, and plain messages are sent
+ * as the client wrote them. A field that the engine would ignore is refused by name, without revealing engine or place.
  */
 import type { ChatSettings } from '../../../schemas/api/chat-fields.ts';
 import type { ChatMessage, FunctionTool, ToolChoice } from '../../../schemas/api/openai-messages.ts';
@@ -61,10 +60,7 @@ function countRequest(chat: WholeChat, dialect: Dialect, servedName: string): Co
   return { path: request.path, body: writeChat(request.body) };
 }
 
-/**
- * Returns undefined instead of refusing, because an unsupported field is refused when the request is forwarded, after
- * routing.
- */
+/** Returns undefined instead of refusing. Unsupported fields are refused after routing, when the request is forwarded. */
 function undefinedIfRefused<Value>(render: () => Value): Value | undefined {
   try {
     return render();

@@ -1,7 +1,7 @@
 /**
- * Maps a node's errors that the request itself caused to refusals that are not retryable. These are a prompt that is too
- * long, a missing capability of the model (refused by the field's path, as if the dialect did not support it), and status 400
- * or 422. The engine's error text is never forwarded: a known reason is mapped and an unknown one is left out.
+ * Maps a node's errors that the request itself caused to refusals that are not retryable: a prompt that is too long, a
+ * missing capability of the model (refused by the field's path), and status 400 or 422. The engine's error text is never
+ * forwarded.
  */
 import type { Dialect } from '../../../schemas/names.ts';
 import { Refusal } from '../../../shared/decision/refusal.ts';

@@ -1,7 +1,6 @@
 /**
- * A node's answer that cannot be passed on: it is broken, incomplete, or an error. The caller decides what the client sees: a
- * refusal before the first byte, a destroyed connection after it. The message never contains text from the node, because that
- * may include prompts and completions.
+ * A node's answer that is broken, incomplete or an error. The caller decides what the client sees: a refusal before the first
+ * byte, a destroyed connection after it. The message never contains text from the node, which may include prompts.
  */
 
 export type NodeFailureKind =

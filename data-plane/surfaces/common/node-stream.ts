@@ -1,8 +1,7 @@
 /**
- * Follows a node's stream of chunks: what each chunk adds, and whether the stream ends properly. A stream is complete if
- * every choice has a legal finish reason, no error occurred, and the terminator arrived. A clean end of the body proves
- * nothing, and neither does a terminator after an error. The resulting deltas contain only the node's output, without the
- * differences between engines. A surface converts them.
+ * Follows a node's stream of chunks: what each adds, without the differences between engines, and whether the stream ends
+ * properly. A stream is complete if every choice has a legal finish reason, no error occurred, and the terminator arrived. A
+ * clean end of the body proves nothing, and neither does a terminator after an error.
  */
 
 import { parseEvent } from './answer-json.ts';
@@ -79,10 +78,7 @@ export class NodeStream {
     return this.#oddForm;
   }
 
-  /**
-   * Usage last reported by the node, or an estimate from the text so far. Recorded only for completed streams (specification,
-   * Events).
-   */
+  /** Usage that the node reported, or an estimate from the text. Recorded only for completed streams. */
   get usage(): Usage {
     const { promptTextBytes, most } = this.#facts;
     return this.#usage ?? estimateUsage(promptTextBytes, this.#completionBytes, most);

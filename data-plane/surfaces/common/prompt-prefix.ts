@@ -1,8 +1,7 @@
 /**
- * Hashes of a prompt's prefixes, from short to long. Two prompts can share an engine's prefix cache as far as their prefixes
- * agree. A prefix ends after the tools, after each message, and at lengths within each that grow fourfold, because a document
- * and its question may be in one message. Text beyond a bound is not hashed. Beyond it, all turns of a conversation have the
- * same prefixes, which is what the choice of a node needs.
+ * Hashes of a prompt's prefixes, from short to long, because engines share a prefix cache between prompts as far as they
+ * agree. A prefix ends after the tools, after each message, and at lengths within each that grow fourfold. Text beyond a
+ * bound is not hashed, so all later turns of a conversation have the same prefixes.
  */
 import type { ChatFields } from '../../../schemas/api/openai.ts';
 import type { ChatMessage } from '../../../schemas/api/openai-messages.ts';

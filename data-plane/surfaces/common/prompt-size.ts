@@ -1,6 +1,6 @@
 /**
- * Estimates the size of a prompt without a tokeniser. A byte-level vocabulary never needs more tokens than bytes. The upper
- * bound lets most requests pass the context limit without counting (specification, Limits 3). It is never billed.
+ * Estimates the size of a prompt without a tokeniser. A byte-level vocabulary never needs more tokens than bytes, so most
+ * requests pass the context limit without counting (specification, Limits 3). An estimate is never billed.
  */
 
 import type { ChatFields, EmbeddingsFields } from '../../../schemas/api/openai.ts';
@@ -21,10 +21,7 @@ const bytesPerToken = 3;
 export interface PromptSize {
   /** Upper bound of the prompt's tokens, found without counting: at most one token per byte. */
   readonly promptBytes: number;
-  /**
-   * Lower bound of the prompt's tokens. For a chat, `leastTokensOf` computes it on demand, because few requests need it and
-   * it reads all text.
-   */
+  /** Lower bound of the prompt's tokens; `leastTokensOf` computes a chat's on demand, because few requests need it. */
   readonly leastTokens?: number;
   /** Estimate between the two bounds, rather too high than too low. */
   readonly likelyTokens: number;
@@ -129,10 +126,7 @@ function estimateTokens(textBytes: number): number {
   return Math.ceil(textBytes / bytesPerToken) + 8;
 }
 
-/**
- * Lower bound of a message's text. Templates leave out the reasoning of earlier answers, and some cut the content at its end
- * marker.
- */
+/** Lower bound of a message's text. Templates omit earlier reasoning, and some cut the content at its end marker. */
 function leastMessageTokens(message: ChatMessage, text: string): number {
   return message.role === 'assistant' && text.includes('</think>') ? 0 : leastTokens(text);
 }

@@ -1,7 +1,4 @@
-/**
- * A fast text hash that can be read at any point, so that a single pass yields a hash of each prefix. It is not
- * cryptographic: someone who chooses the text can find collisions. Values are 53-bit integers.
- */
+/** A fast text hash (53 bits) that a single pass can read after each prefix. Not cryptographic: collisions can be chosen. */
 
 const highBits = 0x1f_ffff;
 

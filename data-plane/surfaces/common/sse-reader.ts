@@ -1,6 +1,6 @@
 /**
- * Parses a node's event stream into the data of its events, however the bytes were split. Comments and events that are not
- * part of an answer only count as signs of life. It holds at most one event at a time.
+ * Parses a node's event stream into the data of its events, at most one in memory, however the bytes were split. Comments and
+ * other events only count as signs of life.
  */
 import { createParser, type EventSourceParser } from 'eventsource-parser';
 import { NodeFailure } from './node-failure.ts';
@@ -52,20 +52,14 @@ export class SseReader {
     this.#hasWholeEvents = rest.endsWith('\n\n');
   }
 
-  /**
-   * Ends the body. The terminator counts even without its blank line. Any other last event is dropped, because it may be
-   * incomplete.
-   */
+  /** Ends the body. The terminator counts even without its blank line; any other last event may be cut and is dropped. */
   end(): void {
     if (this.#failed) return;
     this.#hasEnded = true;
     this.#parser.feed('\n\n');
   }
 
-  /**
-   * Decodes without the stream decoder if possible, because that costs several times more. It is needed only for an initial
-   * byte order mark and for split characters.
-   */
+  /** Decodes without the costly stream decoder if there is no byte order mark and no split character. */
   #decode(bytes: Uint8Array): string {
     const isWhole = (bytes[bytes.length - 1] as number) < 0x80;
     const text =

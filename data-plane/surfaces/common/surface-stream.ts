@@ -1,7 +1,6 @@
 /**
- * Base of every streamed answer: it reads the node's stream, and the surface writes it for the client. If the stream ends
- * early, nothing is appended, whatever the surface defines for an end or an error (specification, Events). Instead, the
- * caller destroys the connection, which every client notices.
+ * Base of every streamed answer: reads the node's stream, which the surface writes for the client. If the stream ends early,
+ * the caller destroys the connection, which every client notices; nothing is appended (specification, Events).
  */
 
 import { type AnswerFacts, malformedAnswer } from './chat-parts.ts';

@@ -1,8 +1,7 @@
 /**
- * A surface is one API as clients see it: the format of its requests and answers. The request to a node and the reading of
- * its answer are the same for all surfaces. Each surface has a folder of its own below data-plane/surfaces. The room
- * `surfaces/common` contains what they share. It must never let anything through that reveals the engine or the place that
- * answered.
+ * A surface is one API as clients see it: the format of its requests and answers. Each has a folder below
+ * data-plane/surfaces. The room `surfaces/common` contains what they share, such as the request to a node. It must never let
+ * anything through that reveals the engine or the place that answered.
  */
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
 import type { WholeRequest } from './asked.ts';
@@ -27,17 +26,11 @@ export interface RebuiltBody<Body extends object | string = object> {
   readonly oddForm?: string | undefined;
 }
 
-/**
- * Converts requests and answers of one surface. `Context` contains the facts that answers need about a request: plain values
- * whose size does not grow with the body.
- */
+/** Converts one surface's requests and answers. `Context` is an answer's facts, whose size does not grow with the body. */
 export interface ClientSurface<Context> {
   /** Paths in its requests to JSON that is passed on as written. */
   readonly carried: KeptPaths;
-  /**
-   * Validates a request. Throws UnsupportedShapeError that names the JSON path, never a value. `text` is the text that the
-   * body was parsed from, if it may be kept.
-   */
+  /** Validates a request. Throws UnsupportedShapeError, with a JSON path. `text` is the body's text if it may be kept. */
   shape(
     body: Record<string, unknown>,
     headers: ShapeHeaders,

@@ -1,14 +1,10 @@
-/**
- * Secrets per organisation that all gateways share. They are derived from the gateways' common token, so every gateway
- * computes the same ones and nothing is stored. Secrets for different purposes differ.
- */
+/** Secrets per organisation and purpose, derived from the gateways' common token and so never stored. */
 import { createHmac } from 'node:crypto';
 import { BoundedMap } from '../../../shared/runtime/bounded-map.ts';
 
 /**
- * `cache salt` separates the prefix caches of shared nodes, so that nobody can infer from the time to the first token what
- * others have asked. `sealed thoughts` is the key that encrypts reasoning for a client, so that only its own organisation can
- * use the reasoning again.
+ * `cache salt` separates organisations on shared nodes' prefix caches, so that the time to the first token does not reveal
+ * what others asked. `sealed thoughts` encrypts reasoning, so that only its own organisation can use it again.
  */
 export type SecretPurpose = 'cache salt' | 'sealed thoughts';
 

@@ -1,7 +1,7 @@
 /**
- * Tool calls of one streamed choice. Each call is opened once with id and name, and afterwards only its arguments grow.
- * Engines repeat ids and names or send null for them. Some number every call 0, and some do not number calls. Here each call
- * gets an index of its own. A part that could belong to two calls, or a name sent in parts, is a failure.
+ * Tool calls of one streamed choice. Each is opened once with id, name and an index of its own; then only its arguments grow.
+ * Engines repeat ids and names, send null for them, number every call 0 or do not number them. A part that could belong to
+ * two calls, or a name sent in parts, is a failure.
  */
 
 import {
@@ -64,10 +64,7 @@ export class ToolCallDeltas {
     return deltas;
   }
 
-  /**
-   * Empty arguments for calls that had none. None if the token limit ended the choice, because clients would run an
-   * incomplete call.
-   */
+  /** Empty arguments for calls without any, except after a token limit, because clients would run the incomplete call. */
   completed(finish: FinishReason | undefined): ToolCallDelta[] {
     if (finish === undefined || finish === 'length') return [];
     if (this.#unnamed.size > 0) throw namelessCall();
@@ -115,8 +112,8 @@ export class ToolCallDeltas {
   }
 
   /**
-   * Finds the call that a part without a number belongs to. Returns undefined if the part opens a new call. Without an id it
-   * is the last call, because engines that do not number calls send them one after the other.
+   * Finds the call of a part without a number; undefined if the part opens a new one. Without an id it is the last call,
+   * because engines that do not number calls send them one after the other.
    */
   #lastOpened(id: string | undefined, name: string | undefined, isFirst: boolean): OpenCall | undefined {
     const same = id === undefined ? undefined : this.#calls.find(({ givenId }) => givenId === id);
@@ -141,10 +138,7 @@ function namelessCall(): Error {
   return malformedAnswer('a tool call has no name');
 }
 
-/**
- * Whether a named delta opens another call with the same number as a known one. Without ids, this can be detected only if the
- * known call is complete.
- */
+/** Whether a named delta opens another call with a known number. Without ids, the known one must be complete. */
 function isAnother(
   known: OpenCall,
   id: string | undefined,

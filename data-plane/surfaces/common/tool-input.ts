@@ -1,7 +1,6 @@
 /**
- * Tracks the growing JSON input of one tool call: whether it is complete, and its final value. A call's input is an object.
- * If an engine writes another value, which no client could read, the request fails. Each character is read once, however the
- * text was split.
+ * Tracks the growing JSON input of one tool call: whether it is complete, and its final value. If an engine writes anything
+ * but an object, no client could read it, so the request fails. Each character is read once.
  */
 
 import { parseText } from './answer-json.ts';
@@ -44,10 +43,7 @@ export class ToolInput {
     return kept;
   }
 
-  /**
-   * The object in the text, with its original formatting. An empty text means an empty object. If the token limit `cut` the
-   * text, the complete part counts. Throws NodeFailure.
-   */
+  /** The object in the text as formatted, empty for an empty text. If tokens ran out (`cut`), its complete part. */
   value(cut: boolean): object {
     if (!this.#hasBegun) return {};
     const value = parseObject(this.#text);
@@ -108,10 +104,7 @@ function escapeUnit(unit: string): string {
   return `\\u${unit.charCodeAt(0).toString(16)}`;
 }
 
-/**
- * Parses a text to an object that keeps the text. Returns undefined if the text is not an object or is too large to parse in
- * one turn.
- */
+/** Parses a text to an object that keeps the text; undefined if it is another value or too large for one turn. */
 function parseObject(text: string): object | undefined {
   const value = parseText(text);
   const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -1,7 +1,4 @@
-/**
- * W3C Trace Context. A valid `traceparent` of the client is passed on to the node. It never appears in answers and does not
- * identify the caller.
- */
+/** W3C Trace Context. A client's valid `traceparent` goes to the node, never into answers or the caller's identity. */
 import { randomBytes } from 'node:crypto';
 
 /** Trace of one request. */
@@ -50,10 +47,7 @@ export function passTrace(header: unknown): RequestTrace | undefined {
   );
 }
 
-/**
- * With an exporter: records a share `ratio` of the requests. If `followsClient` is set, the client's own sampling decision
- * takes precedence.
- */
+/** With an exporter, records a share `ratio` of the requests. With `followsClient`, the client's decision goes first. */
 export function beginTrace(header: unknown, ratio: number, followsClient = true): RequestTrace {
   const parent = readTraceparent(header);
   const sampled = (followsClient ? parent?.sampled : undefined) ?? Math.random() < ratio;

@@ -1,7 +1,4 @@
-/**
- * Validates a body against its schema. A refusal names the JSON path and the rule, never a value. Names chosen by the caller
- * are untrusted, so only harmless ones are repeated.
- */
+/** Validates a body against its schema. A refusal names the JSON path and the rule, never a value or unsafe name. */
 
 import type { z } from 'zod';
 import type { CauseWithType } from '../../../shared/decision/causes.ts';

@@ -1,7 +1,7 @@
 /**
- * Rebuilds a node's embeddings: one per input, in the order of the inputs, in the requested encoding. Official clients decode
- * whatever arrives as what they requested. So an engine that ignores the encoding or the number of dimensions would silently
- * produce garbage. Throws NodeFailure if anything does not fit.
+ * Rebuilds a node's embeddings: one per input, in order, in the requested encoding. An engine that ignores the encoding or
+ * the number of dimensions would silently produce garbage, because official clients decode whatever they requested. Throws
+ * NodeFailure if anything does not fit.
  */
 
 import { Refusal } from '../../../shared/decision/refusal.ts';

@@ -1,6 +1,6 @@
 /**
- * Validates POST /v1/embeddings strictly. The room `surfaces/embeddings` contains the embeddings surface. The result of
- * validation contains only fields that may be sent to a node. A refusal names a JSON path and never a value.
+ * Validates POST /v1/embeddings strictly. The room `surfaces/embeddings` contains the embeddings surface. The result contains
+ * only fields that may be sent to a node. A refusal names a JSON path and never a value.
  */
 import { embeddingsRequestSchema } from '../../../schemas/api/openai.ts';
 import type { EmbeddingsFacts, WholeEmbeddings } from '../common/asked.ts';

@@ -1,7 +1,7 @@
 /**
- * Converts a conversation of the Anthropic-style API to a node's messages. Adjacent turns of the same role are joined. Tool
- * results become messages of their own before the rest of the user's turn, and their images follow as the user's. If a node's
- * messages cannot express the order of the content, the request is refused with the path in the caller's body.
+ * Converts a conversation of the Anthropic-style API to a node's messages. Adjacent turns of a role are joined. Tool results
+ * become messages of their own before the rest of the user's turn, and their images follow as the user's. An order of content
+ * that a node's messages cannot express is refused with its path.
  */
 import type {
   AssistantBlock,

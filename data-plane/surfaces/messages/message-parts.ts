@@ -1,6 +1,6 @@
 /**
- * Parts that messages and their streams share: ids, stop reasons, usage, and the object around the content. Members that
- * newer clients expect but that have no meaning here are null. Nothing reveals the engine or the place.
+ * Parts that messages and their streams share. Members that newer clients expect but that have no meaning here are null.
+ * Nothing reveals the engine or the place.
  */
 import type { AnswerFacts, FinishReason } from '../common/chat-parts.ts';
 import { member } from '../common/untrusted.ts';

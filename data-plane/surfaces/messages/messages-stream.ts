@@ -1,7 +1,4 @@
-/**
- * Writes the events of a streamed message, with one id, the model's name as requested, and usage at the end. The first event
- * contains the prompt's tokens if the node reports them.
- */
+/** Writes the events of a streamed message. The first contains the prompt's tokens if the node reports them. */
 
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
 import type { AnswerFacts } from '../common/chat-parts.ts';

@@ -1,7 +1,6 @@
 /**
- * Rebuilds a node's chat completion as a message from an allow-list, with the gateway's id and the model's name as requested,
- * so that nothing reveals where it ran. Throws NodeFailure if the answer is not a completion or if a tool call's input is not
- * an object.
+ * Rebuilds a node's chat completion as a message from an allow-list, so that nothing reveals where it ran. Throws NodeFailure
+ * if the answer is not a completion or if a tool call's input is not an object.
  */
 
 import { rebuildChat } from '../chat/rebuild-chat.ts';

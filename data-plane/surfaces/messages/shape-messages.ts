@@ -1,7 +1,7 @@
 /**
  * Converts a body of the Anthropic-style API to a chat request for any node, or refuses it with UnsupportedShapeError
- * (specification, Errors 2). The result depends only on path, headers and body, never on the stack or organisation. Only
- * fields count: `anthropic-beta` is ignored, and `anthropic-version` only determines which fields exist.
+ * (specification, Errors 2). The result depends only on path, headers and body, never on the stack or organisation.
+ * `anthropic-beta` is ignored, and `anthropic-version` only determines which fields exist.
  */
 import {
   type AnthropicVersion,
@@ -28,10 +28,7 @@ export interface MessagesContext {
   readonly stopSequences: readonly string[];
 }
 
-/**
- * Maximum length of a stop sequence that an answer names. The node gets longer ones too, but the context must not grow with
- * the body.
- */
+/** Longest stop sequence that an answer names, so that the context does not grow with the body. Nodes get longer ones. */
 const stopSequenceCharactersMax = 1024;
 
 /** Throws UnsupportedShapeError that names the JSON path, never a value. */

@@ -1,7 +1,7 @@
 /**
- * Rebuilds a node's scores: the requested number of results, best first, and equal scores in the order of the documents. Some
- * engines do not sort or limit results themselves. Scores keep the engine's scale. Returned documents are those of the
- * request, never the node's. Throws NodeFailure if anything does not fit.
+ * Rebuilds a node's scores: the requested number of results, best first, and equal scores in the order of the documents,
+ * because some engines do neither. Scores keep the engine's scale. Returned documents are those of the request, never the
+ * node's. Throws NodeFailure if anything does not fit.
  */
 import { type AnswerFacts, malformedAnswer, refuseError } from '../common/chat-parts.ts';
 import type { RebuiltBody } from '../common/surface.ts';

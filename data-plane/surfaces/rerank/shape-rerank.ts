@@ -1,6 +1,6 @@
 /**
- * Validates POST /v1/rerank strictly. The room `surfaces/rerank` contains the rerank surface. The result of validation
- * contains only fields that may be sent to a node. A refusal names a JSON path and never a value.
+ * Validates POST /v1/rerank strictly. The room `surfaces/rerank` contains the rerank surface. The result contains only fields
+ * that may be sent to a node. A refusal names a JSON path and never a value.
  */
 import { rerankRequestSchema } from '../../../schemas/api/rerank.ts';
 import type { WholeRerank } from '../common/asked.ts';

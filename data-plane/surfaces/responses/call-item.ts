@@ -1,6 +1,6 @@
 /**
- * A growing tool call. Its first event contains the name and id. Deltas contain JSON for a function and plain text for a
- * custom tool. An incomplete call is never marked as finished, because clients run finished calls.
+ * A growing tool call. Deltas contain JSON for a function and plain text for a custom tool. An incomplete call is never
+ * marked as finished, because clients run finished calls.
  */
 import { ToolInput } from '../common/tool-input.ts';
 import { CustomInput } from './custom-input.ts';

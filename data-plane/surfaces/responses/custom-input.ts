@@ -1,7 +1,6 @@
 /**
- * Decodes a custom tool's input while it arrives. A model writes the input as the only member of a JSON object, and the client
- * gets the plain text. Some models write the plain text directly. Characters are decoded as soon as they are complete, and each is
- * read once, however the text was cut into pieces.
+ * Decodes a custom tool's input while it arrives. A model writes it as the only member of a JSON object, or directly as plain
+ * text, which is what the client gets. Each character is decoded as soon as it is complete, and read once.
  */
 
 import { parseText } from '../common/answer-json.ts';
@@ -28,10 +27,7 @@ const undecodedMax = 2 * halfPairCharacters - 1;
 const control = /[\u0000-\u001f]/g;
 
 export class CustomInput {
-  /**
-   * `opening` means that the text so far may be the beginning of `{"input":"`. `object` means another kind of object, which
-   * is parsed at its end.
-   */
+  /** `opening`: the text may be the start of `{"input":"`. `object`: another object, which is parsed at its end. */
   #form: 'opening' | 'object' | 'text' | 'member' | 'closed' = 'opening';
   #pending = '';
   #length = 0;

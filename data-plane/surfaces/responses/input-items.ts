@@ -1,7 +1,7 @@
 /**
  * Converts a request's input items to a node's messages. All instructions become a single system message at the start,
- * because templates refuse a second one or silently drop it. Consecutive reasoning, texts and calls of the assistant become
- * one message, followed at once by the outputs of its calls. Anything that came between them follows the outputs.
+ * because templates refuse or drop a second one. Consecutive reasoning, texts and calls of the assistant become one message,
+ * followed at once by the outputs of its calls and then by anything between them.
  */
 import type { ChatMessage } from '../../../schemas/api/openai-messages.ts';
 import type { ResponsesFields } from '../../../schemas/api/responses.ts';

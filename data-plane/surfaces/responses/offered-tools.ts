@@ -1,6 +1,6 @@
 /**
- * Converts a request's tools to functions for a node, and maps each function back to the caller's tool. A namespaced tool
- * gets a name that contains both parts. A custom tool receives its text as a member of an object.
+ * Converts a request's tools to functions for a node and back. A namespaced tool gets a name that contains both parts. A
+ * custom tool receives its text as a member of an object.
  */
 import { createHash } from 'node:crypto';
 import type { FunctionTool, ToolChoice } from '../../../schemas/api/openai-messages.ts';

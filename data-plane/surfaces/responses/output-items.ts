@@ -1,7 +1,7 @@
 /**
- * Builds the items of an answer one after the other. Streamed and whole answers use the same code, so their items are equal.
- * Reasoning and text pass through at once. Tool calls are written one after the other: text for a later call waits until the
- * previous call is complete, and text after the first call waits for the end.
+ * Builds the items of an answer one after the other, with the same code for streamed and whole answers. Reasoning and text
+ * pass through at once. A later call's text waits until the previous call is complete, and text after the first call waits
+ * for the end.
  */
 import type { FinishReason } from '../common/chat-parts.ts';
 import { type HeldText, renderedLength } from '../common/held-text.ts';
@@ -15,10 +15,7 @@ import { sealThoughts } from './sealed-thoughts.ts';
 import type { ResponsesContext } from './shape-responses.ts';
 import { type ItemPlace, TextItem, type TextKind, textKinds } from './text-item.ts';
 
-/**
- * Bound on an answer's text. The last event repeats the whole answer, so all of it is held until then, and a node may stream
- * for as long as it likes.
- */
+/** Bound on an answer's text, however long a node streams. The last event repeats it, so all of it is held until then. */
 const charactersMax = 4 * 1024 * 1024;
 /** Memory of an item or a part in addition to its text, in characters. */
 const partCharacters = 1024;
@@ -138,9 +135,7 @@ export class OutputItems {
     }
   }
 
-  /**
-   * Finishes the calls. `isCut` means that the token limit ended the answer, so an incomplete call will never be completed.
-   */
+  /** Finishes the calls. `isCut`: the token limit ended the answer, so an incomplete call stays incomplete. */
   #finishCalls(isCut: boolean): void {
     for (let call = this.#calls[this.#current]; call !== undefined; call = this.#calls[this.#current]) {
       if (isCut && !call.isWhole) {

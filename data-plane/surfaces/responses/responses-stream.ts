@@ -1,7 +1,4 @@
-/**
- * Writes the events of a streamed response, with one id and the model's name as requested. The last event contains the usage
- * and all items.
- */
+/** Writes the events of a streamed response. The last event contains the usage and all items. */
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
 import type { AnswerFacts, FinishReason } from '../common/chat-parts.ts';
 import { HeldText } from '../common/held-text.ts';

@@ -1,6 +1,6 @@
 /**
- * Encrypts reasoning that a client keeps between turns. It uses AES-256-GCM with the organisation's key, so that any gateway
- * can decrypt it, only for that organisation, and nothing is stored. Text that cannot be decrypted is ignored.
+ * Encrypts reasoning that a client keeps between turns, with AES-256-GCM and the organisation's key. Any gateway can decrypt
+ * it, for that organisation alone. Text that cannot be decrypted is ignored.
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 

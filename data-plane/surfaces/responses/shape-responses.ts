@@ -1,7 +1,6 @@
 /**
  * Converts a body of POST /v1/responses to a chat request for any node, or refuses it with UnsupportedShapeError
- * (specification, Errors 2). Engines differ in their own versions of this API, and none supports all of it without stored
- * state, so the gateway never uses them.
+ * (specification, Errors 2). Engines' own versions of this API differ and need stored state, so they are not used.
  */
 import { type ResponsesFields, responsesRequestSchema } from '../../../schemas/api/responses.ts';
 import type { ChatBody, ChatNeed, WholeChat } from '../common/asked.ts';
@@ -21,10 +20,7 @@ export interface ResponsesContext {
   readonly sealKey: string | undefined;
 }
 
-/**
- * Maximum size of instructions, tools or a schema that an answer repeats. Larger ones are left out, so that the context does
- * not grow with the body.
- */
+/** Size up to which an answer repeats instructions, tools or a schema, so that the context does not grow with the body. */
 const repeatedCharactersMax = 32 * 1024;
 
 /** Throws UnsupportedShapeError that names the JSON path, never a value. */
