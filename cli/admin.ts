@@ -1,7 +1,4 @@
-/**
- * Table of the admin commands: those that call a control plane, and those that read its files. A command line only imports
- * the module for its first word. If a command with a noun's name already exists, the noun's verbs are added to it.
- */
+/** Table of the admin commands. A command line only imports the module for its first word. */
 import type { CommandModule } from './command-modules.ts';
 import type { NounRow } from './commands/operation-verbs.ts';
 

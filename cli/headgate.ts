@@ -1,9 +1,6 @@
 #!/usr/bin/env node
 import { endOnUncaught, faultsToStderr } from '../shared/runtime/fault.ts';
-/**
- * The `headgate` binary: long-running processes and the admin CLI. It promises an exit code that scripts can rely on, and
- * never leaves a failed process running.
- */
+/** The `headgate` binary: processes and the admin CLI. Scripts rely on its exit code; a failed process always exits. */
 import { processCommands } from './program.ts';
 import { main } from './run.ts';
 
@@ -16,8 +13,7 @@ endOnUncaught(faultsToStderr);
 
 const exitCode = await main(process.argv.slice(2), processCommands);
 process.exitCode = exitCode;
-// A started process keeps running. A failed one must exit even if something is still open, because a supervisor waits for its
-// end.
+// A started process keeps running. A failed one must exit even if something is open: a supervisor waits for its end.
 if (exitCode !== 0)
   for (const stream of [process.stdout, process.stderr])
     await new Promise((flushed) => stream.write('', flushed));

@@ -1,7 +1,4 @@
-/**
- * Runs one command line: builds the program, parses the arguments and maps every outcome to an exit code. A failure prints a
- * short error on stderr. It never exits the process, because a command that started a server leaves it running.
- */
+/** Runs one command line and maps its outcome to an exit code. Never exits the process, because a server may run in it. */
 import { Command, CommanderError, Option } from 'commander';
 import { version } from '../shared/runtime/version.ts';
 import { adminCommands } from './admin.ts';
@@ -35,10 +32,7 @@ export async function main(
   }
 }
 
-/**
- * Builds the program with all commands, for help, the reference page and tests. For a command line that names a command, it
- * only has the commands of that module; for one that starts a process, only the process.
- */
+/** Builds the program: all commands for help and the reference page, otherwise only those that the command line needs. */
 export async function buildProgram(
   io: Io,
   processes: readonly CommandModule[] = [],

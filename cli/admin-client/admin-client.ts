@@ -1,9 +1,7 @@
 /**
- * Client of the admin API, for the CLI, `headgate dev` and tests: JSON over HTTP, with every wait and body bounded. Failures
- * are AdminErrors.
- *
- * Every write carries an Idempotency-Key, and a retry sends the same key, so a command never takes effect twice. Once the
- * outcome of an attempt is unknown, only an answer to that command can settle it; a later failure does not prove anything.
+ * Client of the admin API: JSON over HTTP, with every wait and body bounded. Every write carries an Idempotency-Key, and a
+ * retry sends the same key, so a command never takes effect twice. Once the outcome of an attempt is unknown, only an answer
+ * to that command can settle it.
  */
 import { randomUUID } from 'node:crypto';
 import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
@@ -27,7 +25,6 @@ export interface AdminSettings {
   readonly token: string;
 }
 
-/** Options that apply to every call. */
 export interface ClientOptions {
   /** Member to act as. */
   readonly person?: string | undefined;
@@ -47,7 +44,6 @@ export interface ClientOptions {
   readonly announce?: ((name: OperationName, input: object) => Promise<void>) | undefined;
   /** Idempotency-Key to use, in order to repeat a command whose outcome is unknown. Generated if omitted. */
   readonly commandId?: string | undefined;
-  /** Aborts the call in flight. */
   readonly signal?: AbortSignal;
   /** Maximum attempts per call, including the first. */
   readonly attemptsMax?: number;
@@ -320,13 +316,11 @@ export class AdminClient {
   }
 }
 
-/** Headers, and the body as a stream. */
 interface OpenAnswer {
   readonly headers: Headers;
   readonly pieces: AsyncIterable<Uint8Array>;
 }
 
-/** Whether sending the same call again may succeed. */
 function isRetryable(failure: unknown): boolean {
   return failure instanceof AdminError && /^(?:ConnectionLost|OutcomeUnknown)$/.test(failure.type);
 }

@@ -6,7 +6,6 @@ export interface AdminErrorOptions {
   /** HTTP status of a refusal; undefined if there was no valid response. */
   readonly status?: number;
   readonly why?: readonly string[];
-  /** Next step. */
   readonly next?: string;
   readonly cause?: unknown;
 }

@@ -1,7 +1,4 @@
-/**
- * Types of answers, derived from a call's method and path: `AnswerAt<'GET', '/keys/k1'>` is an ApiKey. They come from the
- * schemas of the admin API and are not checked at run time.
- */
+/** Answer types, derived from a call's method and path: `AnswerAt<'GET', '/keys/k1'>` is an ApiKey. Not validated. */
 import type { AdminResponse, AdminRoute } from '../../schemas/admin/admin.ts';
 
 /** A JSON object from the control plane. */

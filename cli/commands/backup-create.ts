@@ -1,7 +1,5 @@
 /**
- * `headgate backup DIR`: copies the commits of the control log since the last backup, and a control plane's current
- * databases: `usage.db` with its daily files, and `gateways.db`. The control plane may be running. An interrupted backup must
- * leave the previous one intact.
+ * `headgate backup DIR`: copies new commits and a control plane's databases. If interrupted, the last backup stays intact.
  */
 import {
   chmodSync,
@@ -87,10 +85,7 @@ function requireDataFolder(session: Session, { data, usage }: BackupOptions): st
   throw usageError(`${data} is no data folder of a control plane: it has no usage.db`, 'check --data');
 }
 
-/**
- * Locks the backup's folder, creating it if missing. Throws a CliError if it contains other files or another backup is
- * running.
- */
+/** Locks the folder, creating it if missing. Throws a CliError if it contains other files or another backup is running. */
 function lockBackup(dir: string, folder: string): { release(): void } {
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const names = readdirSync(dir);
@@ -113,9 +108,7 @@ function lockBackup(dir: string, folder: string): { release(): void } {
   }
 }
 
-/**
- * Copies the databases, `usage.db` first. Rows moved to daily files meanwhile are also in that copy, and are counted there.
- */
+/** Copies the databases, `usage.db` first. Rows moved to daily files meanwhile are also in that copy and count there. */
 async function copyData(
   dataDir: string,
   dir: string,

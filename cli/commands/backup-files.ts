@@ -1,7 +1,4 @@
-/**
- * Files of a backup. Each one is written under a temporary name, flushed, then renamed, and is only accessible to its owner.
- * A segment is a compressed `headgate events export`: `zcat log-*.jsonl.gz` prints the exported log.
- */
+/** Files of a backup. Each is written under a temporary name, flushed and renamed. `zcat log-*.jsonl.gz` prints the log. */
 import { createHash } from 'node:crypto';
 import { createWriteStream, lstatSync, type ReadStream } from 'node:fs';
 import { open, rename, rm } from 'node:fs/promises';
@@ -100,10 +97,7 @@ export async function checkFile(dir: string, { file, bytes, sha256 }: BackupFile
   if (sum !== sha256) throw damagedError(file, 'its SHA-256 is not that of the manifest');
 }
 
-/**
- * Returns the expected schema for a file's format. Undefined for an earlier format, which is only compared after its upgrade
- * at the first start.
- */
+/** Returns the expected schema for a file's format; undefined for an earlier format, which is compared once upgraded. */
 function expectedSchema(name: DataFile['name'], format: unknown): string | undefined {
   if (name === 'gateways.db') return gatewaysSql;
   const { version, sql } = name === 'usage.db' ? usageFormat : dayFormat;

@@ -1,7 +1,4 @@
-/**
- * Manifest of a backup: its files with their checksums, and the position it reaches. It is replaced atomically after all
- * files are on disk, so an interrupted backup leaves the previous one intact.
- */
+/** Manifest of a backup: its files with checksums and its position. It is replaced atomically when all files are on disk. */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { z } from 'zod';
@@ -48,10 +45,7 @@ export type Manifest = z.infer<typeof manifestSchema>;
 export type BackupFile = z.infer<typeof fileSchema>;
 export type DataFile = Manifest['data'][number];
 
-/**
- * Returns undefined if the folder does not contain a backup. Throws a CliError if the manifest is damaged or of a later
- * version.
- */
+/** Returns undefined if there is no backup. Throws a CliError if the manifest is damaged or of a later version. */
 export function readManifest(dir: string): Manifest | undefined {
   let text: string;
   try {
@@ -82,7 +76,6 @@ export function writeManifest(dir: string, manifest: Manifest): void {
   writeFileAtomically(join(dir, manifestName), render(manifest));
 }
 
-/** Creates the error for a damaged file. It names the file and the next step. */
 export function damagedError(file: string, why: string): CliError {
   return new CliError(`the backup is damaged: ${file}`, {
     type: 'DamagedBackup',

@@ -1,7 +1,4 @@
-/**
- * `headgate backup restore DIR --log URL --data FOLDER`: recovers after the whole fleet was lost. Writes the same log again,
- * commit by commit, and the databases of a control plane into an empty data folder. An interrupted restore can be repeated.
- */
+/** `headgate backup restore`: writes the log and databases of a lost fleet again. An interrupted restore can be repeated. */
 import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -96,10 +93,7 @@ export async function restoreBackup(
   );
 }
 
-/**
- * Allows only leftovers of an interrupted restore in the folder. Anything else could do damage: an old counters.db, for
- * example, would count usage twice.
- */
+/** Allows only leftovers of an interrupted restore. An old counters.db, for example, would count usage twice. */
 function checkEmpty(dataDir: string, shown: string): void {
   const names = existsSync(dataDir) ? [...readdirSync(dataDir), ...dayNamesIn(dataDir)] : [];
   const own = names.includes(`usage.db${partSuffix}`)
@@ -159,10 +153,7 @@ async function checkBeginning(dir: string, { segments }: Manifest, pins: readonl
   }
 }
 
-/**
- * Whether the first commit is unsigned. Later signatures do not matter here: anyone with write access to the backup could
- * start another log and sign it.
- */
+/** Whether the first commit is unsigned. Later signatures do not matter, because anyone can start a log and sign it. */
 async function isBegunUnsigned(dir: string, manifest: Manifest): Promise<boolean> {
   for await (const record of readRecords(dir, manifest)) {
     const judgement = judge(emptyHead(), record);
@@ -207,9 +198,7 @@ async function appendAll(session: Session, log: ControlLog, head: Head, source: 
   }
 }
 
-/**
- * Appends records in order, retrying until all are acknowledged. Repeated records are harmless, because readers skip them.
- */
+/** Appends records in order, retrying until all are acknowledged. Readers skip repeated records. */
 async function append(session: Session, log: ControlLog, records: readonly LogRecord[]): Promise<void> {
   const untilMs = performance.now() + retryForMs;
   const backoff = new Backoff({ minMs: 50, maxMs: 2000 });
@@ -279,10 +268,7 @@ function notEmptyError(why: string, cause?: Error): CliError {
   });
 }
 
-/**
- * Writes the databases. The temporary usage.db is created first and renamed last. A folder with only the temporary file
- * therefore belongs to an interrupted restore, which is repeated from the beginning.
- */
+/** Writes the databases. usage.db gets its final name last; until then, a restore starts from the beginning. */
 async function writeData(
   dir: string,
   dataDir: string,
@@ -307,10 +293,7 @@ async function writeData(
   }
 }
 
-/**
- * Prepares the copied usage.db: the new usage topic must be read from its beginning. Rows already in the totals are
- * recognised.
- */
+/** Prepares the copied usage.db to read the new usage topic from its beginning. Rows already in the totals are recognised. */
 function adoptUsage(path: string): readonly PoolTotal[] {
   const store = openUsageStore(path);
   try {
@@ -321,10 +304,7 @@ function adoptUsage(path: string): readonly PoolTotal[] {
   }
 }
 
-/**
- * Writes counters that replace those lost with the old gateways, computed from the totals. They belong to a replica that
- * control planes publish.
- */
+/** Replaces counters lost with the old gateways by the totals. They belong to a replica that control planes publish. */
 function replaceLostCounters(path: string, totals: readonly PoolTotal[], counted: PeriodUse): void {
   const entries = totals.map(({ organisation, period, tokens, requests }): CounterEntry => {
     const known = counted(organisation, period);

@@ -1,7 +1,4 @@
-/**
- * `headgate backup verify DIR`: checks every file against its checksum, folds all commits, and checks the pages of the
- * databases. It never changes the backup.
- */
+/** `headgate backup verify DIR`: checks checksums, commits and databases of a backup, and never changes it. */
 import { resolve } from 'node:path';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';

@@ -1,7 +1,4 @@
-/**
- * `headgate tier` and `headgate model`: the limits of each plan, and the catalog of models. `set` changes the given options
- * and keeps the rest. The limits of visitors are the tier `anonymous`.
- */
+/** `headgate tier` and `headgate model`. `set` changes only the given options. Visitors have the tier `anonymous`. */
 
 import type { Anonymous, Model, Tier } from '../../schemas/admin/admin.ts';
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
@@ -245,10 +242,7 @@ function readTier(
 /** Number of attempts. Several are needed, because nodes that go up or down also move the log. */
 const attemptsMax = 10;
 
-/**
- * Replaces a resource with the result of `merge` on the current one. If the log has moved since the resource was read, reads
- * and merges again, so that nobody else's change is lost.
- */
+/** Replaces a resource with the result of `merge`. If the log has moved, merges again, so that no change is lost. */
 async function replace<Found>(
   session: Session,
   name: OperationName,

@@ -1,7 +1,4 @@
-/**
- * Waits until every gateway has confirmed a position, and reports how long each one took. The revocation is already in the
- * log, so if the control plane becomes unreachable meanwhile, it is polled again until the deadline.
- */
+/** Waits until every gateway has confirmed a position. An unreachable control plane is polled again until the deadline. */
 
 import { sleep } from '../../shared/runtime/retry.ts';
 import type { AdminClient } from '../admin-client/admin-client.ts';
@@ -105,9 +102,7 @@ function confirmations(api: AdminClient, position: number, timeoutSeconds: numbe
   return api.run('confirmations.get', waited, Math.ceil(seconds * 1000) + 10_000);
 }
 
-/**
- * Merges the results of two polls. A confirmed gateway keeps its time; other times count from the start of the whole wait.
- */
+/** Merges two polls. A confirmed gateway keeps its time; other times count from the start of the whole wait. */
 function merge(
   before: readonly Confirmation[],
   now: readonly Confirmation[],

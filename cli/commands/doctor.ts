@@ -74,9 +74,7 @@ export function registerDoctor(program: Command, io: Io): void {
   doctor.command.helpGroup(helpGroups.healthy);
 }
 
-/**
- * Groups that can be checked without a control plane. A log or certificate is checked only if environment variables name it.
- */
+/** Groups that work without a control plane. A log or certificate is checked only if environment variables name it. */
 const preGroups: readonly DoctorGroup[] = ['machine', 'log', 'console'];
 /** Checks in these groups that work before a process runs. */
 const preCodes = new Set(['HG2001', 'HG2009', 'HG2010', 'HG2011', 'HG8001']);
@@ -86,10 +84,7 @@ function selectGroups({ only, skip = [], pre }: DoctorOptions): readonly DoctorG
   return doctorGroups.filter((group) => wanted.includes(group) && !skip.includes(group));
 }
 
-/**
- * Selects the checks of this machine. Running processes occupy their own ports, so without --pre only explicitly named ports
- * are checked.
- */
+/** Selects the checks of this machine. Without --pre, only named ports are checked, because processes occupy their own. */
 function machineQuery({ data, pre = false, ports: wanted }: DoctorOptions): MachineQuery {
   return { data, ports: wanted ?? (pre ? defaultPorts : undefined) };
 }

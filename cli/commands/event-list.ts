@@ -13,7 +13,6 @@ export function describeEvent({ type, data }: Resource): string {
   return eventText(String(type), data);
 }
 
-/** Describes an event and its reason. */
 export function describeEventWithReason(event: Resource): string {
   return event['why'] === undefined
     ? describeEvent(event)
@@ -32,12 +31,10 @@ export const eventView: View = {
   name: (resource) => resource['position'],
 };
 
-/** Filter for events. */
 export type EventQuery = OperationInput<'event.list'>;
 /** Maximum events per request. Longer lists are read in pages. */
 const pageMax = 10_000;
 
-/** Reads all matching events, in as many pages as necessary. */
 export async function readAllEvents(
   api: AdminClient,
   asked: EventQuery,

@@ -1,7 +1,4 @@
-/**
- * Formats an explanation as a page of text: the verdict, the steps, the earlier answer, possible remedies and assumptions. It
- * fits the width of a terminal. Without a terminal, each step is one line, which makes it easy to search.
- */
+/** Formats an explanation as a page that fits the terminal. Without a terminal, each step is one line, easy to search. */
 import type { ExplainedStep, Explanation } from '../../schemas/records/explanations.ts';
 import type { Line, Part } from '../terminal/render.ts';
 

@@ -1,7 +1,4 @@
-/**
- * Reads an exported log: one record per line, `{"offset","value":BASE64,"signature"?:BASE64}`. The file is untrusted. The
- * lines are in log order; `offset` is only the position in the original log.
- */
+/** Reads an untrusted export: lines `{"offset","value":BASE64,"signature"?:BASE64}` in log order with original offsets. */
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { errorCode } from '../../shared/runtime/error-code.ts';
 import { streamNamed } from '../../shared/runtime/named-file.ts';

@@ -136,10 +136,7 @@ async function apply(session: Session, { file, prune, atomic }: ApplyOptions): P
 
 type ApplyAnswer = OperationAnswer<'fleet.apply'>;
 
-/**
- * Applies the file in several calls until nothing remains. Each call compares the file with the current state, so everything
- * already applied stays, even by an earlier, interrupted apply.
- */
+/** Applies the file in several calls. Each compares it with the current state, so an interrupted apply can continue. */
 async function applyInParts(session: Session, body: OperationInput<'fleet.apply'>): Promise<ApplyAnswer> {
   const first = await (await session.apiInParts('first')).run('fleet.apply', body);
   if (session.writesNothing || isStaged(first)) return first;

@@ -46,10 +46,7 @@ interface Use {
 }
 type Uses = ReadonlyMap<string, Use>;
 
-/**
- * Reads when keys were last used, as shown in the console. Undefined for past states, and if usage cannot be read now: the
- * keys are listed anyway.
- */
+/** Reads when keys were last used. Undefined for past states or if usage is unreadable; the keys are listed anyway. */
 async function readUses(session: Session, query: OperationInput<'usage.keys'>): Promise<Uses | undefined> {
   if (session.globals.at !== undefined || session.out.format === 'name') return undefined;
   try {

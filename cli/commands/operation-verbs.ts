@@ -1,7 +1,4 @@
-/**
- * Verbs as data. A row says which operation of the admin API a verb runs, how operands and options fill the operation's
- * input, and how the answer is printed. The compiler checks each row against the operation's types.
- */
+/** Verbs as data. A row names an operation, how operands and options fill its input, and how the answer is printed. */
 import type { Command } from 'commander';
 import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
 import { type OperationName, operationRoute } from '../../schemas/admin/admin-routes.ts';
@@ -134,7 +131,6 @@ interface WriteVerb<Name extends OperationName> extends OperationVerb<Name> {
 }
 
 interface OwnVerb<Name extends OperationName> extends OperationVerb<Name> {
-  /** Completes "type NAME to …". Omit it if nothing is lost by the command. */
   confirm?(input: OperationInput<Name>): string;
   print(session: Session, answer: OperationAnswer<Name>, input: OperationInput<Name>): Promise<void>;
 }

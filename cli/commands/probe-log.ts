@@ -1,6 +1,4 @@
-/**
- * Checks that a log can be used from here, before a process opens it. Never creates anything: neither a folder nor a topic.
- */
+/** Checks that a log can be used from here, before a process opens it. Never creates a folder or topic. */
 import { controlTopic } from '../../schemas/events/commit.ts';
 import type { LogInspection } from '../../shared/log/core/control-log.ts';
 import { parseLogUrl } from '../../shared/log/open-log.ts';

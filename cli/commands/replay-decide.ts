@@ -1,7 +1,4 @@
-/**
- * `headgate replay decide`: decides recorded requests again with this build, each at its recorded position or all at the same
- * one, and prints the decisions that differ.
- */
+/** `headgate replay decide`: decides recorded requests again with this build and prints the decisions that differ. */
 import { resolve } from 'node:path';
 import { chooseView, decideWithLookup, questionFromRecord } from '../../control-plane/explain/question.ts';
 import {

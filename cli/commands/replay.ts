@@ -1,7 +1,4 @@
-/**
- * `headgate replay`: folds a log in memory and prints the resulting position and digests. Two machines that replay the same
- * log get the same digests. --verify also checks that rows and digests match.
- */
+/** `headgate replay`: folds a log in memory and prints its position and digests, which are the same on every machine. */
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';

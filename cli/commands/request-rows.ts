@@ -14,7 +14,6 @@ export function callerText({ visitor, organisation, keyName, key }: Partial<Requ
   return visitor ? 'visitor' : [organisation, keyName ?? key].filter(Boolean).join(' ');
 }
 
-/** Formats milliseconds for people. */
 export function msText(ms: unknown): string {
   if (typeof ms !== 'number') return '-';
   return ms < 1000 ? `${Math.round(ms)}ms` : `${(ms / 1000).toFixed(1)}s`;

@@ -1,7 +1,4 @@
-/**
- * Live tail of requests. After a lost connection it reconnects and starts with the requests that ended meanwhile. Each
- * request is printed once.
- */
+/** Live tail of requests. Reconnects after a lost connection, without losing or repeating a request. */
 import type { OperationInput } from '../../schemas/admin/admin.ts';
 import { type RequestsMessage, requestsPerPageMax } from '../../schemas/admin/requests.ts';
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';

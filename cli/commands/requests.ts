@@ -64,7 +64,6 @@ async function list(session: Session, { limit = requestsPerPage, ...filter }: Li
   noteSilent(session, answer.silent);
 }
 
-/** Reads as many pages as necessary. */
 async function readPages(api: AdminClient, filter: ListInput, limit: number): Promise<RequestList> {
   const items: RequestRow[] = [];
   const silent = new Set<string>();

@@ -1,7 +1,4 @@
-/**
- * Reads the usage that the counters topic at the new log's address still has from the former gateways. A restore replaces the
- * rest with the backup's totals, so that allowances are neither refunded nor charged twice.
- */
+/** Reads the former gateways' usage from the counters topic, so that a restore neither refunds nor charges twice. */
 import {
   countersTopic,
   limitTopicKeepSeconds,

@@ -1,7 +1,4 @@
-/**
- * Prints a secret that only this one response contains: the value of a key or token. The value goes alone to stdout, or to a
- * file that only its owner can read. Everything else goes to stderr.
- */
+/** Prints a secret that only this response contains, alone to stdout or to a file that only its owner can read. */
 import { closeSync, fsyncSync, openSync, rmSync, writeSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { errorCode } from '../../shared/runtime/error-code.ts';

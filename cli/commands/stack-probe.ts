@@ -1,7 +1,4 @@
-/**
- * Live probe of `doctor`: sends one gateway a request for a stack of another organisation, and a request for a stack that
- * does not exist. Both answers must be the same.
- */
+/** Live probe of `doctor`: a stack of another organisation must get the same answer as a stack that does not exist. */
 import { request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import type { DoctorFacts } from '../../control-plane/doctor/facts.ts';

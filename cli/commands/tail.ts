@@ -1,9 +1,7 @@
 /**
- * Live tail of events over a WebSocket. After a lost connection it reconnects and resumes after the last printed event, so
- * that no event is missed or printed twice.
- *
- * The queue is bounded: if events arrive faster than they can be printed, the connection is closed, and reopened when the
- * queue is empty. A connection that does not answer pings is closed.
+ * Live tail of events over a WebSocket. After a lost connection it resumes after the last printed event, so that none is
+ * missed or printed twice. If printing is too slow, the bounded queue closes the connection, which reopens once the queue is
+ * empty. A connection that does not answer pings is closed.
  */
 
 import WebSocket from 'ws';
@@ -19,7 +17,6 @@ import type { Session } from '../terminal/session.ts';
 import { cellText, printableJson } from '../terminal/text.ts';
 import { describeEventWithReason, eventView, readAllEvents } from './event-list.ts';
 
-/** Filter of a tail. */
 export interface TailCommandOptions {
   readonly from?: number;
   readonly type?: string;

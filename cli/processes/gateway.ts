@@ -41,10 +41,7 @@ function parseStackPorts(value: string, before: readonly StackPort[] = []): Stac
 
 const originForm = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@*,]+$/;
 
-/**
- * Parses exact origins, as browsers write them. A wildcard or `null` is refused, because it would admit pages that nobody
- * named.
- */
+/** Parses exact origins as browsers write them. Refuses a wildcard or `null`, which would admit pages that nobody named. */
 function parseCorsOrigins(value: string, before: readonly string[] = []): string[] {
   const added = value.split(',').map((text) => {
     const origin = text.trim();

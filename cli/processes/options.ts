@@ -1,7 +1,4 @@
-/**
- * Options of processes: how they are declared, and those that several processes share. Each option also has a HEADGATE_*
- * variable.
- */
+/** Options of processes: their declaration, and those that several share. Each also has a HEADGATE_* variable. */
 import { isIPv6 } from 'node:net';
 import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
@@ -79,19 +76,13 @@ function declare(
 
 const unchanged = (text: string): string => text;
 
-/**
- * Declares an option with a value. Its variable is HEADGATE_ plus the option's name in capitals. An empty variable counts as
- * unset.
- */
+/** Declares an option with a value. Its variable is HEADGATE_ plus its name in capitals; an empty one counts as unset. */
 export const option = declare((made, flags) => {
   const variable = variableName(flags);
   return environment[variable]?.trim() === '' ? made : made.env(variable);
 }, unchanged);
 
-/**
- * Declares an option that protects something: the file of a secret or key, a trusted party, or how people sign in. Unlike for
- * `option`, a blank value is an error.
- */
+/** Declares an option that protects something, such as a key file or a trusted party. Unlike `option`, it refuses blanks. */
 export const protectedOption = declare((made, flags) => made.env(variableName(flags)), notBlank);
 
 function notBlank(text: string): string {
@@ -298,10 +289,7 @@ type ConnectionOptions = Pick<CommonOptions, 'maxConnections' | 'maxConnectionsP
 /** Options of every process except `headgate dev`. */
 export type ProcessOptions = Pick<CommonOptions, 'tlsCert' | 'tlsKey' | 'readyFile'>;
 
-/**
- * Limits connections to the number of files that this process may open. The excess is then refused connection by connection,
- * instead of by errors that affect all.
- */
+/** Limits connections to the files that may be open, so that the excess is refused instead of causing errors for all. */
 export function connectionLimits(
   { maxConnections: asked, maxConnectionsPerAddress: perAddress, keepAlive }: ConnectionOptions,
   logger: Pick<Logger, 'warn'>,
@@ -358,10 +346,7 @@ export function usingOption<Result>(flag: string, use: () => Result): Result {
   }
 }
 
-/**
- * Returns the gateway token. Throws if it equals the operator token, because a compromised gateway must not become an
- * operator.
- */
+/** Returns the gateway token. Throws if it is the operator token: a compromised gateway must not become an operator. */
 export function requireDistinctToken(operatorToken: string | undefined, gatewayToken: string): string {
   if (gatewayToken !== operatorToken) return gatewayToken;
   throw new Error('HEADGATE_GATEWAY_TOKEN is the operator token; set it to another random text');

@@ -4,10 +4,7 @@ import type { Logger } from '../../shared/runtime/logger.ts';
 /** Extra time in seconds for closing what is open. */
 const graceSeconds = 20;
 
-/**
- * Closes on a signal. `plannedSeconds` is the time that `close` may take according to the settings. After that plus the grace
- * time, the process exits.
- */
+/** Closes on a signal. The process exits `plannedSeconds`, the time planned for `close`, plus the grace time later. */
 export function closeOnSignal(
   log: Logger,
   close: (signal: string) => Promise<void>,
@@ -38,10 +35,7 @@ export function closeOnSignal(
   process.on('SIGINT', onSignal);
 }
 
-/**
- * Closes a process started by `headgate dev` when that parent ends, even by a crash, because the channel between them then
- * closes.
- */
+/** Closes a process of `headgate dev` when that parent ends, even by a crash, because their channel then closes. */
 export function closeWithParent(close: () => void): void {
   if (process.send === undefined) return;
   // The parent may have ended already.

@@ -1,17 +1,11 @@
-/**
- * Asks for confirmation before a destructive command. On a terminal, the operator types the name of the resource. Without a
- * terminal --yes is required, because a prompt would wait forever.
- */
+/** Asks the operator to type a resource's name. Without a terminal, --yes is required: a prompt would wait forever. */
 import { createInterface } from 'node:readline/promises';
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
 import { printable } from '../../schemas/printable.ts';
 import { CliError, interrupted, usageError } from './errors.ts';
 import type { Session } from './session.ts';
 
-/**
- * Returns once confirmed, with --yes, or if nothing will be written. Otherwise throws a CliError with exit code 2, or 130 on
- * Ctrl-C. `what` completes "type NAME to …", for example "delete the organisation acme".
- */
+/** Returns if confirmed, with --yes, or if nothing is written; otherwise throws. `what` completes "type NAME to …". */
 export async function confirmDestructive(
   session: Session,
   name: string,

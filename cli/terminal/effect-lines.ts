@@ -1,7 +1,4 @@
-/**
- * Formats a command's effect: a sentence, a table of requests that would be answered differently, and a table of limits that
- * would be lower.
- */
+/** Formats a command's effect: a sentence, and tables of different answers and lower limits. */
 
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
 import { type Effect, effectSchema } from '../../schemas/admin/effect.ts';

@@ -1,7 +1,4 @@
-/**
- * Errors of the CLI: a few lines on stderr, and an exit code that scripts can rely on. This file contains the only table of
- * exit codes. Error texts must never contain a key, a token or a password.
- */
+/** Errors of the CLI, and the only table of exit codes. Error texts must never contain a key, a token or a password. */
 
 import { printable } from '../../schemas/printable.ts';
 import { withoutSettings } from '../../shared/runtime/settings.ts';

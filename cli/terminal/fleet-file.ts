@@ -1,7 +1,4 @@
-/**
- * Parses a fleet file, which is YAML (or JSON, a subset). Returns the fleet document, or all its faults with line and column.
- * The text is untrusted: its size, its aliases and the number of reported faults are bounded. It never throws.
- */
+/** Parses an untrusted fleet file (YAML or JSON) with bounds on size, aliases and reported faults. It never throws. */
 import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml';
 import type { z } from 'zod';
 import { declaredFleetSchema, type Fleet, pathText } from '../../schemas/events/fleet.ts';

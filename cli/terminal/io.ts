@@ -1,7 +1,4 @@
-/**
- * Environment of a command: three streams, environment variables and the working folder. Commands receive it as a value, so
- * that tests can pass their own. Only `processIo` accesses the process.
- */
+/** Environment of a command, passed as a value so that tests can pass theirs. Only `processIo` accesses the process. */
 import { homedir } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
 import { errorCode } from '../../shared/runtime/error-code.ts';
@@ -61,10 +58,7 @@ function homeOrRoot(): string {
 /** Streams whose readers have closed them. */
 const closedStreams = new WeakSet<Writable>();
 
-/**
- * Writes text and waits for a slow reader, so that the buffered output stays bounded. Drops the text if the reader has closed
- * the stream.
- */
+/** Writes text and waits for a slow reader, so that the buffer stays bounded. Drops the text if the reader has gone. */
 export async function writeAll(stream: Writable, text: string | Uint8Array): Promise<void> {
   if (closedStreams.has(stream)) return;
   await new Promise<void>((resolve, reject) =>

@@ -1,7 +1,4 @@
-/**
- * Prints results: tables for people; json, jsonl and yaml for scripts; names for shells. The JSON formats are stable: a list
- * is `{"items":[…],"position":N}`, and a single resource is the resource itself.
- */
+/** Prints results: tables for people, stable JSON for scripts (lists as `{"items":[…],"position":N}`), names for shells. */
 import { styleText } from 'node:util';
 import { printable } from '../../schemas/printable.ts';
 import type { Resource } from '../admin-client/answers.ts';
@@ -15,10 +12,7 @@ export interface Column<Row = Resource> {
   cell(row: Row): unknown;
   /** Chooses the colour. The text must distinguish the states even without colour. */
   severity?(row: Row): Severity;
-  /**
-   * Whether the text is shortened if the table would be too wide. JSON and the output of a single resource contain it in
-   * full.
-   */
+  /** Whether to shorten the text if the table is too wide. JSON and single resources contain it in full. */
   readonly isLong?: boolean;
 }
 export type Severity = 'good' | 'warn' | 'bad' | undefined;
@@ -92,7 +86,6 @@ export class Renderer {
     this.#colour = colour && io.stdout.isTTY === true && !io.env['NO_COLOR'];
   }
 
-  /** Prints an answer with a list. */
   async list(answer: Resource, view: View): Promise<void> {
     const listing = this.listing(view);
     await listing.page(answer);

@@ -1,8 +1,4 @@
-/**
- * A single run of one command: its global options, its client and its output. Commands must use these instead of the
- * process's own streams and settings, so that tests can pass theirs. Anything that costs start-up time is created on first
- * use.
- */
+/** A run of one command. Commands must use its options, client and output, so that tests can pass theirs. */
 import type { Command } from 'commander';
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
 import { isTurning } from '../../schemas/admin/turned-answers.ts';
@@ -164,10 +160,7 @@ export type Work<Options> = (
   ...operands: string[]
 ) => Promise<void>;
 
-/**
- * Commands that do not read any state, or only the present one. For other commands without a past, the control plane refuses
- * --at itself.
- */
+/** Commands without a past state. For other commands that have none, the control plane refuses --at itself. */
 const presentOnly: ReadonlySet<string> = new Set([
   'validate',
   'gateway verify',

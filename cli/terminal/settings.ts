@@ -1,7 +1,6 @@
 /**
- * Resolves the control plane's address and the token from flags, then the environment, then the context file that `headgate
- * dev` writes. A context's token is only sent to that context's control plane. The address in a context file that was merely
- * discovered never receives any other token.
+ * Resolves address and token from flags, then the environment, then the context file of `headgate dev`. A context's token is
+ * only sent to that context's control plane, and a discovered context's address never receives any other token.
  */
 import { closeSync, constants, existsSync, fstatSync, openSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -86,10 +85,7 @@ export function readContext(io: Io): Context {
 interface LocatedContext {
   readonly context: Context;
   readonly path: string | undefined;
-  /**
-   * Whether HEADGATE_CONTEXT names the file. Otherwise it was discovered in the working folder, above it, or in the home
-   * folder.
-   */
+  /** Whether HEADGATE_CONTEXT names the file. Otherwise it was found in the working folder, above it, or at home. */
   readonly isNamed: boolean;
 }
 
@@ -164,10 +160,7 @@ function parseContext(document: unknown): Context {
   };
 }
 
-/**
- * Removes a trailing slash and the API prefix from an address. Errors never quote the address, because it may contain a
- * password.
- */
+/** Removes a trailing slash and the API prefix. Errors never quote the address, because it may contain a password. */
 function baseUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password || url.search || url.hash)

@@ -1,11 +1,7 @@
-/**
- * Adds the available commands to errors: as a correction of the typed command, and as the next step. Commander knows what is
- * wrong; the table of commands knows what would be right.
- */
+/** Adds the available commands to commander's errors: as a correction of the typed command, and as the next step. */
 import type { Command, CommanderError } from 'commander';
 import { CliError, type ExitCode } from './errors.ts';
 
-/** Converts an error of commander. */
 export function toUsageError(error: CommanderError, program: Command, argv: readonly string[]): CliError {
   const [message = '', ...rest] = error.message.replace(/^error: /, '').split('\n');
   const hint = rest.join(' ').trim();

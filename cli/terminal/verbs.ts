@@ -23,10 +23,7 @@ export interface Verb {
   required(flags: string, summary: string, parse?: (text: string) => unknown): Verb;
   /** Adds an option with a fixed set of values. Any other value is refused with a list of them. */
   choice(flags: string, summary: string, values: readonly string[], isRequired?: boolean): Verb;
-  /**
-   * Restricts an operand of the signature to these values, or to what the function can parse. Its text is passed on
-   * unchanged.
-   */
+  /** Restricts an operand to these values, or to what the function can parse. Its text is passed on unchanged. */
   operand(name: string, allowed: readonly string[] | ((text: string) => unknown)): Verb;
   repeated(flags: string, summary: string): Verb;
   action<Options>(work: Work<Options>): void;
@@ -47,10 +44,7 @@ export function noun(
   return { command, verb: (signature, text, ...examples) => verb(command, io, signature, text, examples) };
 }
 
-/**
- * Lets a process and a noun share a name (`gateway`). By default, commander would also apply the mandatory options of the
- * process to the verbs.
- */
+/** Lets a process and a noun share a name (`gateway`). The verbs then do not inherit the process's mandatory options. */
 function withVerbs(process: Command): Command {
   const needed = process.options.filter(({ mandatory }) => mandatory);
   for (const option of needed) option.mandatory = false;

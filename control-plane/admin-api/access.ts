@@ -1,7 +1,4 @@
-/**
- * Access control of the admin API. Every route declares its access in its config; a server with an undeclared route fails
- * to start. Authentication and the role check run before anything else of a request is parsed.
- */
+/** Access control: every route must declare its access, and token and role are checked before anything is parsed. */
 import type { FastifyInstance, FastifyRequest, RouteOptions } from 'fastify';
 import type { Access, BodyKind } from '../../schemas/admin/admin-row.ts';
 import { isSameSecret } from '../../shared/runtime/secrets.ts';

@@ -1,7 +1,6 @@
 /**
- * Serves the admin API over HTTP, with routes that come from the table of operations. The room `control-plane/admin-api`
- * checks the token, bounds each caller, and answers every error in one envelope. It must not contain policy: commands and queries
- * decide in their own rooms. It is meant for operators' networks, so it listens on loopback unless configured otherwise.
+ * Serves the admin API over HTTP, with routes from the table of operations. It must not contain policy: commands and queries
+ * decide in their own rooms. It is meant for operators' networks, so it listens on loopback by default.
  */
 import websocket from '@fastify/websocket';
 import type { FastifyInstance, FastifyRequest } from 'fastify';

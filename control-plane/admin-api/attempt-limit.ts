@@ -1,7 +1,4 @@
-/**
- * Limits wrong secrets per minute, for each network address and in total, wherever a secret is compared. The right secret is
- * accepted even when the limit is reached, because others may share its address.
- */
+/** Limits wrong secrets per minute, by address and in total. The right one is always accepted, as addresses are shared. */
 import type { FastifyRequest } from 'fastify';
 import { peerPrefix } from '../../shared/runtime/connections.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';

@@ -112,13 +112,10 @@ function isChange(answer: object): answer is Change {
   return 'holdSeconds' in answer;
 }
 
-/** Largest number of times that a command's effect is worked out if the state keeps changing. */
+/** Largest number of times that an effect is worked out while the state keeps changing. Then the last judgement counts. */
 const effectTriesMax = 3;
 
-/**
- * Runs a command under the guard on effect, unless it is a dry run, forced, repeated or staged: a change in waves is watched instead.
- * If the state changes during every try, the last judgement counts, so that nodes that come and go do not hold commands up.
- */
+/** Runs a command under the guard on effect, unless it is a dry run, forced, repeated, or staged and watched instead. */
 async function runGuarded(
   context: Context,
   definition: CommandDefinition,

@@ -1,7 +1,4 @@
-/**
- * Graceful shutdown of a replica: it fails its readiness check, keeps serving until load balancers notice, stops accepting
- * connections, closes WebSockets with 1001, and lets requests in flight finish. Each step has a timeout.
- */
+/** Graceful shutdown in steps with timeouts: lose readiness, refuse connections, close WebSockets, finish requests. */
 
 import type { Server } from 'node:http';
 import type { Check } from '../../shared/runtime/health-server.ts';
@@ -45,7 +42,6 @@ export class Drain {
     socket.once('close', () => this.#sockets.delete(socket));
   }
 
-  /** Counts the server's requests in flight. */
   countRequests(server: Server): void {
     server.on('request', (_request, response) => {
       this.#requests++;

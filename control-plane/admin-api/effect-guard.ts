@@ -1,8 +1,7 @@
 /**
- * The guard on effect: a command that would refuse many of the requests served in the last hour needs force. The effect is worked
- * out before the command takes its turn in the writer, and only the judged events are written. The guard judges by the requests
- * that gateways recorded, and by the traffic reports of gateways that do not answer. If it cannot see what was served, it refuses
- * the command. If no request was served, it lets the command pass with a warning.
+ * A command that would refuse many of the requests served in the last hour needs force. The guard judges by recorded requests
+ * and, for silent gateways, by traffic reports. If it cannot see what was served, it refuses; if nothing was served, it
+ * warns.
  */
 import { randomBytes } from 'node:crypto';
 import type { Effect } from '../../schemas/admin/effect.ts';

@@ -1,7 +1,4 @@
-/**
- * Works out the effect of events: asks the gateways for the requests that they recorded, adds the requests that silent gateways
- * reported, and has the history thread decide all of them again.
- */
+/** Works out the effect of events: the history thread decides recorded and reported requests again. */
 
 import type { Effect } from '../../schemas/admin/effect.ts';
 import { hourMs } from '../../schemas/durations.ts';

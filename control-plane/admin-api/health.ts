@@ -55,10 +55,7 @@ export async function startHealth(settings: HealthSettings): Promise<HealthServe
 
 const reportedMs = 10_000;
 
-/**
- * Whether reads should go to another replica. This one can always serve its last state. While it cannot reach the log it
- * knows of no other replica, and most likely none is better off.
- */
+/** Whether reads should go to another replica. False while the log is unreachable: no other replica is likely better off. */
 function isSurpassed({ board, replica, replicator }: Replica): boolean {
   if (!replicator.reachable) return false;
   return board.controlPlanes().some(({ report: { name, halted, stopped }, seenMs }) => {

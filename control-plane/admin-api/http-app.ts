@@ -30,10 +30,7 @@ export interface HttpListener {
   readonly bodies: BodyBudgets;
 }
 
-/**
- * Replaces the compilers that Fastify would load at every start. Each part of a request is parsed once, by code that names
- * every fault, and answers are serialised as they are.
- */
+/** Replaces Fastify's compilers. Requests are parsed once, by code that names every fault; answers are sent as they are. */
 export const compilersFactory: object = {
   buildValidator: () => () => (data: unknown) => ({ value: data }),
   buildSerializer: () => () => (answer: unknown) => JSON.stringify(answer),

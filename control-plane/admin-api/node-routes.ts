@@ -1,7 +1,4 @@
-/**
- * WebSocket on which node agents report. The token is checked before the upgrade, and every refused token gets the same
- * bytes. Browsers are not served, so any `Origin` is refused.
- */
+/** WebSocket of node agents. The token is checked before the upgrade, refusals are identical, and any `Origin` is refused. */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { nodeConnectPath } from '../../schemas/records/node-messages.ts';
 import { CommandError } from '../core/command-error.ts';

@@ -1,7 +1,6 @@
 /**
- * Turns the table of operations into routes. The path, access, bounds and description of a route come only from the table,
- * and a server of the admin API with a route outside the table fails to start. Answers are not filtered by their schemas: the
- * handler's value is sent as it is.
+ * Turns the table of operations into routes: path, access, bounds and description come only from the table. An answer is sent
+ * as the handler returned it, without filtering by its schema.
  */
 import type {
   FastifyInstance,

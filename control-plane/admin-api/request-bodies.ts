@@ -1,7 +1,4 @@
-/**
- * Reads and parses JSON bodies of requests to this replica. Each route declares how large its body may be, and each caller
- * has a share of the memory for bodies. Node's request timeout ends bodies that arrive too slowly.
- */
+/** Reads JSON bodies. Each route declares how large they may be, and each caller has a share of the memory for them. */
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { dropBody, readPieces } from '../../shared/runtime/body-pieces.ts';

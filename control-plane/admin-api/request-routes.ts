@@ -1,7 +1,4 @@
-/**
- * Routes of requests: a list of completed requests from all gateways, and a live stream of them. Members get the rows of one
- * of their organisations, without the fields that only operators may see (schemas/records/request-record.ts).
- */
+/** Routes of completed requests: a list and a live stream. Members get one organisation's rows without operators' fields. */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';

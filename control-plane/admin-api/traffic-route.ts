@@ -1,7 +1,4 @@
-/**
- * Routes of the last hour's traffic, as gateways counted it. They show steps for plots (of the fleet, or of one organisation,
- * stack, gateway or node), refusals by type, and how each key calls an organisation's stacks.
- */
+/** Routes of the last hour's traffic as gateways counted it: steps for plots, refusals by type, and keys by stack. */
 import type { OperationAnswer, OperationQuery } from '../../schemas/admin/admin.ts';
 import { readingRoles } from '../../schemas/admin/admin-row.ts';
 import { hourMs } from '../../schemas/durations.ts';
@@ -26,9 +23,7 @@ const stepsOfNow = 3;
 type Answer = OperationAnswer<'traffic.get'>;
 type Step = Answer['steps'][number];
 
-/**
- * Narrows the query to what the actor may read. A person reads only their own organisation and its requests to its stacks.
- */
+/** Narrows the query to what the actor may read: a person's own organisation and its requests to its stacks. */
 function readable(
   { snapshot: { db } }: Context,
   actor: Actor,

@@ -1,7 +1,6 @@
 /**
- * Decides who may run a command and who may read (Authentication 5). Operators may do everything; a person may do only what
- * their role in the organisation allows. A person gets the same refusal for a missing resource and for one of another
- * organisation, so nobody can learn what others have.
+ * Decides who may run a command and who may read (Authentication 5). A person gets the same refusal for a missing resource
+ * and for one of another organisation, so nobody can learn what others have.
  */
 import type { Member } from '../../schemas/admin/admin.ts';
 import type { Access } from '../../schemas/admin/admin-row.ts';

@@ -1,7 +1,4 @@
-/**
- * Binds a command of the admin API to its context, ready for the writer, which plans it once per attempt. A large plan is
- * made in advance, in slices that let other work run, and is used only if the state has not changed since.
- */
+/** Binds a command to its context for the writer. A large plan is made in advance and used only if the state is unchanged. */
 import { randomBytes } from 'node:crypto';
 import type { Via } from '../../schemas/events/commit.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';

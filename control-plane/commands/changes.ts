@@ -15,9 +15,7 @@ function needOpen(db: Database, id: string): OpenChange {
   throw new CommandError('NotFound', `there is no change ${id}`, { next: 'headgate change list' });
 }
 
-/**
- * Starts the next wave. After the last wave, completes the change and appends its events, so that every reader folds them.
- */
+/** Starts the next wave. After the last one, completes the change and appends its events, so that every reader folds them. */
 export function advancing(open: OpenChange): KnownEvent[] {
   const { id: change, wave } = open;
   if (wave < parseColumn(open.waves).length)

@@ -1,10 +1,7 @@
 /**
- * Appends concurrent commands as a group. Each command is planned on the state that the previous ones leave and gets its own
- * commit; the log writes all commits in one batch.
- *
- * The chain accepts or rejects each commit separately. If another writer wins a position, this commit and all later ones of
- * the group are lost and planned again. A decision based on a lost commit, even a refusal, is never returned; the command is
- * decided again.
+ * Appends concurrent commands as a group: each is planned on the state that the previous ones leave, and the log writes all
+ * commits in one batch. If another writer wins a position, that commit and all later ones are planned again. A decision based
+ * on a lost commit, even a refusal, is never returned.
  */
 import { randomUUID } from 'node:crypto';
 import { type KnownEvent, toStored } from '../../schemas/events/events.ts';
@@ -153,9 +150,8 @@ export class CommandGroups {
   }
 
   /**
-   * Settles appends with an unknown outcome: appends a no-op at the position of each such record. Whichever of the two comes
-   * first in the log wins, and the other can never apply. Returns the offsets of the no-ops; none if the log stayed
-   * unavailable until the deadline.
+   * Settles appends with an unknown outcome by a no-op at each position: the first of the two in the log wins. Returns the
+   * offsets of the no-ops; none if the log stayed unavailable until the deadline.
    */
   async #fence(
     records: readonly { readonly waiter: Waiter; readonly record: Answered<NextCommit> }[],
@@ -194,17 +190,12 @@ export class CommandGroups {
     return undefined;
   }
 
-  /**
-   * Also false if the fold has stopped: the records are in the log, but this process cannot tell whether they were accepted.
-   */
+  /** Also false if the fold has stopped, because this process then cannot tell whether the records were accepted. */
   async #isFolded(end: number, deadline: number): Promise<boolean> {
     return this.#options.replicator.hasRead(end, remainingMs(deadline)).catch(() => false);
   }
 
-  /**
-   * Plans waiting commands in order, at least one and as many as one turn of the event loop allows, each on the state that
-   * the previous ones leave. A change of the signers ends the group, because other keys sign after it.
-   */
+  /** Plans waiting commands in order, for one turn of the event loop. A change of the signers ends the group. */
   #plan(waiting: readonly Waiter[], fold: FoldPreviewed): Planned[] {
     const planned: Planned[] = [];
     const ids = new Set<string>();
@@ -296,10 +287,7 @@ function foldAll({ events, context }: Pick<NextCommit, 'events' | 'context'>, fo
     throw new Error(`the fold would pass over an event of this command: ${passedOver}`);
 }
 
-/**
- * Answers the commands of a group in order, and returns those to try again. Results and errors count only if all previous
- * commits of the group are in the chain; otherwise they were decided on a state that never existed.
- */
+/** Answers a group in order and returns the commands to try again. Results count only if all previous commits hold. */
 function settle(
   group: readonly Planned[],
   isInChain: (waiter: Waiter, record: NextCommit) => boolean,

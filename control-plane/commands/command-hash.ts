@@ -1,7 +1,4 @@
-/**
- * The hash that distinguishes a repeated command from another one with the same Idempotency-Key. It covers the parsed values,
- * so spelling, member order and omitted defaults make no difference.
- */
+/** Hash that tells a repeated command from another one with the same Idempotency-Key. It covers the parsed values. */
 import { createHash } from 'node:crypto';
 
 /** JSON with members sorted by name, and without undefined ones. Only for plain values of bounded size. */

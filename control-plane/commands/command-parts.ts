@@ -31,10 +31,7 @@ export function* sizedPlan(plan: CommandPlan): Generator<void, SizedPlan> {
   return { plan, sizes };
 }
 
-/**
- * Takes the first part of a plan. `emptyBytes` is the size of a record without events. Throws CommandError if the plan takes
- * several commits and `inParts` is false.
- */
+/** Takes a plan's first part; `emptyBytes` is an empty record's size. Throws if it needs several commits but may not. */
 export function firstPart({ plan, sizes }: SizedPlan, emptyBytes: number, inParts: boolean): PlanPart {
   const { events, extra, divisible } = plan;
   const roomBytes = commitBytesMax - emptyBytes;

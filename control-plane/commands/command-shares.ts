@@ -1,9 +1,7 @@
 /**
- * Divides a replica's command writer fairly among callers. The writer groups concurrent commands: one per person, any number
- * from operators.
- *
- * Each person may use a bounded part of the queue and a bounded number of commands per minute; the members of an organisation
- * share a second bound. Operators and the replica itself go first, and only the length of their own queue limits them.
+ * Divides a replica's command writer fairly among callers. Each person may use a bounded part of the queue and a bounded
+ * number of commands per minute; the members of an organisation share a second bound. A group takes one command per person.
+ * Operators and the replica itself go first, and only the length of their own queue limits them.
  */
 import type { Bounds } from '../../schemas/shapes.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -63,10 +61,7 @@ export function commandCaller(actor: Actor, organisation: string | undefined): Q
   return { caller: callerName(actor), organisation };
 }
 
-/**
- * Identifies a caller who begins or ends a session. Sessions have a share of their own, so commands never keep anyone from
- * signing out. All sessions of one person share it, and so do all sessions from an organisation's links.
- */
+/** Identifies a caller who begins or ends a session. Sessions have their own share, so commands never block a sign-out. */
 export function sessionCaller({ person, operator, within }: Actor, id: string): QueueCaller {
   if (person === undefined) return { caller: actorName({ operator }), isFirst: true };
   return {

@@ -1,11 +1,8 @@
 /**
- * Writes commands to the log. The steps are: authorise, wait for the turn, then in a group (command-group.ts): fold to the
- * head, authorise, plan, preview, append, and wait until this replica's fold accepts a record at that position. The other
- * files of this room decide what each command changes.
- *
- * The chain turns the log's order into compare-and-append, so any number of replicas may run this at once without a leader or
- * a lock. A command must not be answered before its outcome is known: done, refused, or OutcomeUnknown if the log cannot be
- * read in time. After OutcomeUnknown, a repeat with the same id settles the outcome.
+ * Writes commands to the log: authorise, wait for the turn, then in a group (command-group.ts) fold to the head, authorise,
+ * plan, preview, append, and wait until the fold accepts the record. The chain turns the log's order into compare-and-append,
+ * so any number of replicas may write without a leader or a lock. A command must not be answered before its outcome is known:
+ * done, refused, or OutcomeUnknown, which a repeat with the same id settles.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { genesisPrev, type Via } from '../../schemas/events/commit.ts';
@@ -78,9 +75,7 @@ export class CommandWriter {
     return this.#asCommand(id, () => this.#write(theReplica, { id, by, via }, events));
   }
 
-  /**
-   * Writes the beginning or end of a session. If `events` throws, the call is refused before it queues, and uses no share.
-   */
+  /** Writes the beginning or end of a session. If `events` throws, the call is refused before it uses a share. */
   writeOfSession(
     actor: Actor,
     { id, by }: { readonly id: string; readonly by: string },

@@ -1,7 +1,4 @@
-/**
- * A table of how each event affects answers to requests (event-effects.ts reads it), and of what it adds to or removes from
- * the state, which guards.ts bounds. An event type missing from the table does not compile.
- */
+/** How each event affects answers, and what it adds to or removes from the state. A missing event type does not compile. */
 import { dayMs } from '../../schemas/durations.ts';
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
 import type { EventData, KnownEvent } from '../../schemas/events/events.ts';
@@ -103,10 +100,7 @@ function ifNew(
 
 type Dependents = readonly (readonly [kind: ResourceKind, sql: string])[];
 
-/**
- * Queries for the dependents of an organisation or a stack, removed together with it. Each takes its id as the only parameter
- * and selects one `id` per row.
- */
+/** Queries for what is removed with an organisation or stack. The id is the only parameter, and each row is one `id`. */
 const ofOrganisation: Dependents = [
   ['member', `SELECT organisation || '/' || person AS id FROM member WHERE organisation = ?`],
   ['key', 'SELECT id FROM api_key WHERE organisation = ?'],
@@ -136,10 +130,7 @@ function removedOrganisation(db: Database, id: string): Removal[] {
 
 const keysOnDays = 'SELECT coalesce(sum(keys), 0) FROM key_count WHERE organisation = ?';
 
-/**
- * Counts the keys that are still in force, of one organisation or of all. Keys that end today count as in force until a bound
- * is reached; only then are they checked one by one.
- */
+/** Counts the keys in force, of one organisation or of all. Keys that end today are checked only when a bound is reached. */
 function activeKeys(name: BoundName, nowMs: number, organisation = ''): Bound {
   const today = dayNumber(nowMs);
   const sql = `${keysOnDays} AND day >= ?`;

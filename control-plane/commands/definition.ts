@@ -1,9 +1,6 @@
 /**
- * The definition of an admin API command, and its steps: parse, authorise, plan (decide and guard), answer. command-writer.ts
- * runs them.
- *
- * A decider depends only on its arguments, which include the state, the time and the random source. It may run any number of
- * times before its events are in the log. It refuses with CommandError, and has no side effects.
+ * The definition and steps of an admin API command: parse, authorise, plan, answer. A decider depends only on its arguments,
+ * which include state, time and randomness. It has no side effects, because it may run any number of times.
  */
 import type { z } from 'zod';
 import {
@@ -70,7 +67,6 @@ export interface CommandInput<Params = unknown, Body = unknown> {
   readonly body: Body;
 }
 
-/** A decider's result. */
 export interface CommandPlan {
   /** Empty if there is nothing to change. */
   readonly events: readonly KnownEvent[];
@@ -96,9 +92,7 @@ export interface Divisible {
 
 /** Decides a command and describes its result. */
 interface Decider<Params, Body> {
-  /**
-   * The organisation concerned, or undefined if the named resource does not exist. Required if members may run the command.
-   */
+  /** The organisation concerned; undefined if the resource does not exist. Required if members may run the command. */
   findOrganisation?(db: Database, input: CommandInput<Params, Body>): string | undefined;
   decide(
     db: Database,

@@ -1,7 +1,6 @@
 /**
- * Forgets keys that ended long ago: removes their rows, so that the state grows with the keys in use and not with all keys
- * ever made. Every replica tries; the head of the log decides which keys remain. Key ids and names stay in the log and in the
- * history. A forgotten key gets the same refusal as a key that never existed.
+ * Removes the rows of keys that ended long ago, so that the state grows only with the keys in use. Every replica tries; the
+ * log's head decides. Ids stay in the log and history. A forgotten key gets the refusal of a key that never existed.
  */
 import { randomUUID } from 'node:crypto';
 import { dayMs } from '../../schemas/durations.ts';
@@ -92,10 +91,7 @@ export class EndedKeys {
     return forgotten;
   }
 
-  /**
-   * Time before which ended keys are forgotten. It follows the log's time or this machine's clock, whichever is earlier, and
-   * never moves faster than time passes, so a clock that leaps ahead forgets no key.
-   */
+  /** Time before which ended keys are forgotten. It never moves faster than time passes, even if a clock leaps ahead. */
   #endedUntilMs(): number | undefined {
     const { replicator, forgetAfterMs = forgetAfterMsDefault, now = wallClockMs } = this.#options;
     const { logMs, reachable } = replicator;

@@ -1,6 +1,4 @@
-/**
- * Effect of each event on answers to requests. The guard on effect uses it to decide what to work out, and when to redo it.
- */
+/** Effect of each event on answers. The guard on effect uses it to decide what to work out, and when to redo it. */
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { type AnswerEffect, countedEvents } from './counted-events.ts';

@@ -1,7 +1,6 @@
 /**
- * Compares a fleet document with the state. Nothing is removed without pruning; with it, everything that the document does
- * not declare is removed. Documents never contain keys: a key stays unless its organisation is removed. The result depends
- * only on the state, the document and the time.
+ * Compares a fleet document with the state. Only pruning removes what the document does not declare. It never contains keys:
+ * a key stays unless its organisation is removed. The result depends only on state, document and time.
  */
 
 import type { Tier } from '../../schemas/admin/admin.ts';
@@ -160,9 +159,8 @@ function registration(db: Database, id: string): EventData<'node.registered'> | 
 const rankMax = 1000;
 
 /**
- * Assigns strictly rising ranks in the wanted order to listed and present tiers. A file lists tiers lowest first. Only the
- * order matters: ranks that fit it are kept, and a tier that the file does not list stays directly above the same tier as
- * before.
+ * Assigns strictly rising ranks to listed and present tiers; a file lists tiers lowest first. Ranks that fit the order are
+ * kept, and a tier that the file does not list stays directly above the same tier as before.
  */
 export function rankTiers(present: readonly Tier[], listed: readonly string[]): Map<string, number> {
   const order = merged(

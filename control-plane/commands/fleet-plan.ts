@@ -1,7 +1,4 @@
-/**
- * The changes that a fleet file requires: events in an order that the fold accepts, and a list for people. Resources that
- * already match the file need no change, so applying a file twice changes nothing the second time.
- */
+/** The changes that a fleet file requires: ordered events, and a list for people. Matching resources need no change. */
 import type { FleetChange } from '../../schemas/admin/admin.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { sameData } from './preconditions.ts';

@@ -1,7 +1,4 @@
-/**
- * Removes resources that are in the state but not in the fleet document. Each resource is removed by its own event, even if
- * removing another would include it, so that the list of changes is complete.
- */
+/** Removes resources that are not in the fleet document, each by its own event, so that the list of changes is complete. */
 import type { Fleet } from '../../schemas/events/fleet.ts';
 import { anonymousTierName } from '../../schemas/shapes.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -32,7 +29,6 @@ function declared(fleet: Fleet) {
 }
 type Declared = ReturnType<typeof declared>;
 
-/** Adds the removals to the plan. */
 export function pruneFleet(db: Database, fleet: Fleet, plan: FleetPlan): void {
   const kept = declared(fleet);
   for (const { id } of listNodes(db)) {

@@ -1,7 +1,4 @@
-/**
- * Checks the references of a fleet document. Anything that it names but does not declare must be in the state and stay there;
- * with pruning, only declared resources stay. All faults are reported at once.
- */
+/** Checks references of a fleet document: what it names must be declared or stay in the state. Reports all faults at once. */
 import { type Fleet, pathText } from '../../schemas/events/fleet.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError, type CommandErrorDetail } from '../core/command-error.ts';

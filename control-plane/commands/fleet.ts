@@ -1,7 +1,4 @@
-/**
- * Applies, compares and exports the fleet as one document. Applying an exported document changes nothing. A document contains
- * no keys, tokens or health, and nothing that a file cannot declare, such as suspension and draining.
- */
+/** Applies, compares and exports the fleet as one document, without keys, tokens, health, suspension or draining. */
 
 import type { NodeResource } from '../../schemas/admin/admin.ts';
 import type { Fleet, FleetNode, FleetOrganisation, FleetStack } from '../../schemas/events/fleet.ts';

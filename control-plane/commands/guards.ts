@@ -1,7 +1,4 @@
-/**
- * Guards over the events of any command: the number of resources in the state, the share of the fleet removed at once, and
- * allowances that an organisation would get back. The writer enforces these bounds, so every reader can rely on them.
- */
+/** Guards over any command's events: number of resources, share of the fleet removed, and allowances given back. */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { groupDigits } from '../../schemas/grouped.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -57,10 +54,7 @@ function thereAre(db: Database, { sql, values, exact }: Bound, roomUpTo: number)
 const removedMin = 10;
 const shareMax = 0.1;
 
-/**
- * Throws CommandError GuardRefused if the events remove at least 10 resources and more than 10 % of their kind. Dependents count: an
- * organisation is removed with its members, keys, stacks and nodes. Revoking one key removes one resource, so it never needs force.
- */
+/** Throws GuardRefused if the events remove at least 10 resources and more than 10 % of their kind, dependents included. */
 export function* guardRemovals(db: Database, events: readonly KnownEvent[]): Generator<void, void> {
   const kinds = Object.keys(resourceTotals) as ResourceKind[];
   const removed = Object.fromEntries(kinds.map((kind) => [kind, new Set()])) as Record<
@@ -89,16 +83,11 @@ export function* guardRemovals(db: Database, events: readonly KnownEvent[]): Gen
 export interface PeriodFacts {
   readonly nowMs: number;
   readonly force?: boolean | undefined;
-  /**
-   * Tokens that count against the allowance, without adjustments. If absent, usage is unknown here and nothing is guarded.
-   */
+  /** Tokens that count against the allowance, without adjustments. If absent, nothing is guarded. */
   readonly used?: ((organisation: string, period: string) => number) | undefined;
 }
 
-/**
- * Describes used tokens that would no longer count, because a new anchor day starts another period. If there are any, throws
- * CommandError GuardRefused unless forced.
- */
+/** Describes used tokens that a new anchor day would no longer count. Throws GuardRefused if there are any, unless forced. */
 export function guardPeriods(
   db: Database,
   events: readonly KnownEvent[],

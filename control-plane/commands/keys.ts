@@ -1,7 +1,4 @@
-/**
- * Deciders for API keys (Authentication 4 to 6). A key's value is generated here and returned once. It never reaches the log
- * or the state, which contain only its SHA-256.
- */
+/** Deciders for API keys (Authentication 4 to 6). The log and the state contain a key's SHA-256, never its value. */
 import type { OperationBody } from '../../schemas/admin/admin.ts';
 import { dayMs } from '../../schemas/durations.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';

@@ -4,10 +4,7 @@ import { CommandError } from '../core/command-error.ts';
 
 const detailsMax = 200;
 
-/**
- * Ids of the resources that one command creates. All are derived from the first id, which identifies the command when it is
- * repeated. Ids are not secret, and derived ids are as unlikely to collide as random ones.
- */
+/** Ids of the resources that one command creates, derived from the first one, which identifies a repeated command. */
 export function numberedIds(kind: string, first: string, count: number): string[] {
   const others = Array.from({ length: count - 1 }, (_, index) => derivedId(kind, `${first} ${index + 1}`));
   return [first, ...others];

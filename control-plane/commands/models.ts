@@ -1,7 +1,4 @@
-/**
- * Deciders for the catalog's models. A model that is still referenced is removed only by force. The same commit then removes
- * it from every place that names it, so references never dangle.
- */
+/** Deciders for the catalog's models. Removing a referenced model by force also removes it from all places that name it. */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { overweightWarnings } from '../../schemas/events/overweight.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';

@@ -1,7 +1,4 @@
-/**
- * Deciders for nodes and for their agents' tokens. A token belongs to one node, and its value is shown once. After
- * registration, only a fleet file can change a node's place and address.
- */
+/** Deciders for nodes and their agents' tokens. Once registered, only a fleet file can change a node's place and address. */
 import type { NodeResource } from '../../schemas/admin/admin.ts';
 import { groupDigits } from '../../schemas/grouped.ts';
 import type { Place, PlaceKey } from '../../schemas/names.ts';

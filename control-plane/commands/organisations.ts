@@ -1,7 +1,4 @@
-/**
- * Deciders for organisations and their members. Removing an organisation also removes everything that depends on it, which
- * the guard counts. Removing a person does not revoke the keys that they made (Authentication 6).
- */
+/** Deciders for organisations and members. Removing a person does not revoke the keys that they made (Authentication 6). */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findMember, findOrganisation } from '../state/tenants.ts';

@@ -1,7 +1,4 @@
-/**
- * Rules for an organisation's owners: only an owner may add, change or remove an owner, and the last owner stays. An operator
- * may do all of this, but needs force to leave an organisation without any owner.
- */
+/** Rules for owners: only an owner may change owners, and the last one stays. An operator needs force to remove the last. */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import type { Role } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';

@@ -1,7 +1,4 @@
-/**
- * Protects rolling upgrades: a critical event is written only once every gateway has reported a fold version that knows it. A
- * gateway that does not know it would stop folding there, and its freshness would expire.
- */
+/** Protects rolling upgrades: refuses a critical event until every gateway knows it, because others would stop folding. */
 import { foldVersionNeeded, type KnownEvent } from '../../schemas/events/events.ts';
 import { CommandError } from '../core/command-error.ts';
 
@@ -11,10 +8,7 @@ export interface LogReader {
   readonly foldVersion: number;
 }
 
-/**
- * Throws GuardRefused if a gateway is too old for these events, or LogUnavailable if that cannot be decided yet. `readers`
- * returns the gateways that have not deregistered, including silent ones; undefined until they are known.
- */
+/** Throws GuardRefused if one of `readers`, silent ones included, is too old, or LogUnavailable while they are unknown. */
 export function checkReaders(
   events: readonly KnownEvent[],
   readers: () => readonly LogReader[] | undefined,

@@ -1,7 +1,4 @@
-/**
- * Deciders for the log's signers. Signers belong to the log's accept rule, not to the state, so the context provides them.
- * They change one at a time, and never in a way that stops a running replica from writing.
- */
+/** Deciders for the log's signers. They change one at a time, and a change never stops a running replica from writing. */
 import { computeFingerprint, normalisePublicKey } from '../../shared/log/core/signing.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type CommandContext, type CommandPlan, defineCommands, type SigningView } from './definition.ts';

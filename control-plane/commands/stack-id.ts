@@ -1,8 +1,4 @@
-/**
- * The id of a stack, `stk-<word>-<word>-<suffix>` (Resources, Stack). It is the first DNS label of the stack's host, so it is
- * lowercase and has at most 63 characters. 64 × 64 words and four characters make 6.9 billion ids; the log ensures
- * uniqueness.
- */
+/** Ids of stacks, `stk-<word>-<word>-<suffix>`: 6.9 billion DNS labels. The log ensures that each is used once. */
 import { type RandomSource, randomText } from '../../shared/ids/api-key.ts';
 
 const qualities = words(`

@@ -1,7 +1,4 @@
-/**
- * Deciders for stacks, for the pool, and for the models installed on them. A stack's id is generated here unless it is given.
- * If two replicas generate the same id, the chain accepts only the first.
- */
+/** Deciders for stacks, the pool and their models. If two replicas generate the same id, the chain accepts only the first. */
 import type { RandomSource } from '../../shared/ids/api-key.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';

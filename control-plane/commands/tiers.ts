@@ -1,7 +1,4 @@
-/**
- * Deciders for tiers and for the limits of visitors. Tiers are ordered by rank, lowest first. No two have the same rank, so
- * "the next tier" is unambiguous.
- */
+/** Deciders for tiers and visitors' limits. No two tiers have the same rank, so "the next tier" is unambiguous. */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import type { Fleet } from '../../schemas/events/fleet.ts';
 import { overweightWarnings } from '../../schemas/events/overweight.ts';

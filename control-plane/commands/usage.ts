@@ -1,6 +1,4 @@
-/**
- * Manual adjustments of an organisation's usage. They count against its allowance, and are shown next to the recorded usage.
- */
+/** Manual adjustments of an organisation's usage. They count against its allowance and are shown next to the usage. */
 import { billingPeriod } from '../../shared/usage/period.ts';
 import { findAdjustment } from '../state/tenants.ts';
 import { defineCommands } from './definition.ts';

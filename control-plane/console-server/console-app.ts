@@ -1,7 +1,6 @@
 /**
- * Serves the console: the built pages and, under /api, the routes of the admin API with the rights of the signed-in person.
- * The other files of this room handle sign-in and sessions. The console's listener is an origin of its own, separate from
- * tenants' hosts and from the admin API. It must not accept bearer tokens, which only the admin API takes.
+ * Serves the console: its pages and, under /api, the admin API's routes with the rights of the signed-in person. Its listener
+ * is an origin of its own, separate from tenants' hosts and the admin API. It must not accept bearer tokens.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { readingRoles } from '../../schemas/admin/admin-row.ts';
@@ -37,7 +36,6 @@ export interface ConsoleOptions {
   readonly demo: boolean;
   readonly links: SignInLinks;
   readonly ended: EndedSessions;
-  /** Gateway addresses as clients reach them. */
   readonly addresses: () => ServiceAddresses;
   /** If absent, sign-in through an identity provider is not available. */
   readonly oidc?: OidcSettings | undefined;
@@ -57,9 +55,8 @@ interface FirstAnswers {
 }
 
 /**
- * Answers that every signed-in page reads first, by path, so that the page renders at once. They come from the API's own
- * routes with the page's cookie, so nobody sees here what the API would refuse them. Without a session the result is
- * undefined. Loading a page renews the session as an API call does, because a person asked for it.
+ * Answers that every signed-in page reads first, by path, so that it renders at once; undefined without a session. They come
+ * from the API's own routes with the page's cookie, and renew the session, because a person asked for the page.
  */
 async function firstAnswers(
   app: FastifyInstance,

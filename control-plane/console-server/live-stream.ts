@@ -1,7 +1,4 @@
-/**
- * Server-sent events for the pages. One stream sends each folded position, for operators with its events. Members get only
- * the position, and reload what they may read. A second stream sends requests; members see only those of their organisation.
- */
+/** Server-sent events for the pages: one stream of folded positions, for operators with events, and one of requests. */
 import type { ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import { readingRoles } from '../../schemas/admin/admin-row.ts';
@@ -17,9 +14,7 @@ import { actorOfSession, type ConsoleSession, type Sessions } from './sessions.t
 
 /** Larger batches are sent as a position alone, and the page reloads its lists. */
 const eventsPerMessageMax = 200;
-/**
- * Shorter than the time after which proxies close a silent connection. Each pulse also checks the session and its role again.
- */
+/** Shorter than proxies allow a connection to be silent. Each pulse also checks the session and its role again. */
 const pulseMs = 15_000;
 /** Events after which sessions and roles are checked at once. */
 const endingTypes = /^(?:session\.ended|member\.|organisation\.removed)/;

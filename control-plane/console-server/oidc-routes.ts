@@ -117,10 +117,7 @@ function cookieName({ headers }: FastifyRequest, { isTls }: OidcRoutesOptions): 
   return `__Host-headgate-oidc-${portAsked(headers.host, isTls)}`;
 }
 
-/**
- * Sets the sign-in cookie. `SameSite=Lax`, because the provider's page sends the browser back. The path is `/`, because the
- * name's prefix `__Host-` requires it. The prefix keeps a sibling host from planting its own sign-in in this browser.
- */
+/** Sets the sign-in cookie. It is `Lax`, because the provider's page sends the browser back. `__Host-` requires path `/`. */
 function setCookie(
   request: FastifyRequest,
   reply: FastifyReply,

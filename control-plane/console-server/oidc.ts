@@ -1,7 +1,4 @@
-/**
- * Sign-in through an identity provider: authorisation code with PKCE, state and nonce. The pending sign-in is sealed in a
- * cookie, so any replica can finish it. The provider's tokens are read once and never stored.
- */
+/** Sign-in through an identity provider, with PKCE, state and nonce. A sealed cookie lets any replica finish it. */
 import { createHash } from 'node:crypto';
 import type { Configuration } from 'openid-client';
 import { z } from 'zod';

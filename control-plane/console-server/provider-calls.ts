@@ -1,7 +1,7 @@
 /**
- * Limits which browser answers are forwarded to the identity provider. Uses are counted per sign-in, not per address, because
- * everyone behind a proxy shares one address. They are counted before the call, so concurrent calls gain nothing over
- * sequential ones. One address may have half of the concurrent calls, so that it cannot lock out all others.
+ * Limits which browser answers are forwarded to the identity provider: per sign-in, because everyone behind a proxy shares
+ * one address. Uses count before the call. One address may have half of the concurrent calls, so that it cannot lock out
+ * others.
  */
 import { Tally } from '../state/tally.ts';
 
@@ -18,7 +18,6 @@ interface Uses {
 export class ProviderCalls {
   readonly #rememberMs: number;
   readonly #uses = new Map<string, Uses>();
-  /** Running calls by address. */
   readonly #running = new Tally();
 
   constructor(rememberSeconds: number) {

@@ -1,7 +1,6 @@
 /**
- * Console sessions. A session is sealed entirely in one cookie, so every replica can read it and none stores it. Ending it
- * early is an event in the log. Roles are not in the cookie: they are looked up in the state at every request. A session from
- * a link never has a role that the link's issuer could not have granted.
+ * Console sessions, each sealed in one cookie, so every replica can read it and none stores it. Ending one early is an event
+ * in the log. Roles are looked up in the state at every request. A link's session never exceeds its issuer's rights.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { z } from 'zod';
@@ -121,9 +120,8 @@ export class Sessions {
   }
 
   /**
-   * Writes the end of this session, or of all the person's sessions; for a session from a link, only those within its
-   * organisation. Concurrent calls share one write. A session that has ended writes nothing, so nobody can fill the log with
-   * an old cookie. Rejects with CommandError if the log does not accept the write.
+   * Ends this session, or all of the person's; for a session from a link, only those within its organisation. An ended
+   * session writes nothing, so an old cookie cannot fill the log. Rejects with CommandError if the log does not accept it.
    */
   end(session: ConsoleSession, everywhere: boolean): Promise<void> {
     const key = `${everywhere} ${session.id}`;
@@ -147,10 +145,7 @@ export class Sessions {
     );
   }
 
-  /**
-   * Uses up a sign-in link. If it is used several times at once, on any replicas, the log accepts only one use. `check`
-   * throws if the link is not valid in the state at the head of the log.
-   */
+  /** Uses up a sign-in link; the log accepts only one use. `check` throws if the link is not valid at the log's head. */
   async useLink({ id, endsMs, person, within }: Ticket, check: () => void): Promise<void> {
     const { ended } = this.#options;
     const data = linkEnded(id, endsMs, within);
@@ -165,10 +160,7 @@ export class Sessions {
     });
   }
 
-  /**
-   * Makes the person a member and uses up the invitation. An existing member stays unchanged. Rejects with CommandError if
-   * the invitation is no longer valid.
-   */
+  /** Makes the person a member, unless they are one, and uses up the invitation. Rejects if that is no longer valid. */
   async acceptInvitation(
     links: SignInLinks,
     text: string,
@@ -205,17 +197,12 @@ export class Sessions {
   }
 }
 
-/**
- * The actor of a session. Sessions of earlier builds lack `exceptRoles`; if they came from a link, they exclude owner rights.
- */
+/** The actor of a session. Link sessions of earlier builds lack `exceptRoles`, so they exclude owner rights. */
 export function actorOfSession({ person, operator, within, exceptRoles }: ConsoleSession): Actor {
   return { person, operator, within, exceptRoles: exceptRoles ?? (within === undefined ? [] : ['owner']) };
 }
 
-/**
- * Subjects that end this session together with all others of its person, narrowest first. The creator of a link may act for
- * the person within one organisation only. All sessions from an organisation's links end with the organisation.
- */
+/** Subjects that end this session with the person's others, narrowest first; within one organisation if from a link. */
 function everywhereSubjects(session: ConsoleSession): string[] {
   const person = actorName(session);
   const { within } = session;

@@ -1,10 +1,7 @@
 /**
- * Size limits of request bodies, by kind; each route declares its kind. Parsing runs on the event loop, so the number of
- * distinct member names is bounded too, because names cost most per byte.
- *
- * Parsing the worst body with `JSON.parse` took this much CPU time, in ms: tiny 1, small 4, list 14, fleet 280. Only the
- * operator sends a fleet. One of 10 000 organisations with ten members each has 240 000 names and takes 480 ms: 50 to parse,
- * 250 to check, and the rest to compare with the state.
+ * Size limits of request bodies, by kind; each route declares its kind. Member names cost most per byte to parse, so their
+ * number is bounded too. Parsing the worst body takes this much CPU time, in ms: tiny 1, small 4, list 14, fleet 280. A fleet
+ * of 10 000 organisations with ten members each has 240 000 names and takes 480 ms; only the operator sends one.
  */
 import type { BodyKind } from '../../schemas/admin/admin-row.ts';
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';

@@ -1,7 +1,6 @@
 /**
- * The reason why an admin command was not carried out, as a message for its user. This is the only list of types and
- * statuses; anything else thrown is a bug and becomes InternalError. Neither message nor details may contain the value of a
- * key or a token.
+ * Reason why an admin command was not carried out. This is the only list of types and statuses; anything else thrown is a bug
+ * and becomes InternalError. Messages and details must never contain the value of a key or a token.
  */
 
 export const commandErrorKinds = {

@@ -1,7 +1,4 @@
-/**
- * Maps errors of following the log to a command error that states the cause and the next step. A replica whose fold has
- * stopped recovers only by a restart.
- */
+/** Maps errors of following the log to a command error. A replica whose fold has stopped recovers only by a restart. */
 import { LogReplaced, LogTruncated, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import {
   DatabaseBusy,

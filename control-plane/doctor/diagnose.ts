@@ -1,7 +1,6 @@
 /**
- * Runs the checks of `doctor` over facts, for the CLI, the admin API and `/readyz?verbose`. The room `control-plane/doctor`
- * contains only the checks. They are pure: they must not read a clock, a database or the network, so a test needs nothing but
- * facts. Each finding has a code with a page in docs/errors.
+ * Runs the checks of `doctor` for the CLI, the admin API and `/readyz?verbose`. Checks are pure functions of the facts: they
+ * must not read a clock, a database or the network. Each finding has a code with a page in docs/errors.
  */
 import { changeChecks } from './change-checks.ts';
 import { type DoctorCheck, type DoctorGroup, doctorGroups, type Finding } from './check.ts';

@@ -17,10 +17,7 @@ export interface AnswerBefore {
 
 const candidatesMax = 3;
 
-/**
- * Finds the earlier answer. `answerAt` reads one past state, from position `begin` on. It is called about fifty times at
- * most, whatever the length of the log.
- */
+/** Finds the earlier answer. Calls `answerAt` about fifty times at most, each for one past state from `begin` on. */
 export function answerBefore(
   { at, now, candidates }: Omit<AnswerBefore, 'view'>,
   begin: number,

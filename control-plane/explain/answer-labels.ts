@@ -1,7 +1,4 @@
-/**
- * Decides a question on a state and labels the answer, so that answers before and after a change can be compared. It uses the
- * same composition of decisions as serving. The functions are pure: states and questions are parameters.
- */
+/** Decides a question on a state, with the same composition of decisions as serving, and labels the answer to compare it. */
 
 import type { Verdict } from '../../shared/decision/admission.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';

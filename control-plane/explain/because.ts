@@ -1,7 +1,4 @@
-/**
- * Finds the commit that set or removed a row. In the present state it reads the rows' marks and what is kept of removed rows.
- * In a past state it reads the rows' versions.
- */
+/** Finds the commit that set or removed a row: by its marks in the present state, by its versions in a past state. */
 import { type Database, prepare } from '../../shared/runtime/sqlite.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import {
@@ -18,16 +15,10 @@ export interface SetAt {
   readonly removed: boolean;
 }
 
-/**
- * Maximum number of versions read to find the last change of an aspect. It is reached only if a row changes often but the
- * aspect never does.
- */
+/** Limit on the versions read. It is reached only if a row changes often but the aspect never does. */
 const versionsMax = 20_000;
 
-/**
- * Finds when the row was last set or removed. Returns undefined if nothing is known of it. `mark` is one of the table's
- * marks. `key` contains the key columns separated by `/`.
- */
+/** Finds when the row was last set or removed; undefined if not known. `key` contains the key columns, separated by `/`. */
 export function findSetCommit(
   db: Database,
   table: TableName,

@@ -1,7 +1,4 @@
-/**
- * Describes a decision on one state: every step with its text, and the commits that set the rows behind it. It reads one
- * state and returns plain data, so it can run wherever that state is. For past states that is the history thread.
- */
+/** Describes a decision on one state: every step, and the commits behind it. It can run on the history thread. */
 
 import type { PlaceKey } from '../../schemas/names.ts';
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
@@ -130,10 +127,7 @@ export function decideAnswerWithLookup(lookup: Lookup, question: Question): Rule
   return ruledVerdict(decideWithLookup(lookup, question));
 }
 
-/**
- * Steps that determine the answer. For a served request it is the step that supplied the node. For a refused one it is the
- * refusing step and, if that is a routing step, the refused routing steps before it.
- */
+/** Steps that determine the answer: the one that supplied the node, or the refusing one with the refused routes before it. */
 function deciding(asked: readonly Step[], isServed: boolean): readonly Step[] {
   if (isServed)
     return asked.filter(({ step, result }) => result === 'ok' && steps[step].gives === true).slice(0, 1);

@@ -1,7 +1,4 @@
-/**
- * Lists the limits that a change lowers, for organisations and visitors, beside the peak use in the last hour. Deciding
- * recorded requests again does not show how a lower limit would affect bursts.
- */
+/** Lists the limits that a change lowers beside their peak use, because recorded requests do not show effects on bursts. */
 import type { LoweredLimit } from '../../schemas/admin/effect.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';

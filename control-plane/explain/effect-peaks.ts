@@ -1,7 +1,4 @@
-/**
- * Peak use of each limit in the last hour. Requests per minute come from the gateways' counters, the other peaks from
- * recorded decisions.
- */
+/** Peak use of limits in the last hour: requests per minute from gateways' counters, the rest from recorded decisions. */
 import { readPromptTokensMax, type SeenLimit } from '../../schemas/records/decisions.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Peaks } from './effect-limits.ts';

@@ -1,7 +1,4 @@
-/**
- * Decides recorded requests of the last hour again, on the state before and after a change. Each recorded request represents
- * several. `decided` counts the recorded ones, and every other count refers to the represented ones.
- */
+/** Decides recorded requests before and after a change. `decided` counts them; other counts, the requests they represent. */
 import type { Effect, RecordedGroup } from '../../schemas/admin/effect.ts';
 import type { OperationKind } from '../../schemas/api/operations.ts';
 import type { MeantRefusals } from '../commands/event-effects.ts';
@@ -99,10 +96,7 @@ function isDecidedByRules({ stage }: SampledRecord): boolean {
   return stage === 'admission' || stage === 'answer';
 }
 
-/**
- * Whether no key, organisation or visitor is known. Anyone can send any number of such requests, which would hide those that
- * a change refuses.
- */
+/** Whether no key, organisation or visitor is known. Anyone can flood such requests and hide those that a change refuses. */
 function isOfNobody({ key, organisation, visitor }: SampledRecord): boolean {
   return (key ?? organisation ?? visitor) === undefined;
 }

@@ -1,7 +1,4 @@
-/**
- * Requests of gateways whose records cannot be read. Their traffic reports count them by organisation, stack and model.
- * They are decided like recorded requests, except for facts that a report does not contain.
- */
+/** Requests of gateways whose records cannot be read, from their traffic reports. They are decided like recorded ones. */
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import { type Answers, isServed } from './answer-labels.ts';
 import type { ServedRequests } from './effect-recorded.ts';

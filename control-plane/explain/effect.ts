@@ -1,7 +1,6 @@
 /**
- * Finds which answers some events would change, before they are written. It decides the requests served in the last hour
- * again, on the state before and after the events. Recorded requests keep the counters that they met. Requests known only
- * from traffic reports are included too. The events are applied to one snapshot and then undone.
+ * Finds which answers some events would change: decides the requests served in the last hour again, before and after the
+ * events. Recorded requests keep the counters that they met. The events are applied to one snapshot and then undone.
  */
 import type { Effect } from '../../schemas/admin/effect.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
@@ -58,10 +57,7 @@ export function previewEvents(
     });
 }
 
-/**
- * Computes the effect in steps, so that other work can run in between. The state must not change between steps. Throws
- * CommandError Conflict if the events no longer fit the state.
- */
+/** Computes the effect in steps; the state must not change between them. Throws Conflict if the events no longer fit. */
 export function* effectSteps(snapshot: Snapshot, question: EffectQuestion): Generator<void, FoundEffect> {
   const { records, organisation, busiest = new Map() } = question;
   const previewed = previewEvents(snapshot, question);

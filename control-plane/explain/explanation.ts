@@ -1,8 +1,7 @@
 /**
  * Explains a decision: every step, the events behind it, the answer before them, and single changes that would turn a
- * refusal. The room `control-plane/explain` answers "why" questions with the same decision functions as serving, so that an
- * explanation never contradicts a gateway. It must not write to the log. It tries changes on the state and undoes them, and
- * it must not show members the names of other organisations' things.
+ * refusal. The room `control-plane/explain` uses the same decision functions as serving, so that an explanation never
+ * contradicts a gateway. It must not write to the log or show members the names of other organisations' things.
  */
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 import type { Because, ExplainedStep, Explanation } from '../../schemas/records/explanations.ts';
@@ -31,7 +30,6 @@ export interface Explainer {
   readonly log: ControlLog;
   /** False if reading the log would only run into a time-out. */
   readonly isLogReachable: boolean;
-  /** The present state. */
   readonly snapshot: Snapshot;
   /** Whether the caller is an operator. Members do not see names of other organisations' things. */
   readonly isOperator: boolean;
@@ -152,10 +150,7 @@ function withoutActor({ position, type, at }: Because): Because {
   return { position, type, at };
 }
 
-/**
- * Finds the answer before the deciding events. Only for answers that rules alone determined, because past load and node
- * failures are not recorded.
- */
+/** Finds the answer before the deciding events, if rules alone determined it: past load and failures are not recorded. */
 async function answerBefore(
   explainer: Explainer,
   { question, decision: { seq: at, verdict: now, steps }, record, view }: ToExplain,

@@ -16,10 +16,7 @@ export interface Asker {
   readonly adjustment: number;
 }
 
-/**
- * Finds the calling organisation. Returns undefined for callers whose tokens are not counted. Throws NotFound if the key or
- * organisation does not exist.
- */
+/** Finds the calling organisation; undefined for callers whose tokens are not counted. Throws NotFound. */
 export function findAsker(
   db: Database,
   { key, organisation }: Pick<ExplainRequest, 'key' | 'organisation'>,

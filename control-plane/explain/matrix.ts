@@ -52,10 +52,7 @@ function planPage(db: Database, { organisation, host, after = '' }: MatrixQuesti
   };
 }
 
-/**
- * Operation to explain for a model at a host. It follows from the stack's API surface and from whether the model only
- * reranks, as far as engines show that.
- */
+/** Chooses the operation to explain for a model at a host, by the stack's API surface and whether the model only reranks. */
 function chooseOperation(
   lookup: Lookup,
   organisation: string,

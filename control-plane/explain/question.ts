@@ -1,7 +1,4 @@
-/**
- * A question is a request to explain, hypothetical or recorded by a gateway. This file converts it into the facts of a
- * decision and decides it.
- */
+/** A question is a request to explain, hypothetical or recorded. It is converted into the facts of a decision and decided. */
 
 import { operations } from '../../schemas/api/operations.ts';
 import { type DecisionRecord, readPromptTokensMax } from '../../schemas/records/decisions.ts';
@@ -95,10 +92,7 @@ export function buildFacts(asked: QuestionFields): AdmissionFacts {
   };
 }
 
-/**
- * State view that the gateway used, or would have used at another position. At the record's own position, the record states
- * it.
- */
+/** State view that the gateway used, or would have used at another position. For its own position, the record states it. */
 export function chooseView({ gateway, position, change }: DecisionRecord, at: number): StateView {
   if (at !== position) return { gateway };
   return change === undefined ? 'base' : 'wave';

@@ -21,10 +21,7 @@ export function isDecided(record: DecisionRecord): boolean {
   return deriveVerdict(record).phase !== 'undecided';
 }
 
-/**
- * Returns the difference, or undefined if the rules lead to the recorded result. If the recorded answer did not follow from
- * the rules, only checks that they would let the request pass.
- */
+/** Returns the difference, if any. If the answer did not follow from the rules, they only have to let the request pass. */
 export function findDifference(record: DecisionRecord, decided: TracedVerdict): Difference | undefined {
   if (!isDecided(record) || (record.stage !== 'admission' && record.stage !== 'answer')) return undefined;
   // An internal fault can occur before any fact is known.

@@ -16,10 +16,7 @@ export function recordedVerdict(record: DecisionRecord): ExplainedVerdict {
   };
 }
 
-/**
- * Reason why a request ended early. `it` stands for the client, node or gateway that ended it. Decisions that version 0.2.0
- * exported have no reason.
- */
+/** Reason why a request ended early; `it` stands for who ended it. Decisions that version 0.2.0 exported have none. */
 export function endReason({ finish = '' }: DecisionRecord): string {
   const [, by, reason = 'it ended early'] = /^(\w+): (.+)/.exec(finish) ?? [];
   return reason.startsWith(`the ${by} `) ? reason.replace(`the ${by}`, 'it') : reason;

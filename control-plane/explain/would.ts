@@ -1,7 +1,4 @@
-/**
- * Suggests commands that would turn a refusal into an answer. It tries single changes from a fixed list on the state and
- * undoes each of them.
- */
+/** Suggests commands that would turn a refusal, by trying single changes on the state and undoing each of them. */
 
 import type { Organisation } from '../../schemas/admin/admin.ts';
 import { pathSurface } from '../../schemas/api/operations.ts';

@@ -1,7 +1,4 @@
-/**
- * Asks the gateways for what they decided, at the addresses of their reports. Anybody with an accepted token can report any
- * address, so no secret is sent there: questions and answers are signed with the token that signed the report.
- */
+/** Asks gateways for decisions. Any token holder can report any address, so questions are signed and contain no secret. */
 import type { Dispatcher } from 'undici';
 import { type DecisionRecord, decisionRecordSchema } from '../../schemas/records/decisions.ts';
 import type { Closers } from '../../shared/runtime/closers.ts';
@@ -13,15 +10,12 @@ export interface DecisionSources {
   readonly board: Pick<StatusBoard, 'gateways'>;
   readonly gatewayToken: string;
   readonly previousGatewayToken?: string | undefined;
-  /** For one decision. */
+  /** Time limit in ms for one decision. */
   readonly askTimeoutMs?: number | undefined;
   readonly gatewayAgent?: Dispatcher | undefined;
 }
 
-/**
- * For gateways whose certificates share one name: a process in a cluster is reached under a name of its own, which is in no
- * certificate. Undefined: each must be valid for the host of its address.
- */
+/** Dispatcher for gateways whose certificates share one name, as in a cluster; undefined if each is valid for its host. */
 export async function gatewayAgent(
   tlsName: string | undefined,
   closers: Closers,
@@ -41,18 +35,18 @@ export interface Source {
   /** Whether its status reports count its requests. */
   readonly countsTraffic: boolean;
   readonly url: string | undefined;
-  /** Of the one that signed the report; undefined where that is not known. */
+  /** Token that signed the report; undefined if not known. */
   readonly token: string | undefined;
   readonly seenMs: number;
 }
 
 const timeoutMsDefault = 3_000;
-/** Between two pieces of an export, and for the whole of one gateway's. */
+/** Time limits in ms of an export: between two pieces, and for everything from one gateway. */
 const idleTimeoutMs = 30_000;
 const wholeTimeoutMs = 3_600_000;
 
 export function selectSources(sources: DecisionSources, name: string | undefined): Source[] {
-  // In the order in which the board counts them.
+  // `signedBy` is an index into this list.
   const tokens = [sources.gatewayToken, sources.previousGatewayToken];
   return sources.board
     .gateways()
@@ -65,7 +59,7 @@ export function selectSources(sources: DecisionSources, name: string | undefined
     }));
 }
 
-/** The decision of a request, from the one gateway that made it; the others do not have it. Ends early with the signal. */
+/** Finds the decision of a request, which only one gateway made. Ends early with the signal. */
 export async function askDecision(
   sources: DecisionSources,
   id: string,
@@ -81,7 +75,7 @@ export async function askDecision(
   return { ...(decision !== undefined && { decision }), unanswered: silent };
 }
 
-/** What each of them answers, and the names of those that did not. Never rejects. */
+/** Collects the answers, and the names of gateways that did not answer. Never rejects. */
 export async function askAll<Answer>(
   found: readonly Source[],
   answerOf: (source: Source) => Promise<Answer>,
@@ -96,7 +90,7 @@ export async function askAll<Answer>(
   };
 }
 
-/** Lines of decisions since a time, gateway after gateway; returns the names of those that did not answer whole. */
+/** Yields lines of decisions since a time, gateway by gateway. Returns the names of those that did not answer completely. */
 export async function* decisionLines(
   sources: DecisionSources,
   sinceMs: number,
@@ -120,7 +114,7 @@ export interface Way {
   readonly signal: AbortSignal;
 }
 
-/** The time that there is for an answer of all gateways. */
+/** Combines the dispatcher with a time limit for the answers of all gateways. */
 export function resolveRoute(
   { gatewayAgent: dispatcher }: DecisionSources,
   client: AbortSignal,
@@ -129,7 +123,7 @@ export function resolveRoute(
   return { dispatcher, signal: AbortSignal.any([client, AbortSignal.timeout(timeoutMs)]) };
 }
 
-/** Whole lines of one gateway, which must not be silent for longer. Throws where it does not answer to the end. */
+/** Yields complete lines of one gateway. Throws if it is silent for `idleMs` or does not answer to the end. */
 export async function* askUnlessIdle(
   source: Source,
   path: string,
@@ -149,7 +143,7 @@ export async function* askUnlessIdle(
   }
 }
 
-/** The answer, as far as it proves itself. */
+/** Yields the authenticated part of the answer. */
 export async function* ask(source: Source, path: string, way: Way): AsyncGenerator<string, void> {
   const { token, incarnation, url } = source;
   if (token === undefined) throw new Error('it has not reported by itself since this replica started');
@@ -177,25 +171,25 @@ async function challenged(
   return sign(challenge);
 }
 
-/** Follows no redirect. */
+/** Does not follow redirects. */
 async function get(
   address: string,
   { dispatcher, signal }: Way,
   headers: Readonly<Record<string, string>> = {},
 ): Promise<Dispatcher.ResponseData> {
-  // Loaded on use: it is a tenth of what a start costs.
+  // Imported on use, because this takes a tenth of the process's start time.
   const { request } = await import('undici');
   return request(address, { headers, signal, ...(dispatcher && { dispatcher }) });
 }
 
 const discardedMax = 16 * 1024;
 
-/** A connection that was read to its end is used again. */
+/** Reads the rest of a body, so that its connection can be reused. */
 function discard(body: Dispatcher.ResponseData['body']): Promise<void> {
   return body.dump({ limit: discardedMax });
 }
 
-/** Host and port of a listener, and nothing that would lead elsewhere. */
+/** Returns the origin of a listener. Throws if the address contains anything else, such as a path. */
 function listenerUrl(url: string | undefined): string {
   if (url === undefined) throw new Error('it does not report where its decisions are');
   const { protocol, origin, href } = new URL(url);

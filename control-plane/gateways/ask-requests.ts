@@ -1,7 +1,4 @@
-/**
- * Asks all gateways for requests, as ask-decisions.ts asks for decisions: pages that are merged by time.
- * A gateway that does not answer is named, and does not hold up the answers of the others.
- */
+/** Asks all gateways for requests and merges their pages by time. A gateway that does not answer is named as silent. */
 import { setImmediate } from 'node:timers/promises';
 import type { z } from 'zod';
 import {
@@ -23,21 +20,21 @@ export type GatewayFilter = Readonly<Record<string, string | number | undefined>
 
 export interface AskedRequests {
   readonly filter: GatewayFilter;
-  /** Only this one. */
+  /** Name of the only gateway to ask; undefined for all. */
   readonly gateway: string | undefined;
 }
 
-/** A row, and who answered it. */
+/** A row, and the gateway that returned it. */
 export interface GivenRow {
   readonly gateway: string;
   readonly row: GatewayRow;
 }
 
 const answerTimeoutMs = 3_000;
-/** For a page: where few of many requests are meant, it is given with what was found until then. */
+/** Time limit in ms for a page. If few requests match, the page contains those found until then. */
 const pageTimeoutMs = 4_000;
 
-/** One for each name: of a gateway that was started again, the process that reported last. */
+/** Selects one process per gateway name: after a restart, the one that reported last. */
 export function askedSources(sources: DecisionSources, { gateway }: AskedRequests): Source[] {
   const newest = new Map<string, Source>();
   for (const source of selectSources(sources, gateway)) {
@@ -47,7 +44,7 @@ export function askedSources(sources: DecisionSources, { gateway }: AskedRequest
   return [...newest.values()];
 }
 
-/** A gateway that was named and is not known is as silent as one that does not answer. */
+/** Names the requested gateway if it is not known, because it counts as silent. */
 export function listUnknown(found: readonly Source[], { gateway }: AskedRequests): string[] {
   return gateway === undefined || found.length > 0 ? [] : [gateway];
 }
@@ -55,7 +52,7 @@ export function listUnknown(found: readonly Source[], { gateway }: AskedRequests
 export function buildPath(path: string, fields: GatewayFilter): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(fields)) if (value !== undefined) query.set(name, String(value));
-  // What is signed has no mark without a query, because what is sent has none.
+  // Without a query, the signed path has no question mark, because the path that is sent has none.
   return query.size === 0 ? path : `${path}?${query.toString()}`;
 }
 
@@ -67,13 +64,13 @@ export async function* parseLines(answer: AsyncIterable<string>): AsyncGenerator
   }
 }
 
-/** What was read of one gateway for a page, newest first. */
+/** Requests read from one gateway for a page, newest first. */
 class GatewayPages {
   readonly source: Source;
   readonly #rows: GatewayRow[] = [];
-  /** Rows from here on are given; 0: all of them. */
+  /** Number of the oldest row returned so far; 0 once all rows have been returned. */
   #position: number;
-  /** Where the gateway is asked next. */
+  /** Row number before which the gateway is asked next; 0 if it has no more rows. */
   #before: number;
 
   constructor(source: Source, position: number) {
@@ -90,7 +87,7 @@ class GatewayPages {
     return this.#rows[0];
   }
 
-  /** Nothing is known of what comes next. */
+  /** Whether the gateway must be asked for its next rows. */
   get isEmpty(): boolean {
     return this.#rows.length === 0 && this.#before > 0;
   }
@@ -117,18 +114,18 @@ class GatewayPages {
 
 export interface PageOf<Row> {
   readonly items: Row[];
-  /** By gateway, where the next page begins; absent: there is none. */
+  /** Start of the next page, by gateway; absent after the last page. */
   readonly next?: ReadonlyMap<string, number>;
   readonly silent: string[];
 }
 
 export interface AskedPage extends AskedRequests {
   readonly limit: number;
-  /** `next` of the page before; a gateway that was silent then is not in it. */
+  /** `next` of the previous page. Gateways that were silent then are not in it. */
   readonly from: ReadonlyMap<string, number> | undefined;
 }
 
-/** What was read of all gateways for one page. */
+/** Requests read from all gateways for one page. */
 class FleetPages {
   readonly #sources: DecisionSources;
   readonly #asked: AskedPage;
@@ -152,13 +149,13 @@ class FleetPages {
     return [...this.#silent].sort();
   }
 
-  /** By gateway; undefined: all was given. */
+  /** Start of the next page, by gateway; undefined once all rows have been returned. */
   get next(): ReadonlyMap<string, number> | undefined {
     const next = new Map(this.#pages.map(({ source, position }) => [source.name, position]));
     return [...next.values()].some((position) => position > 0) ? next : undefined;
   }
 
-  /** Asks the gateways of which nothing is known of what comes next; false: there are none. */
+  /** Asks the gateways whose next rows are not known. Returns false if there are none. */
   async fill(client: AbortSignal): Promise<boolean> {
     const empty = this.#pages.filter(({ isEmpty }) => isEmpty);
     if (empty.length === 0) return false;
@@ -182,10 +179,7 @@ class FleetPages {
   }
 }
 
-/**
- * The newest rows of all gateways. `shown`: what is given of a row; undefined: it is left out. A page may have fewer rows than were
- * asked for although there are more.
- */
+/** Returns the newest rows that `shown` does not drop. A page may contain fewer than requested although more follow. */
 export async function requestPage<Row>(
   sources: DecisionSources,
   asked: AskedPage,

@@ -1,7 +1,4 @@
-/**
- * Asks all gateways for a sample of what they decided in the last hour. Its lines stay text here: who decides them again, on a
- * thread of its own, parses them there.
- */
+/** Asks all gateways for a sample of the last hour's decisions, as text that another thread parses and decides again. */
 
 import { gatewaySampleEndSchema, sampledMax } from '../../schemas/admin/gateway-requests.ts';
 import { hourMs } from '../../schemas/durations.ts';
@@ -24,16 +21,16 @@ export interface RecordedSample {
 
 type Answer = Pick<RecordedSample, 'texts' | 'decisions' | 'sinceMs'>;
 
-/** A gateway reads an hour of its records for it. */
+/** Time limit in ms, in which a gateway reads an hour of its records. */
 const timeoutMsDefault = 5_000;
-/** Of a decision, on the average. */
+/** Bound on the average length of a decision, in characters. */
 const charactersPerLineMax = 2_000;
 
 interface SampleSources extends DecisionSources {
   readonly traffic: Pick<FleetTraffic, 'now'>;
 }
 
-/** Requests of one organisation, or of all; never rejects. Ends early with the signal. */
+/** Samples requests of one organisation, or of all. Never rejects; ends early with the signal. */
 export async function askSample(
   sources: SampleSources,
   organisation: string | undefined,

@@ -58,8 +58,7 @@ function sumSide(
 
 /**
  * Keeps only internal errors, which count from any caller. Other answers to callers without a known key say nothing about a
- * change, because anyone can cause any number of them: refusals could withdraw every change, and listings could hide refusals
- * of other callers.
+ * change, because anyone can cause any number of them.
  */
 function keepErrors({ refused: { InternalError } = {} }: TrafficSums): TrafficSums {
   return { requests: 0, ...(InternalError !== undefined && { refused: { InternalError } }) };

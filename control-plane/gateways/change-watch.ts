@@ -1,7 +1,6 @@
 /**
  * Watches a staged change: the counts of the gateways in its waves decide whether it continues, waits or is withdrawn. No
- * replica leads. Each one reaches the same decision from the same reports and writes at the position that it has read, so the
- * log accepts only the first.
+ * replica leads: each one reaches the same decision, and the log accepts only the first write.
  */
 import { randomUUID } from 'node:crypto';
 import type { Registry } from 'prom-client';

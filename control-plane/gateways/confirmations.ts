@@ -1,26 +1,23 @@
-/**
- * Waits until every gateway has applied a position, and reports when each did (design 4: Revocation confirmed). All who wait
- * share one request for the end of the reports.
- */
+/** Waits until every gateway has applied a position (design 4: Revocation confirmed). All waiters share one read. */
 import type { Confirmations, GatewayConfirmation } from '../../schemas/admin/admin.ts';
 import { sleep, within } from '../../shared/runtime/retry.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from './status-board.ts';
 
-/** The minimum time to read the reports, even where the timeout of the caller is shorter. */
+/** Minimum time in ms to read the reports, even if the caller's timeout is shorter. */
 const readMsMin = 1000;
-/** Polls, because the time alone confirms a silent gateway, without an event. */
+/** Poll interval in ms. A silent gateway becomes confirmed by time alone, without an event. */
 const pollMs = 500;
 
-/** One read of the reports may take so long before it is begun again. */
+/** Time in ms after which a read of the reports starts again. */
 const readMsMax = 5000;
-/** Between the beginnings of two reads, however many wait. */
+/** Shortest time in ms between the starts of two reads, however many callers wait. */
 const readGapMs = 100;
 
 export class Confirming {
   readonly #board: StatusBoard;
   readonly #snapshot: Pick<Snapshot, 'log'>;
-  /** Has begun, with the pause before the next one. */
+  /** Read in progress, with the pause before the next one. */
   #running: Promise<unknown> = Promise.resolve();
   #next: Promise<boolean> | undefined;
 
@@ -32,14 +29,14 @@ export class Confirming {
     this.#snapshot = snapshot;
   }
 
-  /** Rejects with the reason of `client`, who does not wait any more. */
+  /** Rejects with the reason of `client` once that aborts. */
   async wait(position: number, timeoutSeconds: number, client: AbortSignal): Promise<Confirmations> {
     const board = this.#board;
     const startMs = performance.now();
     const untilMs = startMs + timeoutSeconds * 1000;
     const leftMs = (): number => untilMs - performance.now();
     const confirmedMs = new Map<string, number>();
-    // A gateway publishes a report before it serves, so a gateway that this read does not find accepts no key yet.
+    // A gateway publishes a report before it serves, so a gateway that this read does not find does not accept keys yet.
     let isRead = await this.#readToEnd(Math.max(leftMs(), readMsMin), client);
     let readMs = performance.now();
     for (;;) {
@@ -62,12 +59,12 @@ export class Confirming {
     }
   }
 
-  /** True once the reports were read to an end that was asked for after this call; false after `timeoutMs`, or without a client. */
+  /** Whether the reports were read to an end requested after this call, before the timeout and while the client waits. */
   async #readToEnd(timeoutMs: number, client: AbortSignal): Promise<boolean> {
     return (await within(this.#sharedRead(), timeoutMs, client)) === true;
   }
 
-  /** The next read, for all who wait: the one that runs may have asked for the end before one of them came. */
+  /** Returns the next read, for all waiters. The running one may have requested the end before one of them came. */
   #sharedRead(): Promise<boolean> {
     this.#next ??= this.#running.then(() => {
       this.#next = undefined;

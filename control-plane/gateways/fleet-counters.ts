@@ -1,7 +1,6 @@
 /**
- * The counters of all gateways, as a control plane keeps them. It reads the topic and republishes the counts of silent
- * replicas every hour, because the topic keeps only a day. Values that a restore allowed for lost counters are handled as a
- * silent replica. It also compares the sums with the folded rows, and requests rows that are missing from the usage log.
+ * Counters of all gateways, on a control plane. It republishes counts of silent replicas every hour, because the topic keeps
+ * only a day; values from a restore count as one of these. It compares the sums with usage rows, and requests missing rows.
  */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';

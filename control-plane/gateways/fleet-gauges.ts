@@ -1,7 +1,4 @@
-/**
- * What the gateways use now of the limits that hold over the whole fleet, on a control plane: requests of the minute, weight
- * in flight. It folds the topic of gauges as each gateway does, and publishes nothing.
- */
+/** Current use of fleet-wide limits, on a control plane: requests of the minute and weight in flight. Publishes nothing. */
 import { decodeGauges, inFlightWindow } from '../../schemas/records/gauges.ts';
 import { gaugesTopic } from '../../schemas/records/limits.ts';
 import { ClaimsFold } from '../../shared/limits/claims-fold.ts';
@@ -13,15 +10,15 @@ import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { countedTokens, type FleetSettings } from './open-fleet.ts';
 
-/** Longer than a minute and the differences of clocks. */
+/** Longer than a minute plus clock differences, in ms. */
 const readBackMs = 70_000;
 const sweepEveryMs = 1_000;
-/** Pause between two reads of the topic: what is read together costs little. */
+/** Pause in ms between two reads of the topic, because batches are cheaper. */
 const restMs = 100;
-/** Gateways publish at least each second; what one that is silent for longer held in flight is over. */
+/** Time in ms after which a gateway is not live, although it publishes every second. Its weight in flight has then ended. */
 const liveMs = 12_000;
 
-/** What one gateway uses of a limit. */
+/** Use of a limit by one gateway. */
 export interface GaugeUse {
   readonly name: string;
   readonly used: number;
@@ -69,16 +66,16 @@ export class FleetGauges {
     return this.#options.topic.refused;
   }
 
-  /** The time by which gateways count periods. */
+  /** Time by which gateways count periods. */
   logNow(): number {
     return this.#time.now();
   }
 
-  /** By process; undefined while the topic cannot be read. `window`: the beginning of the minute, or `inFlightWindow`. */
+  /** Use by process; undefined while the topic cannot be read. `window` is the start of a minute, or `inFlightWindow`. */
   uses(subject: string, window: number): GaugeUse[] | undefined {
     if (!this.#options.topic.reachable) return undefined;
     const cells = this.#fold.row({ subject, window })?.cells;
-    // Most of many subjects are idle.
+    // Most subjects are idle.
     if (cells === undefined) return [];
     const ages = this.#ages();
     const uses: GaugeUse[] = [];
@@ -90,7 +87,7 @@ export class FleetGauges {
     return uses;
   }
 
-  /** Live gateways, and since when each has published nothing, ms. */
+  /** Live gateways, with the time in ms since each last published. */
   gateways(): Map<string, number> {
     const gateways = new Map<string, number>();
     for (const { name, ageMs } of this.#ages().values())

@@ -1,8 +1,7 @@
 /**
- * Persists the registry of gateways beyond the retention of the status topic, because a silent gateway may still accept
- * revoked keys (design 4: Revocation confirmed). Each replica stores the registry in a file, and republishes the reports of
- * silent gateways before the topic expires them, so that new replicas and those that were down learn them too. Where
- * another replica republishes a gateway that has ended, this one publishes its tombstone.
+ * Keeps the registry of gateways beyond the retention of the status topic, because a silent gateway may still accept revoked
+ * keys (design 4: Revocation confirmed). Each replica stores it in a file, and republishes reports of silent gateways so that
+ * new replicas learn them. If another replica republishes an ended gateway, this one publishes its tombstone.
  */
 import { hourMs } from '../../schemas/durations.ts';
 import {
@@ -19,21 +18,21 @@ import type { GatewaysFile, PersistedGateway } from './gateways-file.ts';
 import type { StatusBoard } from './status-board.ts';
 
 const sweepMsDefault = 2000;
-/** Only gateways that are silent for longer are republished. */
+/** Time in ms after which a silent gateway is republished. */
 const silentMs = 60_000;
-/** A gateway that is known from a file or a memory record gets this time to report by itself. */
+/** Time in ms that a gateway known from a file or a memory record has to report itself. */
 const graceMs = 10_000;
-/** Far below the retention of the topic, one day. */
+/** Interval far below the topic's retention of one day. */
 const republishEveryMs = hourMs;
 
 export interface FleetMemoryOptions {
-  /** Of this replica. */
+  /** Name of this replica. */
   readonly name: string;
   readonly board: StatusBoard;
   readonly file: GatewaysFile;
   readonly log: ControlLog;
   readonly mac: StatusMac;
-  /** Between two writes of the file, and two searches for what to republish; 2 s unless it is given. */
+  /** Time in ms between two sweeps, which write the file and republish reports; default 2 s. */
   readonly sweepMs?: number;
   readonly logger: Pick<Logger, 'warn' | 'info'>;
 }
@@ -65,7 +64,7 @@ export class FleetMemory {
     for (const incarnation of ended) this.#resurrected.add(incarnation);
   }
 
-  /** Forgets all processes with this name, and returns their number. Rejects where the topic cannot be written. */
+  /** Forgets all processes with this name and returns their number. Rejects if the topic cannot be written. */
   async forget(name: string): Promise<number> {
     const { board, logger } = this.#options;
     const known = board.gateways().filter(({ report }) => report.name === name);
@@ -92,7 +91,7 @@ export class FleetMemory {
     });
   }
 
-  /** Writes the changes since the last write. Where it fails, the next sweep retries. */
+  /** Writes the changes since the last write. If that fails, the next sweep retries. */
   #persist(): void {
     const { board, file, logger } = this.#options;
     const { rows } = board;
@@ -129,7 +128,7 @@ export class FleetMemory {
       this.#resurrected.clear();
       for (const { report } of silent) {
         rows.upsert(report, 'memory');
-        // The file has the first report of an incarnation; from now on it must have the last.
+        // The file contains an incarnation's first report. From now on it must contain the last.
         rows.changed.add(report.incarnation);
       }
     } catch (error) {

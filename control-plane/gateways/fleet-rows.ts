@@ -1,24 +1,19 @@
 /**
- * The registry of processes that report, one row for each incarnation: two processes of one name are two rows. A gateway is
- * removed only when it stops cleanly, when a later start from its data folder proves that it ended, or when an operator
- * forgets it. Gateways never expire. An ended incarnation leaves a tombstone with the number of its last report, so that
- * only a newer report adds it again.
+ * Registry of reporting processes, one row per incarnation. A gateway is removed only if it stops cleanly, if a later start
+ * from its data folder proves its end, or if an operator forgets it. Its tombstone keeps older reports from adding it again.
  */
 import type { Forgotten, StatusReport } from '../../schemas/records/status.ts';
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 
 export interface Seen {
   readonly report: StatusReport;
-  /** When this process read the report; its monotonic clock, ms. */
+  /** Monotonic time in ms when this process read the report. */
   readonly seenMs: number;
-  /** Not live: from the file of this replica, from the memory of another replica, or from before the start. */
+  /** Whether the report comes from a file, from another replica's memory, or from before this replica's start. */
   readonly isRemembered: boolean;
-  /** An operator forgot it; it is removed once it is silent. */
+  /** Whether an operator forgot the gateway. It is removed once it is silent. */
   readonly isForgotten?: boolean;
-  /**
-   * Which token the record had that the process itself wrote, as StatusMac counts them. Undefined for what another process or a
-   * file says of it: a newer token must not vouch for what an older one wrote.
-   */
+  /** Index of the token that signed the process's own record; undefined if a file or another process passed it on. */
   readonly signedBy?: number | undefined;
 }
 
@@ -28,34 +23,34 @@ export function recordsId({ folder, incarnation }: Pick<StatusReport, 'folder' |
 }
 
 export interface FleetRow extends Seen {
-  /** When the report was last appended to the topic, directly or in a memory record. -Infinity where unknown. */
+  /** Time when the report was last appended to the topic, directly or in a memory record; -Infinity if not known. */
   readonly publishedMs: number;
   readonly isForgotten: boolean;
 }
 
 export type Arrival =
-  /** From the topic, written since this replica started. */
+  /** Report from the topic, written since this replica started. */
   | 'live'
-  /** From the topic, written before this replica started. */
+  /** Report from the topic, written before this replica started. */
   | 'earlier'
-  /** From a memory record of another replica. */
+  /** Report from a memory record of another replica. */
   | 'memory'
-  /** From the file of this replica. */
+  /** Report from the file of this replica. */
   | 'file';
 
 const rowsMax = 10_000;
 const tombstonesMax = 20_000;
-/** Control planes expire, because nothing waits for their confirmation. */
+/** Time in ms after which control planes expire, because nothing waits for their confirmation. */
 const controlPlaneKeptMs = 600_000;
 
 export class FleetRows {
-  /** Incarnations to persist: their row was added or removed. The reader clears the set. */
+  /** Incarnations to persist, whose rows were added or removed. The reader clears the set. */
   readonly changed = new Set<string>();
   readonly #rows = new Map<string, FleetRow>();
   readonly #tombstones = new BoundedMap<string, number>(tombstonesMax, 'oldest');
   #overflowed = false;
 
-  /** More processes reported than the registry holds, so it is incomplete. */
+  /** Whether more processes have reported than the registry holds, so that it is incomplete. */
   get isOverflowed(): boolean {
     return this.#overflowed;
   }
@@ -68,12 +63,12 @@ export class FleetRows {
     return this.#rows.get(incarnation);
   }
 
-  /** The number of the last report of an ended incarnation. */
+  /** Returns the number of an ended incarnation's last report. */
   findEnd(incarnation: string): number | undefined {
     return this.#tombstones.get(incarnation);
   }
 
-  /** Adds or updates a row. False where the incarnation has ended with this report or a later one. */
+  /** Adds or updates a row. Returns false if the incarnation ended with this report or a later one. */
   upsert(report: StatusReport, arrival: Arrival, signedBy?: number): boolean {
     const nowMs = performance.now();
     const { incarnation, n } = report;
@@ -122,7 +117,7 @@ export class FleetRows {
     }
   }
 
-  /** Is there room for a new row, and may its process still run? */
+  /** Whether there is room for a new row and its process may still run. */
   #admits(report: StatusReport, reportedSinceItsEnd: boolean): boolean {
     const { folder, incarnation, n } = report;
     if (folder && !reportedSinceItsEnd)

@@ -1,7 +1,7 @@
 /**
- * Requests of the last hour as the gateways' status reports count them. They are kept in bounded memory, and read from the topic
- * again after a start. A report has the time of its log record, unless that clock alone is wrong: in some topics the gateway's own
- * clock stamps the records.
+ * Requests of the last hour as status reports count them, in bounded memory, and read from the topic again after a start. A
+ * report has the time of its log record, unless that clock alone is wrong, because in some topics gateways' clocks stamp
+ * records.
  */
 import { hourMs } from '../../schemas/durations.ts';
 import {
@@ -16,7 +16,7 @@ import { recordsId } from './fleet-rows.ts';
 import type { TrafficOrigin } from './status-board.ts';
 
 const keptMs = hourMs;
-/** Rows of all reports, with their refusals; some 40 MB. */
+/** Maximum rows of all reports, including refusals; about 40 MB. */
 const rowsMaxDefault = 100_000;
 const unreadMax = 10_000;
 
@@ -25,33 +25,33 @@ export interface GatewayTraffic {
   readonly incarnation: string;
   /** Data folder with the records of these requests, identified by `recordsId`. */
   readonly records: string;
-  /** When it was published, ms since 1970. */
+  /** Time of publication, ms since 1970. */
   readonly atMs: number;
   readonly report: TrafficReport;
 }
 
-/** By what rows can be chosen. */
+/** Names by which rows can be selected. */
 export type TrafficKind = 'gateway' | 'organisation' | 'stack' | 'model';
 export type TrafficWhere = Readonly<Partial<Record<TrafficKind, string | undefined>>>;
 
-/** A row, or what a gateway has in no row. */
+/** A row of a gateway's report, or its rest. */
 interface GatewayRow extends Pick<GatewayTraffic, 'gateway' | 'records' | 'atMs' | 'report'> {
   readonly row: TrafficRow;
-  /** Many together, whose names nobody knows. */
+  /** Whether the row is the rest, which sums requests whose names are not known. */
   readonly isRest: boolean;
 }
 
 export class FleetTraffic {
   readonly #rowsMax: number;
-  /** In the order in which they were published. */
+  /** Reports in the order of publication. */
   #reports: GatewayTraffic[] = [];
   #rows = 0;
-  /** What was published earlier was left out for want of room. */
+  /** Time before which reports were left out for lack of room. */
   #completeFromMs = 0;
   /** Time of each gateway's last report that this build cannot read, by `recordsId`. */
   readonly #unread = new BoundedMap<string, number>(unreadMax, 'oldest');
 
-  /** The time by which gateways count, ms since 1970. */
+  /** Clock by which gateways count, ms since 1970. */
   readonly now: () => number;
   readonly #time: ReadTime;
 
@@ -69,7 +69,7 @@ export class FleetTraffic {
     if (atMs <= nowMs - keptMs) return;
     const report = readTraffic(traffic);
     if (report === undefined) return void this.#unread.keep(records, atMs);
-    // What the log was not known to have is part of the next report.
+    // A report repeats the previous one's counts if that one was not known to be in the log.
     const isContained = (other: GatewayTraffic): boolean =>
       other.incarnation === incarnation && other.report.fromMs >= report.fromMs;
     const last = this.#reports.findLast((other) => other.incarnation === incarnation);
@@ -84,17 +84,17 @@ export class FleetTraffic {
     return (this.#unread.get(records) ?? 0) > nowMs - keptMs;
   }
 
-  /** From when on everything that was published is here. */
+  /** Time since which all published reports are present. */
   sinceMs(nowMs: number): number {
     return Math.max(nowMs - keptMs, this.#completeFromMs);
   }
 
-  /** Of the last hour, in the order in which they were published. */
+  /** Reports of the last hour, in the order of publication. */
   reports(nowMs: number): readonly GatewayTraffic[] {
     return this.#reports.filter(({ atMs }) => atMs > nowMs - keptMs);
   }
 
-  /** All rows of the last hour with these names. */
+  /** Yields the rows of the last hour with these names. */
   *rows(nowMs: number, where: TrafficWhere = {}): Iterable<GatewayRow> {
     const wanted = (Object.entries(where) as [TrafficKind, string | undefined][]).filter(
       ([, name]) => name !== undefined,
@@ -109,7 +109,7 @@ export class FleetTraffic {
     }
   }
 
-  /** What nodes have answered in the last hour: all, or one. */
+  /** Yields the answers of all nodes, or of one, in the last hour. */
   *nodes(
     nowMs: number,
     wanted?: string,
@@ -141,7 +141,7 @@ function rowName(kind: TrafficKind, gateway: string, row: TrafficRow): string | 
   return kind === 'gateway' ? gateway : row[kind];
 }
 
-/** One report has at least one, so that there are not too many of them either; a refusal takes as much as a row. */
+/** Counts each refusal as a row, and one more for each report, so that the number of reports is bounded too. */
 function countRows({ rows, rest, callers = [], nodes = [] }: TrafficReport): number {
   const refusals = [...rows, ...(rest ? [rest] : [])].map(({ refused = {} }) => Object.keys(refused).length);
   return refusals.reduce((sum, types) => sum + types, 1 + rows.length + callers.length + nodes.length);

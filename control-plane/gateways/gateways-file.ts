@@ -1,7 +1,4 @@
-/**
- * `gateways.db`: the gateways that this replica knows, and tombstones of those that ended, beyond the retention of the
- * status topic. Primary data: a gateway that is silent for over a day may be stored nowhere else.
- */
+/** `gateways.db`: the gateways that this replica knows, and tombstones. It may be the only record of a silent gateway. */
 import { existsSync } from 'node:fs';
 import { rememberedStatusSchema, type StatusReport } from '../../schemas/records/status.ts';
 import {
@@ -52,7 +49,7 @@ export class GatewaysFile {
     return { ended, reports };
   }
 
-  /** In one transaction. Throws the errors of shared/runtime/sqlite.ts. */
+  /** Writes in one transaction. Throws the errors of shared/runtime/sqlite.ts. */
   write(changes: readonly PersistedGateway[]): void {
     const put = this.#db.prepare('INSERT OR REPLACE INTO gateway (incarnation, report) VALUES (?, ?)');
     const remove = this.#db.prepare('DELETE FROM gateway WHERE incarnation = ?');

@@ -1,7 +1,4 @@
-/**
- * Rows of requests from all gateways, as the requests end. Streams with the same question share one call to each gateway, so a
- * stream costs little more than the rows that it sends.
- */
+/** Rows of requests from all gateways as the requests end. Streams with the same question share one call to each gateway. */
 import { gatewayPulseSchema, gatewayRowSchema } from '../../schemas/admin/gateway-requests.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { askUnlessIdle, type DecisionSources, type Source } from './ask-decisions.ts';
@@ -31,10 +28,10 @@ const liveTurnMs = 200;
 const againMs = 1_000;
 /** Time after which a gateway counts as silent; longer than the gap between two of its lines. */
 const idleMs = 6_000;
-/** Until then a gateway that has not answered yet is not called silent. */
+/** Time in ms before a gateway that has not answered yet counts as silent. */
 const beginMs = 1_500;
 const pendingMax = 5_000;
-/** A gateway may give so many times its share of the rows: others have fewer requests. */
+/** Multiple of its even share of the rows that a gateway may send, because others have fewer requests. */
 const sharesOfGateway = 2;
 
 /** Rows that wait to be sent on one stream. */
@@ -108,7 +105,7 @@ class LiveGateways {
     return this.#silent;
   }
 
-  /** Never rejects; afterwards the gateway is asked again. */
+  /** Follows one gateway, which is asked again afterwards. Never rejects. */
   async #follow(source: Source, gateways: number): Promise<void> {
     const { signal } = this.#end;
     const way = { dispatcher: this.#sources.gatewayAgent, signal };
@@ -137,7 +134,7 @@ class LiveGateways {
   }
 }
 
-/** So many of them, evenly. */
+/** Selects up to `most` rows, evenly. */
 function sampled<Row>(rows: readonly Row[], most: number): readonly Row[] {
   if (rows.length <= most) return rows;
   const share = most / rows.length;
@@ -148,7 +145,7 @@ function sampled<Row>(rows: readonly Row[], most: number): readonly Row[] {
 export class LiveRequests {
   readonly #asked = new Map<string, LiveGateways>();
 
-  /** First once all gateways have answered or had their time, then whenever there is something new; until the signal. */
+  /** Yields once all gateways have answered or timed out, then whenever there is something new, until the signal aborts. */
   async *follow(
     sources: DecisionSources,
     asked: FollowedRequests,

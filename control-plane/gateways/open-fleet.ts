@@ -13,7 +13,7 @@ import { StatusBoard } from './status-board.ts';
 export interface FleetSettings {
   readonly logUrl: string;
   readonly dataDir: string;
-  /** Of this replica. */
+  /** Name of this replica. */
   readonly name: string;
   readonly gatewayToken: string;
   readonly previousGatewayToken?: string | undefined;
@@ -28,7 +28,7 @@ export interface OpenedFleet {
   readonly traffic: FleetTraffic;
 }
 
-/** Tokens of which a MAC counts: the present one, which signs, and the former one during a rotation. */
+/** Tokens whose MACs are valid: the present one, which signs, and the previous one during a rotation. */
 export function countedTokens({
   gatewayToken,
   previousGatewayToken: previous,

@@ -1,7 +1,7 @@
 /**
- * Keeps the last reports of the fleet. The room `control-plane/gateways` knows all gateways, asks them, and confirms what they
- * enforce. State and confirmation follow from what a process proved and from how long it has been silent here, never from its own
- * claim to be healthy. A record must not count without its MAC.
+ * Keeps the last reports of the fleet. The room `control-plane/gateways` knows all gateways, asks them, and confirms what
+ * they enforce: by what they proved and how long they are silent, never by their claim to be healthy. A record must not count
+ * without its MAC.
  */
 import { z } from 'zod';
 import { nameSchema } from '../../schemas/names.ts';
@@ -23,14 +23,11 @@ import { type FleetRow, FleetRows, type Seen } from './fleet-rows.ts';
 
 export type { Seen } from './fleet-rows.ts';
 
-/** A silent process is STALE after this. */
+/** Seconds of silence after which a process is STALE. */
 export const staleSeconds = 10;
-/** A fenced gateway whose last proof is older than this accepts no key (design: Revocation confirmed). */
+/** Age in seconds of a fenced gateway's last proof after which it accepts no key (design: Revocation confirmed). */
 const fencedForSureSeconds = 60;
-/**
- * A proof that does not cover a position began before it was written, and is valid for 45 s. This long after the position
- * was reached here, a gateway that fences has folded it or accepts no key, also where its reports were lost.
- */
+/** A proof is valid for 45 s. This long after a position was reached here, a fencing gateway has folded it or is fenced. */
 const coveredForSureSeconds = 50;
 const digestsMax = 2000;
 const headStepMs = 1000;
@@ -51,9 +48,9 @@ export interface BoardOptions {
   readonly log: FollowedLog;
   readonly mac: StatusMac;
   readonly logger: Pick<LineLogger, 'warn'>;
-  /** Called for each memory record of another replica; `ended`: those of its gateways that have ended here. */
+  /** Called for each memory record of another replica. `ended` contains those of its gateways that have ended here. */
   readonly onMemory?: (ended: readonly string[]) => void;
-  /** Called once for each report with traffic, in their order; `atMs` as the log has it. */
+  /** Called once for each report with traffic, in order. `atMs` is the log's time. */
   readonly onTraffic?: (traffic: unknown, from: TrafficOrigin, atMs: number | undefined) => void;
 }
 
@@ -61,20 +58,17 @@ export type TrafficOrigin = Pick<StatusReport, 'name' | 'incarnation' | 'folder'
 
 export class StatusBoard {
   readonly rows = new FleetRows();
-  /** Records that did not count, by cause. */
+  /** Ignored records, by cause. */
   readonly ignored: RateLimitedLine;
   refused: RefusedRecords | undefined;
   readonly #options: BoardOptions;
   readonly #follower: Follower;
   readonly #digests = new BoundedMap<number, string>(digestsMax, 'oldest');
   readonly #heads = new KnownHeads();
-  /**
-   * Number of the last report of each incarnation whose traffic was passed on, so that a repeated record counts once. The rows cannot
-   * show this, because after a start they may already know that a gateway has ended before its reports have been read.
-   */
+  /** Number of each incarnation's last report whose traffic was passed on, so that a repeated record counts once. */
   readonly #countedUpTo = new BoundedMap<string, number>(incarnationsMax, 'oldest');
   #completing: Promise<void> | undefined;
-  /** The topic was read up to its end at this moment; undefined until it was read to its end once. */
+  /** Time up to which the topic was read; undefined until it has been read to its end once. */
   #currentMs: number | undefined;
 
   constructor(options: BoardOptions) {
@@ -108,23 +102,23 @@ export class StatusBoard {
     await Promise.all([this.#follower.stop(), this.#completing]);
   }
 
-  /** Adds this process's digest at a position, to compare the reported ones with. */
+  /** Adds this process's digest at a position, to compare reported digests with it. */
   addOwnDigest(seq: number, digest: string): void {
     this.#digests.set(seq, digest);
     this.#heads.reached(seq);
   }
 
-  /** Has the topic been read to its end once? */
+  /** Whether the topic has been read to its end once. */
   get isComplete(): boolean {
     return this.#currentMs !== undefined;
   }
 
-  /** Why the topic cannot be read, or why the last request for its end failed. */
+  /** Reason why the topic cannot be read, or why the last request for its end failed. */
   get fault(): string | undefined {
     return this.#follower.failing?.message ?? this.#follower.endFault;
   }
 
-  /** The last report of each gateway that confirmations wait for, by name; two of one name are two. */
+  /** Last reports of the gateways that confirmations wait for, by name. Two gateways of one name are two. */
   gateways(): Seen[] {
     this.rows.sweep(staleSeconds * 1000);
     const all = [...this.rows.all()].filter(({ report }) => report.kind === 'gateway');
@@ -133,20 +127,20 @@ export class StatusBoard {
     );
   }
 
-  /** Names under which several processes report, and how many. */
+  /** Names under which several processes report, with the number of processes. */
   conflicts(): Map<string, number> {
     const counts = new Map<string, number>();
     for (const { report } of this.gateways()) counts.set(report.name, (counts.get(report.name) ?? 0) + 1);
     return new Map([...counts].filter(([, count]) => count > 1));
   }
 
-  /** The gateways and the version of the fold that each reported; undefined until all earlier reports were read. */
+  /** Gateways with the fold version that each reported; undefined until all earlier reports have been read. */
   readers(): { readonly name: string; readonly foldVersion: number }[] | undefined {
     if (!this.isComplete || this.rows.isOverflowed) return undefined;
     return this.gateways().map(({ report: { name, foldVersion } }) => ({ name, foldVersion }));
   }
 
-  /** One for each name: the one that reported last. */
+  /** Control planes by name. If several share a name, the one that reported last counts. */
   controlPlanes(): Seen[] {
     const byName = new Map<string, FleetRow>();
     for (const row of this.rows.all()) {
@@ -157,7 +151,7 @@ export class StatusBoard {
     return [...byName.values()];
   }
 
-  /** When this process last read a new report of control plane `name`; monotonic, ms; -Infinity before the first since its start. */
+  /** Monotonic time in ms when a new report of this control plane was last read; -Infinity before the first. */
   readBackMs(name: string): number {
     const live = this.controlPlanes().find((seen) => seen.report.name === name && !seen.isRemembered);
     return live?.seenMs ?? Number.NEGATIVE_INFINITY;
@@ -177,7 +171,7 @@ export class StatusBoard {
     return report.applied >= head.seq && !report.halted ? 'SYNCED' : 'LAGGING';
   }
 
-  /** Is everything up to `position` of this log effective on this gateway? */
+  /** Whether everything up to `position` of this log is effective on this gateway. */
   confirms({ report, seenMs }: Seen, position: number, log: string | null): boolean {
     if (log !== null && report.log === log && report.halted === undefined && report.applied >= position)
       return true;
@@ -190,10 +184,10 @@ export class StatusBoard {
     );
   }
 
-  /** Resolves true once the topic has been read up to its present end, false at the deadline. */
+  /** Resolves with true once the topic is read to its present end, with false at the deadline. */
   async readToEnd(timeoutMs: number): Promise<boolean> {
     const beganMs = performance.now();
-    // Once stopped it is not read any more.
+    // A stopped follower does not read any more.
     const isRead = await this.#follower.caughtUp(timeoutMs).catch(() => false);
     if (isRead) this.#currentMs = Math.max(beganMs, this.#currentMs ?? beganMs);
     return isRead;
@@ -216,7 +210,7 @@ export class StatusBoard {
     else this.#applyReport(read, signedBy, record.atMs);
   }
 
-  /** What was counted goes to who sums it up; no row keeps it, and no memory of silent gateways. */
+  /** Passes on the traffic, which neither rows nor memory records keep. */
   #applyReport(
     { traffic, ...report }: StatusReport,
     signedBy: number | undefined,
@@ -261,7 +255,7 @@ function order(a: string, b: string): number {
   return a < b ? -1 : Number(a > b);
 }
 
-/** The name of a record that nobody vouches for. */
+/** Name in a record without a valid MAC. */
 function claimedName(value: Buffer): string | undefined {
   if (value.length > statusBytesMax) return undefined;
   return claimSchema.safeParse(parseJson(value)).data?.name;
@@ -277,12 +271,9 @@ function parseJson(value: Buffer): unknown {
   }
 }
 
-/**
- * When this process reached each position of the log: recent history, at a resolution of one second. Errors are on the
- * safe side: a position never seems to be known for longer than it is.
- */
+/** Times when this process reached recent positions, to one second. A position never seems older here than it is. */
 class KnownHeads {
-  /** Ascending: for each second, the last position and when it was reached. */
+  /** Entries in ascending order: for each second, the last position and when it was reached. */
   readonly #entries: { readonly startMs: number; ms: number; seq: number }[] = [];
 
   reached(seq: number): void {
@@ -294,7 +285,7 @@ class KnownHeads {
     if (this.#entries.length > headsKept) this.#entries.shift();
   }
 
-  /** A lower bound; 0 for an unknown position. */
+  /** Lower bound on the seconds since a position was reached; 0 for an unknown position. */
   secondsSince(seq: number): number {
     const entry = this.#entries.find((each) => each.seq >= seq);
     return entry === undefined ? 0 : (performance.now() - entry.ms) / 1000;

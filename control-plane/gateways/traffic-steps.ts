@@ -1,7 +1,4 @@
-/**
- * Traffic in steps of equal length. A report counts in each step for as much of it as its own time covers: gateways report each
- * ten seconds or later, so that by the time of the reports alone a step would now and then have two of them, and the next none.
- */
+/** Traffic in equal steps. A report is spread over all steps that its time covers, so that no step counts two reports. */
 import type { TrafficReport, TrafficSums } from '../../schemas/records/traffic.ts';
 
 export interface StepRange {
@@ -11,7 +8,7 @@ export interface StepRange {
   readonly steps: number;
 }
 
-/** What was counted in some time that ended with the publication of a report. */
+/** A report with the time when it was published. */
 export interface CountedSpan {
   readonly atMs: number;
   readonly report: Pick<TrafficReport, 'fromMs' | 'toMs'>;
@@ -20,11 +17,11 @@ export interface CountedSpan {
 export interface StepSums {
   requests: number;
   tokens: number;
-  /** By type. */
+  /** Refused requests, by type. */
   readonly refused: Map<string, number>;
   readonly ownTime: number[];
   readonly firstToken: number[];
-  /** On the average. */
+  /** Average over the step. */
   inFlight: number;
 }
 
@@ -57,7 +54,7 @@ export class TrafficSteps {
     });
   }
 
-  /** In their order, each with its end; without those in which nothing was counted. */
+  /** Returns the steps in which something was counted, in order, each with its end. */
   found(): (readonly [endMs: number, step: StepSums])[] {
     const { untilMs, stepMs } = this.#range;
     return [...this.#steps]
@@ -65,7 +62,7 @@ export class TrafficSteps {
       .map(([stepsBefore, step]) => [untilMs - stepsBefore * stepMs, step] as const);
   }
 
-  /** Calls back with each step that the time of the report touches, and the part of the report that is in it. */
+  /** Calls `add` for each step that the report's time touches, with the part of the report in that step. */
   #spread({ atMs, report }: CountedSpan, add: (step: StepSums, part: number) => void): void {
     const { untilMs, stepMs, steps } = this.#range;
     const spanMs = Math.max(1, report.toMs - report.fromMs);
@@ -91,7 +88,7 @@ function addBuckets(into: number[], counts: readonly number[] = [], part: number
   for (const [bucket, requests] of counts.entries()) into[bucket] = (into[bucket] ?? 0) + requests * part;
 }
 
-/** The value that this share of all is not above, as if those of a bucket were spread evenly; undefined where there is none. */
+/** Interpolates a quantile as if a bucket's requests were spread evenly; undefined without requests. */
 export function interpolateQuantile(
   counts: readonly number[],
   bounds: readonly number[],

@@ -9,9 +9,7 @@ export interface EventSearch {
   readonly from: number;
   readonly to: number;
   readonly order: 'asc' | 'desc';
-  /**
-   * Maximum number of events in one answer. The last commit is complete, so there may be a few more, unless `isExact` is set.
-   */
+  /** Maximum number of events. The last commit is complete, so there may be a few more unless `isExact` is set. */
   readonly limit: number;
   /** Whether the limit is exact, even if that splits a commit. */
   readonly isExact: boolean;

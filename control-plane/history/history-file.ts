@@ -1,7 +1,4 @@
-/**
- * Opens `history.db` for folding. The file is derived from the log and proves nothing itself. If it is damaged, contradicts a
- * checkpoint of the log, or belongs to another build or log, it is removed and rebuilt from the log.
- */
+/** Opens `history.db` for folding. If it is damaged, foreign or contradicts a checkpoint, it is rebuilt from the log. */
 import { existsSync, rmSync, statSync } from 'node:fs';
 import {
   type Database,
@@ -29,10 +26,7 @@ export class HistorySpoiled extends Error {
   override readonly name = 'HistorySpoiled';
 }
 
-/**
- * Opens or creates the file. Throws the errors of shared/runtime/sqlite.ts if a new file would not help, for example if the
- * disk is full.
- */
+/** Opens or creates the file. Throws if a new file would not help, for example if the disk is full. */
 export function openHistory(path: string, log: string | null): HistoryFile {
   if (!existsSync(path)) return { snapshot: create(path) };
   try {

@@ -1,8 +1,7 @@
 /**
- * Maintains `history.db`, which contains every version of every row with the positions at which it was valid. The room
- * `control-plane/history` answers questions about any past state by reading this file, without folding again. It runs on a
- * thread of its own with its own reader of the log, so it never delays the control plane. The file is derived: it must never
- * be the only copy of anything, and the log decides if they differ.
+ * Maintains `history.db`, which contains every version of every row with the positions at which it was valid, so that past
+ * states are read without folding. It runs on a thread of its own with its own reader of the log, so it never delays the
+ * control plane. The file must never be the only copy of anything.
  */
 import type { LogText } from '../../schemas/records/log-events.ts';
 import { type ControlLog, LogReplaced } from '../../shared/log/core/control-log.ts';
@@ -28,10 +27,7 @@ export interface HistorySettings {
 
 /** Access to the history, on the same thread or another. */
 export interface HistoryAccess {
-  /**
-   * Answers a query once the history has the position in the query's first argument. If `client` is aborted, rejects at once
-   * with its reason.
-   */
+  /** Answers a query once the history has the position in its first argument. Rejects at once if `client` is aborted. */
   ask<Name extends keyof HistoryQueries>(
     name: Name,
     args: Parameters<HistoryQueries[Name]>,

@@ -1,7 +1,4 @@
-/**
- * Starts the history on a thread of its own, either at the first question or once the process has had time to start serving.
- * Restarts the thread if it ends.
- */
+/** Starts the history's thread at the first question or soon after the process starts. Restarts the thread if it ends. */
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import { CommandError } from '../core/command-error.ts';
