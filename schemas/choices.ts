@@ -1,7 +1,4 @@
-/**
- * Allowed words of the fields that are enumerations. They are kept apart from their schemas, because the
- * command line needs only the words and the schemas take longer to load than all of its other code.
- */
+/** Allowed words of enumerations. The command line needs only these, because schemas take longer to load than it does. */
 
 export const surfaces = ['openai', 'anthropic'] as const;
 export const dialects = ['vllm', 'sglang', 'llamacpp', 'ollama'] as const;

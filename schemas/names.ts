@@ -1,7 +1,7 @@
 /**
- * Names and ids that cross a process border, with their formats and length limits. Every process parses ids with these
- * schemas where they enter, so code behind that point never checks them again. The room `schemas/` defines everything that
- * one process sends another. It must not contain behaviour of any process, because browsers load it too.
+ * Names and ids that cross a process border. Every process parses ids with these schemas where they enter, so code behind
+ * that point never checks them again. The room `schemas/` defines everything that one process sends another. It must not
+ * contain behaviour of any process, because browsers load it too.
  */
 import { z } from 'zod';
 import { affinities, dialects, expiryChoices, keyStates, nodeStates, roles, surfaces } from './choices.ts';
@@ -24,8 +24,8 @@ export const modelIdSchema = z
   .max(200);
 
 /**
- * Free text for people, as events contain it. Control characters are refused because they could make one line
- * look like two. Lone surrogates are refused because UTF-8 cannot encode them.
+ * Free text for people, as events contain it. Refuses control characters, which could make one line look like two, and lone
+ * surrogates, which UTF-8 cannot encode.
  */
 export const storedNameSchema = z
   .string()
@@ -40,10 +40,7 @@ const joined = ['Arabic', 'Bengali', 'Devanagari', 'Gujarati', 'Gurmukhi', 'Kann
   .join('');
 /** Line separators and invisible characters: direction marks, zero-width spaces, joiners, fillers and tags. */
 const hidden = /[\u2028\u2029\p{Default_Ignorable_Code_Point}]/u;
-/**
- * Legitimate invisible characters: a joiner between two letters of the joining scripts or two parts of an
- * emoji, and an emoji's style selector.
- */
+/** Legitimate invisible characters: joiners within joining scripts or emoji, and an emoji's style selector. */
 const needed = new RegExp(
   `(?<=[${joined}])[\\u200c\\u200d](?=[${joined}])|(?<=[\\p{Emoji}\\ufe0f])\\u200d(?=\\p{Emoji})|(?<=\\p{Emoji})[\\ufe0e\\ufe0f]`,
   'gu',
@@ -81,10 +78,7 @@ export const daySchema = z.iso.date();
 /** Moment in UTC, in RFC 3339 format. */
 export const momentSchema = z.iso.datetime();
 
-/**
- * Base URL of an inference server, as events contain it. URLs with credentials are refused, because the
- * credentials would enter the log.
- */
+/** Base URL of an inference server, as events contain it; without credentials, which would enter the log. */
 export const recordedNodeUrlSchema = z
   .string()
   .max(500)

@@ -1,7 +1,4 @@
-/**
- * Fields that commands and the fleet file share: limits, model selections, nodes and reserved names. These
- * schemas are stricter than those of events, because events also contain what earlier writers allowed.
- */
+/** Fields that commands and the fleet file share. They are stricter than events, which have earlier writers' values. */
 import { z } from 'zod';
 import {
   credentialNameSchema,

@@ -41,10 +41,7 @@ const activitySchema = z.object({
   ),
   ...knownShape,
 });
-/**
- * Refusals of all organisations in the last hour, most frequent first. A refusal has no organisation if the request did not
- * identify one.
- */
+/** Most frequent refusals of all organisations in the last hour. Some requests do not identify an organisation. */
 const fleetActivitySchema = z.object({
   refusals: z.array(refusalSchema.extend({ organisation: id.optional() })),
   ...knownShape,

@@ -34,10 +34,7 @@ import {
 import { bodySchemas, pathSchemas } from './commands.ts';
 import { effectRequestSchema, effectSchema } from './effect.ts';
 
-/**
- * Longest wait in seconds. Long enough for a silent gateway that fences, which counts as confirmed about 60 s after its last
- * proof.
- */
+/** Longest wait in seconds. A silent gateway that fences counts as confirmed about 60 s after its last proof. */
 const waitSecondsMax = 75;
 const gatewayParams = z.object({ name: z.string().min(1).max(200) });
 
@@ -69,17 +66,14 @@ export const fleetRows = {
       query: commandQuerySchema,
       answer: z.object({
         name: z.string(),
-        /**
-         * Number of processes with this name, and how many of them reported in the last ten seconds and may still be running.
-         */
+        /** Number of processes with this name; reports of the last ten seconds from those that may still be running. */
         ...{ forgotten: z.int().min(0), reporting: z.int().min(0).optional() },
         dryRun: z.literal(true).optional(),
         position,
       }),
     },
   ),
-  // Open to members, because a person who may revoke a key may watch the revocation take effect. The answer contains no names
-  // of tenants.
+  // Open to members: who may revoke a key may watch it take effect. The answer contains no names of tenants.
   'confirmations.get': operation(readingRoles, 'Wait until gateways have a position in force', {
     opens: 'wait',
     params: z.object({ position: numberInQuery.int().min(1) }),

@@ -79,10 +79,7 @@ export const historyRows = {
       nextFrom: position.optional(),
       /** `to` of the next page, when reading from the newest event. Absent on the last page. */
       nextTo: position.optional(),
-      /**
-       * First position that the history contains. Earlier events are only in the log. Present on the last page if the history
-       * was cut.
-       */
+      /** First position in the history, on the last page of a cut history. Earlier events are only in the log. */
       historyFrom: position.optional(),
       /** Advice on how to get the earlier events. */
       historyNext: z.string().optional(),

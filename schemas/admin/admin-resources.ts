@@ -1,6 +1,6 @@
 /**
- * Schemas of the resources in the admin API's answers, one per resource. They are tolerant, so clients ignore fields of later
- * versions. Ids are plain strings, because the log also contains what earlier writers allowed.
+ * Schemas of the resources in the admin API's answers. They are tolerant, so clients ignore fields of later versions. Ids are
+ * plain strings, because the log also contains what earlier writers allowed.
  */
 import { z } from 'zod';
 import { releaseShape } from '../events/changes.ts';
@@ -192,10 +192,7 @@ export const limitUseSchema = z.object({
   suspended: z.literal(true).optional(),
   requests: z.object({ used: count.nullable(), limit: count.nullable(), secondsLeft: count.nullable() }),
   concurrency: z.object({ inFlight: count.nullable(), limit: count.nullable() }),
-  /**
-   * Tokens that count against the allowance: those completed by the pool, plus adjustments. For visitors, the tokens of the
-   * day.
-   */
+  /** Tokens against the allowance: completed by the pool, plus adjustments. For visitors, those of the day. */
   tokens: z.object({ used: count, limit: z.int().nullable(), refillsAt: z.string() }),
   gateways: z.array(
     z.object({
@@ -245,10 +242,7 @@ export const commandOutcomeShape = {
   position,
   /** Set if nothing had to change. */
   unchanged: z.literal(true).optional(),
-  /**
-   * Warnings about settings that are allowed but rarely intended, and about facts that were unknown when the command was
-   * written.
-   */
+  /** Warnings about allowed but unusual settings, and about facts that were unknown when the command was written. */
   warnings: z.array(z.string()).optional(),
   /** Set if nothing was written. The resource is shown as it would be. */
   dryRun: z.literal(true).optional(),

@@ -1,6 +1,6 @@
 /**
- * Method and path of each admin API operation, below the API's prefix. Clients need nothing else, so this table is separate
- * from the rest of the operations' declarations (schemas/admin/admin.ts), which must have an entry for each name.
+ * Method and path of each admin API operation, below the API's prefix. Clients need nothing else, so it is separate from the
+ * rest of the declarations (schemas/admin/admin.ts), which must have an entry for each name.
  */
 export const adminRoutes = {
   'document.get': 'GET /openapi.json',

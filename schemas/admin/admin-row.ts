@@ -6,10 +6,9 @@ import { idSchema, roleSchema } from '../names.ts';
 import { pageRows } from './page-rows.ts';
 
 /**
- * Callers that an operation allows. `public` means everyone. `node` means a node with its token, which the handler checks.
- * `gateway` means gateways with their token, and the operator. `operator` means the operator, unless acting as a person. A
- * list of roles also admits persons who have one of the roles in any organisation. The handler then checks the role in the
- * organisation concerned.
+ * Callers that an operation allows: everyone (`public`), a node whose token the handler checks (`node`), gateways and the
+ * operator (`gateway`), the operator unless acting as a person (`operator`), or also persons who have one of the roles in any
+ * organisation. The handler then checks the role in the organisation concerned.
  */
 export type Access = 'public' | 'node' | 'gateway' | 'operator' | readonly Role[];
 /** Size class of a request body. */
@@ -77,10 +76,7 @@ export const commandQuerySchema = z.object({
 });
 /** Query of a command that may need several commits. */
 export const divisibleQuerySchema = commandQuerySchema.extend({
-  /**
-   * Splits a command that does not fit into one commit. Each call writes one part, and its answer states how many changes
-   * remain.
-   */
+  /** Splits a command that does not fit into one commit. Each call writes a part and returns the number left. */
   inParts: flag,
 });
 export const readQuerySchema = z.object({

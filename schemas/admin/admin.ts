@@ -1,7 +1,7 @@
 /**
- * Table of all admin API operations: input, answer and permitted callers of each. The room `schemas/admin` defines the admin
- * API. The routes, role checks, OpenAPI document, clients and isolation tests are built from this table, so an operation
- * without an entry does not exist. schemas/admin/admin-routes.ts contains the methods and paths.
+ * Table of all admin API operations: input, answer and permitted callers. The room `schemas/admin` defines the admin API.
+ * Routes (schemas/admin/admin-routes.ts), role checks, OpenAPI document, clients and isolation tests are built from this
+ * table, so an operation without an entry does not exist.
  */
 import type { z } from 'zod';
 import { activityRows } from './admin-activity.ts';
@@ -56,15 +56,12 @@ type SchemaInput<Schema> = Schema extends z.ZodType ? z.input<Schema> : unknown;
 export type OperationParams<Name extends OperationName> = Read<OperationPart<Name, 'params'>>;
 export type OperationQuery<Name extends OperationName> = Read<OperationPart<Name, 'query'>>;
 export type OperationBody<Name extends OperationName> = Read<OperationPart<Name, 'body'>>;
-/**
- * Answer of an operation, or one line of a stream. The answer to a repeated command contains only ids if its resource has
- * since been removed.
- */
+/** Answer, or a stream's line. For a repeated command, only ids if its resource has since been removed. */
 export type OperationAnswer<Name extends OperationName> = Read<OperationPart<Name, 'answer'>>;
 
 /**
- * Input that a client supplies: the path parameters, and the fields of the body or, without a body, of the query. The client
- * itself adds the options that all commands share (`why`, `force`).
+ * Input that a client supplies: path parameters, and fields of the body or query. The client itself adds the options that all
+ * commands share (`why`, `force`).
  */
 export type OperationInput<Name extends OperationName> = {
   readonly [Param in PathNames<Name>]: string | number;

@@ -1,6 +1,6 @@
 /**
- * Bodies and path parameters of the admin API's commands. All schemas are strict: a field that a command does not define is
- * refused. They check formats only. Whether the named things exist is decided against the state.
+ * Bodies and path parameters of the admin API's commands. All schemas are strict, but they check formats only. Whether the
+ * named things exist is decided against the state.
  */
 import { z } from 'zod';
 import { daySeconds } from '../durations.ts';
@@ -115,17 +115,12 @@ export const bodySchemas = {
   }),
   setSurface: z.strictObject({ surface: surfaceSchema }),
   registerNode: z.strictObject({ ...nodeShape, place: strictPlaceSchema }),
-  /**
-   * Advances the change only if it is still in this wave, because it may have advanced automatically since the caller looked.
-   */
+  /** Advances the change only if it is still in this wave, because it may have advanced automatically. */
   advanceChange: z.strictObject({ inWave: z.int().min(1).optional() }),
   withdrawChange: z.strictObject({ reason: nameSchema.optional() }),
   applyFleet: z.strictObject({
     fleet: declaredFleetSchema,
-    /**
-     * Whether to remove what the file does not contain. A file never contains keys, so keys are removed only together with
-     * their organisation.
-     */
+    /** Whether to remove what the file omits. Files never contain keys, so those go only with organisations. */
     prune: z.boolean().optional(),
   }),
 };

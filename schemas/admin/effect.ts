@@ -42,9 +42,7 @@ const loweredSchema = z.object({
   /** Absent for visitors and if several organisations are affected. */
   organisation: idSchema.optional(),
   organisations: count,
-  /**
-   * Set for a limit on visitors. If `what` begins with `total.`, the limit covers all visitors together, otherwise each one.
-   */
+  /** Set for a limit on visitors: of all together if `what` begins with `total.`, otherwise of each. */
   visitors: z.literal(true).optional(),
   /** Name of the tier's field. */
   what: z.string(),
@@ -60,16 +58,13 @@ export const effectSchema = z.object({
   position: count,
   /**
    * Requests of the last hour that are served on the present state, decided again after the events. They come from the
-   * gateways' records, or from the traffic reports of gateways that did not answer. Absent if the gateways were not asked.
+   * gateways' records or, without an answer, their traffic reports. Absent if not asked.
    */
   recorded: z
     .object({
       /** Start of the covered time. Less than an hour ago if gateways had too many requests to read. */
       since: z.string(),
-      /**
-       * Number of requests that were decided again. If fewer than `asked`, each stands for others with its organisation, host
-       * and model.
-       */
+      /** Requests decided again. If fewer than `asked`, each represents others of its organisation, host and model. */
       decided: count,
       /** Number of all requests, as far as gateways answered. */
       asked: count,

@@ -1,7 +1,6 @@
 /**
  * Questions that a control plane asks a gateway about its requests, and the lines of the answers. The control plane adds what
- * only the state knows, such as names and the owners of refused keys. If a gateway cannot evaluate a filter, it lets the row
- * through.
+ * only the state knows, such as names. If a gateway cannot evaluate a filter, it lets the row through.
  */
 import { z } from 'zod';
 import { decisionRecordSchema, requestIdSchema } from '../records/decisions.ts';

@@ -1,6 +1,6 @@
 /**
- * Requests as people follow them: one row per ended request, with its verdict. The command line, the admin API and the
- * console show the same rows. Gateways' records of requests supply the data. Rows never contain prompts or answers.
+ * Ended requests as people follow them, one row each, with its verdict. The command line, the admin API and the console show
+ * the same rows, which never contain prompts or answers.
  */
 import { z } from 'zod';
 import { type RefusalType, refusalKinds } from '../api/refusals.ts';
@@ -62,9 +62,9 @@ export const requestListSchema = z.object({
 export type RequestList = z.infer<typeof requestListSchema>;
 
 /**
- * `data` of each `requests` event in the live stream (text/event-stream). The first event contains the newest `limit`
- * requests and `next`, like the list. Each later event contains the requests that have ended since, newest first. A reopened
- * stream starts again, so identify rows by `request`. `event: ended` means that the session has ended.
+ * `data` of each `requests` event in the live stream (text/event-stream). The first is like the list, with the newest `limit`
+ * requests and `next`; later ones contain the requests ended since, newest first. A reopened stream starts again, so identify
+ * rows by `request`. `event: ended` means that the session has ended.
  */
 export const requestsMessageSchema = requestListSchema.extend({
   /** Number of ended requests that the stream left out because there were more than it sends. The list contains them. */
@@ -108,9 +108,6 @@ export const requestTailQuerySchema = z.object({
   ...requestFilterShape,
   /** Number of rows in the first message. */
   limit: numberInQuery.int().min(0).max(requestsPerPageMax).default(requestsPerPage),
-  /**
-   * Most rows per second to stream, for clients that cannot show more. The stream is then a sample, and `missed` counts the
-   * rest.
-   */
+  /** Rows per second to stream at most. The stream is then a sample, and `missed` counts the rest. */
   'rows-per-second': numberInQuery.int().min(1).max(10_000).optional(),
 });

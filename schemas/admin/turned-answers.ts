@@ -1,7 +1,6 @@
 /**
  * Commands that can change the outcome of requests. Terminals and console dialogs first show which requests would be
- * affected. The list excludes commands about the log alone, commands on things that no key or model uses yet, and commands on
- * staged changes, whose effect is counted during the release.
+ * affected. Excluded are commands about the log alone, on things that no key or model uses yet, and on staged changes.
  */
 import type { CommandName } from './admin.ts';
 

@@ -1,7 +1,6 @@
 /**
- * Messages and tools of a request to the Anthropic-style API. All objects are strict: a field or kind of block that is not
- * defined here is refused with its path. Images must be inline, because a node would fetch a URL from inside the fleet. Tools
- * must be the caller's own, because nodes do not run any.
+ * Messages and tools of a request to the Anthropic-style API. An undefined field or kind of block is refused with its path.
+ * Images must be inline, because a node would fetch a URL from inside the fleet. Tools must be the caller's own.
  */
 import { z } from 'zod';
 import { carried, freeObject, isBase64, list, noOp, refused, required } from './openai-fields.ts';

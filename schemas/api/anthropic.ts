@@ -1,8 +1,7 @@
 /**
  * Strict request schemas of POST /v1/messages and POST /v1/messages/count_tokens. Each field is passed to the node, accepted
- * without effect (docs/api.md lists these), or refused. Fields not defined here are refused too (specification, Endpoints:
- * "they are not silently dropped"). Two API versions are supported, and the newer one has no sampling fields. Parsing returns
- * only the fields for the node.
+ * without effect (docs/api.md lists these), or refused; undefined ones are refused (specification, Endpoints). The newer of
+ * two API versions has no sampling fields. Parsing returns only the fields for the node.
  */
 import { z } from 'zod';
 import {

@@ -1,7 +1,6 @@
 /**
- * Chat completion settings that reach a node, one row each. A row contains the setting's schema and, for common values, a
- * quick check that avoids the schema. data-plane/surfaces/common/chat-fields.ts states which engines support each setting.
- * Everything else about a setting derives from these two rows.
+ * Chat completion settings that reach a node, one row each: its schema and, for common values, a quick check that avoids it.
+ * data-plane/surfaces/common/chat-fields.ts states which engines support each setting.
  */
 import { z } from 'zod';
 import { carried, freeObject, list } from './openai-fields.ts';

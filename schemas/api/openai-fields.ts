@@ -1,8 +1,7 @@
 /**
- * Wrappers that put each request field into one of four classes: carried, required, accepted without effect, or refused. The
- * specification (Endpoints) demands: "Fields the chosen API shape cannot hold cause UnsupportedShapeError; they are not
- * silently dropped." On every known field null, [] and {} count as absent, because clients send back what they received, so
- * each wrapper returns undefined for them. An unknown field has no wrapper, so the strict object refuses it.
+ * Wrappers that put each request field into one of four classes: carried, required, accepted without effect, or refused
+ * (specification, Endpoints). Every known field counts as absent if it is null, [] or {}, because clients send back what they
+ * received; wrappers return undefined for them. An unknown field has no wrapper, so the strict object refuses it.
  */
 import { z } from 'zod';
 
@@ -47,10 +46,7 @@ export const freeObject = z.custom<Readonly<Record<string, unknown>>>(
   'must be an object',
 );
 
-/**
- * Whether the text from index `from` on is base64. Searching for an invalid character needs no extra memory, even for long
- * texts.
- */
+/** Whether the text from index `from` on is base64. Searches for an invalid character, which needs no extra memory. */
 export function isBase64(text: string, from = 0): boolean {
   const padding = text.indexOf('=', from);
   const data = text.slice(from, padding === -1 ? undefined : padding);
@@ -62,10 +58,7 @@ export function isBase64(text: string, from = 0): boolean {
 /** Number of list entries validated between two checks for faults. */
 const stride = 64;
 
-/**
- * List schema that stops soon after its first fault. Zod's own array collects a fault for every entry, and a body of a few
- * megabytes can have millions of them.
- */
+/** List schema that stops soon after its first fault. Zod's array collects a fault per entry, possibly millions. */
 export function list<T extends z.ZodType>(item: T, entriesMax: number) {
   const few = z.array(item);
   return z.unknown().transform((value, context): z.output<T>[] => {

@@ -1,6 +1,6 @@
 /**
- * Messages and tools of a chat completion request. All objects are strict: a field that is not defined here is refused with
- * its path. Images must be `data:` URLs, because a node would fetch any other URL from inside the fleet.
+ * Messages and tools of a chat completion request. An undefined field is refused with its path. Images must be `data:` URLs,
+ * because a node would fetch any other URL from inside the fleet.
  */
 import { z } from 'zod';
 import { carried, freeObject, isBase64, list, noOp, refused, required } from './openai-fields.ts';
@@ -10,10 +10,7 @@ export const functionNameSchema = z
   .string()
   .regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, _ or -');
 
-/**
- * Start of an inline image. Only pixel formats are allowed, because a vector format such as SVG is a program for its
- * renderer.
- */
+/** Start of an inline image: pixel formats only, because SVG and the like are programs for their renderer. */
 const imageDataUrl = /^data:image\/(png|jpe?g|gif|webp|bmp|tiff|avif|heic|heif);base64,/i;
 
 export const imageUrlSchema = z.string().refine((url) => {
@@ -45,10 +42,7 @@ const userContent = z.union([
   list(z.discriminatedUnion('type', [textPartSchema, imagePartSchema]), partsMax),
 ]);
 
-/**
- * Arguments of a tool call. An empty text, null or a missing field means no arguments, because clients repeat what engines
- * sent them.
- */
+/** Arguments of a tool call; none for an empty text, null or a missing field, which engines send and clients repeat. */
 export const argumentsSchema = z.preprocess(
   (value) => value ?? '',
   z.string().transform((text) => (text.trim() === '' ? '{}' : text)),

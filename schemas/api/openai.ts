@@ -1,8 +1,7 @@
 /**
  * Strict request schemas of POST /v1/chat/completions and POST /v1/embeddings. Each field is passed to the node, accepted
- * without effect (docs/api.md lists these), or refused. Fields not defined here are refused too (specification, Endpoints:
- * "they are not silently dropped"). Parsing returns only the fields for the node. The dialect of the chosen node later
- * decides whether it supports them.
+ * without effect (docs/api.md lists these), or refused; undefined ones are refused (specification, Endpoints). Parsing
+ * returns only the fields for the node, whose dialect decides later whether it supports them.
  */
 import { z } from 'zod';
 import { chatFieldsShape } from './chat-fields.ts';
@@ -65,9 +64,7 @@ const inputText = z.string().min(1);
 const entriesMax = 2048;
 const mixedInput = 'must be a text, or a token id (an integer of at least 0) where all entries are';
 
-/**
- * A text, a list of texts, a list of token ids, or several such lists. Each list has at most 2048 entries. None may be empty.
- */
+/** A text, a list of texts, a list of token ids, or several such lists: at most 2048 entries per list, none empty. */
 const inputSchema = z.union([
   inputText,
   list(z.string({ error: mixedInput }).min(1), entriesMax),

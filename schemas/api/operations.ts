@@ -1,7 +1,7 @@
 /**
- * Table of the API's operations, one row each. The room `schemas/api` defines the requests and answers of clients. Admission,
- * the decision journal, explanations, spans, organisation activity and the playground derive their knowledge of operations
- * from this table. The kinds appear as names in metrics and answers, so they must not change.
+ * Table of the API's operations, from which admission, journal, explanations, spans and the playground derive their
+ * knowledge. The room `schemas/api` defines the requests and answers of clients. The kinds appear as names in metrics and
+ * answers, so they must not change.
  */
 import type { Surface } from '../names.ts';
 
@@ -66,10 +66,7 @@ export const explainedKinds = operationKinds.filter(
   (kind): kind is ExplainedKind => 'explained' in operations[kind],
 );
 
-/**
- * API surface that a path belongs to, even if nothing exists at the path. Use it only for the format of an answer, never to
- * decide who may receive it.
- */
+/** API surface of any path, even if nothing exists there. It sets an answer's format, never who may receive it. */
 export function pathSurface(path: string): Surface {
   return path.startsWith(operations.messages.path) ? 'anthropic' : 'openai';
 }

@@ -1,7 +1,6 @@
 /**
  * The only list of refusals that a gateway can answer with: type, status, coarse code and retry policy (specification,
- * Errors). A refusal's body is an envelope: an object whose only member `error` contains code, type, message, status and
- * path.
+ * Errors). The body's only member is `error`, with code, type, message, status and path.
  */
 
 /** Whether and how a client may retry. For `retry-after`, the answer states the number of seconds. */

@@ -1,6 +1,6 @@
 /**
- * Strict request schema of POST /v1/rerank. As in `openai.ts`, each field is passed on, accepted without effect, or refused.
- * Fields that shorten or replace a document are refused, because scores must refer to the documents as the caller sent them.
+ * Strict request schema of POST /v1/rerank. Fields are treated as in `openai.ts`. Those that shorten or replace a document
+ * are refused, because scores must refer to the documents as sent.
  */
 import { z } from 'zod';
 import { carried, list, refused, required } from './openai-fields.ts';

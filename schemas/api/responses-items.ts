@@ -1,7 +1,6 @@
 /**
- * Input items and tools of a request to POST /v1/responses. All objects are strict: a kind or field that is not defined here
- * is refused with its path. The gateway stores no items, so each must be sent in full. Tools must be the caller's own,
- * because nodes do not run any.
+ * Input items and tools of a request to POST /v1/responses. An undefined kind or field is refused with its path. The gateway
+ * stores no items, so each must be sent in full. Tools must be the caller's own, because nodes do not run any.
  */
 import { z } from 'zod';
 import { carried, freeObject, list, noOp, refused, required } from './openai-fields.ts';

@@ -1,7 +1,7 @@
 /**
  * Strict request schema of the stateless POST /v1/responses. Fields that need stored answers or server-side tools are refused
- * with advice on what to send instead. Each other field is passed to the node, returned in the answer, or accepted without
- * effect (docs/api.md lists these). Fields not defined here are refused too.
+ * with advice. Others are passed to the node, returned in the answer, or accepted without effect (docs/api.md lists these).
+ * Undefined fields are refused too.
  */
 import { z } from 'zod';
 import { chatFieldsShape } from './chat-fields.ts';

@@ -2,10 +2,7 @@
 import { z } from 'zod';
 import { storedNameSchema } from '../names.ts';
 
-/**
- * Set of gateways, listed by name or as a share of the fleet. A hash of the change's id and the gateway's
- * name decides whether a gateway belongs to a share.
- */
+/** Gateways by name or as a share of the fleet, which a hash of the change's id and the gateway's name decides. */
 export const waveSchema = z.union([
   z.object({ gateways: z.array(storedNameSchema).min(1).max(1000) }),
   z.object({ share: z.number().gt(0).max(1) }),
@@ -16,10 +13,7 @@ export const wavesMax = 20;
 
 /** Thresholds at which a change is withdrawn automatically. */
 const watchShape = {
-  /**
-   * Percentage points by which the refusal rate inside the wave may exceed both the rate outside and the
-   * wave's own earlier rate.
-   */
+  /** Percentage points by which the wave's refusal rate may exceed the rate outside and its own earlier rate. */
   refusals: z.number().min(0).max(100),
   /** Number of internal errors inside the wave that withdraws the change. */
   errors: z.int().min(1),
@@ -59,10 +53,7 @@ const side = z.object({
   errors: z.int(),
   /** Requests for which no node could answer or whose answer was interrupted. */
   nodeFailures: z.int(),
-  /**
-   * 95th percentile of the time that gateways added before a node received the request, in ms. Absent until a
-   * node has received one.
-   */
+  /** 95th percentile of the gateways' own time before a node got the request, in ms; absent without requests. */
   ownP95Ms: z.number().optional(),
 });
 export type ChangeSide = z.infer<typeof side>;

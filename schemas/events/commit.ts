@@ -1,7 +1,6 @@
 /**
- * A commit is one record of the control log. It contains all events of one command and is applied as a whole.
- * Only the envelope takes part in the accept rule, and its format is frozen so that builds of different
- * versions cannot fork the chain.
+ * A commit is one record of the control log: all events of one command, applied as a whole. Only the envelope takes part in
+ * the accept rule, and its format is frozen so that builds of different versions cannot fork the chain.
  */
 import { z } from 'zod';
 import type { StoredEvent } from './events.ts';
@@ -39,10 +38,7 @@ export const commitSchema = z.object({
   at: z.string(),
   by: z.string(),
   why: z.string().optional(),
-  /**
-   * Interface through which the command arrived. Absent in records of earlier versions. An invalid value is
-   * dropped rather than rejecting the record, because the field is only informative.
-   */
+  /** Interface through which the command arrived. Earlier records lack it; an invalid value is dropped. */
   via: z.string().max(20).optional().catch(undefined),
   events: z.array(storedEventSchema),
 });

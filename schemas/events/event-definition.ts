@@ -1,8 +1,7 @@
 /**
- * Defines an event type: its data, its sentence and a random sample. `shared/snapshot/effects.ts` defines its
- * effect on the state. To change an event, raise its version and add an upcaster from the previous version.
- * Never change a meaning in place. A new type or version must state the first fold version that understands
- * it, and the fold version is raised in the same change.
+ * Defines an event type: its data, its sentence and a random sample. `shared/snapshot/effects.ts` defines its effect on the
+ * state. To change an event, raise its version and add an upcaster; never change a meaning in place. A new type or version
+ * states the first fold version that understands it, which is raised in the same change.
  */
 import type { z } from 'zod';
 import type { EventFields } from './event-fields.ts';
@@ -19,8 +18,8 @@ interface EventParts<Data extends Shape> {
   /** Fields of the event. Writers refuse additional fields, readers ignore them. */
   data(of: EventFields): Data;
   /**
-   * Describes the event in words that follow its author: `operator` `installed` **echo-small** `on
-   * stk-amber-otter-9k2f`. Never throws. Data of other versions produce a shorter sentence.
+   * Event in words that follow its author: `operator` `installed` **echo-small** `on stk-amber-otter-9k2f`. Never throws.
+   * Data of other versions produce a shorter sentence.
    */
   sentence(of: EventFieldTexts): EventWords;
   /** Random data of the event, for generated histories. */

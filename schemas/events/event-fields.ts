@@ -1,6 +1,6 @@
 /**
- * Field schemas for event data. Event definitions receive these as an argument and import none, so they load
- * no schema library. The console loads the definitions in a browser for their sentences.
+ * Field schemas for event data. Event definitions get them as an argument, so that the console can load the definitions for
+ * their sentences without a schema library.
  */
 import { z } from 'zod';
 import {

@@ -1,7 +1,4 @@
-/**
- * Describes an event in one sentence, built from its definition. The command line and the console describe
- * events only through this file. Never throws: types that this build does not know get a sentence too.
- */
+/** Describes any event in one sentence, from its definition, for the command line and the console. Never throws. */
 import { type EventWords, fieldText, toFieldTexts } from './event-definition.ts';
 import { eventDefinitions, isEventType } from './event-definitions.ts';
 
@@ -9,10 +6,7 @@ import { eventDefinitions, isEventType } from './event-definitions.ts';
 const kinds = ['organisation', 'tier', 'model', 'key', 'stack', 'node'] as const;
 export type EventSubjectKind = (typeof kinds)[number];
 
-/**
- * Returns the kind of the thing that the event's `id` names, from the first word of the event type. Returns
- * undefined for node tokens.
- */
+/** Kind of thing that the event's `id` names, from the event type's first word. undefined for node tokens. */
 export function idKind(type: string): EventSubjectKind | undefined {
   return kinds.find((kind) => type.startsWith(`${kind}.`) && !type.startsWith('node.token_'));
 }

@@ -1,7 +1,4 @@
-/**
- * Events of changes that are released in waves. A reader that does not know these events still arrives at the
- * same state for everything else.
- */
+/** Events of changes that are released in waves. Readers that do not know them agree on everything else. */
 import { event, fieldText } from './event-definition.ts';
 import { tenantEvents } from './events-tenants.ts';
 

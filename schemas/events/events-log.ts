@@ -19,8 +19,8 @@ export const logEvents = {
       /** If present, one of these keys must sign every record. */
       signers: signers.optional(),
       /**
-       * Origin of a log that `snapshot restore` of builds up to 0.2.0 began from another log's state: the id of that log, the
-       * position of its state, and the number of commits that restore it. Nothing reads this field.
+       * Origin of a log that `snapshot restore` of builds up to 0.2.0 began from another log's state: that log's id and
+       * position, and the number of commits that restore it. Nothing reads it.
        */
       continues: z.object({ log: id, seq: z.int().min(1), hash: sha256, commits: z.int().min(1) }).optional(),
     }),
@@ -28,8 +28,8 @@ export const logEvents = {
     sample: () => ({ log: 'another-log' }),
   }),
   /**
-   * Replaces the signers from the next record on. The event must be alone in its commit. One of the previous signers must
-   * sign it, or one of the new ones if the log had none. The accept rule in shared/log/core/chain.ts enforces this.
+   * Replaces the signers from the next record on. It is alone in its commit, signed by a previous signer, or a new one if the
+   * log had none. The accept rule in shared/log/core/chain.ts enforces this.
    */
   'log.signers_set': event({
     foldVersion: 2,
@@ -58,10 +58,7 @@ export const notedEvents = {
       tokens: draw.upTo(2000) - 1000,
     }),
   }),
-  /**
-   * Ends a console session, all sessions of a person, or a sign-in link. It is not part of the state. The
-   * processes that accept sessions read it from the log.
-   */
+  /** Ends a session, all sessions of a person, or a sign-in link, for processes that accept sessions. Not in the state. */
   'session.ended': event({
     critical: false,
     data: ({ z, moment }) => ({
@@ -69,8 +66,8 @@ export const notedEvents = {
       /** SHA-256 of the session's or link's id, or the person's name. */
       subject: z.string().min(1).max(64),
       /**
-       * Person or organisation against whose bound on ended sessions this one counts. For a link, the organisation that
-       * issued it. Absent for an operator's link and in events of earlier versions.
+       * Holder of the bound on ended sessions: a person, or the organisation that issued the link. Absent for an operator's
+       * link and in earlier versions.
        */
       holder: z.string().min(1).max(64).optional(),
       /** Moment at which the session or link would have expired anyway. */

@@ -68,8 +68,8 @@ export const tenantEvents = {
     sample: () => ({}),
   }),
   /**
-   * Replaces all bounds on what members may do. Bounds that are left out take the control plane's defaults.
-   * Not critical, because only control planes enforce the bounds and other readers may ignore the event.
+   * Replaces all bounds on what members may do; omitted ones take the defaults. Not critical, because only control planes
+   * enforce the bounds.
    */
   'bounds.set': event({
     critical: false,
@@ -185,10 +185,7 @@ export const tenantEvents = {
     sentence: (of) => ['revoked the key', fieldText(of, 'id')],
     sample: (draw) => ({ id: `key-${draw.upTo(30)}` }),
   }),
-  /**
-   * Removes a key that ended long ago from the state. Not critical, because a reader that does not know the
-   * event keeps the key as ended and refuses it just like an unknown key.
-   */
+  /** Removes a key that ended long ago from the state. Not critical: any reader refuses an ended or unknown key. */
   'key.forgotten': event({
     critical: false,
     foldVersion: 8,

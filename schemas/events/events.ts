@@ -1,7 +1,6 @@
 /**
- * Reads and writes events of the control log according to their definitions. The room `schemas/events` defines everything
- * that the control log and the fleet file contain. Every event that was ever written stays readable, so a meaning must never
- * change in place.
+ * Reads and writes events of the control log. The room `schemas/events` defines everything that the control log and the fleet
+ * file contain. Events stay readable forever, so a meaning must never change in place.
  */
 import { z } from 'zod';
 import type { EventDefinition } from './event-definition.ts';

@@ -1,7 +1,7 @@
 /**
  * Schema of the fleet file, in which an operator declares models, tiers, visitors, the pool and organisations. A missing
- * section or list counts as empty, but then models and tiers that the state already contains may be named. All faults are
- * reported at once with their paths, even if a part has the wrong type. The file never contains keys.
+ * section or list counts as empty, but then models and tiers of the state may be named. All faults are reported at once with
+ * their paths. The file never contains keys.
  */
 import { z } from 'zod';
 import {
@@ -37,10 +37,7 @@ const nodesSchema = z.array(fleetNodeSchema).max(10_000).optional();
 const fleetModelSchema = z.strictObject({
   id: modelIdSchema,
   family: storedNameSchema,
-  /**
-   * Number of places that one request takes of the concurrency limit. If left out, it stays as it is, or
-   * becomes 1 for a new model.
-   */
+  /** Places that a request takes of the concurrency limit. If left out, stays as it is; for a new model, 1. */
   weight: weightSchema.optional(),
   /** If left out, it stays as it is, or becomes `prefix` for a new model. */
   affinity: affinitySchema.optional(),
@@ -66,15 +63,9 @@ const fleetStackSchema = z.strictObject({
 const fleetOrganisationSchema = z.strictObject({
   id: idSchema,
   name: storedNameSchema,
-  /**
-   * null means that the organisation may not use inference. If left out, it stays as it is, or becomes null
-   * for a new organisation.
-   */
+  /** null: the organisation may not use inference. If left out, it stays as it is; for a new organisation, null. */
   tier: tierNameSchema.nullable().optional(),
-  /**
-   * First day of a billing period. If left out, it stays as it is, or becomes the day on which the
-   * organisation was first applied.
-   */
+  /** First day of a billing period. If left out, stays as it is; for a new organisation, the day it was applied. */
   anchor: daySchema.optional(),
   members: z
     .array(z.strictObject({ person: personSchema, role: roleSchema }))
@@ -116,10 +107,7 @@ export const fleetSchema = z
     { when: () => true },
   );
 
-/**
- * Fleet document as a person may declare it. Invisible characters in names are refused in commands, but
- * answers may still contain names stored before that rule.
- */
+/** Fleet document as a person may declare it: unlike answers, without invisible characters in names. */
 export const declaredFleetSchema = fleetSchema.superRefine(({ models = [], organisations = [] }, context) => {
   const refuse = (path: (string | number)[], name: string) => {
     if (hasHidden(name)) context.addIssue({ code: 'custom', path, message: hiddenText });

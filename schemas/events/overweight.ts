@@ -1,6 +1,6 @@
 /**
- * Finds models that weigh more than a tier's concurrency. A request for such a model takes the tier's whole concurrency, so
- * it runs only when nothing else is in flight. That is allowed but rarely intended, so whoever sets it gets a warning.
+ * Finds models that weigh more than a tier's concurrency, so that a request takes all of it and runs only when nothing else
+ * is in flight. That is allowed but rarely intended, so it causes a warning.
  */
 import { anonymousTierName } from '../shapes.ts';
 

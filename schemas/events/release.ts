@@ -1,7 +1,4 @@
-/**
- * Parses the release settings that people write. The file is separate from the schemas, because the command
- * line checks release settings before a control plane does and does not load the schema library.
- */
+/** Parses the release settings that people write, for the command line too, which does not load the schema library. */
 
 import { durationMs } from '../durations.ts';
 import type { ChangeWatch, ReleaseTexts, Wave } from './changes.ts';
@@ -25,10 +22,7 @@ export class ReleaseFault extends Error {
   override readonly name = 'ReleaseFault';
 }
 
-/**
- * Builds the release plan with defaults filled in. `gateways` contains the reporting gateways' names in
- * order. Throws ReleaseFault.
- */
+/** Release plan with defaults. `gateways` contains the reporting gateways' names in order. Throws ReleaseFault. */
 export function releasePlan(texts: ReleaseTexts, gateways: readonly string[]): ReleasePlan {
   const { waves = releaseDefaults.waves, hold = releaseDefaults.hold, watch = {} } = texts;
   const { refusals, errors, least } = releaseDefaults.watch;
@@ -78,9 +72,7 @@ const watchRules: { readonly [Name in keyof ChangeWatch]: (number: number) => bo
   least: (count) => Number.isSafeInteger(count) && count >= 0,
 };
 
-/**
- * Parses thresholds such as `refusals=1,errors=1,least=50`. Each may occur once, and all are optional. Throws ReleaseFault.
- */
+/** Parses thresholds such as `refusals=1,errors=1,least=50`, each optional and unique. Throws ReleaseFault. */
 export function parseWatch(text: string): Partial<ChangeWatch> {
   const rules: ReadonlyMap<string, (number: number) => boolean> = new Map(Object.entries(watchRules));
   const parts = text.split(',').map((part) => part.split('='));

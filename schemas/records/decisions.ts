@@ -1,6 +1,6 @@
 /**
- * One line of the decision journal: a gateway's decision on one request and the facts behind it. A line never contains an
- * address, a prompt, a header or a key's value, so it can be shown and stored.
+ * Line of the decision journal: a gateway's decision on one request and its facts. It never contains an address, a prompt, a
+ * header or a key's value, so it can be shown and stored.
  */
 import { z } from 'zod';
 import { operationKinds } from '../api/operations.ts';
@@ -72,9 +72,7 @@ export const decisionRecordSchema = z.object({
   /** Source of the token count. `bound` is an upper bound from the prompt's bytes. `node` is a node's count. */
   counted: z.enum(['bound', 'node']),
   maxTokens: count.optional(),
-  /**
-   * Counters before this request. `windowUsed` and `inFlight` are the compared values: the limit minus its remaining room.
-   */
+  /** Counters before this request. `windowUsed` and `inFlight` are the limit minus its remaining room. */
   counters: z.object({
     windowUsed: count,
     inFlight: count,

@@ -89,9 +89,7 @@ export const explanationSchema = z.object({
   /** Gateway that recorded the decision, with the recording time below. */
   gateway: z.string().optional(),
   time: z.string().optional(),
-  /**
-   * Cause of a refusal, more detailed than its type. Shown to operators, and to everyone if no model has the requested name.
-   */
+  /** Detailed cause of a refusal, for operators; for everyone if no model has the requested name. */
   cause: z.string().optional(),
   recorded: verdictSchema.optional(),
   /** Verdict of this build on the recorded facts. Like `same`, absent if the request ended before it was decided. */

@@ -1,7 +1,7 @@
 /**
- * Members that a gateway reports about itself in addition to its position in the log, one row each. The report's schema, the
- * admin API's answers, the columns of `headgate gateway` and the console's gateway pages derive from these rows. The console
- * imports this file, so it describes values as plain data. `status.ts` turns the rows into schemas.
+ * Members that a gateway reports about itself, one row each. The report's schema, the admin API's answers, the columns of
+ * `headgate gateway` and the console's pages derive from these rows. The console imports this file, so it describes values as
+ * plain data, which `status.ts` turns into schemas.
  */
 
 /** Display of a member. null means that the member is for programs such as `doctor` and stays in the report. */

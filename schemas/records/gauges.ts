@@ -1,10 +1,8 @@
 /**
  * Record format of the topic `headgate.gauges`. A record states how much one gateway process holds and claims of the
  * fleet-wide limits on requests per minute and weight in flight. Readers treat it as hostile input and accept it as a whole
- * or not at all.
- *
- * Each gateway reads the records of all others, so reading must be cheap. The binary layout is: a version byte, the head's
- * length and the number of entries (16 bits each), the head as JSON, then the entries.
+ * or not at all. Reading must be cheap, so it is binary: a version byte, the head's length and the number of entries (16 bits
+ * each), the head as JSON, then the entries.
  */
 
 /** Maximum number of entries in one record. */
@@ -21,7 +19,7 @@ const version = 2;
 const prefixBytes = 5;
 /**
  * Bytes of an entry's numbers: a `yields` bit, 47 bits for the window, and 32 bits each for limit, used and claim. The
- * subject, with its length in one byte, precedes them.
+ * subject precedes them, with its length in one byte.
  */
 const numberBytes = 18;
 /** Bit for `yields` in the upper 16 bits of the window. */
@@ -60,10 +58,7 @@ interface GaugeHead {
   readonly leap?: number;
   /** Start of the first minute in which the process counts as a member, in ms since 1970. */
   readonly from?: number;
-  /**
-   * Set if the process takes all room because no other process is live. Contains the offset of the last record that the
-   * process has read.
-   */
+  /** Offset of the last record that the process has read; set if it takes all room because no other is live. */
   readonly alone?: number;
   /** Processes silent for so long that their requests in flight no longer count. */
   readonly ended: readonly LastSeen[];
@@ -75,10 +70,7 @@ export interface GaugeRecord extends GaugeHead {
   readonly entries: readonly GaugeEntry[];
 }
 
-/**
- * Encodes a record. Values beyond the reader's bounds are cut to them, because a gateway whose records are unreadable would
- * count as cut off.
- */
+/** Encodes a record. Cuts values to the reader's bounds, because an unreadable gateway would count as cut off. */
 export function encodeGauges({ name, entries, ended, silent, ...rest }: GaugeRecord): Buffer {
   const head = Buffer.from(
     JSON.stringify({
@@ -185,10 +177,7 @@ function uint32At(bytes: Buffer, at: number): number {
   return ((uint16At(bytes, at) << 16) | uint16At(bytes, at + 2)) >>> 0;
 }
 
-/**
- * Cache of recently read subjects by a hash of their bytes. Most entries repeat a subject, and creating a string costs more
- * than a look-up.
- */
+/** Recently read subjects by a hash of their bytes. Most repeat, and a new string costs more than a look-up. */
 const subjects: (string | undefined)[] = new Array(0x4000).fill(undefined);
 
 /** Subject at the given bytes. Returns undefined unless it is printable ASCII. */

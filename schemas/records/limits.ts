@@ -1,8 +1,8 @@
 import { daySeconds } from '../durations.ts';
 /**
- * Records that gateways exchange so that limits hold over the whole fleet. There are two topics of small cumulative records:
- * `headgate.gauges` (requests per minute, weight in flight) and `headgate.counters` (tokens, turns). A lost, late or
- * duplicate record does no harm once a later one arrives. Neither topic is part of a digest.
+ * Records that gateways exchange so that limits hold over the whole fleet, cumulative and on two topics: `headgate.gauges`
+ * (requests per minute, weight in flight) and `headgate.counters` (tokens, turns). A lost, late or duplicate record does no
+ * harm once a later one arrives. Neither topic is part of a digest.
  */
 
 export const gaugesTopic = 'headgate.gauges';
@@ -36,10 +36,7 @@ export interface CounterRecord {
   /** Publication time by the process's clock, in ms since 1970. Use it for ages only. */
   readonly at: number;
   readonly entries: readonly CounterEntry[];
-  /**
-   * From control planes only: usage rows missing from the usage log, from `next` on. The gateway that has these rows ships
-   * them again.
-   */
+  /** From control planes only: missing usage rows, from `next` on. The gateway that has them ships them again. */
   readonly gaps?: readonly UsageGapEntry[];
 }
 
@@ -48,10 +45,7 @@ export type UsageGapEntry = readonly [incarnation: string, next: number];
 export const counterEntriesMax = 500;
 /** Replica name under which control planes request missing rows and a restore publishes totals in place of lost counters. */
 export const rowsReplica = 'rows';
-/**
- * Subject of all visitors together. Its period is a UTC day. Organisation ids cannot contain a colon, so none collides with
- * it.
- */
+/** Subject of all visitors, per UTC day. Organisation ids cannot contain a colon, so none collides with it. */
 export const visitorsSubject = 'visitors:all';
 /** Subject prefix of single visitors. Their period is a UTC month. */
 export const visitorPrefix = 'visitor:';
@@ -61,9 +55,7 @@ const subjectPattern = /^[a-z0-9:-]{1,100}$/;
 /** Period: an organisation's first day, a UTC day or a UTC month. */
 const periodPattern = /^\d{4}-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?$/;
 
-/**
- * Parses a counter record from raw bytes whose HMAC was already verified. Returns undefined if it is invalid. Never throws.
- */
+/** Parses a counter record whose HMAC was already verified. Returns undefined if it is invalid. Never throws. */
 export function readCounterRecord(raw: Uint8Array): CounterRecord | undefined {
   const record = parsedObject(raw);
   if (record === undefined) return undefined;

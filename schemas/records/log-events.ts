@@ -1,6 +1,6 @@
 /**
- * Every line that a process can log, with its code, level and text. Alerts and searches use the codes, so a text may be
- * improved but a code never changes. A logger accepts no other texts. `docs/log-events.md` contains the same table.
+ * Every line that a process can log. Alerts and searches use the codes, so a text may be improved but a code never changes. A
+ * logger accepts no other texts. `docs/log-events.md` contains the same table.
  */
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'fatal';
 

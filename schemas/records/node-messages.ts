@@ -1,7 +1,7 @@
 /**
- * Messages between a node's agent and a control plane over a WebSocket, one JSON text per frame. The token travels in the
- * upgrade request's `Authorization` header, never in a frame. An agent sends hello once and then a heartbeat each second with
- * its complete present state, so a lost frame does no harm. Both sides are strict: any invalid frame ends the session.
+ * Messages between a node's agent and a control plane over a WebSocket, one JSON text per frame. The token is in the upgrade
+ * request's `Authorization` header, never in a frame. An agent sends hello once and then a heartbeat each second with its
+ * complete state, so a lost frame does no harm. Any invalid frame ends the session.
  */
 import { z } from 'zod';
 import { dialectSchema, idSchema, storedNameSchema } from '../names.ts';

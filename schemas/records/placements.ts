@@ -1,10 +1,8 @@
 /**
  * A placement report is a record on the topic `headgate.gauges`, next to the gauges. It contains the number of requests that
- * one gateway process has in flight at each node, and its placements of prompts that other gateways would place elsewhere.
- * Gateways read the reports so that they place prompts alike. Reports are JSON, which readers of gauges ignore.
- *
- * Only the choice of a node depends on them. At worst, a late, lost, duplicate or forged report sends a prompt to a node that
- * has not cached it.
+ * one gateway process has in flight at each node, and its placements of prompts that others would place elsewhere, so that
+ * gateways place prompts alike. Reports are JSON, which readers of gauges ignore. At worst, a late, lost, duplicate or forged
+ * report sends a prompt to a node that has not cached it.
  */
 import { limitRecordBytesMax } from './limits.ts';
 

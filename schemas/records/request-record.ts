@@ -1,7 +1,7 @@
 /**
  * Facts that a gateway records about a request, one row each: its type, who may see it, and its name in each kind of record.
- * A usage row bills a completed request, a decision explains any request, and access log lines and span attributes are for
- * operators. All of these records are built from the rows, so a fact means the same everywhere.
+ * Usage rows (bills), decisions (explanations), access log lines and span attributes are all built from the rows, so a fact
+ * means the same everywhere.
  */
 import type { DecisionRecord } from './decisions.ts';
 import type { UsageRow } from './usage.ts';
@@ -25,10 +25,7 @@ type PathIn<Of, Values = FieldTypes[keyof FieldTypes] | { readonly here: number 
     : `${Name}.${PathIn<NonNullable<Of[Name]>>}`;
 }[keyof Of & string];
 
-/**
- * Paths of a decision's fields, without the version and the gateway, which are the same in all of a gateway's decisions, and
- * without a field's former name.
- */
+/** Paths of a decision's fields, except those that are equal in all of a gateway's decisions, and a former name. */
 type DecisionPath = Exclude<PathIn<DecisionRecord>, 'v' | 'gateway' | 'promptTokens'>;
 /** Fields of a usage row except those that the outbox adds. */
 type UsageName = Exclude<keyof UsageRow, 'v' | 'incarnation' | 'n' | 'replica'>;

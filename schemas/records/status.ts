@@ -1,7 +1,7 @@
 /**
  * Report that each process publishes about itself on `headgate.status`: its position, its state's digest and the freshness
- * that it can prove. Readers judge the report. A process never claims that it is healthy. The room `schemas/records` defines
- * what processes publish and record. Such records never contain keys, prompts or completions.
+ * that it can prove. Readers judge the report; a process never claims that it is healthy. The room `schemas/records` defines
+ * what processes publish and record: never keys, prompts or completions.
  */
 import { z } from 'zod';
 import { nameSchema } from '../names.ts';
@@ -49,10 +49,7 @@ export const statusSchema = z.object({
   incarnation: incarnationSchema,
   /** Number of the report within its incarnation, from 1 on. A replayed older report is therefore ignored. */
   n: z.int().min(1),
-  /**
-   * Data folder that the process has locked, and how often it was opened. A later start proves that the earlier process has
-   * ended.
-   */
+  /** Locked data folder and number of its openings. A later start proves that the earlier process has ended. */
   folder: z.object({ id: z.string().min(1).max(64), start: z.int().min(1) }).optional(),
   /** Reporter's wall clock, for people only. Clocks of two processes are never compared. */
   at: z.string().max(40),
@@ -72,8 +69,8 @@ export const statusSchema = z.object({
   /** Number of nodes left out to bound the record's size. */
   nodesOmitted: z.int().min(1).optional(),
   /**
-   * Traffic that a gateway has counted since an earlier report, in the format of `schemas/records/traffic.ts`. Untyped here,
-   * so that a fault in it does not make the whole report unreadable.
+   * Traffic counted since an earlier report (`schemas/records/traffic.ts`). Untyped, so that a fault does not make the whole
+   * report unreadable.
    */
   traffic: z.unknown().optional(),
   /** Whether the rows contradict their digest. The process then does not accept keys from them. */
@@ -82,15 +79,12 @@ export const statusSchema = z.object({
   stopped: z.boolean().optional(),
 });
 
-/**
- * Status report of a process whose earlier build allowed other names. Dropping it because of its name would mean that nothing
- * waits for that gateway.
- */
+/** Status report from a build that allowed other names. If it were dropped, nothing would wait for that gateway. */
 export const rememberedStatusSchema = statusSchema.extend({ name: z.string().min(1).max(200) });
 
 /**
- * Silent gateways that a control plane remembers, republished so that the topic never loses them. It also lists the gateways
- * that an operator has forgotten, up to their report `n`.
+ * Silent gateways, republished so that the topic never loses them, and those that an operator has forgotten, up to their
+ * report `n`.
  */
 const fleetMemorySchema = z.object({
   v: z.literal(1),

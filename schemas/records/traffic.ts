@@ -1,12 +1,10 @@
 /**
- * Traffic that a gateway counted over some seconds. Status reports contain it if there was any. It is for plots and pages
- * only: nothing is billed or limited by it. Readers treat it as hostile input and accept it as a whole or not at all.
+ * Traffic that a gateway counted over some seconds, as part of a status report. It is for plots and pages only, never for
+ * bills or limits. Readers treat it as hostile input and accept all or nothing.
  */
 import { z } from 'zod';
 
-/**
- * Maximum number of rows in a report, one per organisation, stack and model. The remaining combinations are summed into one.
- */
+/** Most rows in a report, one per organisation, stack and model. The remaining ones are summed into one. */
 export const trafficRowsMax = 500;
 /** Maximum size as JSON, in bytes. Longer names leave room for fewer separate rows. */
 export const trafficBytesMax = 100_000;

@@ -1,8 +1,7 @@
 /**
  * Usage row: what a completed request leaves on the usage log. The serving gateway process numbers its rows without gaps, and
- * one log record is a JSON array of rows of one incarnation in order. Writers are strict and readers are loose. `incarnation`
- * and `n` mean the same in every version, so a reader can skip a later version's row and keep the order. Rows never contain
- * prompts, completions or keys.
+ * one log record is a JSON array of rows of one incarnation in order. Writers are strict and readers are loose: `incarnation`
+ * and `n` mean the same in every version, so a reader can skip a later version's row and keep the order.
  */
 import { z } from 'zod';
 import { daySeconds } from '../durations.ts';
@@ -35,10 +34,7 @@ const shape = {
   organisation: idSchema.nullable(),
   /** Opaque id of the anonymous visitor. */
   visitor: idSchema.optional(),
-  /**
-   * First day of the organisation's period at `at`. Stored here so that a later change of the anchor day does not move old
-   * rows.
-   */
+  /** First day of the organisation's period at `at`, so that a later change of the anchor does not move old rows. */
   period: daySchema.nullable(),
   draw: capacitySchema,
   model: modelIdSchema,
@@ -108,8 +104,8 @@ export function readUsageRow(value: unknown): ReadUsageRow | undefined {
 }
 
 /**
- * Parses a row that was stored as JSON. Returns undefined if it is no longer valid. Checks only what readers rely on, because
- * an earlier build may have accepted names that this one does not. Never throws.
+ * Parses a row stored as JSON; undefined if no longer valid. Never throws. Checks only what readers rely on, because an
+ * earlier build may have accepted other names.
  */
 export function readKeptRow(body: string): UsageRow | undefined {
   try {

@@ -1,13 +1,10 @@
 /**
- * Derives the verdict on a request from its recorded facts. The access log, metrics, records, lists and explanations all use
- * this file, so they never disagree. Records of version 0.2.0 also contain these facts.
+ * Derives the verdict on a request from its recorded facts, also those of version 0.2.0. The access log, metrics, records,
+ * lists and explanations all use this file, so they never disagree.
  */
 import { z } from 'zod';
 
-/**
- * `served` means that the whole answer was delivered, `refused` that the client got an error envelope, and `ended` that
- * someone ended the request early.
- */
+/** `served`: the whole answer was delivered. `refused`: the client got an error envelope. `ended`: someone ended it early. */
 export const outcomeSchema = z.enum(['served', 'refused', 'ended']);
 export type RequestOutcome = z.infer<typeof outcomeSchema>;
 

@@ -1,7 +1,7 @@
 // Measures what other gateways' traffic costs a gateway without requests. 50 peers (BENCH_PEERS) serve
-// BENCH_REQUESTS_PER_SECOND requests for 1 000 and 5 000 active organisations, and publish counters and gauges by the
-// product's rules. Measures the CPU time to authenticate, decode and fold the records in this process. Then measures a real
-// idle gateway that reads them at their pace, minus its time with idle peers, and a control plane per usage row.
+// BENCH_REQUESTS_PER_SECOND requests for 1 000 and 5 000 active organisations by the product's rules. It measures the CPU
+// time to authenticate, decode and fold their records in this process, then of a real idle gateway, minus its time with idle
+// peers, and of a control plane per usage row.
 import { randomUUID } from 'node:crypto';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';

@@ -1,8 +1,7 @@
 /**
- * Measures what the admin API costs by the number of keys: pages, searches, the whole list, counts of bounds, and keys that
- * are created singly or in bulk, revoked and removed. Everything runs in this process over a log in memory. Figures are CPU
- * time of the event loop's thread, because that is how long other callers wait. `--full` adds a million keys to the sizes;
- * `--sizes N,N` sets others.
+ * Measures what the admin API costs by the number of keys: pages, searches, counts, and keys that are created, revoked and
+ * removed. Everything runs in this process over a log in memory. Figures are CPU time of the event loop's thread, because
+ * that is how long other callers wait. `--full` adds a million keys; `--sizes N,N` sets others.
  */
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';

@@ -26,10 +26,7 @@ const visitors = {
   total: { requestsPerMinute: 120, concurrency: 8, tokensPerDay: 1_000_000 },
 };
 
-/**
- * Builds the demo fleet. `urls` are the addresses of the simulated nodes. With `agent`, each node has an agent; without it,
- * the control plane probes the nodes.
- */
+/** Builds the demo fleet over the simulated nodes' `urls`, with agents or else with probes by the control plane. */
 export function demoFleet(urls: Readonly<Record<DemoNodeId, string>>, agent = false): Fleet {
   const node = (id: DemoNodeId): FleetNode => ({
     id,

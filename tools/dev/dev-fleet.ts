@@ -1,7 +1,4 @@
-/**
- * Sets up the fleet of `headgate dev`: the demo fleet with simulated nodes and their agents, or with the user's own inference
- * servers. A second start on the same folder continues with the existing fleet.
- */
+/** Sets up the fleet of `headgate dev`, with simulated or the user's own servers. A second start continues with it. */
 import { join } from 'node:path';
 import { NodeAgent } from '../../agent/agent.ts';
 import { EngineWatch } from '../../agent/engine.ts';

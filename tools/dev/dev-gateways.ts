@@ -1,6 +1,6 @@
 /**
- * Runs the gateways of `headgate dev` as separate processes, so that each can be measured and killed separately. Their IPC
- * channels close when this process ends for any reason, and a gateway exits when its channel closes.
+ * Runs the gateways of `headgate dev` as separate processes, so that each can be measured and killed separately. A gateway
+ * exits when its IPC channel closes, which happens when this process ends for any reason.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,6 +1,6 @@
 /**
- * Stores the keys and node tokens of `headgate dev`. The admin API returns their values only once, so they are kept in the
- * data folder, readable only by its owner. A revoked one is replaced at the next start.
+ * Stores the keys and node tokens of `headgate dev`, readable only by their owner, because the admin API returns their values
+ * only once. A revoked one is replaced at the next start.
  */
 import { existsSync } from 'node:fs';
 import { textOfNamed } from '../../shared/runtime/named-file.ts';

@@ -93,10 +93,7 @@ export function devCommand(program: Command): void {
   addOptions(command, devOptions).action(run);
 }
 
-/**
- * Port that a listener uses if no option sets it. It moves with --port, so a second fleet needs only that option. Returns 0
- * (a free port) if the number would be too high.
- */
+/** Default port of a listener. It moves with --port, for a second fleet. Returns 0 (a free port) if it is too high. */
 function following(port: number, other: keyof typeof standardPorts): number {
   const wanted = standardPorts[other] + port - portDefault;
   return port === 0 || wanted > portMax ? 0 : wanted;

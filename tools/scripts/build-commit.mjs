@@ -3,8 +3,8 @@ import { spawnSync } from 'node:child_process';
 import { realpathSync } from 'node:fs';
 
 /**
- * Returns `gCOMMIT`, followed by `.changed` if tracked files were modified; undefined without git or in another project's
- * folder. A build without a git folder, such as the image, receives the commit in a variable.
+ * Returns `gCOMMIT`, followed by `.changed` if tracked files were modified; undefined outside the project's git. A build
+ * without a git folder, such as the image, receives the commit in a variable.
  */
 export function buildCommit() {
   const given = process.env.HEADGATE_BUILD_REVISION ?? '';

@@ -2,8 +2,7 @@
  * Checks the size of each room (a folder) and the imports of all sources, including types. A room may have the number of
  * lines in its entry and import the rooms that the entry names, in the order of the two roads (ARCHITECTURE.md), without
  * cycles. Only its owner imports a driver, the product never imports tests, every export is imported somewhere, no two
- * exported types of the product share a name, and only one module reads the wall clock. Imports are found by their text,
- * because TypeScript 7 has no API for tools; the formatter keeps that text uniform.
+ * exported types of the product share a name, and only one module reads the wall clock.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';

@@ -1,8 +1,7 @@
-// The test command. `npm test` runs the fast tier, a smoke test of real processes, and one of Kafka if Java and Maven are
-// installed. `--all` runs every suite that this machine can run, `--tenfold` the same with ten times the runs of each
-// property, and `--nightly` all long forms (tools/scripts/nightly.mjs). Suites that cannot run are reported;
-// HEADGATE_REQUIRE=kafka,llamacpp,chromium,helm makes them failures. `--part=unit`, `process` or `kafka` runs one part. Other
-// arguments go to vitest.
+// The test command. `npm test` runs the fast tier, a smoke test of real processes, and one of Kafka if possible. `--all` runs
+// every suite that this machine can run, `--tenfold` with ten times the runs of each property, and `--nightly` all long
+// forms. Suites that cannot run are reported; HEADGATE_REQUIRE=kafka,llamacpp,chromium,helm makes them failures.
+// `--part=unit`, `process` or `kafka` runs one part. Other arguments go to vitest.
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 

@@ -1,6 +1,6 @@
 /**
  * Computes a simulated node's answer to a chat request: the tokens of every choice, their finish reasons and the usage. It is
- * a pure function of the request, without clock or randomness. chat-frames.ts encodes the answer.
+ * a pure function of the request. chat-frames.ts encodes the answer.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import { parseRequestedCalls, type RequestedCall } from './asked-calls.ts';

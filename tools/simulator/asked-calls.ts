@@ -1,7 +1,7 @@
 /**
- * Parses tool calls that the user's text requests from a simulated node: `call NAME`, or `call NAME with {…}` for a given
- * input. Each line with calls is one turn of the node, and the next line's turn follows their results. Only the end of a long
- * text is read, because agents put the user's text after a long text of their own.
+ * Parses tool calls that the user's text requests from a simulated node: `call NAME`, or `call NAME with {…}`. Each line with
+ * calls is one turn of the node, and the next line's turn follows their results. Only the end of a long text is read, because
+ * agents put the user's text after a long text of their own.
  */
 import type { Tool } from './chat-request.ts';
 import { isRecord } from './loose.ts';

@@ -1,6 +1,6 @@
 /**
- * The fields of a chat request that a simulated node reads. Like real engines, it reads loosely: a field of the wrong type
- * counts as absent, except those that validate.ts refuses as the engine does.
+ * Fields of a chat request that a simulated node reads. Like real engines, it reads loosely: a field of the wrong type counts
+ * as absent, except those that validate.ts refuses.
  */
 import { integer, isRecord, type Loose } from './loose.ts';
 import { contentText } from './text.ts';

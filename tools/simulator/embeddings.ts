@@ -1,7 +1,4 @@
-/**
- * Embeddings of a simulated node: unit vectors derived from a hash of the input, so equal inputs get equal vectors. They are
- * encoded as floats or as base64 of little-endian 32-bit floats, as requested.
- */
+/** Embeddings of a simulated node: unit vectors derived from a hash, so equal inputs get equal vectors. */
 import { createHash } from 'node:crypto';
 import type { Dialect } from '../../schemas/names.ts';
 import { integer, type Loose } from './loose.ts';

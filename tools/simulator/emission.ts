@@ -1,7 +1,4 @@
-/**
- * Writes a plan to a connection: head, paced parts, end. It never writes faster than the client reads, and stops once the
- * client has disconnected.
- */
+/** Writes a plan to a connection as fast as the client reads. Stops once the client has disconnected. */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { guarded } from './guarded.ts';
@@ -99,8 +96,7 @@ class Emission {
     const now = performance.now();
     let text = '';
     while (text.length < writeCharactersMax) {
-      // The end is sent with the last part, because a client may leave once it has the terminator, although the answer was
-      // complete.
+      // The end goes with the last part, because a client may leave once it has the terminator.
       if (this.#next.done) return { text, next: 'end' };
       if (this.#dueMs > now) return { text, next: 'wait' };
       this.#dueMs += this.#plan.gapMs;

@@ -1,7 +1,4 @@
-/**
- * The routes of a simulated node, which turn a parsed request into the plan of its answer. They imitate the paths, listings
- * and behaviour of each dialect, without a socket or a clock.
- */
+/** Routes of a simulated node, which turn a parsed request into its answer's plan, as each dialect does. */
 import type { Dialect } from '../../schemas/names.ts';
 import { createAnswer } from './answer.ts';
 import { chatBody, chatFrames, type FrameFacts } from './chat-frames.ts';
@@ -154,10 +151,7 @@ function rerank(body: Loose, engine: SimEngine, stamp: Stamp): Plan {
 
 const notSupported = 'not_supported_error';
 
-/**
- * Whether an engine has this route. vLLM only has the routes that its model supports, SGLang and llama.cpp have all of them,
- * and Ollama cannot rerank.
- */
+/** Whether an engine has this route. vLLM has those that its model supports, and Ollama cannot rerank. */
 function hasRoute(path: string, { dialect, reranks }: SimEngine): boolean {
   if (dialect === 'vllm') return (path === '/v1/rerank') === reranks;
   return dialect !== 'ollama' || path !== '/v1/rerank';

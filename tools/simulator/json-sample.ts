@@ -1,7 +1,6 @@
 /**
  * Creates the smallest JSON value that a JSON Schema allows, for tool arguments and structured answers. It supports the
- * keywords that clients of inference APIs use, except `pattern`. Depth and size are limited because callers supply the
- * schema; beyond the limits a value is null.
+ * keywords that clients use, except `pattern`. Depth and size are limited; beyond the limits a value is null.
  */
 import { isRecord, type Loose } from './loose.ts';
 

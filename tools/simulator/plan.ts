@@ -1,7 +1,4 @@
-/**
- * The plan of an answer: head, parts and pace, before anything is written. emission.ts writes it.
- * Parts are made one at a time, so a long stream is never in memory as a whole.
- */
+/** Plan of an answer before it is written. Parts are made one at a time, so a long stream never fills the memory. */
 
 export interface Plan {
   readonly status: number;

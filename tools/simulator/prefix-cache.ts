@@ -1,6 +1,6 @@
 /**
- * The prefix cache of a simulated node, modelled on vLLM's: blocks of 16 tokens, each identified by all text up to its end
- * and the request's salt. The least recently used block is evicted. A prompt's last token is always computed.
+ * The prefix cache of a simulated node, modelled on vLLM's: blocks of 16 tokens, identified by all text up to their end and
+ * the request's salt, least recently used evicted first. The last token is always computed.
  */
 import { createHash } from 'node:crypto';
 import { isRecord, type Loose } from './loose.ts';

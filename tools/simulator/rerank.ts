@@ -1,6 +1,6 @@
 /**
- * Reranking of a simulated node. The score is the share of the query's words that a document contains, from 0 to 1 as in vLLM
- * and SGLang. llama.cpp returns a logit from -10 to 10 instead.
+ * Reranking of a simulated node, by the share of the query's words that a document contains: from 0 to 1 as in vLLM and
+ * SGLang, or for llama.cpp a logit from -10 to 10.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import type { Loose } from './loose.ts';

@@ -1,7 +1,6 @@
 /**
  * A simulated node: a deterministic OpenAI-compatible inference server for demos, tests and load. It echoes its prompt,
- * counts tokens by a documented rule, and imitates the behaviour of each engine. A parsed request waits for a slot and is
- * then answered. It does not inject faults; test nodes extend it for that (test/simulator).
+ * counts tokens by a documented rule, and imitates each engine. It does not inject faults; test nodes (test/simulator) do.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';

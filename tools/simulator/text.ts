@@ -1,7 +1,4 @@
-/**
- * Words and token counts of a simulated node's answers, as pure functions of the request. Equal requests always get equal
- * words and usage, so tests can state both in advance.
- */
+/** Words and token counts of a simulated node's answers. They depend only on the request, so tests can predict them. */
 import { isRecord } from './loose.ts';
 
 /** Tokens that every message costs in addition to its text. */

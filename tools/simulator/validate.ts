@@ -1,7 +1,4 @@
-/**
- * Checks that an engine makes before it generates: missing fields, impossible limits, prompts beyond its window. Each dialect
- * refuses what its engine was observed to refuse, with the error that was observed.
- */
+/** Checks that an engine makes before it generates. Each dialect refuses what its engine was observed to refuse. */
 import type { Dialect } from '../../schemas/names.ts';
 import type { SimChatRequest } from './chat-request.ts';
 import type { SimError } from './engine-error.ts';

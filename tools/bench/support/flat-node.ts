@@ -1,7 +1,4 @@
-/**
- * A node that costs almost nothing, so that it can share a processor with the load. It uses raw sockets and fixed bytes, and
- * does not stream. `node flat-node.js` prints its port.
- */
+/** A node that costs almost nothing, so that it can share a processor with the load. `node flat-node.js` prints its port. */
 import { type AddressInfo, createServer } from 'node:net';
 
 const formatAnswer = (body: object): string => {

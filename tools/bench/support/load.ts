@@ -1,6 +1,6 @@
 /**
- * A small load client on raw sockets, cheap enough to measure other processes. It supports only the parts of HTTP/1.1 that
- * the benches need: keep-alive, content-length and chunked answers, and server-sent events separated by a blank line.
+ * A load client on raw sockets, cheap enough to measure other processes. It supports only what the benches need: keep-alive,
+ * content-length and chunked answers, and server-sent events.
  */
 import { connect, type Socket } from 'node:net';
 

@@ -1,7 +1,4 @@
-/**
- * Runs a gateway with everything on, alone on one processor; load, node and control plane run on another. Pinning needs
- * `taskset`. Without it, all share the machine and the figures mean less.
- */
+/** Runs a gateway alone on one processor, the rest on another. Without `taskset`, they share and figures mean less. */
 import { spawnSync } from 'node:child_process';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
 import type { Target } from './load.ts';

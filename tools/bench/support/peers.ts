@@ -1,6 +1,6 @@
 /**
- * Generates what busy gateways publish as counters and gauges, by the product's own rules and in simulated time. Requests are
- * spread evenly over the organisations, and a twentieth of these are close to the end of their allowance.
+ * Generates what busy gateways publish, by the product's own rules and in simulated time. Requests are spread evenly over the
+ * organisations, a twentieth of which are close to the end of their allowance.
  */
 import { randomUUID } from 'node:crypto';
 import { Claimant } from '../../../data-plane/limits/claimant.ts';
