@@ -7,7 +7,7 @@ export const daySeconds = 24 * 3600;
 const unitMs = { ms: 1, s: 1000, m: 60_000, h: hourMs, d: dayMs } as const;
 type DurationUnit = keyof typeof unitMs;
 
-/** Parses a duration such as `90s` into ms, or seconds if `units` contains `alone`. Returns NaN for anything else. */
+/** Parses a duration such as `90s` into ms. With `alone`, a bare number counts as seconds. Returns NaN for other text. */
 export function durationMs(text: string, units: readonly (DurationUnit | 'alone')[]): number {
   const [, count, unit = 'alone'] = /^(\d{1,7}(?:\.\d+)?)(ms|[smhd])?$/.exec(text) ?? [];
   const known = units.find((each) => each === unit);

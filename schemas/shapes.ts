@@ -1,4 +1,4 @@
-/** Fields that commands and the fleet file share. They are stricter than events, which have earlier writers' values. */
+/** Fields that commands and the fleet file share. Fields of events are laxer, because old events contain other values. */
 import { z } from 'zod';
 import {
   credentialNameSchema,

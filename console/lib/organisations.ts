@@ -11,7 +11,7 @@ export interface NamedOrganisation {
   readonly name: string;
 }
 
-/** Organisations with their names: one page for an operator, a member's own. A search chooses among more. */
+/** Organisations with their names: one page for an operator, their own for a member. A search finds more. */
 export function useOrganisations(): readonly NamedOrganisation[] {
   const asked = { limit: pageRows.max };
   const { data } = useRead(isOperator() ? 'organisation.list' : undefined, asked, { isOfNow: true });

@@ -39,7 +39,7 @@ export class JournalSilent extends Error {
   override readonly name = 'JournalSilent';
 }
 
-/** `fenced`: a fenced gateway did not check its credential, so it may be a customer's. `unknown`: not `visitor`, no key. */
+/** `fenced`: a fenced gateway did not check the credential. `unknown`: a request of neither other kind, without a key. */
 type LimitedKind = 'unknown' | 'visitor' | 'fenced';
 type DecisionLimits = Readonly<Record<LimitedKind, RateLimitSize>>;
 
@@ -47,7 +47,7 @@ export interface DecisionJournalOptions {
   readonly folder: string;
   /** Gateway name in each record. */
   readonly gateway: string;
-  /** Number of completed requests of which one is kept. Others are all kept, or as far as their kind's rate allows. */
+  /** Number of completed requests of which one is kept. Other requests are all kept, unless their kind has a rate. */
   readonly oneIn: number;
   readonly limits?: DecisionLimits;
 }

@@ -15,7 +15,7 @@ const columns = {
   nodeSpan: recordColumns('nodeSpan'),
 };
 const limitFields = ['here', 'room', 'elsewhere', 'held'];
-/** Template of a log line. Copies have all fields from the start, because adding one later is most of the cost. */
+/** Template of a log line. Copies have all fields from the start, because adding one later costs more than all others. */
 const emptyLine: Fields = Object.fromEntries(columns.line.map(({ name }) => [name, undefined]));
 
 /** Builds a log line. Undefined fields do not appear in its JSON. */

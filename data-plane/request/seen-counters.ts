@@ -3,7 +3,7 @@ import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Counters } from '../../shared/decision/decide.ts';
 import type { LimitKind, RateWindow } from '../../shared/decision/limits.ts';
 
-/** Amount used and remaining room, then, for a shared limit, amounts that others used and held. Two lists per request. */
+/** Amounts used and left; of a shared limit, also what others used and held. Compact, because each request makes two. */
 export type UseCells = readonly number[];
 
 interface SeenLimits {

@@ -55,7 +55,7 @@ const attemptsPerControlPlane = 2;
 const busyMsMax = 120_000;
 const retryAfterSecondsMax = 30;
 
-/** Throws an Error that names the next step if others could change a snapshot on the connection that it would use. */
+/** Throws an Error with the next step if a snapshot would come over a connection on which others could change it. */
 export function checkSnapshotSources(controlPlanes: readonly string[]): void {
   for (const base of controlPlanes) {
     if (!URL.canParse(base)) throw new Error(`--control-plane ${base} is no address: use https://HOST:PORT`);

@@ -49,7 +49,7 @@ export async function rebuildBeside(options: RebuildOptions): Promise<RebuiltSna
   const replicator = new Replicator({ snapshot, log, trusted, mayProve });
   replicator.start();
   try {
-    // A control plane's snapshot stands alone without the log; freshness rules decide what it may answer.
+    // Without the log, a control plane's snapshot is used as it is; freshness rules decide what it may answer.
     await replicator.caughtUp(catchUpTimeoutMs).catch((error: unknown) => {
       if (!fetched || !(error instanceof LogUnavailable)) throw error;
     });
@@ -84,7 +84,7 @@ function overrideCheckpoint(snapshot: Snapshot, isGiven: boolean, logger: Logger
   snapshot.overrideCheckpoint();
 }
 
-/** Replaces the snapshot in use, keeping the old file as `.aside`. Both are closed; nothing reads meanwhile. */
+/** Replaces the snapshot in use, and keeps the old file as `.aside`. Both must be closed. Nothing can read meanwhile. */
 export function swapSnapshot(path: string, logId: string | undefined): Snapshot {
   quarantineFile(path);
   renameSync(`${path}.next`, path);

@@ -66,7 +66,7 @@ export const fleetRows = {
       query: commandQuerySchema,
       answer: z.object({
         name: z.string(),
-        /** Number of processes with this name; reports of the last ten seconds from those that may still be running. */
+        /** Processes with this name, and how many reported in the last ten seconds and may still be running. */
         ...{ forgotten: z.int().min(0), reporting: z.int().min(0).optional() },
         dryRun: z.literal(true).optional(),
         position,

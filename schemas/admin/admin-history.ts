@@ -79,7 +79,7 @@ export const historyRows = {
       nextFrom: position.optional(),
       /** `to` of the next page, when reading from the newest event. Absent on the last page. */
       nextTo: position.optional(),
-      /** First position in the history, on the last page of a cut history. Earlier events are only in the log. */
+      /** First position that a cut history contains, on its last page. Earlier events are only in the log. */
       historyFrom: position.optional(),
       /** Advice on how to get the earlier events. */
       historyNext: z.string().optional(),

@@ -120,7 +120,7 @@ export const bodySchemas = {
   withdrawChange: z.strictObject({ reason: nameSchema.optional() }),
   applyFleet: z.strictObject({
     fleet: declaredFleetSchema,
-    /** Whether to remove what the file omits. Files never contain keys, so those go only with organisations. */
+    /** Whether to remove what the file omits. Files never contain keys, so keys go only with their organisation. */
     prune: z.boolean().optional(),
   }),
 };

@@ -108,6 +108,6 @@ export const requestTailQuerySchema = z.object({
   ...requestFilterShape,
   /** Number of rows in the first message. */
   limit: numberInQuery.int().min(0).max(requestsPerPageMax).default(requestsPerPage),
-  /** Rows per second to stream at most. The stream is then a sample, and `missed` counts the rest. */
+  /** Most rows per second to stream. The stream is then a sample, and `missed` counts the rest. */
   'rows-per-second': numberInQuery.int().min(1).max(10_000).optional(),
 });

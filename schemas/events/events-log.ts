@@ -58,7 +58,7 @@ export const notedEvents = {
       tokens: draw.upTo(2000) - 1000,
     }),
   }),
-  /** Ends a session, all sessions of a person, or a sign-in link, for processes that accept sessions. Not in the state. */
+  /** Ends a session, a person's sessions, or a sign-in link. Processes read it from the log, not from the state. */
   'session.ended': event({
     critical: false,
     data: ({ z, moment }) => ({

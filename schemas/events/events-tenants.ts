@@ -67,10 +67,7 @@ export const tenantEvents = {
     sentence: () => ['closed the service to', 'visitors'],
     sample: () => ({}),
   }),
-  /**
-   * Replaces all bounds on what members may do; omitted ones take the defaults. Not critical, because only control planes
-   * enforce the bounds.
-   */
+  /** Replaces all bounds on members; omitted ones take the defaults. Not critical: only control planes use them. */
   'bounds.set': event({
     critical: false,
     foldVersion: 5,

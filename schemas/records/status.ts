@@ -68,10 +68,7 @@ export const statusSchema = z.object({
   nodes: z.record(z.string().max(64), liveNodeSchema).optional(),
   /** Number of nodes left out to bound the record's size. */
   nodesOmitted: z.int().min(1).optional(),
-  /**
-   * Traffic counted since an earlier report (`schemas/records/traffic.ts`). Untyped, so that a fault does not make the whole
-   * report unreadable.
-   */
+  /** Traffic since an earlier report, untyped, so that a fault in it does not make the report unreadable. */
   traffic: z.unknown().optional(),
   /** Whether the rows contradict their digest. The process then does not accept keys from them. */
   diverged: z.boolean().optional(),
@@ -82,10 +79,7 @@ export const statusSchema = z.object({
 /** Status report from a build that allowed other names. If it were dropped, nothing would wait for that gateway. */
 export const rememberedStatusSchema = statusSchema.extend({ name: z.string().min(1).max(200) });
 
-/**
- * Silent gateways, republished so that the topic never loses them, and those that an operator has forgotten, up to their
- * report `n`.
- */
+/** Silent gateways, republished so that the topic never loses them, and forgotten ones, up to their report `n`. */
 const fleetMemorySchema = z.object({
   v: z.literal(1),
   name: nameSchema,

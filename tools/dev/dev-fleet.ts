@@ -1,4 +1,4 @@
-/** Sets up the fleet of `headgate dev`, with simulated or the user's own servers. A second start continues with it. */
+/** Sets up the fleet of `headgate dev`, over simulated or the user's own servers. A second start continues with it. */
 import { join } from 'node:path';
 import { NodeAgent } from '../../agent/agent.ts';
 import { EngineWatch } from '../../agent/engine.ts';

@@ -1,4 +1,4 @@
-/** A fast text hash (53 bits) that a single pass can read after each prefix. Not cryptographic: collisions can be chosen. */
+/** A fast 53-bit hash of each prefix of a text in a single pass. It is not cryptographic: collisions can be chosen. */
 
 const highBits = 0x1f_ffff;
 

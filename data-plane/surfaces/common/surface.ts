@@ -26,7 +26,7 @@ export interface RebuiltBody<Body extends object | string = object> {
   readonly oddForm?: string | undefined;
 }
 
-/** Converts one surface's requests and answers. `Context` is an answer's facts, whose size does not grow with the body. */
+/** Converts one surface's requests and answers. `Context` contains an answer's facts, without the text of the body. */
 export interface ClientSurface<Context> {
   /** Paths in its requests to JSON that is passed on as written. */
   readonly carried: KeptPaths;

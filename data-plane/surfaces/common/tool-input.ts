@@ -43,7 +43,7 @@ export class ToolInput {
     return kept;
   }
 
-  /** The object in the text as formatted, empty for an empty text. If tokens ran out (`cut`), its complete part. */
+  /** Object in the text, as formatted; empty for an empty text. If `cut`, only its complete part. Throws NodeFailure. */
   value(cut: boolean): object {
     if (!this.#hasBegun) return {};
     const value = parseObject(this.#text);

@@ -1,4 +1,4 @@
-/** W3C Trace Context. A client's valid `traceparent` goes to the node, never into answers or the caller's identity. */
+/** W3C Trace Context. A client's valid `traceparent` is passed to the node, but never identifies the caller. */
 import { randomBytes } from 'node:crypto';
 
 /** Trace of one request. */
@@ -47,7 +47,7 @@ export function passTrace(header: unknown): RequestTrace | undefined {
   );
 }
 
-/** With an exporter, records a share `ratio` of the requests. With `followsClient`, the client's decision goes first. */
+/** With an exporter, records a share `ratio` of the requests. With `followsClient`, the client's decision comes first. */
 export function beginTrace(header: unknown, ratio: number, followsClient = true): RequestTrace {
   const parent = readTraceparent(header);
   const sampled = (followsClient ? parent?.sampled : undefined) ?? Math.random() < ratio;

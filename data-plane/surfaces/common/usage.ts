@@ -1,4 +1,6 @@
-/** Token usage of one answer, as counted by the node or as a flagged estimate. All of it is checked for billing. */
+/**
+ * Token usage of one answer, as counted by the node or as a flagged estimate. Everything is checked, because it is billed.
+ */
 
 import type { AskedFacts } from './asked.ts';
 import { tokensPerPair } from './prompt-size.ts';
@@ -34,7 +36,7 @@ const imageFactor = 16;
 /** Maximum number of tokens that a model adds to each input. Templates of some rerankers include instructions. */
 const tokensPerInput = { embeddings: 32, rerank: tokensPerPair } as const;
 
-/** Bounds of the usage, which honest engines meet: `promptBytes` includes a template's additions, and tools twice. */
+/** Bounds of the usage. Honest engines meet them, because `promptBytes` includes a template's text, and tools twice. */
 export function usageBounds(asked: AskedFacts, { maxTokens, windowTokens }: AnsweringNode): UsageBounds {
   const { promptBytes, textBytes } = asked;
   if (asked.kind !== 'chat')
