@@ -41,7 +41,7 @@ function manualWorker(): { start: StartWorker; posted: string[]; deliver(): void
   };
 }
 
-test('a retained text is rendered as a node’s body any number of times, until it is discarded', async () => {
+test('a retained text can be rendered as a node’s body any number of times until it is discarded', async () => {
   const bodyWorker = opened();
   const { textId, worker, outline } = await bodyWorker.retain(shapeJob('abc'), {
     owner: 'one',
@@ -86,7 +86,7 @@ test('the queue is fair: many jobs of one owner do not delay the first job of an
   expect(ended).toEqual(['a1', 'b1', 'a2', 'a3']);
 });
 
-test('a cancelled job is not started, and one that runs retains no text', async () => {
+test('a cancelled job is not started, and a cancelled running job retains no text', async () => {
   const manual = manualWorker();
   const bodyWorker = opened({ start: manual.start });
   const left = new AbortController();
@@ -141,7 +141,7 @@ test('a job that exceeds its deadline is refused, and closing refuses queued job
     await expect(job).rejects.toMatchObject({ type: 'InferenceUnavailableError' });
 });
 
-test('where the system grants no thread a job is refused with that cause, and a later one is done', async () => {
+test('if the system grants no thread, a job is refused with that cause and a later job still runs', async () => {
   const lost: string[] = [];
   let refusals = 2;
   const bodyWorker = opened({
@@ -162,7 +162,7 @@ test('where the system grants no thread a job is refused with that cause, and a 
   expect((await bodyWorker.run(shapeJob(), 'shaped', options)).kind).toBe('shaped');
 });
 
-test('a job on a retained text precedes the queued bodies of the same owner', async () => {
+test('a job on a retained text runs before the same owner’s queued bodies', async () => {
   const manual = manualWorker();
   const bodyWorker = opened({ start: manual.start });
   const first = bodyWorker.retain(shapeJob(), { owner: 'one', signal: never });
@@ -184,7 +184,7 @@ test('a job on a retained text precedes the queued bodies of the same owner', as
   expect(ended).toEqual(['a', 'rendered', 'b']);
 });
 
-test('an idle worker ends, one that retains a text does not, and the next job starts another', async () => {
+test('an idle worker ends unless it retains a text, and the next job starts another worker', async () => {
   const started: WorkerHandle[] = [];
   const ended: WorkerHandle[] = [];
   const start: StartWorker = (listener) => {
@@ -213,7 +213,7 @@ test('an idle worker ends, one that retains a text does not, and the next job st
   expect(started).toHaveLength(2);
 });
 
-test('a text that was discarded is not on its worker any more, and the fault quotes nothing', async () => {
+test('a discarded text leaves its worker, and the error for using it quotes nothing', async () => {
   const bodyWorker = opened();
   const other = await bodyWorker.retain(shapeJob('other'), { owner: 'one', signal: never });
   const { textId, worker } = await bodyWorker.retain(shapeJob('abc'), { owner: 'one', signal: never });

@@ -105,7 +105,7 @@ const post = (body: string, more = ''): string =>
 /** Answers with the path of the request. */
 const echoPath: Handle = ({ head, answer }) => answer.whole(200, 'text/plain', ['x-a', 'b'], head.url ?? '');
 
-test('whatever the events, a connection answers only a request, and ends once', () => {
+test('in every sequence of events, a connection answers only requests and ends once', () => {
   const states = Object.keys(connectionTransitions) as ConnectionState[];
   const events: ConnectionEvent[] = ['begun', 'whole', 'answered', 'answered-last', 'refused', 'closed'];
   for (const state of states) {
@@ -118,14 +118,14 @@ test('whatever the events, a connection answers only a request, and ends once', 
   expect(connectionTransitions.closed).toEqual({});
 });
 
-test('an answer says how long its connection may wait for a further request', async () => {
+test('a response states how long its connection may wait for another request', async () => {
   const listener = await opened(echoPath, {}, { limits: { keepAliveMs: 7000 } });
   const client = new Client(listener.port);
   client.send(get());
   await until(() => client.text.includes('\r\nkeep-alive: timeout=7\r\n'));
 });
 
-test('a complete answer has its fields in one write with its body, and the connection takes the next request', async () => {
+test('a complete response is written with its body at once, and the connection takes the next request', async () => {
   const listener = await opened(echoPath);
   const client = new Client(listener.port);
   const { socket, writes } = await connectionOf(listener);
@@ -144,14 +144,14 @@ test('a complete answer has its fields in one write with its body, and the conne
   expect(listeners()).toEqual(before);
 });
 
-test('the length of an answer is that of its bytes', async () => {
+test('Content-Length counts bytes, not characters', async () => {
   const { port } = await opened(({ answer }) => answer.whole(200, 'application/json', [], '{"a":"é"}'));
   const client = new Client(port).send(get());
   await until(() => client.text.endsWith('"}'));
   expect(client.text).toContain('content-length: 10\r\n');
 });
 
-test('HEAD has the length and no body, and a field that was set is in every answer without one of its name', async () => {
+test('HEAD has a length but no body, and a preset field is sent unless the response sets its own', async () => {
   const { port } = await opened(({ answer }) => {
     answer.setField('x-a', 'set');
     answer.setField('x-c', 'd');
@@ -163,7 +163,7 @@ test('HEAD has the length and no body, and a field that was set is in every answ
   expect(client.text).toMatch(/connection: close\r\n\r\n$/);
 });
 
-test('a stream is written in frames, each one write, its head with its first event, and ends with the last chunk', async () => {
+test('each frame of a stream is one write, the head goes with the first event, and the last chunk ends it', async () => {
   const listener = await opened(async ({ answer }) => {
     answer.start('text/event-stream', ['x-a', 'b']);
     for (const text of ['1', '2', '3']) answer.write(`data: ${text}\n\n`);
@@ -194,7 +194,7 @@ test('Events: an early end delivers what was written, then destroys the connecti
   expect(client.text).toMatch(/data: 1\n\n\r\n$/);
 });
 
-test('an early end waits only so long for a client that does not read', async () => {
+test('an early end waits only a limited time for a client that does not read', async () => {
   const listener = await opened(
     async (exchange) => {
       await flood(exchange);
@@ -211,7 +211,7 @@ test('an early end waits only so long for a client that does not read', async ()
   await until(() => socket.destroyed);
 });
 
-test('a large body is held back until it is asked for, and comes whole', async () => {
+test('a large body is not read until it is requested, and then arrives whole', async () => {
   const { port, exchanges } = await opened();
   // Exceeds the kernel's buffers.
   const length = 12_000_000;
@@ -234,7 +234,7 @@ test('a large body is held back until it is asked for, and comes whole', async (
   expect(bytes).toBe(length);
 });
 
-test('a pipeline without end is read no faster than it is answered', async () => {
+test('an endless pipeline is read no faster than it is answered', async () => {
   const { port, exchanges } = await opened();
   const client = new Client(port).send(get().repeat(1_000_000));
   await until(() => exchanges.length > 0);
@@ -243,7 +243,7 @@ test('a pipeline without end is read no faster than it is answered', async () =>
   expect(client.socket.writableLength).toBeGreaterThan(0);
 });
 
-test('a client that leaves is noticed behind a pipeline too, of which nothing more is handled', async () => {
+test('a client that disconnects is noticed even behind a pipeline, and its queued requests are not handled', async () => {
   let events: string[] = [];
   const { port, exchanges } = await opened((exchange) => {
     events = eventsOf(exchange);
@@ -256,7 +256,7 @@ test('a client that leaves is noticed behind a pipeline too, of which nothing mo
   expect(exchanges).toHaveLength(1);
 });
 
-test('a body that breaks ends its request, which nobody answers any more', async () => {
+test('a body that breaks off ends its request, which can no longer be answered', async () => {
   let isGone = false;
   const { port, exchanges } = await opened((exchange) => {
     exchange.body({ onPiece: () => undefined, onEnd: () => undefined, onClose: () => (isGone = true) });
@@ -273,7 +273,7 @@ test('a body that breaks ends its request, which nobody answers any more', async
   expect(await exchanges[0]?.answer.whole(200, undefined, [], 'late')).toBe(false);
 });
 
-test('a client that leaves is noticed, with the body, before the answer and within it, and nothing can be handed over then', async () => {
+test('a client’s disconnection is noticed at every stage of a request, and nothing can be delivered after it', async () => {
   let events: string[] = [];
   const { port, exchanges } = await opened((exchange) => {
     events = eventsOf(exchange);
@@ -303,7 +303,7 @@ test('a client that leaves is noticed, with the body, before the answer and with
     }
 });
 
-test('an end that its client never read was not handed over', async () => {
+test('an end that the client never read does not count as delivered', async () => {
   let handed: Promise<boolean> | undefined;
   const { port } = await opened(async (exchange) => {
     await flood(exchange);
@@ -366,7 +366,7 @@ test.each<[string, Handle, boolean]>([
   expect(client.isClosed).toBe(false);
 });
 
-test('a connection that waited for its pace ends with its listener', async () => {
+test('a paused connection ends when its listener is destroyed', async () => {
   const pace = { isExempt: () => false, refusal: () => new Refusal('bad http', 'Later.') };
   const { port, destroy, sockets } = await opened(undefined, {}, { pace });
   const clients = Array.from({ length: 140 }, () => new Client(port));
@@ -377,7 +377,7 @@ test('a connection that waited for its pace ends with its listener', async () =>
   await ended;
 });
 
-test('waits for a head, a request and a further request end', async () => {
+test('the waits for a head, for a whole request and for another request all time out', async () => {
   const { port } = await opened(echoPath, {
     headersTimeoutMs: 50,
     requestTimeoutMs: 50,
@@ -392,7 +392,7 @@ test('waits for a head, a request and a further request end', async () => {
   expect([nothing.statuses, slow.statuses, idle.statuses]).toEqual([[400], [400], [200]]);
 });
 
-test('a listener that stops closes idle connections at once, and others with their answer', async () => {
+test('closing a listener closes idle connections at once and others after their response', async () => {
   const answers: (() => void)[] = [];
   const { port, stopAccepting } = await opened((exchange) => {
     if (exchange.head.url === '/quick') return echoPath(exchange);

@@ -72,7 +72,7 @@ const chunked = (piece: string, times: number) =>
   `${piece.length.toString(16)}\r\n${piece}\r\n`.repeat(times);
 
 test.each([16, 17, 31, 251, 4_093, 65_521])(
-  'a body in chunks of %i bytes is charged for what is held, which is at most twice its bytes',
+  'a body in chunks of %i bytes is charged for the memory it holds, at most twice its bytes',
   async (size) => {
     const budget = new BodyBudget();
     const { port, next } = await reading(budget);
@@ -87,7 +87,7 @@ test.each([16, 17, 31, 251, 4_093, 65_521])(
   },
 );
 
-test('the memory of a body whose client leaves is given back', async () => {
+test('the memory of a body is given back when its client disconnects', async () => {
   const budget = new BodyBudget();
   const { port, next } = await reading(budget);
   const socket = await post(port, 'Transfer-Encoding: chunked');
@@ -98,7 +98,7 @@ test('the memory of a body whose client leaves is given back', async () => {
   expect(budget.usedBytes).toBe(0);
 });
 
-test('all owners together have no more than the budget of all, and get it back', async () => {
+test('all owners together cannot exceed the total budget, and they give it back', async () => {
   const budget = new BodyBudget(2 * MiB, 2 * MiB);
   const { port, next } = await reading(budget);
   const held = await post(port, `Content-Length: ${2 * MiB}`);
@@ -141,7 +141,7 @@ test('a body that comes too slowly or not at all is cut off, and one that keeps 
 test.each([
   ['small', 1000, 0],
   ['large', 2 * MiB, 2 * MiB],
-])('the bytes of a %s body are given back once they are not held here', async (_, length, heldThen) => {
+])('the bytes of a %s body are given back once this thread drops them', async (_, length, heldThen) => {
   const budget = new BodyBudget();
   const bodyWorker = new BodyWorker();
   onTestFinished(() => bodyWorker.close());
@@ -174,7 +174,7 @@ test.each([
 test.each([
   ['small', 0],
   ['large', 2 * MiB],
-])('the bytes of a refused body are given back: a %s one', async (_, length) => {
+])('a refused %s body gives its bytes back', async (_, length) => {
   const budget = new BodyBudget();
   const bodyWorker = new BodyWorker();
   onTestFinished(() => bodyWorker.close());
@@ -199,7 +199,7 @@ test.each([
 });
 
 test.each(['/v1/chat/completions', '/v1/messages', '/v1/embeddings'])(
-  'an encoded body is refused by the name of the header: %s',
+  'an encoded body is refused by the header’s name: %s',
   async (path) => {
     const fleet = await startFleet({ fleet: specFleet });
     onTestFinished(() => fleet.close());

@@ -87,7 +87,7 @@ async function full(reading: Reading, waiting: readonly string[], head?: string)
   return sockets;
 }
 
-test('bodies that find the share spent wait in their order, hold next to nothing, and are read once others are done', async () => {
+test('bodies beyond the share wait in order, hold almost no memory and are read as others finish', async () => {
   const reading = await started(shareOfTwo());
   await full(reading, ['d', 'e', 'f']);
   expect(reading.budget.usedBytes).toBeLessThanOrEqual(3 * (MiB + readAheadMax));
@@ -106,7 +106,7 @@ test('bodies that find the share spent wait in their order, hold next to nothing
   expect([reading.budget.usedBytes, reading.budget.waiting, reading.ended.size]).toEqual([0, 0, 0]);
 });
 
-test('a body in chunks waits like one of known length', async () => {
+test('a body in chunks waits like a body of known length', async () => {
   const reading = await started(shareOfTwo());
   await full(reading, []);
   const head = 'Transfer-Encoding: chunked';
@@ -121,7 +121,7 @@ test('a body in chunks waits like one of known length', async () => {
   expect(reading.budget.usedBytes).toBe(0);
 });
 
-test('bodies that all wait for each other’s memory come to their end one after the other', async () => {
+test('bodies that all wait for each other’s memory finish one after the other', async () => {
   const reading = await started(shareOfTwo());
   const names = Array.from({ length: 12 }, (_, at) => `n${at}`);
   const sockets = await Promise.all(names.map((name) => reading.post(name, 600 * KiB)));
@@ -135,7 +135,7 @@ test('bodies that all wait for each other’s memory come to their end one after
   expect([reading.budget.usedBytes, reading.ended.size]).toEqual([0, 0]);
 });
 
-test('while a body waits, small ones of its owner and all of others are read, and no large one overtakes it', async () => {
+test('while a body waits, its owner’s small bodies and all other owners’ are read, but no large body overtakes it', async () => {
   // Two and a half bodies fit.
   const reading = await started(new BodyBudget(20 * MiB));
   await full(reading, ['d']);
@@ -152,7 +152,7 @@ test('while a body waits, small ones of its owner and all of others are read, an
   expect(reading.ended.size).toBe(0);
 });
 
-test('a body whose turn does not come in time is refused in words that are true', async () => {
+test('a body whose turn does not come in time is refused with the true reason', async () => {
   const reading = await started(shareOfTwo(), 100);
   await full(reading, ['d']);
   await vi.waitUntil(() => reading.ended.has('d'), soon);
@@ -164,7 +164,7 @@ test('a body whose turn does not come in time is refused in words that are true'
   expect([reading.budget.usedBytes, reading.budget.waiting]).toEqual([3 * MiB, 0]);
 });
 
-test('of one owner a bounded number wait, and one more is refused at once', async () => {
+test('only a limited number of one owner’s bodies may wait, and another is refused at once', async () => {
   const reading = await started(new BodyBudget(512 * MiB, 64 * MiB));
   const budget = reading.budget.of('one');
   expect(budget.reserve(64 * MiB)).toBe(true);
@@ -186,7 +186,7 @@ test('of one owner a bounded number wait, and one more is refused at once', asyn
   expect([reading.budget.usedBytes, reading.budget.waiting]).toEqual([0, 0]);
 });
 
-test('a client that leaves while its body waits delays nobody, and leaves nothing behind', async () => {
+test('a waiting client that disconnects delays nobody and leaves nothing behind', async () => {
   const reading = await started(shareOfTwo());
   await full(reading, []);
   const leaving = await reading.post('d', MiB / 2);
@@ -201,7 +201,7 @@ test('a client that leaves while its body waits delays nobody, and leaves nothin
   expect([reading.budget.usedBytes, reading.budget.waiting]).toEqual([0, 0]);
 });
 
-test('the pace of a body is not judged while it waits, and is judged again afterwards', async () => {
+test('a body’s pace is not checked while it waits, and is checked again afterwards', async () => {
   const ticker = new Ticker(20);
   const reading = await started(shareOfTwo(), endless, { bytes: 600 * KiB, ms: 150, ticker });
   await full(reading, []);

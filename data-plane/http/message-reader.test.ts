@@ -464,12 +464,12 @@ for (const [kind, rows] of [
     else expect({ messages, fault }).toEqual({ messages: expected, fault: undefined });
   });
 
-test('every fault is shown by a row', () => {
+test('every fault is covered by a row', () => {
   const shown = new Set([...requests, ...answers].map(([, , expected]) => expected));
   expect(Object.keys(faults).filter((fault) => !shown.has(fault as FaultName))).toEqual([]);
 });
 
-test('extensions are bounded over all chunks of a message, and counted again for the next', () => {
+test('chunk extensions are limited per message, not per connection', () => {
   const chunk = `1;${'a'.repeat(1000)}\r\nx\r\n`;
   expect(readPieces('request', [inChunks(chunk.repeat(16))])).toMatchObject({ fault: 'cut short' });
   expect(readPieces('request', [inChunks(chunk.repeat(17))])).toMatchObject({ fault: 'chunk extension' });
@@ -477,7 +477,7 @@ test('extensions are bounded over all chunks of a message, and counted again for
   expect(readPieces('request', [twice])).toMatchObject({ fault: undefined });
 });
 
-test('what is read of a body at once reaches the sink as one piece, whatever its chunks', () => {
+test('body bytes read at once reach the sink as one piece, regardless of their chunks', () => {
   const pieces: string[] = [];
   const sink = {
     onHead: () => undefined,
@@ -491,7 +491,7 @@ test('what is read of a body at once reaches the sink as one piece, whatever its
   expect(pieces).toEqual(['abcd', 'efg', 'chunk size']);
 });
 
-test('a reader that is abandoned within a call to its sink makes no other', () => {
+test('a reader abandoned during a call to its sink makes no further calls', () => {
   for (const at of ['onHead', 'onPiece'] as const) {
     const calls: string[] = [];
     const note = (name: string) => () => {
@@ -511,7 +511,7 @@ test('a reader that is abandoned within a call to its sink makes no other', () =
   }
 });
 
-test('from every state a fault breaks, and nothing leads out of it', () => {
+test('a fault breaks the reader in every state, and nothing leaves the broken state', () => {
   const states = Object.keys(readerTransitions) as ReaderState[];
   const named: ReaderEvent[] = states.flatMap(
     (state) => Object.keys(readerTransitions[state]) as ReaderEvent[],
@@ -521,7 +521,7 @@ test('from every state a fault breaks, and nothing leads out of it', () => {
   for (const state of states) if (state !== 'broken') expect(readerTransitions[state]).not.toEqual({});
 });
 
-test('an idle connection that ends is no fault', () => {
+test('ending an idle connection is not a fault', () => {
   expect(readPieces('request', [get])).toMatchObject({ fault: undefined });
   expect(readPieces('request', [`${get}G`])).toMatchObject({ messages: [gotten], fault: 'cut short' });
 });

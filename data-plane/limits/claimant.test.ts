@@ -52,7 +52,7 @@ const usedIn = (reader: Claimant, limit: Limit): number =>
   [...(reader.fold.row(limit)?.cells.values() ?? [])].reduce((sum, { used }) => sum + used, 0);
 
 test.each(['on its data folder', 'without its data folder'])(
-  'a gateway that was alone and stopped leaves its room to the one that starts %s',
+  'a lone gateway that stops leaves its room to the gateway that starts %s',
   (how) => {
     const log = new ClaimLog();
     const [first] = log.openAll(1) as [Claimant];
@@ -69,7 +69,7 @@ test.each(['on its data folder', 'without its data folder'])(
   },
 );
 
-test('what a gateway that stops claimed of a minute and did not use is free', () => {
+test('a gateway that stops frees the part of its claim on a minute that it did not use', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   expect(log.take(one, minute, 1)).toBe(1);
@@ -79,7 +79,7 @@ test('what a gateway that stops claimed of a minute and did not use is free', ()
   expect(other.fold.findClaim(one.process, minute)).toBe(1);
 });
 
-test('where a share would be less than one, a first request goes ahead of its claim if as much is left for every gateway, and no further one', () => {
+test('one first request per gateway may run before its claim if the limit leaves one for every gateway', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   const tight = { ...minute, limit: 3 };
@@ -88,7 +88,7 @@ test('where a share would be less than one, a first request goes ahead of its cl
   expect(log.take(one, { ...minute, subject: 'narrow', limit: 1 }, 1)).toBe(0);
 });
 
-test('no first request goes ahead while another gateway holds all room', () => {
+test('no first request runs before its claim while another gateway holds all the room', () => {
   const log = new ClaimLog();
   const [alone] = log.openAll(1) as [Claimant];
   log.set(alone, 'suspended');
@@ -100,7 +100,7 @@ test('no first request goes ahead while another gateway holds all room', () => {
   expect(log.take(other, { ...minute, limit: 3 }, 1)).toBe(0);
 });
 
-test('where more is held than a limit has, what ends is not replaced until that is over', () => {
+test('when a limit is lowered below current use, ending requests are not replaced until use fits again', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   for (const each of [one, other]) hold(log, each, 5);
@@ -118,7 +118,7 @@ test('where more is held than a limit has, what ends is not replaced until that 
   expect(one.admits(narrow, 1, log.nowMs)).toBe(true);
 });
 
-test('a gateway that is cut off admits what was granted to it in flight for eight seconds, and then its share', () => {
+test('a gateway that is cut off admits up to its granted concurrency for 8 s, and then only its share', () => {
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant, Claimant];
   hold(log, one, 8);
@@ -135,7 +135,7 @@ test('a gateway that is cut off admits what was granted to it in flight for eigh
   expect(one.process).not.toBe(before);
 });
 
-test('a gateway that was suspended takes another id when it reads that the others ended its own', () => {
+test('a suspended gateway takes another id once it reads that the others declared its id ended', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   const before = one.process;
@@ -146,7 +146,7 @@ test('a gateway that was suspended takes another id when it reads that the other
   expect(one.process).not.toBe(before);
 });
 
-test('under another id a gateway publishes what the log did not know of its minute, and nothing else', () => {
+test('under a new id, a gateway publishes only the use in its minute that the log did not yet know', () => {
   const log = new ClaimLog();
   const [one] = log.openAll(1) as [Claimant];
   // This minute began before the process was a member, so the process has no share of it.
@@ -163,7 +163,7 @@ test('under another id a gateway publishes what the log did not know of its minu
   expect(usedIn(one, running)).toBe(8);
 });
 
-test('nobody is silent by the silence of the log', () => {
+test('no gateway is declared silent while the log itself is silent', () => {
   const log = new ClaimLog();
   const [alone] = log.openAll(1) as [Claimant];
   const other = log.open();
@@ -175,7 +175,7 @@ test('nobody is silent by the silence of the log', () => {
   expect(other.fold.alone).toBe(alone.process);
 });
 
-test('what a gateway sends after a long silence of the log ends nobody that it could not read', () => {
+test('a gateway’s records after a long silence of the log do not end gateways that it could not read', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   const before = other.process;
@@ -187,7 +187,7 @@ test('what a gateway sends after a long silence of the log ends nobody that it c
   expect(sent.flatMap(({ ended }) => ended.map(([process]) => process))).not.toContain(before);
 });
 
-test('a gateway that is killed gives up all room within seconds, and what it held in flight after ten', () => {
+test('a killed gateway loses its room within seconds, and its requests in flight within about ten', () => {
   const log = new ClaimLog();
   const [alone] = log.openAll(1) as [Claimant];
   log.take(alone, inFlight, 4);
@@ -204,7 +204,7 @@ test('a gateway that is killed gives up all room within seconds, and what it hel
   expect(other.isAlone).toBe(true);
 });
 
-test('a gateway that was alone publishes all that it used at once when another comes, and then is not alone', () => {
+test('a lone gateway publishes all its use as soon as another joins, and is then no longer alone', () => {
   const log = new ClaimLog();
   const [alone] = log.openAll(1) as [Claimant];
   log.take(alone, minute, 20);
@@ -220,7 +220,7 @@ test('a gateway that was alone publishes all that it used at once when another c
   expect(alone.isAlone).toBe(false);
 });
 
-test('what was not read back is published again', () => {
+test('use that was not read back is published again', () => {
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant, Claimant];
   log.take(one, minute, 1);
@@ -231,7 +231,7 @@ test('what was not read back is published again', () => {
   expect(usedIn(one, minute)).toBe(1);
 });
 
-test('what a gateway holds and does not use it gives up at once where another lacks it', () => {
+test('a gateway gives up unused room at once when another lacks it', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   hold(log, one, 6);
@@ -249,7 +249,7 @@ test('what a gateway holds and does not use it gives up at once where another la
   expect(done.every(Boolean)).toBe(true);
 });
 
-test('what is held is repeated each thirty seconds, for readers that begin later', () => {
+test('a gateway repeats its claims every 30 s, for readers that start later', () => {
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant, Claimant];
   log.take(one, inFlight, 1);
@@ -260,7 +260,7 @@ test('what is held is repeated each thirty seconds, for readers that begin later
   expect(log.records.slice(before).filter(({ entries }) => entries.length > 0)).toHaveLength(1);
 });
 
-test('where more was held than a limit has, requests that wait do not keep the rest from being used', () => {
+test('when claims exceed a lowered limit, waiting requests do not keep free room from being used', () => {
   const log = new ClaimLog();
   const all = log.openAll(2);
   for (const each of all) hold(log, each, 5);
@@ -278,7 +278,7 @@ test('where more was held than a limit has, requests that wait do not keep the r
   expect(all.reduce((sum, each) => sum + each.used(narrow), 0)).toBe(6);
 });
 
-test('who got less than it asked for asks again once another gave room up', () => {
+test('a gateway that received less than it requested asks again once another gives up room', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   hold(log, one, 10);
@@ -295,7 +295,7 @@ test('who got less than it asked for asks again once another gave room up', () =
   expect(other.used(inFlight)).toBe(4);
 });
 
-test('beyond what it uses a gateway claims a quarter of the rest at most, so that others find room without it', () => {
+test('a gateway claims at most a quarter of the unused room, so that others find room at once', () => {
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant, Claimant];
   log.take(one, minute, 1);
@@ -310,7 +310,7 @@ test('beyond what it uses a gateway claims a quarter of the rest at most, so tha
   expect(one.fold.findClaim(one.process, minute)).toBeLessThanOrEqual(used + (60 - used) / 4);
 });
 
-test('where another gateway lacks room, all that was claimed ahead is given up with one record', () => {
+test('when another gateway lacks room, one record gives up everything claimed ahead', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   for (let n = 0; n < 7; n++) {
@@ -329,7 +329,7 @@ test('where another gateway lacks room, all that was claimed ahead is given up w
   expect(other.used(minute)).toBe(60 - used);
 });
 
-test('a gateway that is alone publishes what it admitted at each tick: of a kill that is what nobody knows', () => {
+test('a lone gateway publishes its admissions at every tick, so a kill loses at most one tick’s', () => {
   const log = new ClaimLog();
   const [alone] = log.openAll(1) as [Claimant];
   for (let n = 1; n <= 4; n++) {
@@ -339,7 +339,7 @@ test('a gateway that is alone publishes what it admitted at each tick: of a kill
   }
 });
 
-test('a gateway that was alone holds all room for as long as it may admit without the log', () => {
+test('a lone gateway keeps all the room for as long as it may admit without the log', () => {
   const log = new ClaimLog();
   const [alone] = log.openAll(1) as [Claimant];
   log.take(alone, minute, 1);
@@ -360,7 +360,7 @@ test('a gateway that was alone holds all room for as long as it may admit withou
   expect(log.take(other, minute, 1)).toBe(1);
 });
 
-test('what is new to a gateway, or has become less, is gathered into few records', () => {
+test('new and reduced use is gathered into few records', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   const before = log.records.length;
@@ -375,7 +375,7 @@ test('what is new to a gateway, or has become less, is gathered into few records
     expect(usedIn(other, { ...minute, subject: `organisation-${n}` }), `organisation ${n}`).toBe(1);
 });
 
-test('a gateway with as many requests each moment claims ahead of them, and none waits', () => {
+test('a gateway with a steady rate of requests claims ahead, so none of them waits', () => {
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant, Claimant];
   const wide = { ...minute, limit: 6000 };
@@ -390,7 +390,7 @@ test('a gateway with as many requests each moment claims ahead of them, and none
   }
 });
 
-test('what is in flight counts under the next id', () => {
+test('requests in flight count under the gateway’s next id', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   hold(log, one, 4);
@@ -405,7 +405,7 @@ test('what is in flight counts under the next id', () => {
   expect(usedIn(other, inFlight)).toBe(4);
 });
 
-test('a start ends what its predecessor on the data folder had in flight', () => {
+test('a restarted gateway ends its predecessor’s requests in flight on the same data folder', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   hold(log, one, 4);
@@ -416,7 +416,7 @@ test('a start ends what its predecessor on the data folder had in flight', () =>
   expect(usedIn(other, inFlight)).toBe(0);
 });
 
-test('of many claims that were sent and not read back the smallest holds', () => {
+test('of several claims that were sent but not read back, the smallest applies', () => {
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant, Claimant];
   hold(log, one, 8);
@@ -430,7 +430,7 @@ test('of many claims that were sent and not read back the smallest holds', () =>
   expect(one.room(inFlight, log.nowMs), 'its share').toBe(5);
 });
 
-test('the last record of a gateway with more minutes than a record may have is one that is read', () => {
+test('a gateway’s last record can be read even if it has more minutes than fit in one record', () => {
   const log = new ClaimLog();
   const [first] = log.openAll(1) as [Claimant];
   for (let n = 0; n < gaugeEntriesMax + 1; n++) log.take(first, { ...minute, subject: `org-${n}` }, 1);
@@ -438,7 +438,7 @@ test('the last record of a gateway with more minutes than a record may have is o
   expect(last?.ended).toEqual([[last?.process, Number.MAX_SAFE_INTEGER]]);
 });
 
-test('a limit that was raised admits at once on a gateway that is alone', () => {
+test('raising a limit takes effect at once on a lone gateway', () => {
   const log = new ClaimLog();
   const one = log.open();
   log.pass(1000);

@@ -39,7 +39,7 @@ function folder() {
   return { ledger, add, counters };
 }
 
-test('after a conflict all that was counted before it counts on, under the former id, and what comes under a new one', () => {
+test('after a conflict, earlier use keeps counting under the old id and later use under a new one', () => {
   const { ledger, add, counters } = folder();
   add('acme', 10);
   const { replica } = ledger;
@@ -58,7 +58,7 @@ test('after a conflict all that was counted before it counts on, under the forme
   ]);
 });
 
-test('what is not urgent is published within a minute, with all that changed meanwhile in one record', () => {
+test('use that is not urgent is published within a minute, in one record with other changes', () => {
   const { add, counters } = folder();
   for (const [index, subject] of ['acme', 'beta', 'gamma'].entries()) {
     add(subject, 7);
@@ -72,7 +72,7 @@ test('what is not urgent is published within a minute, with all that changed mea
   expect(counters.due(nowMs + 200_000)).toEqual([]);
 });
 
-test('near the end of its allowance an entry is published at once, alone', () => {
+test('an entry near the end of its allowance is published at once, alone', () => {
   const { add, counters } = folder();
   for (const subject of ['acme', 'beta']) add(subject, 7);
   counters.grown(counterKey('beta', period), 7, nowMs, 1_000_000);

@@ -82,7 +82,7 @@ async function admit(exchange: Exchange, weight = 1, of = limit): Promise<boolea
   }
 }
 
-test('Limits 2: two gateways hold a limit once, and what one releases the other gets without a refusal', async () => {
+test('Limits 2: two gateways share one limit, and room that one releases reaches the other without a refusal', async () => {
   const [one, other] = await Promise.all([gateway(), gateway()]);
   for (let n = 0; n < 8; n++) expect(await admit(one.exchange), `request ${n}`).toBe(true);
   expect(await admit(other.exchange)).toBe(true);
@@ -96,7 +96,7 @@ test('Limits 2: two gateways hold a limit once, and what one releases the other 
   expect(await other.metric('headgate_limit_waits_total')).toBeGreaterThan(0);
 });
 
-test('a wait ends with the client, and where no wait can help there is none', async () => {
+test('a wait ends when its client disconnects, and does not begin if waiting cannot help', async () => {
   const [one, other] = await Promise.all([gateway(), gateway()]);
   for (let n = 0; n < 10; n++) expect(await admit(one.exchange)).toBe(true);
   await until(() => other.exchange.taken(limit, 1) >= 10);
@@ -112,7 +112,7 @@ test('a wait ends with the client, and where no wait can help there is none', as
   if (waited !== undefined) expect(await waited).toBe(false);
 });
 
-test('room that is released bit by bit goes once to those that wait, and the next of them waits further', async () => {
+test('room released bit by bit goes once to waiting requests, and the next request keeps waiting', async () => {
   const [one, other] = await Promise.all([gateway(), gateway()]);
   await until(() => [one, other].every(({ exchange }) => exchange.live === 2));
   const wide = { ...limit, limit: 100 };
@@ -138,7 +138,7 @@ test('room that is released bit by bit goes once to those that wait, and the nex
   expect(decided).toEqual([true, true, true]);
 });
 
-test('a start on the same data folder ends its predecessor, whose weight in flight is free at once', async () => {
+test('a restart on the same data folder ends the previous process and frees its concurrency at once', async () => {
   let isKilled = false;
   const first = await gateway(undefined, () => isKilled);
   const second = await gateway();
@@ -155,7 +155,7 @@ test('a start on the same data folder ends its predecessor, whose weight in flig
   await until(() => second.exchange.taken(limit, 1) < 10);
 });
 
-test('records that are foreign or malformed are counted by cause, and entries of another time change nothing', async () => {
+test('foreign and malformed records are counted by cause, and entries with another time change nothing', async () => {
   const registry = new Registry();
   const reader = new LimitExchange({
     ...{ topic: topic(), dataDir: mkdtempSync(join(folder, 'reader-')), name: 'reader', registry },
@@ -179,7 +179,7 @@ test('records that are foreign or malformed are counted by cause, and entries of
   await until(() => reader.taken(limit, 1) === 0);
 });
 
-test('where the log takes nothing a gateway says since when, admits its share, and publishes its end when it stops', async () => {
+test('without the log, a gateway reports since when, admits only its share, and publishes its end when it stops', async () => {
   const [one, other] = await Promise.all([gateway(), gateway()]);
   await until(() => [one, other].every(({ exchange }) => exchange.live === 2));
   isAway = true;
@@ -203,7 +203,7 @@ test('where the log takes nothing a gateway says since when, admits its share, a
   await until(() => other.exchange.taken(limit, 1) === 0);
 });
 
-test('a placement report reaches the other gateways but not its writer, and claims still hold', async () => {
+test('a placement report reaches the other gateways but not its writer, and claims still apply', async () => {
   const received: [reader: string, loads: PlacementReport['loads']][] = [];
   let loads: PlacementReport['loads'] = [['node-0', 3]];
   const placements = (reader: string): PlacementReporter => ({
@@ -222,7 +222,7 @@ test('a placement report reaches the other gateways but not its writer, and clai
   expect(await without.metric('headgate_limit_records_ignored_total')).toBe(Number.NaN);
 });
 
-test('placement reports that the log does not acknowledge delay no claim, and old loads still lapse', async () => {
+test('unacknowledged placement reports delay no claim, and old loads still expire', async () => {
   areReportsStuck = true;
   let reports = 0;
   const report = () => ({ loads: [['node-0', ++reports] as const], placements: [] });
@@ -233,7 +233,7 @@ test('placement reports that the log does not acknowledge delay no claim, and ol
   await until(() => other.exchange.taken(limit, 1) >= 10);
 });
 
-test('a gateway that starts learns earlier placements, but takes no earlier load for the present one', async () => {
+test('a gateway that starts learns earlier placements, but ignores earlier loads', async () => {
   const writer = topic();
   onTestFinished(() => writer.close());
   const value = encodePlacements({
@@ -253,7 +253,7 @@ test('a gateway that starts learns earlier placements, but takes no earlier load
   ]);
 });
 
-test('a report of many nodes is followed by a longer pause, because all gateways read it', async () => {
+test('a report of many nodes is followed by a longer pause, because every gateway reads it', async () => {
   const loads = Array.from({ length: 600 }, (_, at) => [`node-${at}`, 1] as const);
   const readMs: number[] = [];
   const report = () => ({ loads, placements: [] });

@@ -5,7 +5,7 @@ const hourMs = 3_600_000;
 const start = Date.UTC(2026, 0, 1);
 
 test.each([-24 * hourMs, -hourMs, -600_000, 600_000, hourMs, 24 * hourMs])(
-  'a clock that is set off by %i ms labels minutes as before at once, and as it is again once it is right',
+  'a clock set off by %i ms does not change minute labels, nor does correcting it',
   (offMs) => {
     const clock = new LogClock();
     let off = 0;
@@ -32,7 +32,7 @@ test.each([-24 * hourMs, -hourMs, -600_000, 600_000, hourMs, 24 * hourMs])(
   },
 );
 
-test('a process that starts with a wrong clock has that of the log with its first record, and a small difference is its own', () => {
+test('a process with a wrong clock follows the log’s after its first record, but keeps small differences', () => {
   const clock = new LogClock();
   expect(clock.aheadMs(0, start - hourMs)).toBe(0);
   clock.sent('one', 1, start - hourMs);

@@ -10,21 +10,21 @@ const row: LimitRow = {
 };
 const calm: OwnState = { readN: 1, isAlone: false, left: 56, share: 0, isContended: false };
 
-test('what is no longer wanted is given up after five seconds', () => {
+test('room that is no longer wanted is given up after five seconds', () => {
   const own = new OwnLimit(name);
   own.entry(1, 8, false, 0);
   expect(own.due(undefined, undefined, calm, 4999)).toBe('no');
   expect(own.due(undefined, undefined, calm, 5000)).toBe('with the next');
 });
 
-test('what was admitted lately is asked for once more, and only what is used where another lacks room', () => {
+test('recent admissions are requested once more, unless another gateway lacks room', () => {
   const own = new OwnLimit(name);
   own.admitted(4, 1000);
   expect(own.wanted(row, undefined, calm, 1000)).toBe(8);
   expect(own.wanted(row, undefined, { ...calm, isContended: true }, 1000)).toBe(4);
 });
 
-test('where another lacks room, what is claimed and not wanted is given up at once', () => {
+test('unwanted claims are given up at once when another gateway lacks room', () => {
   const own = new OwnLimit(name);
   own.admitted(4, 1000);
   own.entry(1, 8, false, 1000);

@@ -17,7 +17,7 @@ const recordOf = (process: string, n: number, at: number, from: number): GaugeRe
   ...{ ...head, process, n, at, from },
 });
 
-test('a gateway that starts uses no share of what is in flight before all have read its first record, or are cut off', () => {
+test('a starting gateway has no share of the concurrency until all live gateways have read its first record', () => {
   const log = new ClaimLog();
   log.openAll(2);
   const late = log.open();
@@ -27,7 +27,7 @@ test('a gateway that starts uses no share of what is in flight before all have r
   expect(log.take(late, inFlight, 60)).toBe(10);
 });
 
-test('a moment from which on a gateway is a member counts where its record came back three seconds before, by clocks that differ by one', () => {
+test('a membership counts if its record came back 3 s before it begins, with clocks up to 1 s apart', () => {
   for (const [readMs, share] of [
     [2000, 30],
     [2001, 0],
@@ -45,7 +45,7 @@ test('a moment from which on a gateway is a member counts where its record came 
   }
 });
 
-test('shares are fractions: of 10, two of three gateways leave 6 to the third, and not 8', () => {
+test('shares are fractions: two of three gateways leave 6 of 10 to the third, not 8', () => {
   const fold = new ClaimsFold();
   for (const [index, process] of ['one', 'two', 'three'].entries())
     fold.apply(recordOf(process, 1, startMs, startMs + 5000), index, 0, startMs);
@@ -54,7 +54,7 @@ test('shares are fractions: of 10, two of three gateways leave 6 to the third, a
   expect(fold.findClaim('one', minute)).toBe(6);
 });
 
-test('what a gateway used of its share without a claim counts under the id that it had, and nothing of it under the next', () => {
+test('use of the share without a claim counts under the gateway’s id at that time, not under its next', () => {
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant];
   const late: Limit = { ...minute, window: 60_000 };
@@ -71,7 +71,7 @@ test('what a gateway used of its share without a claim counts under the id that 
 
 const hourMs = 3_600_000;
 test.each([-24 * hourMs, -hourMs, hourMs, 24 * hourMs])(
-  'a gateway whose clock is off by %i ms joins no minute that has begun, and is a member once its clock is right',
+  'a gateway whose clock is off by %i ms joins no running minute, and joins once its clock is right',
   (offMs) => {
     const fold = new ClaimsFold();
     const standing = new StandingShare(fold, 'one');
@@ -91,7 +91,7 @@ test.each([-24 * hourMs, -hourMs, hourMs, 24 * hourMs])(
   },
 );
 
-test('what a gateway that died may have used of its share, no request waits for, and all else it does', () => {
+test('requests do not wait for a dead gateway’s possible use of its share, but do wait for its other use', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   const now: Limit = { ...minute, window: 10_000 };

@@ -32,7 +32,7 @@ const idle = fc.array(fc.record({ key: fc.nat(50), depth: fc.integer({ min: 1, m
 const prefixesOf = ({ key, depth }: { key: number; depth: number }): number[] =>
   Array.from({ length: depth }, (_, at) => key * 100 + at);
 
-test('gateways agree without speaking, whatever each has seen, while no node is loaded', () => {
+test('while no node is loaded, gateways choose alike without communicating, whatever each has seen', () => {
   fc.assert(
     fc.property(idle, idle, fc.nat(50), (seenByOne, seenByOther, key) => {
       const [one, other] = [gateway(), gateway()];
@@ -44,7 +44,7 @@ test('gateways agree without speaking, whatever each has seen, while no node is 
   );
 });
 
-test('prompts that share their first prefix meet at one node, others are spread over all', () => {
+test('prompts with the same first prefix go to one node, and others are spread over all nodes', () => {
   const { affinity } = gateway();
   expect(affinity.choose(eight, ask([5, 6]))).toBe(affinity.choose(eight, ask([5, 7, 8])));
   const used = new Map<string, number>();
@@ -56,7 +56,7 @@ test('prompts that share their first prefix meet at one node, others are spread 
   expect(Math.max(...used.values())).toBeLessThan(2 * (prompts.length / 8));
 });
 
-test('a node that is lost moves only what was its own, and one that comes takes only what becomes its own', () => {
+test('losing a node moves only its own prompts, and a new node takes over only its own', () => {
   fc.assert(
     fc.property(fc.uniqueArray(fc.nat(7), { minLength: 1, maxLength: 6 }), (lost) => {
       const left = eight.filter((_, at) => !lost.includes(at));
@@ -69,7 +69,7 @@ test('a node that is lost moves only what was its own, and one that comes takes 
   );
 });
 
-test('the choice is one of the candidates that are not ejected, and the last is never left out', () => {
+test('the choice is a candidate that is not ejected, unless only one candidate remains', () => {
   const { affinity, load } = gateway();
   const home = affinity.choose(eight, ask([1]));
   load.begin(home?.node ?? '');
@@ -80,7 +80,7 @@ test('the choice is one of the candidates that are not ejected, and the last is 
 });
 
 test.each([8, 400])(
-  'of %i nodes a conversation stays at the one that it was sent to when its home was full, for 10 minutes',
+  'among %i nodes, a conversation placed elsewhere because its home was full stays there for 10 minutes',
   (count) => {
     const { affinity, load, clock } = gateway();
     const all = nodes(count);
@@ -97,7 +97,7 @@ test.each([8, 400])(
   },
 );
 
-test('no node takes more than three times the mean at one moment', () => {
+test('no node ever takes more than three times the mean', () => {
   const step = fc.record({ key: fc.nat(12), depth: fc.integer({ min: 1, max: 5 }), ends: fc.nat(30) });
   fc.assert(
     fc.property(fc.integer({ min: 2, max: 9 }), fc.array(step, { maxLength: 200 }), (count, steps) => {
@@ -121,7 +121,7 @@ test.each([
   [8, 4000, 160, 1.3],
   [100, 20_000, 1000, 1.5],
 ])(
-  'requests that all have one prefix are spread over %i nodes by what follows it',
+  'requests with the same first prefix are spread over %i nodes by the text that follows it',
   (count, requests, open, most) => {
     const { affinity, load, clock } = gateway();
     const candidates = nodes(count);
@@ -140,7 +140,7 @@ test.each([
   },
 );
 
-test.each([8, 400])('among %i busy nodes each conversation stays at one node', (count) => {
+test.each([8, 400])('among %i busy nodes, each conversation stays on one node', (count) => {
   const { affinity, load } = gateway();
   const candidates = nodes(count);
   for (const { node } of candidates) for (let at = 0; at < 10; at += 1) load.begin(node);
@@ -157,7 +157,7 @@ test.each([8, 400])('among %i busy nodes each conversation stays at one node', (
 });
 
 test.each([0, 4])(
-  'a lone conversation is never spread, while other models have %i in flight at each node',
+  'a lone conversation is never spread, while other models have %i in flight on each node',
   (busy) => {
     const { affinity, load } = gateway();
     for (const { node } of eight) for (let at = 0; at < busy; at += 1) load.begin(node);
@@ -174,19 +174,19 @@ test.each([0, 4])(
   },
 );
 
-test('tenants have different homes for one prompt, and so have gateways of another secret', () => {
+test('tenants have different homes for the same prompt, and so do gateways with another secret', () => {
   const homes = (secret: string, tenant: string): string =>
     prompts.map((prompt) => gateway(secret).affinity.choose(eight, ask(prompt, tenant))?.node).join();
   expect(new Set([homes('a', 'x'), homes('a', 'y'), homes('b', 'x')]).size).toBe(3);
 });
 
-test('where there is no prompt to share, the less busy of two nodes is chosen', () => {
+test('without a prompt to share, the less busy of two nodes is chosen', () => {
   const { affinity, load } = gateway();
   load.begin('node-0');
   expect(affinity.choose(nodes(2), ask([]))?.node).toBe('node-1');
 });
 
-test('all visitors together have one share of the table, and homes of their own', () => {
+test('all visitors together share one part of the table and have their own homes', () => {
   const table = new PrefixTable(100);
   const { affinity } = gateway('shared', table);
   const chosen = new Set<string>();
@@ -216,7 +216,7 @@ describe('gateways report their placements and loads to each other', () => {
     return { one, other, home };
   }
 
-  test('a conversation that one gateway placed away from its home stays there through another gateway', () => {
+  test('a conversation that one gateway placed away from its home also stays there through another gateway', () => {
     const { one, other, home } = gatewaysWithBusyHome();
     const chosen = one.affinity.choose(eight, ask([1, 2]));
     expect(chosen).not.toBe(home);
@@ -226,7 +226,7 @@ describe('gateways report their placements and loads to each other', () => {
     expect(other.affinity.choose(eight, ask([1, 2, 4]))).toBe(chosen);
   });
 
-  test('a conversation that moves back to its home, or to another node because its own failed, is found there', () => {
+  test('the other gateway follows a conversation that returns home or moves because its node failed', () => {
     const { one, other, home } = gatewaysWithBusyHome();
     const away = one.affinity.choose(eight, ask([1, 2]));
     send(one.affinity, other.affinity);
@@ -245,7 +245,7 @@ describe('gateways report their placements and loads to each other', () => {
     expect(other.affinity.choose(eight, ask([1, 2, 5, 6]))).toBe(retried);
   });
 
-  test('a node that another gateway keeps busy gets no new prompts; a repeated report counts once, and an old one lapses', () => {
+  test('another gateway’s busy node gets no new prompts; repeated reports count once and old ones expire', () => {
     const [one, other] = [gateway(), gateway()];
     const home = one.affinity.choose(eight, ask([1]));
     fill(one.load, home?.node ?? '');
@@ -258,7 +258,7 @@ describe('gateways report their placements and loads to each other', () => {
     expect(other.load.inFlight(home?.node ?? '')).toBe(0);
   });
 
-  test('reports that are late, lost, doubled or forged change nothing but the node, within the bounds of the table', () => {
+  test('late, lost, repeated or forged reports affect only the choice of node, within the table’s bounds', () => {
     const forged = fc.record({
       process: fc.constantFrom('other', 'forged-1', 'forged-2'),
       loads: fc.array(fc.tuple(fc.constantFrom('node-0', 'node-1', 'gone'), fc.nat(1_000_000))),
@@ -294,7 +294,7 @@ describe('gateways report their placements and loads to each other', () => {
     );
   });
 
-  test('forged reports of thousands of processes take bounded memory', () => {
+  test('forged reports from thousands of processes take limited memory', () => {
     const { load } = gateway();
     for (let at = 0; at < 5000; at += 1) load.receive(`forged-${at}`, [['node-0', 1]]);
     expect(load.inFlight('node-0')).toBe(1000);
@@ -325,12 +325,12 @@ test('the table is bounded, and no tenant takes the entries of others', () => {
   );
 });
 
-describe('of many candidates a few are looked at', () => {
+describe('among many candidates only a few are examined', () => {
   const many = nodes(400);
   const chosenOf = (candidates: typeof many, prefixes: readonly number[]) =>
     gateway().affinity.choose(candidates, ask(prefixes))?.node;
 
-  test('to choose among two thousand asks about as few nodes as among a hundred', () => {
+  test('choosing among two thousand nodes examines about as few as choosing among a hundred', () => {
     const looks = [100, 2000].map((count) => {
       const candidates = nodes(count);
       const { affinity, load } = gateway();
@@ -342,7 +342,7 @@ describe('of many candidates a few are looked at', () => {
     for (const count of looks) expect(count).toBeLessThan(200);
   });
 
-  test('gateways agree while no node is loaded, prompts meet by their first prefix, and all nodes are used', () => {
+  test('gateways agree while no node is loaded, prompts meet by their first prefix, and every node is used', () => {
     const [one, other] = [gateway(), gateway()];
     const used = new Map<string, number>();
     for (let at = 0; at < 4000; at += 1) {
@@ -354,7 +354,7 @@ describe('of many candidates a few are looked at', () => {
     expect(Math.max(...used.values())).toBeLessThan(30);
   });
 
-  test('a node that is lost moves its own prompts and about as many others', () => {
+  test('losing a node moves its own prompts and about as many others', () => {
     const left = many.filter((_, at) => at % 40 !== 0);
     const keys = Array.from({ length: 2000 }, (_, at) => [at * 3 + 1, at * 3 + 2]);
     let moved = 0;
@@ -382,7 +382,7 @@ describe('of many candidates a few are looked at', () => {
     expect(affinity.choose(many, ask([1, 2, 3]))).toBe(home);
   });
 
-  test('an ejected node is passed over, also where all few of a key are', () => {
+  test('an ejected node is passed over even if all the few nodes examined for a key are ejected', () => {
     const { affinity, load } = gateway();
     const lost = many.slice(1).map(({ node }) => node);
     const eject = (node: string): void => {

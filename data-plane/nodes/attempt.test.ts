@@ -27,7 +27,7 @@ const runs = 500;
 const states = Object.keys(transitions) as AttemptState[];
 const events = Object.keys(transitions.connecting) as AttemptEvent[];
 
-test('whatever the events, an attempt completes only what was delivered whole, and ends once', () => {
+test('in every sequence of events, an attempt completes only whole deliveries, and ends once', () => {
   const ended = (state: AttemptState): boolean =>
     events.every((event) => transitions[state][event] === 'ignored');
   expect(states.filter(ended)).toHaveLength(6);
@@ -397,7 +397,7 @@ async function walk({ asked, form }: ReturnType<typeof requestOf>, names: readon
   await pools.close();
 }
 
-test('whatever node and client do: one result, nothing held, nothing written after it, billed only when delivered', async () => {
+test('whatever node and client do, there is one result, nothing is held after it, and only delivery is billed', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.constantFrom(...Object.values(requests)),
@@ -412,7 +412,7 @@ test('whatever node and client do: one result, nothing held, nothing written aft
 test.each([
   ['is rebuilt at once', 'hello'],
   ['is rebuilt on the body worker', 'a'.repeat(300 * 1024)],
-])('an answer that %s and cannot be written is a fault of its request alone', async (_how, content) => {
+])('an answer that %s but cannot be written is a fault of its request alone', async (_how, content) => {
   const pools = new ScriptedPools();
   const { socket, client } = await connectedClient();
   const load = new NodeLoad();

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import { ByteCollector, isJsonType } from './byte-collector.ts';
 
-test('a body is charged while it is held, also once it was handed over, and given back once', () => {
+test('a body is charged while it is held, even after it was passed on, and is given back once', () => {
   const budget = new BodyBudget(1000, 1000);
   budget.reserve(100);
   const collector = new ByteCollector(budget.of('one'), 500);
@@ -18,7 +18,7 @@ test('a body is charged while it is held, also once it was handed over, and give
   expect(budget.usedBytes).toBe(100);
 });
 
-test('a body may have as many bytes as its bound, in any pieces, and no more memory is charged for it', () => {
+test('a body may have as many bytes as its bound, in any pieces, and is charged for no more', () => {
   for (const pieceBytes of [1, 7, 499, 500]) {
     const budget = new BodyBudget();
     const collector = new ByteCollector(budget, 500);
@@ -35,7 +35,7 @@ test('a body may have as many bytes as its bound, in any pieces, and no more mem
   }
 });
 
-test('a body that is too large differs from one that memory has no room for', () => {
+test('a body that is too large is distinguished from one that does not fit in memory', () => {
   const large = new ByteCollector(new BodyBudget(), 500);
   expect(large.add(Buffer.alloc(501))).toBe(false);
   expect(large.isTooLarge).toBe(true);

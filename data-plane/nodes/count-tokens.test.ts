@@ -36,7 +36,7 @@ function pools(): NodePools {
 }
 
 test.each<Dialect>(['vllm', 'sglang', 'llamacpp'])(
-  'the counter of %s counts the tokens of a prompt',
+  'the tokeniser endpoint of %s counts the tokens of a prompt',
   async (dialect) => {
     const node = await sim(dialect);
     // The simulated node counts a quarter of the bytes, plus 3 per message.
@@ -46,7 +46,7 @@ test.each<Dialect>(['vllm', 'sglang', 'llamacpp'])(
   },
 );
 
-test('an engine without a counter is not asked', async () => {
+test('an engine that cannot count tokens is not asked', async () => {
   const node = await sim('ollama');
   expect(
     await createPromptCounter(pools(), new BodyWorker())(
@@ -66,7 +66,7 @@ test('embeddings are not counted', async () => {
   ).toBeUndefined();
 });
 
-test('a request that the dialect cannot carry is not counted; refusing it is the matter of forwarding', async () => {
+test('a request that the dialect cannot carry is not counted; forwarding refuses it', async () => {
   const node = await sim('llamacpp');
   const two = { ...shaped, body: { ...shaped.body, n: 2 } };
   expect(
@@ -94,7 +94,7 @@ test.each<[string, Fault]>([
   expect(opened.ticker.size).toBe(0);
 });
 
-test('an answer to a count that has no end is read no further than its bound', async () => {
+test('an endless answer to a count is read only up to its bound', async () => {
   let isOpen = true;
   const node = createServer(async (_request, response) => {
     response.on('error', () => undefined);
@@ -123,7 +123,7 @@ test('an answer to a count that has no end is read no further than its bound', a
   expect(opened.answerBytes.usedBytes).toBe(0);
 });
 
-test('the answers to the counts of one tenant leave the memory of answers to others', async () => {
+test('answers to one tenant’s counts leave memory for answers to others', async () => {
   const opened = pools();
   const part = ' '.repeat(3_900_000);
   const node = createServer((_request, response) => {

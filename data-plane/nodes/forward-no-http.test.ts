@@ -27,7 +27,7 @@ test.each([
   ['a broken header', `${head}x\0y: ${completion}\r\n\r\n`],
   ['a chunk without a size', `${head}transfer-encoding: chunked\r\n\r\nzz\r\n${completion}\r\n`],
   ['bytes behind its chunks', `${head}transfer-encoding: chunked\r\n\r\n1\r\n {${completion}`],
-])('an answer with %s is a failure of the node, and no byte of it is kept', async (_what, bytes) => {
+])('an answer with %s is a failure of the node, and none of its bytes is kept', async (_what, bytes) => {
   const server = await startForwardServer({ candidates: [routeTo(await nodeThatAnswers(bytes))] });
   onTestFinished(() => server.close());
   const chat = { model: 'm', messages: [{ role: 'user', content: 'hello' }] };

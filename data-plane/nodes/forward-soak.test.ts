@@ -147,7 +147,7 @@ async function startNodes(): Promise<readonly FaultyNode[]> {
   );
 }
 
-test('many requests with clients that leave and nodes that fail leave nothing behind, and bill what was delivered', async () => {
+test('many requests with leaving clients and failing nodes leave nothing behind, and deliveries are billed', async () => {
   const warnings: Error[] = [];
   const onWarning = (warning: Error): void => void warnings.push(warning);
   process.on('warning', onWarning);

@@ -77,7 +77,7 @@ const impatient = {
   errorBodyMs: 150,
 };
 
-test('a streamed answer is rebuilt, ends with its terminator, and its usage is the node’s', async () => {
+test('a streamed answer is rebuilt, ends with its terminator, and reports the node’s usage', async () => {
   const node = await sim();
   const server = await gateway({ candidates: [routeTo(node.url)] });
   const { status, headers, text, clean } = await post(server.url + chatPath, streamed).answer;
@@ -95,7 +95,7 @@ test('a streamed answer is rebuilt, ends with its terminator, and its usage is t
   });
 });
 
-test('an engine that closes after each stream gets the next request on another connection', async () => {
+test('if an engine closes after each stream, the next request uses another connection', async () => {
   const reply = {
     choices: [{ index: 0, message: { role: 'assistant', content: 'a' }, finish_reason: 'stop' }],
   };
@@ -119,7 +119,7 @@ test('an engine that closes after each stream gets the next request on another c
   }
 });
 
-test('the node gets its own name for the model, a limit of tokens, usage asked for, and its credential', async () => {
+test('the node receives its own model name, a token limit, a request for usage, and its credential', async () => {
   let seen:
     | { authorization: string | undefined; path: string | undefined; body: Record<string, unknown> }
     | undefined;
@@ -143,7 +143,7 @@ test('the node gets its own name for the model, a limit of tokens, usage asked f
   });
 });
 
-test('a node whose credential is not known here is not asked without it', async () => {
+test('a node whose credential is missing here is not called without it', async () => {
   const node = await sim();
   const server = await gateway({ candidates: [routeTo(node.url, { credential: 'GPU' })] });
   expect((await post(server.url + chatPath, chat).answer).status).toBe(503);
@@ -196,14 +196,14 @@ const earlyWhole: [string, Fault][] = [
 ];
 
 test.each(earlyStreamed)(
-  'a node that %s before the first good event of a stream is a refusal, and no other node is tried',
+  'if a node %s before the first good event of a stream, the request is refused and no other node is tried',
   async (_name, fault) => {
     await expectRefusal(fault, streamed);
   },
 );
 
 test.each(earlyWhole)(
-  'a node that %s has not answered: a refusal, and no other node is tried',
+  'if a node %s, the whole answer is refused and no other node is tried',
   async (_name, fault) => {
     await expectRefusal(fault, chat);
   },
@@ -251,7 +251,7 @@ const late: [string, Fault, 'node' | 'deadline'][] = [
 ];
 
 test.each(late)(
-  'Events: when a node %s in mid-stream, the stream closes without a terminal frame',
+  'Events: if a node %s in mid-stream, the stream closes without a terminal frame',
   async (_name, fault, by) => {
     const bad = await sim({}, fault);
     const server = await gateway({ candidates: [routeTo(bad.url)], settings: impatient });
@@ -280,7 +280,7 @@ const harmless: [string, Fault][] = [
   ['sends its body byte by byte, but in time', { kind: 'slow-loris', part: 'body', everyMs: 1 }],
 ];
 
-test.each(harmless)('a node that %s still completes', async (_name, fault) => {
+test.each(harmless)('an answer from a node that %s still completes', async (_name, fault) => {
   const node = await sim({}, fault);
   const server = await gateway({ candidates: [routeTo(node.url)] });
   const { text, clean } = await post(server.url + chatPath, {
@@ -293,7 +293,7 @@ test.each(harmless)('a node that %s still completes', async (_name, fault) => {
   expect(await server.next()).toMatchObject({ kind: 'completed' });
 });
 
-test('a node that never stops after [DONE] is cut off, and its answer is complete', async () => {
+test('a node that keeps sending after [DONE] is cut off, and its answer is complete', async () => {
   let wasCut = false;
   const node = await handMade((_request, response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' });
@@ -311,7 +311,7 @@ test('a node that never stops after [DONE] is cut off, and its answer is complet
   await until(() => wasCut);
 });
 
-test('a node that says nothing more after [DONE], but does not end its body, is let go', async () => {
+test('a node that goes silent after [DONE] without ending its body is disconnected', async () => {
   const node = await handMade((_request, response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' });
     const choice = { index: 0, delta: { content: 'x' }, finish_reason: 'stop' };
@@ -323,7 +323,7 @@ test('a node that says nothing more after [DONE], but does not end its body, is 
   await until(() => server.pools.ticker.size === 0);
 });
 
-test('a node that stops within a whole answer is waited for as long as between two pieces, not as for an answer', async () => {
+test('a node that pauses within a whole answer is cut off at the limit between two pieces', async () => {
   const node = await sim({}, { kind: 'stall-after', afterEvents: 1 });
   const server = await gateway({
     candidates: [routeTo(node.url)],
@@ -335,7 +335,7 @@ test('a node that stops within a whole answer is waited for as long as between t
   });
 });
 
-test('a stall of this gateway takes nothing of the time for a whole answer', async () => {
+test('a stall of this gateway does not shorten the time for a whole answer', async () => {
   const ticks = async (count: number) => {
     let left = count;
     const waiting = { index: -1, tick: () => void left-- };
@@ -359,7 +359,7 @@ test('a stall of this gateway takes nothing of the time for a whole answer', asy
   expect((await post(server.url + chatPath, chat).answer).status).toBe(200);
 });
 
-test('a stall of this gateway takes nothing of the time to search for a node', async () => {
+test('a stall of this gateway does not shorten the time to search for a node', async () => {
   const node = await sim();
   let stalls = 0;
   const credential = () => {
@@ -379,7 +379,7 @@ test('a stall of this gateway takes nothing of the time to search for a node', a
 test.each([
   ['without end', 70_000, 100],
   ['and then stops within it', 10, 2],
-])('an error that a node sends %s is read no further', async (_name, pieceBytes, pieces) => {
+])('an error body %s is read only up to its bound', async (_name, pieceBytes, pieces) => {
   let isOpen = true;
   const node = await handMade(async (_request, response) => {
     response.on('error', () => undefined);
@@ -415,7 +415,7 @@ test.each([
       response.end();
     },
   ],
-])('a whole answer %s is read up to its bound, to the byte', async (_framing, send) => {
+])('a whole answer %s is read up to exactly its bound', async (_framing, send) => {
   let bytes = 2000;
   const node = await handMade((_request, response) => {
     response.setHeader('content-type', 'application/json');
@@ -430,7 +430,7 @@ test.each([
   expect(server.pools.answerBytes.usedBytes).toBe(0);
 });
 
-test('a node whose whole answer has no end is cut off at the bound', async () => {
+test('a node whose whole answer never ends is cut off at the bound', async () => {
   let isOpen = true;
   const node = await handMade(async (_request, response) => {
     response.on('error', () => undefined);
@@ -451,7 +451,7 @@ test('a node whose whole answer has no end is cut off at the bound', async () =>
   expect(server.pools.answerBytes.usedBytes).toBe(0);
 });
 
-test('a node that sends early answers without end is cut off', async () => {
+test('a node that sends early responses without end is cut off', async () => {
   const server = createTcpServer((socket) => {
     socket.on('error', () => undefined);
     const more = setInterval(() => socket.write('HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n'), 1);
@@ -503,7 +503,7 @@ test.each(
   expect(begun.text).toContain(opening);
 });
 
-test('a node that refuses the connection is passed over for another candidate, and left aside afterwards', async () => {
+test('a node that refuses the connection is passed over for another candidate, and set aside afterwards', async () => {
   const live = await sim();
   const candidates = [routeTo(await deadUrl(), { node: 'dead' }), routeTo(live.url, { node: 'live' })];
   const server = await gateway({ candidates, random: () => 0 });
@@ -513,7 +513,7 @@ test('a node that refuses the connection is passed over for another candidate, a
   expect(server.load.isEjected('live')).toBe(false);
 });
 
-test('a node that does not take a connection in time is passed over for another candidate', async () => {
+test('a node that does not accept a connection in time is passed over for another candidate', async () => {
   // The TLS handshake never ends, so no byte of the request is sent.
   const silent = createTcpServer((socket) => socket.on('error', () => undefined));
   const live = await sim();
@@ -526,7 +526,7 @@ test('a node that does not take a connection in time is passed over for another 
   expect(await server.next()).toMatchObject({ kind: 'completed', node: 'live' });
 });
 
-test('when no candidate takes a connection, that is a refusal', async () => {
+test('if no candidate accepts a connection, the request is refused', async () => {
   const candidates = [routeTo(await deadUrl(), { node: 'a' }), routeTo(await deadUrl(), { node: 'b' })];
   const server = await gateway({ candidates });
   expect((await post(server.url + chatPath, chat).answer).status).toBe(503);
@@ -561,7 +561,7 @@ test('Errors 2: a field that the dialect cannot carry is refused, and nothing is
   expect(node.stats().requests).toBe(0);
 });
 
-test('of several candidates, one whose dialect carries the request is found', async () => {
+test('among several candidates, the one whose dialect carries the request is found', async () => {
   const ollama = await sim({ dialect: 'ollama' });
   const vllm = await sim();
   const server = await gateway({
@@ -572,7 +572,7 @@ test('of several candidates, one whose dialect carries the request is found', as
   expect(await server.next()).toMatchObject({ node: 'v' });
 });
 
-test('Events: a client that leaves in mid-stream ends the node’s request at once, and is not held against the node', async () => {
+test('Events: a client that leaves in mid-stream ends the node’s request at once and is not held against the node', async () => {
   const node = await sim({ tokensPerSecond: 50 });
   const server = await gateway({
     candidates: [routeTo(node.url), routeTo(await deadUrl(), { node: 'n2' })],
@@ -611,7 +611,7 @@ test.each([
   await until(() => node.stats().inFlight === 0, 300);
 });
 
-test('a client that leaves while the node is being connected sends nothing to it', async () => {
+test('if a client leaves while its node is being connected, the node is sent nothing', async () => {
   const silent = createTcpServer((socket) => socket.on('error', () => undefined));
   const live = await sim();
   const server = await gateway({
@@ -641,7 +641,7 @@ test('a client that left before anything was sent costs no node a request', asyn
   expect(node.stats().requests).toBe(0);
 });
 
-test('Events: an answer that its client never took is not billed', async () => {
+test('Events: an answer that its client never received is not billed', async () => {
   const node = await handMade((_request, response) => {
     const message = { content: 'x'.repeat(25_000_000) };
     response.setHeader('content-type', 'application/json');
@@ -661,7 +661,7 @@ test.each([
   ['a whole answer', chat],
   ['a stream, of which it sends the head', streamed],
 ])(
-  'a node that answers nobody %s is left aside once clients have given up for ten seconds',
+  'a node that answers nobody %s is set aside once clients have given up after ten seconds',
   async (_, body) => {
     const stuck = await handMade((req, res) => {
       if (req.headers.accept !== 'text/event-stream') return;
@@ -686,7 +686,7 @@ test.each([
   },
 );
 
-test('errors that a node answers do not leave it aside, but broken answers do', async () => {
+test('error responses do not set a node aside, but broken answers do', async () => {
   const node = await sim({}, { kind: 'status', status: 500 });
   const server = await gateway({ candidates: [routeTo(node.url)] });
   for (let i = 0; i < 5; i += 1) await post(server.url + chatPath, chat).answer;
@@ -727,7 +727,7 @@ const askedFor: Record<string, { path: string; body: object; answer: string }> =
 };
 
 test.each(Object.entries(askedFor))(
-  'one tenant cannot eject a node for the others by what it makes it answer: %s',
+  'one tenant cannot get a node ejected for others by the answers it provokes: %s',
   async (_name, { path, body, answer }) => {
     let accept: string | undefined;
     const node = await handMade((request, response) => {
@@ -747,7 +747,7 @@ test.each(Object.entries(askedFor))(
   },
 );
 
-test('many slow streams do not hold up a further request to the same node', async () => {
+test('many slow streams do not hold up another request to the same node', async () => {
   const node = await sim({ tokensPerSecond: 20 });
   const server = await gateway({ candidates: [routeTo(node.url)] });
   const slow = Array.from({ length: 60 }, () =>
@@ -781,7 +781,7 @@ async function torrent(): Promise<{ url: string; taken: () => number; pieces: ()
   return { url: node.url, taken: () => taken, pieces: () => taken / piece.length };
 }
 
-test('a client that reads slowly holds its node back, and gets everything in the end', async () => {
+test('a client that reads slowly slows its node down, and receives everything in the end', async () => {
   const node = await torrent();
   const server = await gateway({ candidates: [routeTo(node.url)], settings: { betweenEventsMs: 200 } });
   const asked = post(server.url + chatPath, streamed);
@@ -804,7 +804,7 @@ test('a client that reads slowly holds its node back, and gets everything in the
   expect(await server.next()).toMatchObject({ kind: 'completed' });
 }, 30_000);
 
-test('a client that does not read at all is cut off, and its node’s request ended', async () => {
+test('a client that does not read at all is cut off, and its node’s request is ended', async () => {
   const node = await torrent();
   const server = await gateway({ candidates: [routeTo(node.url)], stallMs: 200 });
   const asked = post(server.url + chatPath, streamed);

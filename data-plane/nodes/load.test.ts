@@ -16,14 +16,14 @@ function attempt(load: NodeLoad, node: string, outcome: NodeOutcome, times = 1, 
   }
 }
 
-test('of two random nodes the one with less in flight is chosen', () => {
+test('of two random nodes, the one with fewer requests in flight is chosen', () => {
   const { load } = loadAt();
   load.begin('busy');
   const chosen = Array.from({ length: 50 }, () => load.choose(nodes('busy', 'idle'))?.node);
   expect(new Set(chosen)).toEqual(new Set(['idle']));
 });
 
-test('nodes that are equally loaded are all used', () => {
+test('equally loaded nodes are all used', () => {
   const { load } = loadAt();
   const chosen = Array.from({ length: 300 }, () => load.choose(nodes('a', 'b', 'c'))?.node);
   expect(new Set(chosen)).toEqual(new Set(['a', 'b', 'c']));
@@ -35,7 +35,7 @@ test('the two choices are never the same node', () => {
   expect(load.choose(nodes('a', 'b', 'c'))?.node).toBe('b');
 });
 
-test('a node that takes no connection is left aside for 1 s, then twice as long each time, up to 30 s', () => {
+test('a node that accepts no connection is set aside for 1 s, then twice as long each time, up to 30 s', () => {
   const { load, clock } = loadAt();
   for (const seconds of [1, 2, 4, 8, 16, 30, 30]) {
     attempt(load, 'dead', 'unreached');
@@ -57,7 +57,7 @@ test.each([
   [2, 6],
   [5, 3],
   [60, 3],
-])('a node that answers nobody is left aside, if clients give up after %i s at request %i', (seconds, at) => {
+])('a node that answers nobody is set aside if clients give up after %i s, at request %i', (seconds, at) => {
   const node = loadAt();
   for (let request = 1; request < at; request += 1) {
     giveUp(node, seconds);
@@ -67,7 +67,7 @@ test.each([
   expect([node.load.isEjected('n'), node.load.hanging()]).toEqual([true, ['n']]);
 });
 
-test('a node that hangs gets about one request each 30 s, until it begins to answer one', () => {
+test('a node that hangs gets about one request per 30 s until it begins to answer one', () => {
   const { load, clock } = loadAt();
   let sent = 0;
   for (; clock.ms < 600_000; clock.ms += 1000) {
@@ -83,7 +83,7 @@ test('a node that hangs gets about one request each 30 s, until it begins to ans
   expect(load.hanging()).toEqual([]);
 });
 
-test('a node that answers one request in ten seconds, or is asked now and then, does not hang', () => {
+test('a node that answers one request in ten seconds, or is rarely called, does not count as hanging', () => {
   const busy = loadAt();
   for (let second = 0; second < 100; second += 1) {
     giveUp(busy, 1);
@@ -110,7 +110,7 @@ test('a node that hung is no longer reported ten minutes after its last request'
   expect(node.load.hanging()).toEqual([]);
 });
 
-test('a node that broke off three times in a row is left aside, and one success forgives all', () => {
+test('a node whose answers broke off three times in a row is set aside, and one success clears the count', () => {
   const { load } = loadAt();
   attempt(load, 'n', 'broken', 2);
   attempt(load, 'n', 'answered');
@@ -122,7 +122,7 @@ test('a node that broke off three times in a row is left aside, and one success 
   expect(load.isEjected('n')).toBe(false);
 });
 
-test('an answer that the request can be the cause of counts once for each tenant, until an answer succeeds', () => {
+test('a failure that the request may have caused counts once per tenant until an answer succeeds', () => {
   const { load, clock } = loadAt();
   // A request in flight keeps the node from being forgotten.
   load.begin('n');
@@ -141,7 +141,7 @@ test('an answer that the request can be the cause of counts once for each tenant
   expect(fromEach('third')).toBe(true);
 });
 
-test('one suspect answer of a tenant counts like any other that broke off', () => {
+test('a tenant’s first suspect answer counts like any broken answer', () => {
   const { load } = loadAt();
   attempt(load, 'n', 'suspect', 5);
   attempt(load, 'n', 'broken', 1);
@@ -150,7 +150,7 @@ test('one suspect answer of a tenant counts like any other that broke off', () =
   expect(load.isEjected('n')).toBe(true);
 });
 
-test('many requests that end together eject a node once', () => {
+test('many requests that end together eject a node only once', () => {
   const { load, clock } = loadAt();
   for (let i = 0; i < 20; i += 1) load.begin('n');
   for (let i = 0; i < 20; i += 1) load.end('n', 'unreached');
@@ -158,13 +158,13 @@ test('many requests that end together eject a node once', () => {
   expect(load.isEjected('n')).toBe(false);
 });
 
-test('clients that leave, and errors that a node answers, never count against it', () => {
+test('clients that leave and error responses never count against a node', () => {
   const { load } = loadAt();
   attempt(load, 'n', 'neutral', 1000);
   expect(load.isEjected('n')).toBe(false);
 });
 
-test('an ejected node is passed over, but the last candidates never are', () => {
+test('an ejected node is passed over unless only ejected candidates remain', () => {
   const { load } = loadAt();
   attempt(load, 'dead', 'unreached');
   const chosen = Array.from({ length: 50 }, () => load.choose(nodes('dead', 'b', 'c'))?.node);
@@ -175,7 +175,7 @@ test('an ejected node is passed over, but the last candidates never are', () => 
   expect(load.choose([])).toBeUndefined();
 });
 
-test('whatever happens, the counts come back to zero', () => {
+test('whatever happens, the counts return to zero', () => {
   const step = fc.record({
     node: fc.constantFrom('a', 'b', 'c'),
     outcome: fc.constantFrom<NodeOutcome>('answered', 'unreached', 'broken', 'suspect', 'neutral'),

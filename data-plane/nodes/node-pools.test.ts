@@ -55,7 +55,7 @@ function pools(more: Partial<ConstructorParameters<typeof NodePools>[0]> = {}): 
   return new NodePools({ credential: () => undefined, tickMs: 5, ...more });
 }
 
-test('connections are kept alive and used again', async () => {
+test('connections are kept alive and reused', async () => {
   const ports = new Set<number | undefined>();
   const url = await node((request, response) => {
     ports.add(request.socket.remotePort);
@@ -69,7 +69,7 @@ test('connections are kept alive and used again', async () => {
   await opened.close();
 });
 
-test('a request in flight never holds up another one', async () => {
+test('a request in flight never delays another one', async () => {
   let held = 0;
   const url = await node(() => {
     held += 1;
@@ -80,7 +80,7 @@ test('a request in flight never holds up another one', async () => {
   await opened.close();
 });
 
-test('a head larger than 16 KiB is a lost connection', async () => {
+test('a response head larger than 16 KiB counts as a lost connection', async () => {
   const url = await node((_request, response) => {
     response.writeHead(200, { 'x-long': 'a'.repeat(17_000) }).end('{}');
   });
@@ -89,7 +89,7 @@ test('a head larger than 16 KiB is a lost connection', async () => {
   await opened.close();
 });
 
-test('a credential is sent as a bearer token, and a changed one is not read with every request', async () => {
+test('a credential is sent as a bearer token, and an unchanged one is read only once', async () => {
   const seen: (string | undefined)[] = [];
   const url = await node((request, response) => {
     seen.push(request.headers.authorization);
@@ -111,7 +111,7 @@ test('a credential is sent as a bearer token, and a changed one is not read with
   await opened.close();
 });
 
-test('a credential that is not legal in a header fails the call and is not revealed', async () => {
+test('a credential that is not valid in a header fails the call and is not revealed', async () => {
   const url = await node((_request, response) => response.end('{}'));
   const opened = pools({ credential: () => 'two\r\nlines' });
   const reason = await call(opened, url, { credential: 'X' }).end;
@@ -119,7 +119,7 @@ test('a credential that is not legal in a header fails the call and is not revea
   await opened.close();
 });
 
-test('a pool that nobody uses any more is closed; one with a request in flight is not', async () => {
+test('an unused pool is closed, but one with a request in flight is not', async () => {
   let answer: (() => void) | undefined;
   const slow = await node((_request, response) => {
     answer = () => response.end('{}');
@@ -137,7 +137,7 @@ test('a pool that nobody uses any more is closed; one with a request in flight i
   await opened.close();
 });
 
-test('closing lets requests end within the grace and destroys the rest', async () => {
+test('closing lets requests end within the grace period and destroys the rest', async () => {
   let answer: (() => void) | undefined;
   const url = await node((_request, response) => {
     answer = () => response.end('{}');
@@ -158,7 +158,7 @@ test('closing lets requests end within the grace and destroys the rest', async (
   expect(await cut.end).toMatch(/^this gateway closed its connection/);
 });
 
-test('an error of the gateway within a call is not taken for a failure of the node', async () => {
+test('an internal error during a call is not taken for a failure of the node', async () => {
   const url = await node((_request, response) => response.end('{}'));
   const opened = pools();
   const received = await new Promise<Error>((resolve) => {
@@ -179,7 +179,7 @@ test('an error of the gateway within a call is not taken for a failure of the no
   await opened.close();
 });
 
-test('a connection that this gateway had no time to read is no failure of the node', async () => {
+test('a connection that this gateway had no time to read is not a failure of the node', async () => {
   const url = await node((_request, response) => response.end('{}'));
   const opened = pools({ connectMs: 500 });
   const { end } = call(opened, url);
@@ -225,7 +225,7 @@ test('an answer that arrives while this gateway stalls is read before its wait c
   await server.terminate();
 });
 
-test('the clock counts little of a stall, and all other time', async () => {
+test('the clock counts little of a stall, but all other time', async () => {
   const ticker = new Ticker(10);
   const waiting = { index: -1, tick: () => undefined };
   ticker.add(waiting);
@@ -263,7 +263,7 @@ test('the clock ticks only while something waits', async () => {
   ticker.delete(waiting);
 });
 
-test('each that waits is asked at every tick, also while others end their waits', async () => {
+test('every waiter is called at every tick, even while others end their waits', async () => {
   const ticker = new Ticker(1);
   const ticks = new Map<number, number>();
   for (let name = 0; name < 20; name++) {

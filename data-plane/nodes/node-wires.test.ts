@@ -95,7 +95,7 @@ const ok = 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n';
 const whole = `${ok}Content-Length: 2\r\n\r\n{}`;
 
 // Retries, because a busy machine may deliver the other node's bytes last, and then the test proves nothing.
-test('answers that take long to read leave the turn to another node after a few', { retry: 3 }, async () => {
+test('after a few pieces that take long to process, another node gets its turn', { retry: 3 }, async () => {
   const sockets: Socket[] = [];
   const [busy, other] = await Promise.all([node((socket) => sockets.push(socket)), node(() => undefined)]);
   const opened = pools();
@@ -125,7 +125,7 @@ test('answers that take long to read leave the turn to another node after a few'
   for (const made of [...calls, last]) made.abort();
 });
 
-test('a request has one head, its length and its body, in one write', async () => {
+test('a request’s head, length and body go out in one write', async () => {
   const { url, asked } = await node((socket) => socket.write(whole));
   const opened = pools();
   const first = call(opened, `${url}/base/`, { traceparent: 't' });
@@ -152,7 +152,7 @@ const answers: readonly (readonly [string, string, string])[] = [
 ];
 
 test.each(answers)(
-  'an answer %s may be cut anywhere, and its connection is used again',
+  'an answer %s may be cut anywhere, and its connection is reused',
   async (_, bytes, body) => {
     let at = 0;
     const { url, sockets } = await node((socket) => {
@@ -176,7 +176,7 @@ test.each([
   ['`Connection: close`', `${ok}Connection: close\r\nContent-Length: 2\r\n\r\n{}`],
   ['HTTP/1.0', whole.replace('1.1', '1.0')],
   ['a next request not awaited for long', `${ok}Keep-Alive: timeout=2\r\nContent-Length: 2\r\n\r\n{}`],
-])('an answer with %s is whole, and its connection ends', async (_, bytes) => {
+])('an answer with %s is whole, but its connection ends', async (_, bytes) => {
   const { url, sockets } = await node((socket) => socket.write(bytes));
   const opened = pools();
   for (let i = 0; i < 2; i++) {
@@ -187,7 +187,7 @@ test.each([
   expect(sockets).toHaveLength(2);
 });
 
-test('a body without a length ends with the connection, and only where that ends cleanly', async () => {
+test('a body without a length ends with the connection, but only if that ends cleanly', async () => {
   const { url } = await node((socket) => {
     socket.write(`${ok}\r\n{"a":`);
     setImmediate(() => socket.end('1}'));
@@ -206,7 +206,7 @@ test.each([
   ['half a head', 'HTTP/1.1 200', 'the node ended the connection within its answer'],
   ['half a body', `${ok}Content-Length: 3\r\n\r\n{}`, 'the node ended the connection within its answer'],
   ['an early answer only', 'HTTP/1.1 100 C\r\n\r\n', 'the node ended the connection before its answer'],
-])('a node that ends its side after %s gave no answer', async (_, bytes, reason) => {
+])('a node that ends its side after %s has not answered', async (_, bytes, reason) => {
   const { url } = await node((socket) => socket.end(bytes));
   expect(await ended(call(pools(), url))).toBe(reason);
 });
@@ -222,7 +222,7 @@ test.each([
   ['a bare line feed', 'HTTP/1.1 200 OK\nContent-Length: 2\r\n\r\n{}', 'bare line feed'],
   ['no HTTP', 'SSH-2.0-OpenSSH_9.6\r\n', 'version'],
   ['a chunk without a size', `${chunked}\r\n`, 'chunk size'],
-])('an answer with %s is none', async (_, bytes, fault) => {
+])('an answer with %s is not an answer', async (_, bytes, fault) => {
   const { url, sockets } = await node((socket) => socket.write(bytes));
   const opened = pools();
   expect(await ended(call(opened, url))).toBe(`the node's answer is not legal HTTP: ${fault}`);
@@ -230,19 +230,19 @@ test.each([
   expect(opened.ticker.size).toBe(0);
 });
 
-test('a node behind TLS that ends the handshake was not reached', async () => {
+test('a TLS node that ends the handshake counts as not reached', async () => {
   const { url } = await node((socket) => socket.end());
   const called = call(pools(), url.replace('http', 'https'));
   await ended(called);
   expect([called.isSent, called.failure]).toEqual([false, 'unreached']);
 });
 
-test('a node that answers early without end is given up', async () => {
+test('a node that sends early responses without end is given up', async () => {
   const { url } = await node((socket) => socket.write('HTTP/1.1 102 Processing\r\n\r\n'.repeat(9)));
   expect(await ended(call(pools(), url))).toBe('the node sent too many early answers');
 });
 
-test('a connection that its node ended or wrote to while it rested is not used again', async () => {
+test('an idle connection that its node ended or wrote to is not reused', async () => {
   const { url, sockets } = await node((socket) => socket.write(whole));
   const opened = pools();
   for (const [index, act] of [
@@ -289,7 +289,7 @@ test.each(hangUps)(
   },
 );
 
-test('a reused connection that is lost after a byte, or after a time-out, ends its request', async () => {
+test('if a reused connection is lost after a byte or a time-out, the request ends', async () => {
   const ends: readonly ((socket: Socket, called: Called) => void)[] = [
     (socket) => socket.end('H'),
     (socket) => socket.write('H', () => setTimeout(() => socket.resetAndDestroy(), 20)),
@@ -325,7 +325,7 @@ test('a body in pieces, which cannot be sent twice, gets a new connection', asyn
   }
 });
 
-test('a body in pieces goes out as the connection takes it, and an answer before its end ends the connection', async () => {
+test('a body in pieces goes out as fast as the connection takes it, and an early answer ends the connection', async () => {
   const large = Buffer.alloc(8_000_000, 'a');
   const reads = await node((socket, text) => {
     // Answers after the kernel must have reported the last byte as sent.
@@ -374,7 +374,7 @@ describe('an aborted call', () => {
   });
 });
 
-test('a paused call gets nothing more, not its end either', async () => {
+test('a paused call receives nothing more, not even its end', async () => {
   const { url, sockets } = await node((socket) => socket.write(`${ok}Content-Length: 4\r\n\r\n{}`));
   const called = call(pools(), url);
   await until(() => called.text === '{}');
@@ -386,7 +386,7 @@ test('a paused call gets nothing more, not its end either', async () => {
   expect([await ended(called), called.text]).toEqual(['end', '{}  ']);
 });
 
-test('every state is reached, and from each the connection can end', () => {
+test('every state can be reached, and the connection can end from each', () => {
   const states = Object.keys(nodeConnectionTransitions) as (keyof typeof nodeConnectionTransitions)[];
   const reached = new Set(['opening', 'closed']);
   for (const state of states)

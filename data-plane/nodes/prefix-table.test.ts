@@ -8,7 +8,7 @@ function filled(sizes: Readonly<Record<string, number>>): PrefixTable {
   return table;
 }
 
-test('a tenant with more than its share gives up its own least recently used entry, also where another has more', () => {
+test('a tenant above its share gives up its own least recently used entry, even if another has more', () => {
   const table = filled({ large: 55, small: 5, other: 40 });
   table.use('other', 0);
   table.use('other', 1000);
@@ -19,7 +19,7 @@ test('a tenant with more than its share gives up its own least recently used ent
   expect(table.get('other', 0)).not.toBe(undefined);
 });
 
-test('a tenant with less than its share takes the entry of one that has more', () => {
+test('a tenant below its share takes an entry from one that has more', () => {
   const table = filled({ large: 55, small: 5, other: 40 });
   table.use('small', 1000);
   expect([table.countEntries('large'), table.countEntries('small'), table.countEntries('other')]).toEqual([

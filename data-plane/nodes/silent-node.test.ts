@@ -53,7 +53,7 @@ const surfaces = [
 ] as const;
 
 test.each(surfaces)(
-  'a tool call that comes only once it is whole is waited for, and the client gets signs of life: %s',
+  'a tool call sent only once it is whole is waited for, and the client gets keep-alives: %s',
   async (path, signOfLife, more) => {
     let node: ServerResponse | undefined;
     const begin = (response: ServerResponse): void => {
@@ -84,7 +84,7 @@ async function afterComments(asked: Asked, finish: () => void): Promise<boolean>
 }
 
 test.each([': here\n\n', 'data:\n\n', 'event: status\ndata: busy\n\n'])(
-  'comments of a node, and events without an answer, prolong the wait for its next event: %j',
+  'a node’s comments and empty events prolong the wait for its next event: %j',
   async (sign) => {
     let node: ServerResponse | undefined;
     const begin = (response: ServerResponse): void => {
@@ -99,7 +99,7 @@ test.each([': here\n\n', 'data:\n\n', 'event: status\ndata: busy\n\n'])(
   },
 );
 
-test('a node that sends nothing but comments is waited for no longer than for a first event', async () => {
+test('a node that sends nothing but comments is given no longer than a first event may take', async () => {
   const begin = (response: ServerResponse): void => {
     head(response).write(text);
     keepCommenting(response);
@@ -109,13 +109,13 @@ test('a node that sends nothing but comments is waited for no longer than for a 
   expect(await server.next()).toMatchObject({ kind: 'ended-early', by: 'deadline' });
 });
 
-test('nothing is sent before the head of a node, so what fails until then is a refusal', async () => {
+test('nothing is sent before the node’s head, so a failure until then is a refusal', async () => {
   const { asked, server } = await ask(() => undefined, { firstEventMs: 200 });
   expect((await asked.answer).status).toBe(503);
   expect(await server.next()).toMatchObject({ kind: 'refused' });
 });
 
-test('what fails after a sign of life closes the connection without a frame', async () => {
+test('a failure after a keep-alive closes the connection without a frame', async () => {
   const { asked, server } = await ask((response) => head(response).flushHeaders(), { firstEventMs: 200 });
   const { status, clean, text: received } = await asked.answer;
   expect([status, clean, received.replaceAll(comment, '')]).toEqual([200, false, '']);

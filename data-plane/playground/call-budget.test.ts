@@ -5,14 +5,14 @@ import { CallBudget } from './call-budget.ts';
 const admitted = (budget: CallBudget, address: (n: number) => string, count: number, nowMs: number): number =>
   Array.from({ length: count }, (_, n) => budget.tryAcquire(address(n), nowMs)).filter(Boolean).length;
 
-test('a network alone has a fourth of the calls of a second', () => {
+test('a single network may use a quarter of the calls per second', () => {
   const budget = new CallBudget(400);
   expect(admitted(budget, () => '192.0.2.1', 1000, 5000)).toBe(100);
   expect(admitted(budget, () => '192.0.2.1', 1, 5999)).toBe(0);
   expect(admitted(budget, () => '192.0.2.1', 1000, 6000)).toBe(100);
 });
 
-test('ten networks that take all they get leave calls for others, whether one after another or at once', () => {
+test('ten networks that use all they can, in turn or at once, leave calls for others', () => {
   for (const address of [
     (n: number) => `192.0.2.${n % 10}`,
     (n: number) => `192.0.2.${Math.floor(n / 1000)}`,
@@ -23,14 +23,14 @@ test('ten networks that take all they get leave calls for others, whether one af
   }
 });
 
-test('networks of one call each have all of a second, and no more', () => {
+test('networks with one call each may use all calls of a second, but no more', () => {
   const budget = new CallBudget(400);
   const address = (n: number): string => `10.0.${n >> 8}.${n & 255}`;
   expect(admitted(budget, address, 1000, 5000)).toBe(400);
   expect(admitted(budget, address, 1000, 6000)).toBe(400);
 });
 
-test('IPv6 addresses of the same 48 bits are one network', () => {
+test('IPv6 addresses with the same first 48 bits are one network', () => {
   const budget = new CallBudget(400);
   expect(admitted(budget, (n) => `2001:db8:1:${n.toString(16)}::1`, 1000, 5000)).toBe(100);
   expect(admitted(budget, () => '2001:db8:2::1', 5, 5000)).toBe(5);

@@ -40,7 +40,7 @@ async function solvedFor(visitors: NewVisitors, from: VisitorOrigin): Promise<So
   return { challenge, solution };
 }
 
-test('the fourth new visitor of a network costs work, which counts once, for this network, and with this token', async () => {
+test('a network’s fourth new visitor must solve a challenge, which counts once, for this network and token', async () => {
   const { visitors } = await afterThree();
   const payload = await solvedFor(visitors, network);
   const { challenge } = payload;
@@ -57,7 +57,7 @@ test('the fourth new visitor of a network costs work, which counts once, for thi
   expect(await kindOf(visitors, network, payload)).toBe('work');
 });
 
-test('a solution has the key that its counter gives, and the key has the prefix', async () => {
+test('a solution contains the key for its counter, and the key has the required prefix', async () => {
   const { visitors } = await afterThree();
   const guessed = await solvedFor(visitors, network);
   const keyless = { ...guessed, solution: { ...guessed.solution, derivedKey: `00${'ab'.repeat(31)}` } };
@@ -74,14 +74,14 @@ test('a solution has the key that its counter gives, and the key has the prefix'
   expect((await visitors.admit(network, effortless, nowMs)).kind).toBe('work');
 });
 
-test('a challenge ends after five minutes', async () => {
+test('a challenge expires after five minutes', async () => {
   const { visitors } = await afterThree();
   const solved = await solvedFor(visitors, network);
   expect((await visitors.admit(network, solved, nowMs + 301_000)).kind).toBe('work');
   expect((await visitors.admit(network, solved, nowMs + 300_000)).kind).toBe('allowed');
 });
 
-test('a call whose clock was read in the hour before does not begin the counts again', async () => {
+test('a call with a time from the previous hour does not restart the counts', async () => {
   const { visitors } = await afterThree();
   expect((await visitors.admit(at('n-2'), undefined, nowMs - 3600_000)).kind).toBe('allowed');
   expect((await visitors.admit(network, undefined, nowMs)).kind).toBe('work');
@@ -89,7 +89,7 @@ test('a call whose clock was read in the hour before does not begin the counts a
 
 const wrong = { counter: 1, derivedKey: '00'.repeat(32), time: 1 };
 
-test('a network whose solutions of its own challenges are wrong is refused for the rest of the hour', async () => {
+test('a network that sends wrong solutions to its own challenges is refused for the rest of the hour', async () => {
   const { visitors, challenge: first } = await afterThree();
   let challenge: Solved['challenge'] = first;
   for (let n = 0; n < 60; n++) {
@@ -105,7 +105,7 @@ test('a network whose solutions of its own challenges are wrong is refused for t
   expect((await visitors.admit(network, undefined, nowMs + 50 * 60_000)).kind).toBe('allowed');
 });
 
-test('solutions of challenges that no gateway made, and of one again, use up nothing', async () => {
+test('forged challenges and repeated solutions use up nothing', async () => {
   const { visitors, challenge } = await afterThree();
   const forged = { ...challenge, parameters: { ...challenge.parameters, nonce: 'ab'.repeat(16) } };
   const sent = [
@@ -119,7 +119,7 @@ test('solutions of challenges that no gateway made, and of one again, use up not
   expect((await visitors.admit(network, await solvedFor(visitors, network), nowMs)).kind).toBe('allowed');
 });
 
-test('beyond 100 000 networks in an hour, those that come new work, and none is refused for the others', async () => {
+test('after 100 000 networks in an hour, new ones must solve challenges, and none is refused for the others', async () => {
   const visitors = new NewVisitors('token-a');
   for (let n = 0; n < 100_000; n++) await visitors.admit(at(`n-${n}`), undefined, nowMs);
   for (let n = 0; n < 200; n++)
@@ -157,7 +157,7 @@ async function inOneSecond(...networks: readonly VisitorOrigin[]): Promise<NewVi
 
 const times = (count: number, kind: string): string[] => Array.from({ length: count }, () => kind);
 
-test('of networks that are counted 100 solutions are checked in a second, and 20 of all others; one that came too early counts later', async () => {
+test('each second allows 100 checks for counted networks and 20 for all others; an early one counts later', async () => {
   let monotonicMs = 5000;
   const visitors = new NewVisitors('token-a', () => monotonicMs);
   const counted = (n: number) => at(`n-${n}`, `10.0.0.${n}`);
@@ -179,7 +179,7 @@ test('of networks that are counted 100 solutions are checked in a second, and 20
   expect((await visitors.admit(late, lateOne, nowMs)).kind).toBe('work');
 });
 
-test('one network has a fourth of the checks of a second, of whichever of its 65 536 IPv6 networks they are', async () => {
+test('one network may use a quarter of the checks per second, across all its 65 536 IPv6 networks', async () => {
   const customers = Array.from({ length: 40 }, (_, n) => at(`n-${n}`, `2001:db8:1:${n.toString(16)}::1`));
   const visitors = await inOneSecond(network, ...customers);
   const from = (n: number) => customers[n] ?? network;
@@ -187,7 +187,7 @@ test('one network has a fourth of the checks of a second, of whichever of its 65
   expect((await visitors.admit(network, await solvedFor(visitors, network), nowMs)).kind).toBe('allowed');
 });
 
-test('ten networks that send all they can leave checks for another one', async () => {
+test('ten networks that send all they can leave checks for another network', async () => {
   const flood = Array.from({ length: 10 }, (_, n) => at(`n-flood-${n}`, `198.51.100.${n}`));
   for (const from of [
     (n: number) => flood[n % 10] ?? network,

@@ -20,7 +20,7 @@ import { Challenges } from './challenges.ts';
 import { PlayApi } from './play-api.ts';
 import { Visitors } from './visitors.ts';
 
-test('a client that leaves before its body is whole was refused nothing', async () => {
+test('a client that leaves before its body is complete does not count as refused', async () => {
   const refused: EarlyRefusal[] = [];
   const gateway = {
     bodies: new BodyBudget(),
@@ -71,7 +71,7 @@ snapshot.apply(
   ]),
 );
 
-test('the bodies of all visitors have the memory of one organisation, and none of that of others', async () => {
+test('the bodies of all visitors share one organisation’s memory, and take none from others', async () => {
   const bodies = new BodyBudget(1024 * 1024, 20_000);
   const ended: string[] = [];
   const gateway = {
@@ -126,7 +126,7 @@ test('the bodies of all visitors have the memory of one organisation, and none o
   expect(bodies.usedBytes).toBe(0);
 });
 
-test('a solution beyond its network’s share of a second is answered with 429 and Retry-After, counts when it is sent again, and keeps nobody else’s from counting', async () => {
+test('a solution beyond its network’s rate gets 429, counts when sent again, and delays no other network', async () => {
   let monotonicMs = performance.now();
   const clock = vi.spyOn(performance, 'now').mockImplementation(() => monotonicMs);
   const meter = { loadTotal: () => true, freeTurns: () => 0, networkTurns: () => 0 };

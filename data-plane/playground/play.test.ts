@@ -26,7 +26,7 @@ test.each([
   expect(networkPrefix(address)).toBe(expected);
 });
 
-test('forwarded addresses are believed of trusted proxies alone, from the right', () => {
+test('forwarded addresses are trusted only from trusted proxies, from right to left', () => {
   const none = proxyList([]);
   const proxies = proxyList(['127.0.0.1', '10.0.0.0/8', 'fd00::/8']);
   const from = (peer: string, header?: string, list = proxies): string => clientAddress(peer, header, list);
@@ -45,7 +45,7 @@ test('forwarded addresses are believed of trusted proxies alone, from the right'
 const nowMs = Date.UTC(2026, 10, 22, 12);
 const dayMs = 24 * 3600_000;
 
-test('a cookie is the same visitor on every gateway with the token, and no visitor elsewhere or after its time', () => {
+test('a cookie is the same visitor on every gateway with the token, and is invalid elsewhere or once expired', () => {
   const [one, two, foreign] = [new Visitors('token-a'), new Visitors('token-a'), new Visitors('token-b')];
   const { cookie, id } = one.mint(nowMs);
   expect(two.open(cookie, nowMs)).toBe(id);
@@ -60,7 +60,7 @@ test('a cookie is the same visitor on every gateway with the token, and no visit
   }
 });
 
-test('Limits 4, Errors 7: subjects roll with their period, and cannot be linked', () => {
+test('Limits 4, Errors 7: subjects change with their period and cannot be linked', () => {
   const visitors = new Visitors('token-a');
   const { id } = visitors.mint(nowMs);
   const month = visitors.subject(id, nowMs);

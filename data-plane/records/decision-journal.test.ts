@@ -57,7 +57,7 @@ const idsIn = async (journal: DecisionJournal): Promise<string[]> => {
 const settled = (journal: DecisionJournal, count: number): Promise<unknown> =>
   until(() => journal.state.written + journal.state.dropped >= count);
 
-test('of completed requests one in N is kept, of refused ones and those that ended early all', async () => {
+test('one in N completed requests is kept, and every request that was refused or ended early', async () => {
   const journal = journalOf(10);
   const refused = Array.from({ length: 7 }, () => requestOf({ refusal }));
   const early = requestOf({ outcome: { kind: 'ended-early', node: 'n', by: 'client', reason: 'gone' } });
@@ -75,7 +75,7 @@ const limits = {
   fenced: { burst: 3, perSecond: 0 },
 };
 
-test('of refusals of unknown callers so many a second are kept, and all of those that a key is known of', async () => {
+test('refusals of unknown callers are kept up to a rate, and all refusals of known keys are kept', async () => {
   const journal = journalOf(10, { limits });
   const early = () => ({ requestId: mintRequestId(), refusal: new Refusal('no such call', 'none') });
   const ofKey = unauthorized('revoked', 'key-1');
@@ -105,7 +105,7 @@ test.each([
     { refusal: unauthorized('fenced without a key') },
     5,
   ],
-])('of %s so many a second are kept, with a limit of their own', async (_what, more, kept) => {
+])('%s are kept up to a rate of their own', async (_what, more, kept) => {
   const journal = journalOf(1, { limits });
   const asked = Array.from({ length: 20 }, () => requestOf(more));
   for (const one of asked) keep(journal, one);
@@ -122,7 +122,7 @@ test.each([
 });
 
 test.each([2, 3, 5, 7, 8])(
-  'a day of limited kinds, %i decisions in each group, is less than the files may hold',
+  'a day of rate-limited decisions, %i per group, fits in the files',
   async (count) => {
     const log = new SegmentLog(folder, { heading: groupHeading });
     const kinds = [
@@ -144,7 +144,7 @@ test.each([2, 3, 5, 7, 8])(
   },
 );
 
-test('a file of it that is damaged while it is open costs no later decision', async () => {
+test('a file damaged while it is open costs no later decision', async () => {
   const journal = journalOf();
   for (let n = 0; n < 600; n++) keep(journal, requestOf());
   await settled(journal, 600);
@@ -156,7 +156,7 @@ test('a file of it that is damaged while it is open costs no later decision', as
   expect(await journal.find(later.ids.requestId)).toMatchObject({ req: later.ids.requestId, position: 7 });
 });
 
-test('where no file can be made, decisions are dropped and counted, and later ones kept', async () => {
+test('if no file can be created, decisions are dropped and counted, and later ones are kept', async () => {
   writeFileSync(folder, 'no folder');
   const journal = journalOf();
   keep(journal, requestOf());
@@ -169,7 +169,7 @@ test('where no file can be made, decisions are dropped and counted, and later on
   expect(journal.state).toMatchObject({ written: 1, dropped: 1 });
 });
 
-test('decisions of an earlier process are there, and only those since the time that is asked for', async () => {
+test('decisions of an earlier process can be read from any requested time on', async () => {
   const first = journalOf();
   const [old, young] = [requestOf(), requestOf()];
   first.add(old, recorded(old, 1000));
@@ -183,7 +183,7 @@ test('decisions of an earlier process are there, and only those since the time t
   expect(await second.find('req_')).toBeUndefined();
 });
 
-test('one that was closed takes and answers nothing', async () => {
+test('a closed journal accepts and returns nothing', async () => {
   const journal = journalOf();
   await journal.close();
   keep(journal, requestOf());
@@ -191,7 +191,7 @@ test('one that was closed takes and answers nothing', async () => {
   await expect(journal.find(mintRequestId())).rejects.toBeInstanceOf(JournalSilent);
 });
 
-test('at once it searches for four; more are refused, and later ones answered', async () => {
+test('four searches run at once, more are refused, and later ones are answered', async () => {
   const journal = journalOf();
   const one = requestOf();
   keep(journal, one);
@@ -203,7 +203,7 @@ test('at once it searches for four; more are refused, and later ones answered', 
   expect(await journal.find(one.ids.requestId)).toMatchObject({ req: one.ids.requestId });
 });
 
-test('a decision that no group has room for is counted as dropped, and the next one is kept', async () => {
+test('a decision too large for any group counts as dropped, and the next one is kept', async () => {
   const journal = journalOf(1);
   const large = requestOf({ refusal });
   journal.add(large, [...recorded(large), 'x'.repeat(300_000)]);

@@ -18,7 +18,7 @@ function sampleOf(sizes: readonly number[], max: number, seed = 1) {
   return sample.taken();
 }
 
-test('at most so many; each kind has all that it had, or as many as any other; together they stand for all', () => {
+test('a sample stays within its limit, treats all kinds evenly, and its weights add up to all requests', () => {
   const sizes = fc.array(fc.integer({ min: 1, max: 300 }), { minLength: 1, maxLength: 12 });
   fc.assert(
     fc.property(sizes, fc.integer({ min: 12, max: 400 }), fc.integer(), (of, max, seed) => {
@@ -40,14 +40,14 @@ test('at most so many; each kind has all that it had, or as many as any other; t
   );
 });
 
-test('twenty of each kind, where there is room for twenty', () => {
+test('each kind gets twenty requests if there is room for twenty', () => {
   const taken = sampleOf([50_000, ...Array.from({ length: 99 }, () => 25)], 2_000);
   for (let kind = 0; kind < 100; kind++)
     expect(taken.filter(({ request }) => request[0] === kind).length).toBeGreaterThanOrEqual(20);
   expect(taken.length).toBeGreaterThan(1_900);
 });
 
-test('the first, the last and those between are kept as often', () => {
+test('early, middle and late requests are sampled equally often', () => {
   const kept = new Array<number>(10).fill(0);
   const tries = 400;
   for (let seed = 0; seed < tries; seed++)
@@ -60,6 +60,6 @@ test('the first, the last and those between are kept as often', () => {
   for (const count of kept) expect(Math.abs(count - (tries * 20) / 10)).toBeLessThan(5 * 30);
 });
 
-test('of more kinds than there may be requests, some are left out and nothing grows', () => {
+test('if there are more kinds than the sample may hold, some are left out', () => {
   expect(sampleOf(new Array<number>(500).fill(3), 100)).toHaveLength(100);
 });

@@ -47,7 +47,7 @@ async function linesOf(pages: AsyncIterable<readonly string[]>): Promise<Record<
   return lines;
 }
 
-test('an answer reads so much and says where to continue; all answers together have each row once', async () => {
+test('each response reads a limited amount and says where to continue, and together they contain each row once', async () => {
   await write(200, 4_000);
   const journal = journalOf();
   const found: unknown[] = [];
@@ -64,7 +64,7 @@ test('an answer reads so much and says where to continue; all answers together h
   expect(found).toEqual(Array.from({ length: 200 }, (_, n) => idOf(199 - n)));
 });
 
-test('a segment that position or time leave out is not read', async () => {
+test('a segment excluded by position or time is not read', async () => {
   await write(200, 1_000);
   const files = readdirSync(folder).sort();
   expect(files.length).toBeGreaterThan(5);
@@ -78,7 +78,7 @@ test('a segment that position or time leave out is not read', async () => {
   await expect(linesOf(requestPages(journal, queryOf()))).rejects.toThrow('did not answer');
 });
 
-test('other work has a turn between two groups', async () => {
+test('other work gets a turn between two groups', async () => {
   await write(500, 1_000_000);
   let turns = 0;
   let isReading = true;
@@ -92,7 +92,7 @@ test('other work has a turn between two groups', async () => {
   expect(turns).toBeGreaterThanOrEqual(50);
 });
 
-test('a group in which nothing is meant is searched and not parsed', () => {
+test('a group without matching rows is searched but not parsed', () => {
   const group = JSON.stringify([
     recordOf(1, { type: 'NotFoundError', served: false }),
     recordOf(2, { key: 'key-1' }),
@@ -112,7 +112,7 @@ test.each([
   [{}, 1000],
   [{ rowsPerSecond: 25 }, 10],
 ])(
-  'what a follower that asked %j has not taken is bounded, and the rest is counted; afterwards nobody follows',
+  'the rows waiting for a follower of %j are limited, others are counted, and nobody follows at the end',
   async (asked, most) => {
     const followers = new Set<(request: ReturnType<typeof recordOf>) => void>();
     const journal: Parameters<typeof followedRequests>[0] = {
@@ -133,7 +133,7 @@ test.each([
   },
 );
 
-test('what is added now is followed, and what is not followed is kept as before', async () => {
+test('a new row goes to the follower, and rows added without a follower are kept as before', async () => {
   const journal = journalOf();
   const seen: unknown[] = [];
   const stop = journal.follow(([request]) => seen.push(request));

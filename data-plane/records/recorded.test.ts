@@ -43,7 +43,7 @@ const kept = (more: object = {}): unknown[] => JSON.parse(JSON.stringify(recorde
 const refusal = new Refusal('no entitlement', 'Not in your plan.', { retryAfterSeconds: 9 });
 const early = { kind: 'ended-early', node: 'acme-s1', by: 'client', reason: 'it left' };
 
-test('no two fields have one name in a record', () => {
+test('no two fields of a record have the same name', () => {
   for (const kind of ['usage', 'decision', 'line', 'span', 'nodeSpan'] as const) {
     const names = Object.values<Partial<Record<typeof kind, string>>>(requestFields).flatMap(
       (field) => field[kind] ?? [],
@@ -59,14 +59,14 @@ test.each([
   ['was refused', { refusal, outcome: undefined, decision: undefined, model: 'secret' }],
   ['ended early', { outcome: early }],
   ['was a listing', { facts: undefined, seen: undefined, outcome: undefined, model: undefined }],
-])('the decision of a request that %s is of its schema, and has all that is known', (_what, more) => {
+])('the decision of a request that %s matches its schema and contains all known facts', (_what, more) => {
   const decision = toDecisionRecord(kept(more), 'gw-1');
   expect(decisionRecordSchema.strict().parse(decision)).toEqual(decision);
   expect(toDecisionRecord(recorded(more), 'gw-1')).toEqual(decision);
   expect(JSON.stringify(decision)).not.toContain('secret');
 });
 
-test('what is billed is in the decision next to what the limits counted, with the first token and the end', () => {
+test('a decision contains the billed usage, the limits’ counts, the first token and the end', () => {
   const decision = toDecisionRecord(kept(), 'g');
   const { usage, ms, served, outcome, at } = decision;
   // Control planes of version 0.2.0 still read the old name.
@@ -83,7 +83,7 @@ test('what is billed is in the decision next to what the limits counted, with th
   expect([asked.promptTokensMax, asked.counted, asked.promptTokensLeast]).toEqual([33, 'node', undefined]);
 });
 
-test('each limit is read back by name, and what was counted of nobody is zero', () => {
+test('each limit is read back by name, and a limit with no subject reads as zero', () => {
   expect(toDecisionRecord(kept(), 'g').counters).toEqual({
     ...{ windowUsed: 1, inFlight: 2, poolTokens: 3, freeTurns: 4, networkTurns: 5 },
     requests: { here: 1, room: 9 },
@@ -98,7 +98,7 @@ test('each limit is read back by name, and what was counted of nobody is zero', 
   expect(nobody.promptTokensMax).toBe(0);
 });
 
-test('a line of the access log is the same facts', () => {
+test('an access log line contains the same facts', () => {
   expect(JSON.parse(JSON.stringify(toLogLine(recorded())))).toEqual({
     ...{ req_id: requestId, position: 6, host_kind: 'stack', stack: 'stk-amber-otter-9k2f' },
     ...{ method: 'POST', operation: 'chat', status: 200, outcome: 'ok', org_id: 'acme', key_id: 'key-1' },
@@ -113,7 +113,7 @@ test('a line of the access log is the same facts', () => {
   expect(refused).toMatchObject({ outcome: 'ModelNotInPlanError', cause: 'no entitlement' });
 });
 
-test('a model has its name where a node was to serve it, or the state knows it, in every record', () => {
+test('every record names a model if a node was to serve it or the state knows it', () => {
   const named = (more: object) => {
     const request = recorded(more);
     const { 'gen_ai.request.model': span } = toAttributes('nodeSpan', request);
@@ -128,7 +128,7 @@ test('a model has its name where a node was to serve it, or the state knows it, 
   expect(named({ ...unplaced, model: undefined })).toEqual([undefined, undefined, undefined]);
 });
 
-test('of two keys none is the key, though the record says which was known', () => {
+test('a request with two different keys has no caller, but its record names the known key', () => {
   const caller = undefined;
   const of = (cause: 'two different keys' | 'revoked') =>
     toDecisionRecord(recorded({ caller, refusal: unauthorized(cause, 'key-9') }), 'g');
@@ -137,7 +137,7 @@ test('of two keys none is the key, though the record says which was known', () =
   expect(of('revoked').fault).toBeUndefined();
 });
 
-test('a refusal before there was a request has its answer, and is explained by no rule', () => {
+test('a refusal before the request was parsed keeps its response, and no rule explains it', () => {
   const bad = { requestId, refusal: new Refusal('large headers', 'Too large.') };
   const decision = toDecisionRecord(JSON.parse(JSON.stringify(recordedEarly(bad, moment))), 'gw-1');
   expect(decisionRecordSchema.strict().parse(decision)).toMatchObject({

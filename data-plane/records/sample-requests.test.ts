@@ -56,7 +56,7 @@ async function sampleOf(more: object, { oneIn = 1, charactersMax = 1e9 } = {}) {
 const requestsOf = (sampled: readonly { requests: number }[]): number =>
   Math.round(sampled.reduce((sum, { requests }) => sum + requests, 0));
 
-test('whole decisions of what completed since a time, evenly over organisations, which stand for all', async () => {
+test('completed requests are sampled evenly over organisations, and their weights add up to all', async () => {
   await write(1000);
   const sinceMs = startMs + 500_000;
   const found = await sampleOf({ sinceMs, sampled: 60 });
@@ -72,13 +72,13 @@ test('whole decisions of what completed since a time, evenly over organisations,
   }
 });
 
-test('of one organisation, and of a journal that keeps one in so many', async () => {
+test('a sample of one organisation also scales up a journal that keeps one request in N', async () => {
   await write(100);
   const { sampled } = await sampleOf({ organisation: 'small' }, { oneIn: 7 });
   expect([sampled.length, requestsOf(sampled)]).toEqual([10, 70]);
 });
 
-test('it reads so much, the newest first, and says since when that is', async () => {
+test('a sample reads a limited amount, newest first, and reports how far back it reaches', async () => {
   await write(1000);
   const { sampled, sinceMs } = await sampleOf({}, { charactersMax: 20_000 });
   expect(sampled.length).toBeGreaterThan(20);

@@ -6,7 +6,7 @@ import { LocalCounters } from './counters.ts';
 const noUsage = { poolTokensAt: () => 0, freeTurns: () => 0, networkTurns: () => 0, visitorTokens: () => 0 };
 const startMs = windowStartMs('acme', Date.UTC(2026, 10, 21));
 
-test('Limits 2: a place is given back once, however often and in whatever order leases are released', () => {
+test('Limits 2: a reservation is returned once, however often and in whatever order leases are released', () => {
   fc.assert(
     fc.property(
       fc.array(fc.integer({ min: 1, max: 1000 }), { maxLength: 30 }),
@@ -27,7 +27,7 @@ test('Limits 2: a place is given back once, however often and in whatever order 
   );
 });
 
-test('Limits 1: a window counts what was taken in it, released or not, and the next begins at nothing', () => {
+test('Limits 1: a window counts all its reservations, released or not, and the next one starts at zero', () => {
   const counters = new LocalCounters(noUsage);
   counters.reserve('acme', 4, startMs).release();
   counters.reserve('acme', 1, startMs + windowMs - 1);
@@ -37,7 +37,7 @@ test('Limits 1: a window counts what was taken in it, released or not, and the n
   expect(counters.window('acme', startMs + windowMs).used).toBe(1);
 });
 
-test('looking counts nothing', () => {
+test('reading a counter does not count', () => {
   const counters = new LocalCounters(noUsage);
   for (let i = 0; i < 3; i++) {
     expect(counters.window('acme', startMs).used).toBe(0);
@@ -45,7 +45,7 @@ test('looking counts nothing', () => {
   }
 });
 
-test('subjects are counted apart: an organisation, another, and a visitor of the same name', () => {
+test('subjects are counted separately, even an organisation and a visitor with the same name', () => {
   const counters = new LocalCounters(noUsage);
   counters.reserve('acme', 3, startMs);
   counters.reserve('visitor:acme', 2, startMs);
@@ -56,7 +56,7 @@ test('subjects are counted apart: an organisation, another, and a visitor of the
   expect(counters.inFlightUnits()).toBe(5);
 });
 
-test('requests of many subjects in flight outlive the sweep of past minutes, and a present minute is not swept', () => {
+test('requests in flight survive the sweep of past minutes, and the current minute is not swept', () => {
   const counters = new LocalCounters(noUsage);
   const leases = Array.from({ length: 50 }, (_, n) => counters.reserve(`org-${n}`, 1, startMs));
   const laterMs = startMs + 3 * windowMs;
@@ -69,7 +69,7 @@ test('requests of many subjects in flight outlive the sweep of past minutes, and
   expect(counters.inFlightUnits()).toBe(2);
 });
 
-test('Limits 4: tokens and turns are asked of usage, with the period and the visitor as given', () => {
+test('Limits 4: tokens and turns are read from usage, with the given period and visitor', () => {
   const asked: unknown[] = [];
   const counters = new LocalCounters({
     poolTokensAt: (...parts) => asked.push(parts) * 10,
@@ -84,7 +84,7 @@ test('Limits 4: tokens and turns are asked of usage, with the period and the vis
   expect(asked).toEqual([['acme', '2026-11-01', 5], 'v1', 'n1']);
 });
 
-test('a cancelled request leaves no trace in its minute, but only as often in a minute as the tier carries requests', () => {
+test('a cancelled request leaves no trace in its minute, up to the tier’s requests per minute', () => {
   const counters = new LocalCounters({
     poolTokensAt: () => 0,
     freeTurns: () => 0,

@@ -59,19 +59,19 @@ const unreached: Answer = (watch) => {
 };
 const cannot: Answer = () => undefined;
 
-test('What the service does 2, Limits 3: the one node that counts the prompt is the only one that may answer', async () => {
+test('What the service does 2, Limits 3: only the node that counted the prompt may answer', async () => {
   const { tokens, candidates: left, asked } = await count([answering(7)]);
   expect({ tokens, left }).toEqual({ tokens: 7, left: asked });
   expect(asked).toHaveLength(1);
 });
 
-test('What the service does 2: a node that got the text and counted nothing is still the only one to answer', async () => {
+test('What the service does 2: a node that received the text but counted nothing is still the only one to answer', async () => {
   const { tokens, candidates: left, asked } = await count([answering(undefined)]);
   expect({ tokens, left }).toEqual({ tokens: undefined, left: asked });
   expect(asked).toHaveLength(1);
 });
 
-test('while no text has gone out, the next candidate is asked, and one without a connection is left aside', async () => {
+test('until the text is sent, the next candidate is asked, and an unreachable one is set aside', async () => {
   const { tokens, candidates: left, asked, load } = await count([unreached, cannot, answering(0)]);
   expect(tokens).toBe(0);
   expect(new Set(asked).size).toBe(3);
@@ -80,14 +80,14 @@ test('while no text has gone out, the next candidate is asked, and one without a
   expect(load.isEjected(asked[1] ?? '')).toBe(false);
 });
 
-test('where no node can count, all may answer', async () => {
+test('if no node can count, every candidate may answer', async () => {
   const { tokens, candidates: left, asked } = await count([cannot, cannot, cannot]);
   expect(tokens).toBeUndefined();
   expect(left).toEqual(['n1', 'n2', 'n3']);
   expect(asked).toHaveLength(3);
 });
 
-test('embeddings are judged by their bounds, and sent nowhere to be counted', async () => {
+test('embeddings are judged by their bounds and sent to no node for counting', async () => {
   const { asked: embeddings } = shapeEmbeddings({ model: 'm', input: 'a' });
   const { asked, candidates: left } = await count([answering(7)], embeddings);
   expect(asked).toEqual([]);
@@ -106,7 +106,7 @@ test.each([
   ['nothing asked, estimate near the window', { asked: undefined, windowTokens: 110 }, 10],
   ['a prompt as large as the window', { asked: 50, windowTokens: 100 }, 1],
   ['a prompt larger than the window', { asked: undefined, windowTokens: 50 }, 1],
-])('an answer may have: %s', (_name, room, tokens) => {
+])('the length allowed for an answer: %s', (_name, room, tokens) => {
   expect(answerTokens({ ...room, promptBound: 300, promptEstimate: 100 })).toBe(tokens);
 });
 
@@ -120,11 +120,11 @@ test.each([
     false,
   ],
   ['nothing asked, and it is not', { asked: undefined, windowTokens: 398 }, true],
-])('a prompt is counted before its answer is given a length: %s', (_name, room, tight) => {
+])('whether a prompt is counted before its answer gets a length: %s', (_name, room, tight) => {
   expect(needsExactCount({ ...room, promptBound: 300, promptEstimate: 100 })).toBe(tight);
 });
 
-test('an answer never has more than was asked, never more than what is likely free, and at least one token where any is asked', () => {
+test('an answer gets at most the requested and likely free tokens, and at least one if any is requested', () => {
   const room = fc.record({
     asked: fc.option(fc.nat(10_000), { nil: undefined }),
     windowTokens: fc.integer({ min: 1, max: 10_000 }),
@@ -156,7 +156,7 @@ test.each([
   [2, null, 2],
   [0, null, 0],
   [null, null, null],
-])('of %s and %s the smaller limit is %s', (a, b, smaller) => {
+])('the smaller limit of %s and %s is %s', (a, b, smaller) => {
   expect(minOrNull(a, b)).toBe(smaller);
 });
 
@@ -180,7 +180,7 @@ function gatewayOf(total: object, fleet?: FleetLimits) {
   return { gateway, counters };
 }
 
-test('Limits 1: cancelled requests of visitors are as many as all visitors have in a minute, not as one has', async () => {
+test('Limits 1: all visitors together may cancel as many requests per minute as their tier allows', async () => {
   const { gateway, counters } = gatewayOf({ requestsPerMinute: 3 });
   for (let n = 0; n < 4; n++) {
     const { decision, lease } = reserve(gateway, ofVisitor(n), counters);
@@ -190,7 +190,7 @@ test('Limits 1: cancelled requests of visitors are as many as all visitors have 
   }
 });
 
-test('Limits 1, Limits 2: a request that waited for one limit has the whole time for another, and no limit gives it more', async () => {
+test('Limits 1, Limits 2: after waiting for one limit, a request has the full time for the next, but no longer', async () => {
   const asked: [string, number][] = [];
   const nameOf = ({ window }: Limit) => (window === inFlightWindow ? 'in flight' : 'minute');
   const { gateway, counters } = gatewayOf(

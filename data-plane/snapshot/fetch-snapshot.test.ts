@@ -46,7 +46,7 @@ const options = (name: string) => ({
   clock,
 });
 
-test('a gateway without a snapshot starts from that of a control plane, row for row', async () => {
+test('a gateway without a snapshot starts from a control plane’s, row for row', async () => {
   expect(await fetchSnapshot(options('whole.db'))).toBe(true);
   const { digest, position } = await fleet.admin.call('GET', '/status');
   const snapshot = openExisting(join(dir, 'whole.db'), { readOnly: true });
@@ -59,12 +59,12 @@ test.each([
   ['no token', { token: undefined }],
   ['another log', { logId: 'log-of-another-fleet' }],
   ['nobody there', { controlPlanes: ['http://127.0.0.1:1'] }],
-])('nothing stands in its place after %s', async (name, change) => {
+])('no snapshot is left in place after %s', async (name, change) => {
   expect(await fetchSnapshot({ ...options(`${name}.db`), ...change })).toBe(false);
   expect(() => openExisting(join(dir, `${name}.db`), { readOnly: true })).toThrow('there is no snapshot');
 });
 
-test('a control plane that is busy is asked again after the time it names', async () => {
+test('a busy control plane is asked again after the time it names', async () => {
   const whole = await askAdmin(fleet.controlPlane.admin, '/snapshot');
   const bytes = Buffer.from(await whole.arrayBuffer());
   const sha256 = whole.headers.get('x-headgate-sha256') ?? '';
@@ -85,7 +85,7 @@ test.each([
   ['rows do not add up', (db: Database) => db.exec("UPDATE organisation SET tier = 'Platinum'")],
   ['position is not as it was written', (db: Database) => db.exec('UPDATE position SET next_offset = 2')],
   ['position is of another commit', (db: Database) => forgePosition(db, 'UPDATE position SET seq = seq - 1')],
-])('a snapshot whose %s is refused, though its bytes came whole', async (what, change) => {
+])('a snapshot whose %s is refused even if it was transferred intact', async (what, change) => {
   await fetchSnapshot(options(`${what}.db`));
   const db = openDatabase(join(dir, `${what}.db`), { durability: 'full' });
   change(db);
@@ -104,7 +104,7 @@ test.each([
   server.close();
 });
 
-test('a download that broke off continues where it ended, and begins again where the copy is another', async () => {
+test('an interrupted download resumes where it ended, and restarts if the copy has changed', async () => {
   const whole = await askAdmin(fleet.controlPlane.admin, '/snapshot');
   const bytes = Buffer.from(await whole.arrayBuffer());
   const head = { 'x-headgate-sha256': whole.headers.get('x-headgate-sha256') ?? '' };
@@ -174,25 +174,22 @@ test.each<[string, Answer]>([
       endlessly(Buffer.alloc(1), 5, { 'content-length': `${Math.floor(bavail * bsize * 0.6)}` })(response);
     },
   ],
-])(
-  'a control plane that %s is left for the next one, for good, and leaves no file',
-  async (_what, answer) => {
-    const source = await hostile(answer);
-    const asked = { ...options('after-hostile.db'), paceFromMs: 20 };
-    expect(await fetchSnapshot({ ...asked, controlPlanes: [source.url] })).toBe(false);
-    expect(source.asked()).toBe(1);
-    expect(readdirSync(dir).filter((name) => name.includes('after-hostile'))).toEqual([]);
-    expect(
-      await fetchSnapshot({
-        ...options('after-hostile.db'),
-        controlPlanes: [source.url, fleet.controlPlane.admin],
-        paceFromMs: 20,
-      }),
-    ).toBe(true);
-    rmSync(join(dir, 'after-hostile.db'));
-    source.close();
-  },
-);
+])('a control plane that %s is abandoned for the next one, and leaves no file', async (_what, answer) => {
+  const source = await hostile(answer);
+  const asked = { ...options('after-hostile.db'), paceFromMs: 20 };
+  expect(await fetchSnapshot({ ...asked, controlPlanes: [source.url] })).toBe(false);
+  expect(source.asked()).toBe(1);
+  expect(readdirSync(dir).filter((name) => name.includes('after-hostile'))).toEqual([]);
+  expect(
+    await fetchSnapshot({
+      ...options('after-hostile.db'),
+      controlPlanes: [source.url, fleet.controlPlane.admin],
+      paceFromMs: 20,
+    }),
+  ).toBe(true);
+  rmSync(join(dir, 'after-hostile.db'));
+  source.close();
+});
 
 /** Records of the fleet's log before this offset. */
 async function copyOf(end: number): Promise<MemoryLog> {
@@ -204,7 +201,7 @@ async function copyOf(end: number): Promise<MemoryLog> {
   return new MemoryLog(topic);
 }
 
-test('a snapshot is refused where the log does not hold its last commit', async () => {
+test('a snapshot is refused if the log does not contain its last commit', async () => {
   const end = await log.end();
   const other = await copyOf(end - 1);
   await other.append(Buffer.from('another record at that place'));
@@ -213,7 +210,7 @@ test('a snapshot is refused where the log does not hold its last commit', async 
   expect(await fetchSnapshot({ ...options('position.db'), log: await copyOf(end) })).toBe(true);
 });
 
-test('without the log a snapshot is taken as it is, to be compared when the log is back', async () => {
+test('without the log, a snapshot is accepted and compared when the log is back', async () => {
   const away = await copyOf(await log.end());
   away.end = () => Promise.reject(new LogUnavailable('the log is away'));
   expect(await fetchSnapshot({ ...options('away.db'), log: away })).toBe(true);
@@ -223,11 +220,11 @@ test.each([
   ...['http://10.0.0.1:8081', 'http://control-plane:8081', 'http://localhost.example.com:8081'],
   ...['http://127.0.0.1.example.com:8081', 'http://127.0.0.1@10.0.0.1:8081', 'http://[::2]:8081'],
   ...['ftp://127.0.0.1:8081', 'control-plane:8081', ''],
-])('a snapshot may not come from %s, where anybody on the way could change it', (base) => {
+])('a snapshot may not come from %s, because anyone on the way could change it', (base) => {
   expect(() => checkSnapshotSources(['https://control-plane:8081', base])).toThrow(/--control-plane/);
 });
 
-test('a snapshot may come over https, or from this machine', () => {
+test('a snapshot may come over https or from this machine', () => {
   const fine = [
     'https://10.0.0.1:8081',
     'http://127.0.0.1:8081',

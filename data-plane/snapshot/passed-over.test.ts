@@ -7,7 +7,7 @@ import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
 import { operatorToken, startFleet } from '../../test/support/fleet.ts';
 import { runCli } from '../../test/support/run-cli.ts';
 
-test('an event of a later version that a gateway passes over is in the list, with its commit and its type', async () => {
+test('the gateway list shows a later version’s event that a gateway passed over, with its commit and type', async () => {
   const fleet = await startFleet();
   onTestFinished(() => fleet.close());
   await fleet.settle();

@@ -15,7 +15,7 @@ const commits = 3000;
 const records = recordsOf(fleetHistory(7, commits));
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
-test('the write-ahead log of a snapshot with a reader that never leaves stays short, however many commits', async () => {
+test('a snapshot’s write-ahead log stays short despite a permanent reader, after any number of commits', async () => {
   const { snapshot } = openOrRebuild(join(folder, 'state.db'));
   const reader = new SnapshotReader(snapshot, 'gw-1');
   const closing = new AbortController();

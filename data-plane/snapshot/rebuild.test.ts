@@ -77,21 +77,21 @@ async function rebuilt(more: Partial<RebuildOptions>): Promise<number> {
   return snapshot.seq;
 }
 
-test('without the log, an older snapshot of a control plane does not replace a state that was in force', async () => {
+test('without the log, a control plane’s older snapshot does not replace the state that was in force', async () => {
   await expect(rebuilt({ log: away() })).rejects.toThrow(
     `position ${older}, before ${served} that was in force here`,
   );
 });
 
-test('with the log, an older snapshot of a control plane is folded on to what was in force', async () => {
+test('with the log, a control plane’s older snapshot is folded up to the state that was in force', async () => {
   expect(await rebuilt({})).toBeGreaterThanOrEqual(served);
 });
 
-test('without the log, a snapshot of a control plane that is no older is good enough', async () => {
+test('without the log, a control plane’s snapshot is accepted if it is not older', async () => {
   expect(await rebuilt({ log: away(), servedSeq: older })).toBe(older);
 });
 
-test('a log that ends before the position that was in force does not replace it', async () => {
+test('a log that ends before the position that was in force does not replace the state', async () => {
   const beyond = (await status()).position + 5;
   await expect(rebuilt({ servedSeq: beyond, controlPlanes: [] })).rejects.toThrow(`before ${beyond}`);
 });

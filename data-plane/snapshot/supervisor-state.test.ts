@@ -13,7 +13,7 @@ const faultEvents: readonly FaultEvent[] = ['write-failed', 'log-refused', 'fold
 const events: readonly SupervisorEvent[] = [...faultEvents, 'resumed', 'rebuilt', 'close'];
 const isFault = (event: SupervisorEvent): event is FaultEvent => faultEvents.some((fault) => fault === event);
 
-test('on every walk, quarantine ends by a rebuild alone, each fault is seen, and nothing follows a close', () => {
+test('in every sequence of events, only a rebuild ends quarantine, each fault is seen, and nothing follows a close', () => {
   const walk = fc.array(fc.constantFrom(...events), { maxLength: 40 });
   fc.assert(
     fc.property(walk, (steps) => {
@@ -32,7 +32,7 @@ test('on every walk, quarantine ends by a rebuild alone, each fault is seen, and
   );
 });
 
-test('each state that an event can end by itself has a recovery, and only a damaged snapshot is rebuilt', () => {
+test('each recoverable state has a recovery, and only a damaged snapshot is rebuilt', () => {
   const states = Object.keys(recoveryOf);
   expect(states).toHaveLength(6);
   for (const event of faultEvents) {

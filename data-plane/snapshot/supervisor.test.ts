@@ -50,7 +50,7 @@ async function readiness(of: TestFleet): Promise<{ status: number; text: string 
   return { status: response.status, text: await response.text() };
 }
 
-test('I5 design, Digest: a row changed by hand shows as DIVERGED within 10 s, no key is accepted from it, and it is rebuilt while the gateway runs', async () => {
+test('a row changed by hand shows as DIVERGED within 10 s, its key is refused, and it is rebuilt live', async () => {
   const { id, value } = await fleet.key(await organisationOf(fleet));
   await fleet.admin.call('POST', `/keys/${id}/revoke`, {});
   const { value: good } = await fleet.key(await organisationOf(fleet));
@@ -77,7 +77,7 @@ test('I5 design, Digest: a row changed by hand shows as DIVERGED within 10 s, no
   expect(await statusOf(fleet, later.value)).toBe(200);
 });
 
-test('a position changed by hand is found while the gateway runs, and the snapshot is rebuilt', async () => {
+test('a position changed by hand is noticed while the gateway runs, and the snapshot is rebuilt', async () => {
   await fleet.settle();
   const path = join(fleet.dir, 'gateway-2', 'state.db');
   const byHand = openDatabase(path, { durability: 'normal', busyTimeoutMs: 5000 });
@@ -97,7 +97,7 @@ test.each([
   ['is of a commit that the log does not have', 'seq = 9007199254740992'],
   ['is of another log', "log = 'another-log'"],
 ])(
-  'a gateway that starts on a state whose position %s comes to the state of its log',
+  'a gateway that starts on a state whose position %s reaches the state of its log',
   async (what, columns) => {
     const dataDir = join(fleet.dir, what);
     const settings = { ...fleet.gatewaySettings(7), name: what, dataDir, intervals: quickRecovery };
@@ -126,7 +126,7 @@ function moveLog(from: string, to: string): void {
     if (existsSync(from + suffix)) renameSync(from + suffix, to + suffix);
 }
 
-test('a log that is moved away is no quarantine: the last good state answers, and the log is followed again once it is back', async () => {
+test('moving the log away causes no quarantine: the last good state serves until the log is back', async () => {
   const { value } = await serving.key(await organisationOf(serving));
   await serving.settle();
   const path = controlFile(serving);
@@ -142,7 +142,7 @@ test('a log that is moved away is no quarantine: the last good state answers, an
   await expect.poll(async () => (await listed(serving, 'gateway-1')).state).toBe('SYNCED');
 });
 
-test('nothing is served from another log in the place of its own, also not after a restart', async () => {
+test('nothing is served from a different log in its place, even after a restart', async () => {
   const own = await startFleet({ gateway: { whenStale: 'serve', intervals: quickRecovery } });
   try {
     const { value } = await own.key(await organisationOf(own));
@@ -175,7 +175,7 @@ test('nothing is served from another log in the place of its own, also not after
   }
 });
 
-test('a snapshot that is found damaged while its log is away is quarantined, and rebuilt once the log is back', async () => {
+test('a snapshot found damaged while its log is away is quarantined, and rebuilt once the log is back', async () => {
   const own = await startFleet({ gateway: { whenStale: 'serve', intervals: quickRecovery } });
   try {
     const { value } = await own.key(await organisationOf(own));
@@ -196,7 +196,7 @@ test('a snapshot that is found damaged while its log is away is quarantined, and
   }
 });
 
-test('a snapshot that is damaged while the log is away is rebuilt soon after the log is back, however long that took', async () => {
+test('a snapshot damaged while the log is away is rebuilt soon after the log is back, however long that took', async () => {
   const dataDir = join(serving.dir, 'two-faults');
   let failures = 0;
   const write = (line: string): void => {

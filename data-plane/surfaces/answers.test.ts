@@ -138,27 +138,24 @@ describe.each(answerSurfaces)('$name', (surface) => {
   const rebuilt = (given: unknown, wanted?: Wanted) =>
     surface.readWhole(rebuiltBy(surface, given, wanted).body);
 
-  test.each(Object.entries(streams))(
-    'a whole stream is completed: %s',
-    (name, [text, prompt, completion]) => {
-      const { stream, read } = run([captured(name)]);
-      expect(stream.state).toBe('completed');
-      expect(stream.usage).toMatchObject({ promptTokens: prompt, completionTokens: completion });
-      expect(read).toMatchObject({
-        text,
-        isComplete: true,
-        promptTokens: prompt,
-        completionTokens: completion,
-      });
-    },
-  );
+  test.each(Object.entries(streams))('a whole stream completes: %s', (name, [text, prompt, completion]) => {
+    const { stream, read } = run([captured(name)]);
+    expect(stream.state).toBe('completed');
+    expect(stream.usage).toMatchObject({ promptTokens: prompt, completionTokens: completion });
+    expect(read).toMatchObject({
+      text,
+      isComplete: true,
+      promptTokens: prompt,
+      completionTokens: completion,
+    });
+  });
 
   test.each([
     ...Object.keys(streams),
     'vllm/211-tools-truncated-stream',
     'sglang/232-tools-required-complete-stream',
     'sglang/99-mid-stream-term-server',
-  ])('Routing, rules: a stream reveals nothing of where it ran: %s', (name) => {
+  ])('Routing, rules: a stream does not reveal where it ran: %s', (name) => {
     const { stream, wire } = run([captured(name)], withTools);
     expect(stream.state).toBe('completed');
     expect(wire).not.toMatch(revealing);
@@ -166,7 +163,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
   });
 
   test.each(['vllm', 'sglang', 'llamacpp', 'ollama'])(
-    'Routing, rules: nor does an answer that is not streamed: %s',
+    'Routing, rules: a non-streamed answer does not reveal where it ran: %s',
     (engine) => {
       const body = JSON.stringify(rebuiltBy(surface, capturedJson(`${engine}/15-chat`)).body);
       expect(body).not.toMatch(revealing);
@@ -175,7 +172,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
   );
 
   test.each(endedEarly)(
-    'Events: a stream that ends early has failed and closes without a terminal frame: %s, %s',
+    'Events: a stream that ends early fails and closes without a terminal frame: %s, %s',
     (name, kind, began) => {
       const { stream, wire, read } = run([captured(name)]);
       expect(stream.state).toBe('failed');
@@ -187,7 +184,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
     },
   );
 
-  test.each(failing)('an answer that is no completion is a failure of the node: %s', (_, given, kind) => {
+  test.each(failing)('a body that is not a completion is a failure of the node: %s', (_, given, kind) => {
     try {
       rebuiltBy(surface, given, withTools);
     } catch (error) {
@@ -199,17 +196,20 @@ describe.each(answerSurfaces)('$name', (surface) => {
     expect.unreachable('was taken for a completion');
   });
 
-  test.each(failingChunks)('so is a chunk, even before [DONE]: %s', (_, data, kind) => {
-    const { stream, wire, read } = runEvents(
-      [chunk({ content: 'a' }), data, chunk({}, 'stop'), '[DONE]'],
-      withTools,
-    );
-    expect(stream.failure?.kind).toBe(kind);
-    expect(read).toMatchObject({ text: 'a', calls: [], isComplete: false });
-    expect(wire + JSON.stringify(stream.failure) + String(stream.failure?.stack)).not.toContain('SECRET');
-  });
+  test.each(failingChunks)(
+    'a chunk that is not part of a completion is a failure of the node, even before [DONE]: %s',
+    (_, data, kind) => {
+      const { stream, wire, read } = runEvents(
+        [chunk({ content: 'a' }), data, chunk({}, 'stop'), '[DONE]'],
+        withTools,
+      );
+      expect(stream.failure?.kind).toBe(kind);
+      expect(read).toMatchObject({ text: 'a', calls: [], isComplete: false });
+      expect(wire + JSON.stringify(stream.failure) + String(stream.failure?.stack)).not.toContain('SECRET');
+    },
+  );
 
-  test('an error may come as a field or as an event of its own, after the last finish, too', () => {
+  test('an error may come as a field or as an event of its own, even after the last finish', () => {
     for (const line of ['error: {"code":500}\n\n', 'event: error\ndata: {"choices":[]}\n\n']) {
       const begun = bytesOf([chunk({ content: 'a' }, 'stop')]);
       const { stream } = run([begun, Buffer.from(line), bytesOf(['[DONE]'])]);
@@ -217,18 +217,18 @@ describe.each(answerSurfaces)('$name', (surface) => {
     }
   });
 
-  test('[DONE] before the choice has finished is no completion', () => {
+  test('[DONE] before the choice has finished does not complete the stream', () => {
     expect(runEvents([chunk({ content: 'a' }), '[DONE]']).stream.failure?.kind).toBe('malformed');
     expect(runEvents(['[DONE]']).stream.failure?.kind).toBe('malformed');
   });
 
-  test('a choice that continues after its end has failed; a repeated end has not', () => {
+  test('a choice that continues after its end fails the stream, but a repeated end does not', () => {
     const ended = chunk({ content: 'a' }, 'stop');
     expect(runEvents([ended, chunk({ content: 'b' }), '[DONE]']).stream.state).toBe('failed');
     expect(runEvents([ended, chunk({}, 'stop'), '[DONE]']).stream.state).toBe('completed');
   });
 
-  test('what comes after the end is not looked at, and a failure after it changes nothing', () => {
+  test('input after the end is ignored, and a failure after it changes nothing', () => {
     const stream = streamOf(surface);
     for (const event of [JSON.stringify(chunk({ content: 'a' }, 'stop')), '[DONE]']) stream.push(event);
     expect(stream.push('{"error":{}}')).toEqual([]);
@@ -238,7 +238,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
     expect(stream.state).toBe('completed');
   });
 
-  test('until the first good event the stream waits, so that a refusal is still possible', () => {
+  test('the stream waits until the first good event, so that a refusal is still possible', () => {
     const stream = streamOf(surface);
     expect(stream.state).toBe('waiting');
     stream.push('{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":0}}');
@@ -247,7 +247,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
     expect(stream.state).toBe('streaming');
   });
 
-  test('an empty chunk without a model does not begin an answer, because its node may have ended', () => {
+  test('an empty chunk without a model does not begin an answer, because its node may have failed', () => {
     const stream = streamOf(surface);
     const empty = { ...chunk({ role: 'assistant', content: '' }), model: '' };
     expect(stream.push(JSON.stringify(empty))).toEqual([]);
@@ -256,7 +256,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
     expect(stream.failure?.kind).toBe('cut');
   });
 
-  test('usage on the finish chunk counts, the last report wins, and none at all is estimated', () => {
+  test('usage on the finish chunk counts, the last report wins, and missing usage is estimated', () => {
     const withUsage = (completion_tokens: number) => ({
       ...chunk({ content: 'abcd' }, completion_tokens === 3 ? 'stop' : null),
       usage: { prompt_tokens: 9, completion_tokens },
@@ -272,7 +272,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
   });
 
   test.each(['reasoning', 'reasoning_content'])(
-    'thoughts have one name, whatever the engine says: %s',
+    'thoughts have the same field name whatever the engine calls them: %s',
     (name) => {
       const expected = { thoughts: 'hm', text: 'so' };
       expect(rebuilt(answer({ [name]: 'hm', content: 'so' }))).toMatchObject(expected);
@@ -286,12 +286,12 @@ describe.each(answerSurfaces)('$name', (surface) => {
     },
   );
 
-  test('a refusal of the node reaches the client', () => {
+  test('a model’s refusal reaches the client', () => {
     expect(rebuilt(answer({ content: null, refusal: 'no' })).text).toBe('no');
     expect(runEvents([chunk({ refusal: 'no' }, 'stop'), '[DONE]']).read.text).toBe('no');
   });
 
-  test('parallel calls pass, and are trimmed to the first where the client allows only one', () => {
+  test('parallel calls pass, but are cut to the first if the client allows only one', () => {
     const events = [called(0, 'f', '{"a":'), called(1, 'g', '{'), grown(0, '1}'), grown(1, '}')];
     const ended = [...events, chunk({}, 'tool_calls'), '[DONE]'];
     const message = { content: null, tool_calls: [callOf('f', '{"a":1}'), callOf('g', '{}')] };
@@ -308,14 +308,14 @@ describe.each(answerSurfaces)('$name', (surface) => {
     expect(rebuilt(answer(message, 'tool_calls'), one).calls).toEqual(both.slice(0, 1));
   });
 
-  test('calls that an engine all numbers 0 get places and ids of their own', () => {
+  test('calls that an engine numbers 0 throughout get their own indexes and ids', () => {
     const events = ['a', 'b'].map((id) => chunk({ tool_calls: [{ index: 0, ...callOf('f', '{}', id) }] }));
     const { calls, ids } = runEvents([...events, chunk({}, 'tool_calls'), '[DONE]'], withTools).read;
     expect(calls).toHaveLength(2);
     expect(new Set(ids).size).toBe(2);
   });
 
-  test('ids of calls are our own, but for one that the model itself writes: its next prompt must hold it', () => {
+  test('call ids are our own, except an id that the model itself writes, which its next prompt must contain', () => {
     const calls = [callOf('f', '{}', 'chatcmpl-tool-1'), callOf('g', '{}', 'functions.g:1')];
     const { ids } = rebuilt(answer({ tool_calls: calls }, 'tool_calls'), withTools);
     expect(ids).toEqual([expect.stringMatching(/^(call|toolu)_0123456789abcdef0000$/), 'functions.g:1']);
@@ -323,7 +323,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
     expect(runEvents([...deltas, chunk({}, 'tool_calls'), '[DONE]'], withTools).read.ids).toEqual(ids);
   });
 
-  test('a call that the limit of tokens cut leaves no markup in the text; without tools it is what the model said', () => {
+  test('a call cut by the token limit leaves no markup in the text; without tools, the markup stays', () => {
     for (const name of ['vllm/210-tools-truncated', 'llamacpp/209-tools-truncated']) {
       expect(rebuilt(capturedJson(name), withTools).text, name).toBe('');
       expect(rebuilt(capturedJson(name)).text, name).toContain('<tool_call>');
@@ -336,7 +336,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
   });
 
   test.each(['', ' \n', null, undefined])(
-    'a call whose arguments are %j has an empty object of them, streamed or not',
+    'a call whose arguments are %j gets an empty object, streamed or not',
     (given) => {
       const called = { tool_calls: [{ index: 0, id: 'x', function: { name: 'f', arguments: given } }] };
       expect(rebuilt(answer(called, 'tool_calls'), withTools).calls).toEqual([['f', '{}']]);
@@ -346,7 +346,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
   );
 
   test.each(ends)(
-    'the calls decide the reason for the end, not the engine, streamed or not: %s of %j',
+    'calls decide the finish reason, not the engine, streamed or not: %s of %j',
     (finish, message, ...reasons) => {
       const expected = { finish: reasons[answerSurfaces.indexOf(surface)] };
       expect(rebuilt(answer(message, finish), withTools)).toMatchObject(expected);
@@ -356,7 +356,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
     },
   );
 
-  test('the same comes out however the bytes were cut', () => {
+  test('the result is the same however the bytes are cut', () => {
     const accents = bytesOf([
       chunk({ content: 'é😀ü' }),
       chunk({ reasoning: '漢字' }),
@@ -424,7 +424,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
     expect(completed).toBeGreaterThan(5);
   });
 
-  test('nothing that a node may answer gives more than a completion or a failure', () => {
+  test('any answer from a node gives a completion or a failure', () => {
     const message = fc.record(
       {
         content: fc.oneof(fc.string(), fc.constant(null)),
@@ -449,7 +449,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
     );
   });
 
-  test('a stream and a body of the same words are read alike', () => {
+  test('a stream and a body with the same content are read alike', () => {
     const texts = fc.array(fc.string({ minLength: 1, maxLength: 8 }), { maxLength: 3 });
     const inputs = fc.dictionary(fc.string({ maxLength: 4 }), fc.jsonValue({ maxDepth: 2 }), { maxKeys: 3 });
     const words = fc.record({

@@ -73,7 +73,7 @@ test.each(requests)('%s on %s reaches the engine byte for byte', (_, kind, text)
   }
 });
 
-test('an earlier call of the model reaches the engine byte for byte, and so does a count of it', () => {
+test('the model’s earlier call reaches the engine byte for byte, also when tokens are counted', () => {
   const turn = `{"role":"assistant","content":[{"type":"text","text":"x"},${use}]}`;
   const text = `{"model":"m","max_tokens":5,"messages":[{"role":"user","content":"hi"},${turn},${result}]}`;
   const { asked } = shaped('messages', text, false);
@@ -88,7 +88,7 @@ test('an earlier call of the model reaches the engine byte for byte, and so does
     expect(renderCount(counted, dialect, 'served')).toMatchObject({ body: expect.stringContaining(hard) });
 });
 
-test('biases reach the engine as written, in the order of the caller', () => {
+test('biases reach the engine as written, in the caller’s order', () => {
   const bias = '{ "20":1.0,"3": -0, "100":1e1}';
   const { asked } = shaped('chat', `{${chat},"logit_bias":${bias}}`, false);
   expect(renderBody(asked, 'vllm', target)).toContain(bias);
@@ -124,7 +124,7 @@ test.each([
   ['a name twice', '{"a":1,"a":2}'],
   ['__proto__', '{"__proto__":{"a":1},"constructor":2}'],
   ['half a surrogate pair by an escape', '{"a":"\\ud800"}'],
-])('the input of a tool reaches the client byte for byte: %s', (_, args) => {
+])('a tool’s input reaches the client byte for byte: %s', (_, args) => {
   const tools = [{ name: 'f', input_schema: { type: 'object' } }];
   const { asked, form } = shapeOperation(
     { kind: 'messages' },
@@ -154,13 +154,13 @@ test.each([
   expect(body).toMatchObject({ output: [{ arguments: args }] });
 });
 
-test('half a surrogate pair that is no escape becomes one, because UTF-8 cannot hold it', () => {
+test('an unescaped lone surrogate is escaped, because UTF-8 cannot hold it', () => {
   const tools = [{ name: 'f', input_schema: { type: 'object' } }];
   const { body } = rebuiltBy(messagesSurface, called('{"a":"x\ud800"}'), { fields: { tools } });
   expect(body).toMatchObject({ content: [{ input: { a: 'x\ud800' } }] });
 });
 
-test('texts are kept of whatever the paths lead to, however the JSON around them is written', () => {
+test('the source text at each path is kept, however the surrounding JSON is written', () => {
   const space = fc.stringMatching(/^[ \n\r\t]{0,2}$/);
   const json = fc
     .tuple(fc.jsonValue({ maxDepth: 3 }), fc.nat(2))

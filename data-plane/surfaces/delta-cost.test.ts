@@ -98,7 +98,7 @@ test.each(named)(
   },
 );
 
-test('one line of a stream in pieces: four times the pieces cost about four times as much', () => {
+test('one stream line in pieces: four times the pieces cost about four times as much', () => {
   expectLinear((pieces) => {
     const reader = new SseReader({ onData: () => undefined, onFailure: () => undefined });
     reader.push(Buffer.from('data: '));

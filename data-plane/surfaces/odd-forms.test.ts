@@ -122,7 +122,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
     );
   const plain = run([a, b, stop, { choices: [], usage }, done]).read;
 
-  test.each(Object.entries(idle))('an answer does not change by %s, wherever it comes', (_, event) => {
+  test.each(Object.entries(idle))('an answer is not changed by %s, at any position', (_, event) => {
     for (const events of [
       [event, a, b, stop, { choices: [], usage }, done],
       [a, event, b, stop, { choices: [], usage }, done],
@@ -135,7 +135,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
     }
   });
 
-  test.each([{ usage }, { choices: null, usage }])('usage counts in a chunk such as %j', (event) => {
+  test.each([{ usage }, { choices: null, usage }])('usage in a chunk such as %j counts', (event) => {
     expect(run([a, b, stop, event, done]).read).toEqual(plain);
   });
 
@@ -145,12 +145,12 @@ describe.each(answerSurfaces)('$name', (surface) => {
     expect(stream.failure?.message).toMatch(/\[DONE\] is missing/);
   });
 
-  test('a whole message as the one event of a stream is the answer', () => {
+  test('a whole message as a stream’s only event is the answer', () => {
     const event = { choices: [{ message: { role: 'assistant', content: 'ab' }, finish_reason: 'stop' }] };
     expect(run([{ ...event, usage }, done]).read).toEqual(plain);
   });
 
-  test('an engine that never names its model is read', () => {
+  test('an answer that never names its model is accepted', () => {
     const nameless = [chunk({ role: 'assistant' }), a, b, stop].map((event) => ({ ...event, model: '' }));
     expect(run([...nameless, { choices: [], usage }, done]).read).toEqual(plain);
   });
@@ -161,13 +161,13 @@ describe.each(answerSurfaces)('$name', (surface) => {
     expect(new Set(read.ids).size).toBe(expected.length);
   });
 
-  test.each(Object.entries(ambiguous))('what has no one meaning is no answer: %s', (_, events) => {
+  test.each(Object.entries(ambiguous))('an ambiguous answer is malformed: %s', (_, events) => {
     const { stream, read } = run([a, ...events, chunk({}, 'tool_calls'), done]);
     expect([stream.failure?.kind, read.isComplete]).toEqual(['malformed', false]);
   });
 
   test.each(['repetition', 'eos', 'end_turn', 'STOP', 'of its own'])(
-    'the finish reason %s is an end that is named, streamed or not',
+    'the unusual finish reason %s ends the answer and is reported, streamed or not',
     (reason) => {
       const { stream, read } = run([a, chunk({ content: 'b' }, reason), { choices: [], usage }, done]);
       expect(read).toEqual(plain);
@@ -180,7 +180,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
   );
 
   test.each(['max_tokens', 'model_length'])(
-    'the finish reason %s means that the answer was cut',
+    'the finish reason %s means that the answer was cut off',
     (reason) => {
       const cut = run([a, chunk({}, 'length'), done]).read.finish;
       expect(run([a, chunk({}, reason), done]).read).toMatchObject({ finish: cut, isComplete: true });
@@ -200,20 +200,20 @@ describe.each(answerSurfaces)('$name', (surface) => {
       rebuiltBy(surface, { choices: [{ message, finish_reason: finish }], usage }, tools).body,
     );
 
-  test('a text in parts is the text, streamed or not', () => {
+  test('a text in parts is read as one text, streamed or not', () => {
     const parts = ['a', 'b'].map((text) => ({ type: 'text', text }));
     expect(run([chunk({ content: parts }), stop, { choices: [], usage }, done]).read).toEqual(plain);
     expect(whole({ content: parts })).toMatchObject({ text: 'ab', finish: plain.finish });
   });
 
-  test('the arguments of a call that are an object are its JSON, unless that may not be what the model wrote', () => {
+  test('call arguments sent as an object become its JSON, unless that may differ from what the model wrote', () => {
     const call = (input: unknown) => whole({ tool_calls: [{ function: { name: 'f', arguments: input } }] });
     expect(call({ a: 1, b: [null, 'x'] }).calls).toEqual([['f', '{"a":1,"b":[null,"x"]}']]);
     expect(call({}).calls).toEqual([['f', '{}']]);
     expect(() => call(JSON.parse('{"a":[12345678901234567890]}'))).toThrow('a number that is too large');
   });
 
-  test('a log probability of null is that of a token that cannot come', () => {
+  test('a log probability of null becomes that of an impossible token', () => {
     const token = (logprob: number | null) => ({ token: 'a', logprob, bytes: [97], top_logprobs: [] });
     const logprobs = { content: [{ ...token(-0.1), top_logprobs: [token(null)] }] };
     const wanted = surface.name === 'chat' ? { fields: { logprobs: true, top_logprobs: 1 } } : {};
@@ -229,7 +229,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
   });
 });
 
-test('of several choices, each has an index', () => {
+test('with several choices, each must have an index', () => {
   const [chat] = answerSurfaces;
   if (chat === undefined) throw new Error('there is no surface');
   const events = [{ choices: [{ delta: { content: 'a' }, finish_reason: 'stop' }] }, done];

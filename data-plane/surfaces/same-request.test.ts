@@ -179,7 +179,7 @@ function outcome(asked: WholeChat, dialect: Dialect, body: object): unknown {
 }
 
 test.each(['messages', 'responses'] as const)(
-  '%s: any conversation with any settings reaches each engine as that of a chat does, or is refused by its own path',
+  '%s: any request reaches each engine as the equivalent chat does, or is refused by its own path',
   (kind) => {
     let refused = 0;
     fc.assert(
@@ -202,7 +202,7 @@ test.each(['messages', 'responses'] as const)(
   },
 );
 
-test('a count of tokens is of the very prompt that a message sends', () => {
+test('a token count is of the same prompt that a message sends', () => {
   fc.assert(
     fc.property(request, (asked) => {
       const { max_tokens, stream, temperature, top_p, ...prompt } = bodyOf('messages', asked);

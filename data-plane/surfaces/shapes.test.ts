@@ -49,7 +49,7 @@ describe.each(operations)('$kind', ({ kind, least, schema }) => {
     ['a text', '"x"', 'the body must be a JSON object'],
     ['null', 'null', 'the body must be a JSON object'],
     ['no JSON', '{', 'the body is not valid JSON'],
-  ])('a body that is no object is refused: %s', (_, text, message) => {
+  ])('a body that is not an object is refused: %s', (_, text, message) => {
     expect(shapeRefusal(() => shape(kind, text))).toContain(message);
   });
 
@@ -62,14 +62,14 @@ describe.each(operations)('$kind', ({ kind, least, schema }) => {
     ['application/json', true],
     ['Application/JSON; Charset=UTF-8', true],
     ['application/json;charset="utf-8"', true],
-  ])('Endpoints: the content type %j is taken: %s', (contentType, taken) => {
+  ])('Endpoints: the content type %j is accepted: %s', (contentType, taken) => {
     const act = () => shape(kind, JSON.stringify(least), contentType);
     if (taken) expect(act().asked.model).toBe('echo');
     else
       expect(shapeRefusal(act)).toBe('the content type must be application/json, with no charset but utf-8');
   });
 
-  test('Endpoints: a body that does not say what it is, is refused', () => {
+  test('Endpoints: a body without a content type is refused', () => {
     const headers = { contentType: undefined, version: undefined };
     const act = () => shapeOperation({ kind }, Buffer.from(JSON.stringify(least)), headers);
     expect(shapeRefusal(act)).toBe('the content type must be application/json, with no charset but utf-8');
@@ -93,7 +93,7 @@ describe.each(operations)('$kind', ({ kind, least, schema }) => {
     ['constructor', 'constructor: is not a supported field'],
     ['drop table\n', 'the body has an unknown field, which is not supported'],
     ['x'.repeat(65), 'the body has an unknown field, which is not supported'],
-  ])('Errors 2: a field that the shape does not know is refused, whatever its value: %j', (name, message) => {
+  ])('Errors 2: a field unknown to the shape is refused, whatever its value: %j', (name, message) => {
     for (const value of [1, null, {}])
       expect(shapeRefusal(() => withFields({ [name]: value }))).toBe(message);
   });
@@ -118,14 +118,14 @@ describe.each(operations)('$kind', ({ kind, least, schema }) => {
   test.each([
     ['a list of wrong entries', `[${'1,'.repeat(1_000_000)}{}]`],
     ['a list in a list', `[{"role":"user","content":[${'{"type":"x"},'.repeat(200_000)}1]}]`],
-  ])('a large body that is wrong all over is refused quickly: %s', (_, list) => {
+  ])('a large body full of errors is refused quickly: %s', (_, list) => {
     const text = JSON.stringify({ ...least, messages: undefined, input: undefined });
     const field = 'input' in least ? 'input' : 'messages';
     const large = `${text.slice(0, -1)},"${field}":${list}}`;
     expect(cpuMsOf(() => shapeRefusal(() => shape(kind, large)))).toBeLessThan(3000);
   });
 
-  test('so are many unknown fields', () => {
+  test('a body with many unknown fields is refused quickly', () => {
     const more = Array.from({ length: 50_000 }, (_, at) => `,"x${at}":1`).join('');
     const large = `${JSON.stringify(least).slice(0, -1)}${more}}`;
     expect(cpuMsOf(() => shapeRefusal(() => shape(kind, large)))).toBeLessThan(2000);
@@ -147,7 +147,7 @@ const clients = ['default-bodies', 'anthropic-bodies'].flatMap(
 );
 
 test.each(clients)(
-  'what $client sends by default passes, and no node gets what is empty of it ($kind)',
+  'the default request of $client is accepted, and no node receives its empty fields ($kind)',
   (one) => {
     const kind = one.kind === 'count_tokens' ? 'count-tokens' : one.kind;
     const { asked } = shape(kind, JSON.stringify(one.body), json, one.version);

@@ -64,13 +64,13 @@ test.each<[string, object]>([
   ['a visitor', { caller: { kind: 'anonymous', visitor: 'secret' }, decision: undefined }],
   ['a good key that is of no stack', { decision: { placement: refusal() } }],
   ['a good key, before the decision', { decision: undefined }],
-])('the name of a stack is that of the caller with %s, and is in no attribute', (_, more) => {
+])('a stack name from a caller with %s appears in no span', (_, more) => {
   const spans = spansWith({ ...more, target: { kind: 'stack', stack: 'stk-secret' }, refusal: refusal() });
   expect(JSON.stringify(spans)).not.toContain('secret');
   expect(spans[0]?.attributes['headgate.host_kind']).toBe('stack');
 });
 
-test('a phase that did not end failed; what never began has no span', () => {
+test('a phase that did not end has failed, and a phase that never began has no span', () => {
   const spans = spansWith({ at: { accepted: 11, read: 12 }, decision: undefined, refusal: refusal() });
   expect(spans.map(({ name, endMs, failed }) => [name, endMs, failed])).toEqual([
     ['POST /v1/chat/completions', 20, false],
@@ -88,7 +88,7 @@ test.each<[object, boolean, unknown]>([
   expect([request?.failed, request?.attributes['error.type']]).toEqual([failed, errorType]);
 });
 
-test('a model is named where a node was to serve it, or the state has it, and is another one otherwise', () => {
+test('a model is named if a node was to serve it or the state contains it, and is “other” otherwise', () => {
   const nameOf = (more: object) => {
     const node = spansWith(more).at(-1);
     expect(node?.name).toBe(`chat ${node?.attributes['gen_ai.request.model'] ?? 'other'}`);

@@ -24,7 +24,7 @@ test.each([
     { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: ' ' },
     ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'],
   ],
-])('with %s a gateway sends no traces, and logs a variable that is blank', async (_, env, logged) => {
+])('with %s a gateway sends no traces, and logs a blank variable', async (_, env, logged) => {
   const lines: unknown[] = [];
   const log = (fields: object, text: string): unknown => lines.push({ ...fields, text });
   const options = {
@@ -41,7 +41,7 @@ test.each([
   expect(lines).toEqual(logged.map((variable) => ({ variable, text })));
 });
 
-test('without further variables every request is recorded, but those whose client says no', () => {
+test('with no further variables, every request is recorded unless its client declines', () => {
   expect(readTraceSettings(endpoint)).toEqual({
     ratio: 1,
     followsClient: true,

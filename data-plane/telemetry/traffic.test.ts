@@ -64,7 +64,7 @@ function last(source: TrafficReports): TrafficReport {
   return readTraffic(JSON.parse(JSON.stringify(report))) as TrafficReport;
 }
 
-test('requests, what ended early, tokens, times and refusals are counted by organisation, stack and model', () => {
+test('requests, early ends, tokens, times and refusals are counted by organisation, stack and model', () => {
   const source = reports();
   inFlight = 2;
   source.add(record({ model: 'pooled', outcome: completed(3, 4), at: times }));
@@ -112,7 +112,7 @@ test('requests, what ended early, tokens, times and refusals are counted by orga
   inFlight = 0;
 });
 
-test('a client that leaves before a node is chosen counts at no node, and its report can be read', () => {
+test('a client that leaves before a node is chosen counts for no node, and its report can be read', () => {
   const source = reports();
   source.add(record({ outcome: { ...early, node: '' } }));
   const { rows, nodes } = last(source);
@@ -120,7 +120,7 @@ test('a client that leaves before a node is chosen counts at no node, and its re
   expect(nodes ?? []).toEqual([]);
 });
 
-test('a refusal before there was a request is of nobody', () => {
+test('a refusal before the request was parsed belongs to nobody', () => {
   const source = reports();
   source.addEarly({ requestId: 'req_2', refusal: unavailable() });
   expect(last(source).rows).toMatchObject([
@@ -128,7 +128,7 @@ test('a refusal before there was a request is of nobody', () => {
   ]);
 });
 
-test('a name that callers made up is kept nowhere', () => {
+test('a name made up by a caller is not kept anywhere', () => {
   const source = reports();
   for (let at = 0; at < 5000; at++)
     source.add(record({ model: `secret-${at}`, stackAsked: `stk-secret-${at}`, refusal: unavailable() }));
@@ -137,7 +137,7 @@ test('a name that callers made up is kept nowhere', () => {
   expect(JSON.stringify(report)).not.toContain('secret');
 });
 
-test('a report is bounded in rows and bytes, has the largest apart, and leaves out no count', () => {
+test('a report is limited in rows and bytes, lists the largest separately, and omits no count', () => {
   const long = 'x'.repeat(150);
   for (const [name, rowsLeast] of [
     ['', trafficRowsMax],
@@ -166,7 +166,7 @@ test('a report is bounded in rows and bytes, has the largest apart, and leaves o
   }
 });
 
-test('a request of a known organisation and model allocates nothing', () => {
+test('counting a request of a known organisation and model allocates nothing', () => {
   const source = reports();
   const one = record({
     model: 'known',
@@ -182,7 +182,7 @@ test('a request of a known organisation and model allocates nothing', () => {
   expect((process.memoryUsage().heapUsed - before) / rounds).toBeLessThan(8);
 });
 
-test('nothing is reported where nothing happened, nor before its time', () => {
+test('nothing is reported without traffic or before the interval has passed', () => {
   const now = vi.spyOn(performance, 'now');
   const source = reports();
   now.mockReturnValue(everyMs + 1);
@@ -199,7 +199,7 @@ test('nothing is reported where nothing happened, nor before its time', () => {
   now.mockRestore();
 });
 
-test('what the log did not take is part of the next report, which begins where it began', () => {
+test('a report that the log rejected becomes part of the next one, which covers its time too', () => {
   const source = reports();
   source.add(record({ model: 'known', stackAsked: 'stk-one', refusal: unavailable(), decidedMs: 5 }));
   const first = source.take(true);
@@ -223,7 +223,7 @@ test('what the log did not take is part of the next report, which begins where i
   expect(last(source)).toMatchObject({ fromMs: second.toMs, rows: [{ requests: 1 }] });
 });
 
-test('a type of refusal with the name of an inherited member is counted as any other', () => {
+test('a refusal type named like an inherited member is counted like any other', () => {
   const refused = { constructor: { status: 400, requests: 2, lastAtMs: 5, lastRequest: 'req_1' } };
   const sums: TrafficSums = { requests: 2 };
   for (let n = 0; n < 2; n++) addTraffic(sums, { requests: 2, refused });

@@ -325,14 +325,11 @@ const outcomes: Readonly<Record<WaitName, unknown>> = {
   snapshotWhole: false,
 };
 
-test.each(Object.entries(stalls))(
-  'a peer that stalls is not waited for without end: %s',
-  async (name, stall) => {
-    expect(await stall()).toEqual(outcomes[name as WaitName]);
-  },
-);
+test.each(Object.entries(stalls))('a stalled peer is not waited for forever: %s', async (name, stall) => {
+  expect(await stall()).toEqual(outcomes[name as WaitName]);
+});
 
-test('docs/network.md has every wait with its deadline', () => {
+test('docs/network.md lists every wait with its deadline', () => {
   const page = readFileSync(new URL('../../docs/network.md', import.meta.url), 'utf8');
   const table = /^## Waits of a gateway$.*?(?=^## )/ms.exec(page)?.[0] ?? '';
   const times = [...table.matchAll(/ \| ([\d.]+) s \|/g)].map(([, seconds]) => Number(seconds) * 1000);

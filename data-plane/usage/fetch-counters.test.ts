@@ -28,7 +28,7 @@ const fetched = async (...controlPlanes: string[]) => {
   return { position, tokens: state.sum(counterKey('acme', period)).tokens };
 };
 
-test('the records of a control plane count, and its position is where the topic continues', async () => {
+test('a control plane’s records count, and its position is where reading the topic continues', async () => {
   const url = await plane((response) => response.end(`{"position":7}\n${line(40)}no record\n`));
   expect(await fetched(url)).toEqual({ position: 7, tokens: 40 });
 });
@@ -36,7 +36,7 @@ test('the records of a control plane count, and its position is where the topic 
 test.each([
   ['an endless line', 'x'.repeat(64 * 1024)],
   ['a record that is too long', `${'x'.repeat(256 * 1024)}\n`],
-])('an answer with %s is left, and gives no position', async (_, part) => {
+])('an answer with %s is abandoned and gives no position', async (_, part) => {
   let closed: () => void;
   const left = new Promise<void>((resolve) => {
     closed = resolve;
@@ -54,7 +54,7 @@ test.each([
   await left;
 });
 
-test('an answer that drips is left for the next control plane', async () => {
+test('an answer that trickles in is abandoned for the next control plane', async () => {
   const dripping = await plane((response) => {
     response.write('{"position":7}\n');
     const timer = setInterval(() => response.write('x'), 5);

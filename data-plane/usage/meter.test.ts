@@ -139,7 +139,7 @@ async function flush({ meter, outbox }: Gateway): Promise<void> {
   await meter.sendRows();
   outbox.flush();
 }
-test('Limits 4: a completed request counts at once, and once, before and after it is on the disk', async () => {
+test('Limits 4: a completed request counts at once, and only once, before and after it is on the disk', async () => {
   const own = gateway('g1');
   own.meter.record(completed());
   expect(own.meter.poolTokens('acme', period)).toBe(7);
@@ -156,7 +156,7 @@ test('Limits 4: a completed request counts at once, and once, before and after i
   expect(own.outbox.ledger.get(`acme ${period}`)).toEqual({ tokens: 21, turns: 2 });
 });
 
-test('Limits 4: only the pool draws on the allowance, and each period has its own', () => {
+test('Limits 4: only pool capacity uses up the allowance, and each period has its own', () => {
   const { meter } = gateway('g1');
   meter.record(completed({ capacity: 'stack', stack: 'stk-a-b-c' }));
   meter.record(completed({ capacity: 'own' }));
@@ -168,7 +168,7 @@ test('Limits 4: only the pool draws on the allowance, and each period has its ow
   expect(meter.poolTokensAt('acme', '2025-01-10', Date.parse('2026-12-15T00:00:00Z'))).toBe(7);
 });
 
-test('Limits 4: another anchor later moves no row that was recorded before', async () => {
+test('Limits 4: a later change of the anchor moves no earlier row', async () => {
   const own = gateway('g1');
   own.meter.record(completed());
   await flush(own);
@@ -177,7 +177,7 @@ test('Limits 4: another anchor later moves no row that was recorded before', asy
   expect(own.meter.poolTokens('acme', '2026-11-20')).toBe(7);
 });
 
-test('Limits 4: turns of an anonymous visitor count by visitor, not by organisation', async () => {
+test('Limits 4: an anonymous visitor’s turns count for the visitor, not for an organisation', async () => {
   const own = gateway('g1');
   own.meter.record(completed({ owner: { visitor: 'v1' } }));
   own.meter.record(completed({ owner: { visitor: 'v1' } }));
@@ -190,7 +190,7 @@ test('Limits 4: turns of an anonymous visitor count by visitor, not by organisat
   expect(own.meter.freeTurns('v1', Date.parse('2026-12-01T00:00:00Z'))).toBe(0);
 });
 
-test('Limits 4: an adjustment by hand counts, and never makes the usage negative', () => {
+test('Limits 4: a manual adjustment counts, and never makes usage negative', () => {
   const { meter } = gateway('g1', { adjustmentOf: (_, of) => (of === period ? -5 : 100) });
   meter.record(completed());
   expect(meter.poolTokens('acme', period)).toBe(2);
@@ -198,7 +198,7 @@ test('Limits 4: an adjustment by hand counts, and never makes the usage negative
   expect(meter.poolTokens('other', period)).toBe(0);
 });
 
-test('Limits 4: after a restart, what the folder counted still counts', async () => {
+test('Limits 4: after a restart, the usage in the folder still counts', async () => {
   const before = gateway('g1');
   before.meter.record(completed());
   before.meter.record(completed({ owner: { visitor: 'v1' } }));
@@ -219,7 +219,7 @@ test('a count that is too large for a row is clamped', () => {
   expect(meter.poolTokens('acme', period)).toBe(1_000_000_000);
 });
 
-test('a row that the outbox refuses does not count', async () => {
+test('a row that the outbox rejects does not count', async () => {
   const own = gateway('g1');
   own.meter.record(completed({ model: 'no name of a model' }));
   expect(own.meter.poolTokens('acme', period)).toBe(7);
@@ -227,7 +227,7 @@ test('a row that the outbox refuses does not count', async () => {
   expect(own.meter.poolTokens('acme', period)).toBe(0);
 });
 
-test('Limits 4: near the end, a completed request acts on the allowance of every gateway within a second', async () => {
+test('Limits 4: near the limit, a completed request reaches the allowance on every gateway within a second', async () => {
   const topic = new MemoryTopic();
   const [one, two] = [await exchanging('g1', topic), await exchanging('g2', topic)];
   one.meter.record(completed({ monthlyTokens: 100 }));
@@ -236,7 +236,7 @@ test('Limits 4: near the end, a completed request acts on the allowance of every
   await until(() => [one, two].every(({ meter }) => meter.poolTokens('acme', period) === 21), 1000);
 });
 
-test('near the end, and for visitors, a group is in the database at once; others share a transaction', async () => {
+test('groups near the limit or of visitors are stored at once; others share a transaction', async () => {
   const own = await exchanging('g1', new MemoryTopic());
   const inDatabase = async (more: Partial<MeteredRequest>): Promise<number> => {
     await own.meter.sendRows();
@@ -251,7 +251,7 @@ test('near the end, and for visitors, a group is in the database at once; others
   expect(await inDatabase({ owner: { visitor: 'v1' } })).toBe(1);
 });
 
-test('far from the end, counters are gathered, and a process that ends publishes the rest', async () => {
+test('far from the limit, counters are batched, and a process that ends publishes the rest', async () => {
   const topic = new MemoryTopic();
   const [one, two] = [await exchanging('g1', topic), await exchanging('g2', topic)];
   const before = topic.end;
@@ -264,7 +264,7 @@ test('far from the end, counters are gathered, and a process that ends publishes
   await until(() => two.meter.poolTokens('acme', period) === 7, 1000);
 });
 
-test('two gateways with copies of one folder count on under ids of their own, and nobody is counted twice', async () => {
+test('two gateways with copies of one folder continue under their own ids, and nothing counts twice', async () => {
   const topic = new MemoryTopic();
   const first = gateway('g1');
   first.meter.record(completed());
@@ -278,7 +278,7 @@ test('two gateways with copies of one folder count on under ids of their own, an
   await until(() => [one, two].every(({ meter }) => meter.poolTokens('acme', period) === 21), 1000);
 });
 
-test('rows that the log lost after it acknowledged them are shipped again when a control plane names them', async () => {
+test('acknowledged rows that the log lost are shipped again when a control plane names them', async () => {
   const own = gateway('g1');
   for (let count = 0; count < 3; count++) own.meter.record(completed());
   await flush(own);
@@ -291,7 +291,7 @@ test('rows that the log lost after it acknowledged them are shipped again when a
   expect(own.outbox.nextShipment()?.bodies.map((body) => JSON.parse(body).n)).toEqual([2, 3]);
 });
 
-test('a meter over the embedded log keeps its totals over a restart', async () => {
+test('a meter over the embedded log keeps its totals across a restart', async () => {
   const lookup = { usageAdjustment: () => 0 };
   const options = {
     logUrl: `sqlite:${join(folder, 'log')}`,
@@ -314,7 +314,7 @@ test('a meter over the embedded log keeps its totals over a restart', async () =
   expect(after.meter.unshippedRows).toBe(0);
 });
 
-test('the total of an account is requested once, and then cached', async () => {
+test('an account’s total is requested once and then cached', async () => {
   const asked: UsageWorkerRequest[] = [];
   const meter = meterAlone({ post: (request) => asked.push(request) });
   const known = [meter.loadTotal(acme, atMs), meter.loadTotal(acme, atMs)];
@@ -325,12 +325,12 @@ test('the total of an account is requested once, and then cached', async () => {
   expect(meter.poolTokens('acme', period)).toBe(20);
 });
 
-test('a wait for a total that the worker does not send ends', async () => {
+test('waiting for a total that the worker does not send times out', async () => {
   const meter = meterAlone({ totalTimeoutMs: 20 });
   expect(await within(5000, Promise.resolve(meter.loadTotal(acme, atMs)))).toBe(false);
 });
 
-test('a late total resolves the waits that are still open and is cached for later ones', async () => {
+test('a late total resolves the waits still open and is cached for later ones', async () => {
   const asked: UsageWorkerRequest[] = [];
   const meter = meterAlone({ post: (request) => asked.push(request), totalTimeoutMs: 100 });
   const total = () =>
@@ -354,7 +354,7 @@ test('totals that were not requested are not cached', () => {
   expect(meter.poolTokens('acme', period)).toBe(0);
 });
 
-test('rows of requests that complete close together are one group, and the worker reads it soon', async () => {
+test('rows of requests that complete close together form one group, and the worker reads it soon', async () => {
   const asked: UsageWorkerRequest[] = [];
   const meter = meterAlone({ post: (request) => asked.push(request) });
   for (const requestId of ['r-0', 'r-1', 'r-2']) meter.record(completed({ requestId }));
@@ -373,7 +373,7 @@ test('rows that fill a record are sent at once', async () => {
   expect(asked).toMatchObject([{ kind: 'written', position: 500 }]);
 });
 
-test('rows of a log that cannot be written are kept, in their order, until it can', async () => {
+test('rows are kept in order while the log cannot be written', async () => {
   const asked: UsageWorkerRequest[] = [];
   writeFileSync(join(folder, 'usage'), 'no folder');
   const errors: string[] = [];
@@ -393,7 +393,7 @@ test('rows of a log that cannot be written are kept, in their order, until it ca
   ]);
 });
 
-test('the meter is full once the worker has reported it, or rows have waited, for three seconds, or too many wait', async () => {
+test('the meter is full if the worker says so or rows wait for three seconds, or if too many rows wait', async () => {
   let nowMs = 0;
   const meter = meterAlone({ monotonicMs: () => nowMs });
   const state = (durable: number, isFull = false) =>
@@ -424,7 +424,7 @@ test('the meter is full once the worker has reported it, or rows have waited, fo
   expect([meter.isFull, meter.unshippedRows]).toEqual([false, 5_001]);
 });
 
-test('requests wait while the log is behind, all for one promise, and pass once it keeps up', async () => {
+test('requests wait while the log is behind, all on one promise, and pass once it catches up', async () => {
   let nowMs = 0;
   const writer = writerFor();
   const meter = meterAlone({ writer, monotonicMs: () => nowMs });
@@ -446,7 +446,7 @@ test('requests wait while the log is behind, all for one promise, and pass once 
   expect([writer.keptRows, meter.awaitMeterCapacity()]).toEqual([1_001, true]);
 });
 
-test('requests wait while the database is behind, though the log has all rows', async () => {
+test('requests wait while the database is behind, even if the log has all rows', async () => {
   let nowMs = 0;
   const writer = writerFor();
   const meter = meterAlone({ writer, monotonicMs: () => nowMs });
@@ -477,7 +477,7 @@ test('requests wait while the database is behind, though the log has all rows', 
   await byDisk;
 });
 
-test('a wait for a worker that never keeps up ends, and then the meter is full', async () => {
+test('waiting for a worker that never catches up ends, and then the meter is full', async () => {
   vi.useFakeTimers();
   try {
     const meter = meterAlone();
@@ -492,7 +492,7 @@ test('a wait for a worker that never keeps up ends, and then the meter is full',
   }
 });
 
-test('a wait for a database that accepts nothing ends with a refusal, though nobody else asks', async () => {
+test('waiting for a database that accepts nothing ends with a refusal, even with no other requests', async () => {
   vi.useFakeTimers();
   try {
     const meter = meterAlone();
@@ -508,7 +508,7 @@ test('a wait for a database that accepts nothing ends with a refusal, though nob
   }
 });
 
-test('a disk that keeps accepting rows is not late, however long rows wait in total', async () => {
+test('a disk that keeps accepting rows is not late, however long the rows wait in total', async () => {
   let nowMs = 0;
   const meter = meterAlone({ monotonicMs: () => nowMs });
   for (let count = 0; count < 5; count++) meter.record(completed());
@@ -540,7 +540,7 @@ test('after an event-loop stall the meter reads the worker state before it repor
 
 type Step = 'record' | 'flush' | 'others' | 'onEvent';
 
-test('Limits 4: however late the messages of the worker arrive, a request counts once from its completion on', async () => {
+test('Limits 4: however late the worker’s messages arrive, a request counts once from its completion on', async () => {
   const step = fc.constantFrom<Step>('record', 'record', 'flush', 'others', 'onEvent');
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 30 }), async (steps) => {

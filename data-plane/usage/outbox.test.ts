@@ -52,7 +52,7 @@ function sabotage(): () => void {
   };
 }
 
-test('a row is counted on return, and shipped with its number, incarnation and replica', async () => {
+test('a row counts once recorded, and is shipped with its number, incarnation and replica', async () => {
   const { outbox: box, ...rest } = boxOf();
   await open[0]?.record(usageRow());
   expect([box.unshipped, Object.keys(rest)]).toEqual([1, ['log']]);
@@ -77,7 +77,7 @@ test('rows that arrive together share one transaction', async () => {
   expect(box.outbox.unshipped).toBe(0);
 });
 
-test('an invalid row is refused and reported, uses no number, and its values are not in the error', async () => {
+test('an invalid row is refused and reported, uses no number, and its values do not appear in the error', async () => {
   const box = boxOf();
   await box.record(usageRow({ model: 'secret prompt text' }));
   await box.record(usageRow({ promptTokens: Number.NaN }), usageRow());
@@ -87,7 +87,7 @@ test('an invalid row is refused and reported, uses no number, and its values are
   expect(box.outbox.ledger.get('acme 2026-11-01')).toEqual({ tokens: 7, turns: 1 });
 });
 
-test('each start has its own incarnation, and older rows ship first, under theirs', async () => {
+test('each start has its own incarnation, and older rows ship first, under their own', async () => {
   const first = boxOf();
   await first.record(usageRow());
   await first.record(usageRow());
@@ -101,7 +101,7 @@ test('each start has its own incarnation, and older rows ship first, under their
   ]);
 });
 
-test('a deleted outbox begins a new incarnation at 1, and what its log had is kept for people', async () => {
+test('deleting the outbox begins a new incarnation at 1, and its log is kept for inspection', async () => {
   const first = boxOf();
   await first.record(usageRow());
   await first.close();
@@ -123,7 +123,7 @@ test('shipped rows stay shipped after a restart', async () => {
   expect(second.outbox.unshipped).toBe(1);
 });
 
-test('an acknowledgement of other rows than the next ones changes nothing', async () => {
+test('an acknowledgement of rows other than the next ones changes nothing', async () => {
   const box = boxOf();
   for (let count = 0; count < 600; count += 100)
     await box.record(...Array.from({ length: 100 }, () => usageRow()));
@@ -138,7 +138,7 @@ test('an acknowledgement of other rows than the next ones changes nothing', asyn
   expect(box.outbox.unshipped).toBe(0);
 });
 
-test('the outbox is full while it holds as many unshipped rows as it may', async () => {
+test('the outbox is full while it holds its maximum of unshipped rows', async () => {
   const box = boxOf({ rowsMax: 3 });
   await box.record(usageRow(), usageRow());
   expect(box.outbox.isFull).toBe(false);
@@ -148,7 +148,7 @@ test('the outbox is full while it holds as many unshipped rows as it may', async
   expect(box.outbox.isFull).toBe(false);
 });
 
-test('a database that cannot be written fails no request: rows wait in the log, it is full until then, numbers have no gap', async () => {
+test('while the database cannot be written, rows wait in the log, the outbox is full, and no request fails', async () => {
   const box = boxOf();
   const { outbox } = box;
   const repair = sabotage();
@@ -184,7 +184,7 @@ test('rows that the usage log lost are shipped again while they are kept', async
   ]);
 });
 
-test('what rows add to the counters changes with them, and is the same after a restart', async () => {
+test('counters change in the same transaction as their rows, and are the same after a restart', async () => {
   const first = boxOf();
   const settled: unknown[] = [];
   first.outbox.setOnSettled((entries) =>
@@ -205,7 +205,7 @@ test('what rows add to the counters changes with them, and is the same after a r
   expect(ids.every((id) => outbox.ledger.isOwnProcess(id))).toBe(true);
 });
 
-test('a new replica id begins at zero, rows name the one they count under, also when they are read again', async () => {
+test('a new replica id starts at zero, and rows keep the id under which they count, even when read again', async () => {
   const first = boxOf();
   await first.record(usageRow());
   const old = first.outbox.ledger.replica;
@@ -268,7 +268,7 @@ test('a folder full of networks keeps its visitors, and a folder full of visitor
   expect(kept(after, 'n-few')).toBe(100);
 });
 
-test('what has ended is removed with the first row of a new day, without a restart', async () => {
+test('ended periods are removed with the first row of a new day, without a restart', async () => {
   const box = boxOf();
   const turn = (at: string, network: string): Promise<void> =>
     box.record(usageRow({ at, organisation: null, period: null, visitor: 'v-1', network }));
@@ -288,7 +288,7 @@ test('what has ended is removed with the first row of a new day, without a resta
   db.close();
 });
 
-test('what a visitor stopped counts in the periods of its admission, as a turn of its network alone, and is no row', async () => {
+test('a turn that a visitor stopped counts when it was admitted, for its network only, and adds no row', async () => {
   clockMs = Date.UTC(2026, 11, 1, 0, 0, 5);
   const first = boxOf();
   const visit = { at: '2026-12-01T00:00:05.000Z', organisation: null, period: null, visitor: 'v-1' };
@@ -332,7 +332,7 @@ test.each([1, 2])(
 
 type Step = 'record' | 'append' | 'ship' | 'restart' | 'again';
 
-test('whatever happens in whatever order, each recorded row is shipped, and numbers have no gap', async () => {
+test('in any order of events, each recorded row is shipped, and numbers have no gap', async () => {
   const step = fc.constantFrom<Step>('record', 'record', 'append', 'ship', 'restart', 'again');
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 40 }), async (steps) => {

@@ -9,7 +9,7 @@ import { entriesOf } from './worker-messages.ts';
 const envelope = { v: 1, incarnation: '6f2f6a4e-3a0f-4c53-9a64-6d0b1f1f0001', n: 1 };
 const usual = usageRow();
 
-test('the rows that the meter writes of organisations are recognised, others are not', () => {
+test('the meter’s rows for organisations are recognised, and others are not', () => {
   const texts = [
     usual,
     usageRow({ draw: 'stack', stack: 'stk-calm-river-7x' }),
@@ -79,7 +79,7 @@ const row = fc.record(
   },
 );
 
-test('what is recognised is valid by the schema, and counts as it does parsed', () => {
+test('a recognised row is valid by the schema, and counts as it does when parsed', () => {
   let recognised = 0;
   fc.assert(
     fc.property(row, (usage) => {
@@ -94,7 +94,7 @@ test('what is recognised is valid by the schema, and counts as it does parsed', 
   expect(recognised).toBeGreaterThan(100);
 });
 
-test('the longest row that does not match is given up in time that grows with its length', () => {
+test('rejecting the longest row takes time proportional to its length', () => {
   const before = process.cpuUsage();
   for (let count = 0; count < 100; count++)
     expect(entriesOfPlainRow(`{"at":"${usual.at}","organisation":"${'a-'.repeat(50_000)}`)).toBeUndefined();

@@ -59,7 +59,7 @@ function start(
   return publisher;
 }
 
-test('rows go out in order, five hundred to a record, to the partition of their incarnation', async () => {
+test('rows are sent in order, five hundred per record, to their incarnation’s partition', async () => {
   const topic = new MemoryTopic();
   const opened: number[] = [];
   start(async (partition) => {
@@ -128,7 +128,7 @@ test('a log that was replaced is reopened', async () => {
   expect(rowsOf(topic)).toEqual([[expect.objectContaining({ n: 2 })]]);
 });
 
-test('stopping ships the remaining rows where the log accepts them', async () => {
+test('stopping ships the remaining rows if the log accepts them', async () => {
   const topic = new MemoryTopic();
   const publisher = start(async () => new MemoryLog(topic));
   await record(3);
@@ -137,7 +137,7 @@ test('stopping ships the remaining rows where the log accepts them', async () =>
   expect(outbox.unshipped).toBe(0);
 });
 
-test('stopping is bounded where the log does not answer, and the rows stay', async () => {
+test('stopping is bounded if the log does not answer, and the rows remain', async () => {
   const silent = { append: () => new Promise<number>(() => {}), close: async () => {} };
   const publisher = start(async () => silent as unknown as ControlLog);
   await record(3);
@@ -145,7 +145,7 @@ test('stopping is bounded where the log does not answer, and the rows stay', asy
   expect(outbox.unshipped).toBe(3);
 });
 
-test('a long backlog is shipped with turns of the event loop between the records', async () => {
+test('shipping a long backlog yields to the event loop between records', async () => {
   await record(9_999);
   outbox.flush();
   const log = await openEmbeddedLog({ folder: join(folder, 'log'), address: { topic: 'headgate.usage' } });
@@ -165,7 +165,7 @@ test('a long backlog is shipped with turns of the event loop between the records
   expect(appends.most).toBeLessThan(5);
 });
 
-test('a second stop with rows left does not spin', async () => {
+test('a second stop with remaining rows does not spin', async () => {
   const silent = { append: () => new Promise<number>(() => {}), close: async () => {} };
   const publisher = start(async () => silent as unknown as ControlLog);
   await record(3);

@@ -56,7 +56,7 @@ async function find(log: SegmentLog, req: string): Promise<unknown[] | undefined
 const upTo = (count: number): string[] => Array.from({ length: count }, (_, n) => reqOf(n));
 const files = (): string[] => readdirSync(folder).sort();
 
-test.each([1, 3, 200])('a record of a group of %d is found by its id, as it was', async (count) => {
+test.each([1, 3, 200])('a record in a group of %d is found by its id, unchanged', async (count) => {
   const log = logOf();
   const more = (n: number): RecordedRequest => [reqOf(n), startMs + n, 'acme', true, 0.5, 'é"', [1, 2]];
   const all = Array.from({ length: 3 * count }, (_, n) => more(n));
@@ -67,7 +67,7 @@ test.each([1, 3, 200])('a record of a group of %d is found by its id, as it was'
   expect(await requests(log)).toEqual(all);
 });
 
-test('an id is not found across two others', async () => {
+test('an id is not found across two adjacent ids', async () => {
   const log = logOf();
   const [one, two] = ['0123456789abcdef'.repeat(2), 'fedcba9876543210'.repeat(2)];
   await log.append(groupOf([`req_${one}`, startMs], [`req_${two}`, startMs]), startMs);
@@ -75,7 +75,7 @@ test('an id is not found across two others', async () => {
   expect(await find(log, `req_${two}`)).toEqual([`req_${two}`, startMs]);
 });
 
-test('what was written is there for the next process, without an end of this one, and positions continue', async () => {
+test('the next process reads what an unfinished one wrote, and positions continue', async () => {
   await logOf().append(group(0, 3), startMs);
   await logOf().append(group(3, 2), startMs);
   const third = logOf();
@@ -86,7 +86,7 @@ test('what was written is there for the next process, without an end of this one
   expect(positions).toEqual([0, 3, 5]);
 });
 
-test('what a write left that was cut, or a damage, costs its own group and none of the others', async () => {
+test('a truncated or damaged group is lost alone, without the others', async () => {
   const log = logOf();
   for (let n = 0; n < 4; n++) await log.append(group(n, 1, startMs, 300), startMs);
   const [path] = files().map((name) => join(folder, name)) as [string];
@@ -103,7 +103,7 @@ test('what a write left that was cut, or a damage, costs its own group and none 
   expect(await idsIn(next)).toEqual([reqOf(0), reqOf(2), reqOf(4)]);
 });
 
-test('whatever bytes stand in a segment, it is read to its end', async () => {
+test('a segment with arbitrary bytes is read to its end', async () => {
   const log = logOf();
   await log.append(group(0, 2), startMs);
   const [name] = files() as [string];
@@ -120,7 +120,7 @@ test('whatever bytes stand in a segment, it is read to its end', async () => {
   );
 });
 
-test('older groups than were asked for are left out, and groups that come meanwhile are read', async () => {
+test('groups before the requested time are left out, and groups added meanwhile are read', async () => {
   const log = logOf({ segmentBytes: 500 });
   for (let n = 0; n < 6; n++) await log.append(group(n, 1, startMs + n, 100), startMs + n);
   expect(await idsIn(log, startMs + 4)).toEqual([reqOf(4), reqOf(5)]);
@@ -132,7 +132,7 @@ test('older groups than were asked for are left out, and groups that come meanwh
   expect(rest).toEqual([reqOf(5), reqOf(6)]);
 });
 
-test('groups that come into the segment that is read are not left out before later ones', async () => {
+test('groups added to the segment being read are not skipped in favour of later ones', async () => {
   const log = logOf({ segmentBytes: 1000 });
   await log.append(group(0, 1), startMs);
   const reading = log.since(0);
@@ -144,7 +144,7 @@ test('groups that come into the segment that is read are not left out before lat
   expect(rest).toEqual(upTo(20).slice(1));
 });
 
-test('nothing is said to be written into a segment that was removed', async () => {
+test('writing into a removed segment is reported as failed', async () => {
   const log = logOf();
   await log.append(group(0, 1), startMs);
   rmSync(folder, { recursive: true });
@@ -153,7 +153,7 @@ test('nothing is said to be written into a segment that was removed', async () =
   expect(await idsIn(log)).toEqual([reqOf(2)]);
 });
 
-test('it keeps its bytes and its age, the newest of both', async () => {
+test('the log stays within its size and age, and keeps the newest', async () => {
   const log = logOf({ bytesMax: 20_000, segmentBytes: 4_000, ageMsMax: 24_000 });
   for (let n = 0; n < 100; n++) {
     await log.append(group(n, 1, startMs, 400), startMs);
@@ -170,7 +170,7 @@ test('it keeps its bytes and its age, the newest of both', async () => {
   expect(await idsIn(log)).toEqual([reqOf(100), reqOf(101)]);
 });
 
-test('a write that fails costs its group alone, and the next begins another segment', async () => {
+test('a failed write loses only its group, and the next one begins another segment', async () => {
   const log = logOf();
   await log.append(group(0, 1), startMs);
   await log.close();
@@ -183,7 +183,7 @@ test('a write that fails costs its group alone, and the next begins another segm
   expect(await idsIn(log)).toEqual([reqOf(2), reqOf(3)]);
 });
 
-test('a write costs the same however many records the log has', async () => {
+test('a write costs the same however many records the log contains', async () => {
   const log = logOf();
   const cpu = async (): Promise<number> => {
     const before = process.cpuUsage();
@@ -198,7 +198,7 @@ test('a write costs the same however many records the log has', async () => {
   expect(await cpu()).toBeLessThan(10 * small);
 });
 
-test('what has the name of a segment and is none is removed, and nothing waits for it', async () => {
+test('an entry that is named like a segment but is none is removed, and nothing waits for it', async () => {
   const named = (first: number): string => join(folder, `${String(first).padStart(16, '0')}.records`);
   execFileSync('mkfifo', [named(0)]);
   symlinkSync('/dev/zero', named(1));
@@ -211,7 +211,7 @@ test('what has the name of a segment and is none is removed, and nothing waits f
   expect(files()).toHaveLength(1);
 });
 
-test('what a build with other fields wrote is read by their names', async () => {
+test('groups written by a build with other fields are read by field name', async () => {
   const [id, ...others] = recordedNames;
   const names = [id, 'unheard of', ...others.toReversed()];
   const log = new SegmentLog(folder, { heading: JSON.stringify(names) });

@@ -223,7 +223,7 @@ function upTo(count: number): number[] {
 
 const killsUnderLoad = runs({ fast: 8, full: 8 });
 
-test(`Events: killed ${killsUnderLoad} times under load, it bills nothing twice, loses no group that it took, leaves no gap`, async () => {
+test(`Events: killed ${killsUnderLoad} times under load, billing repeats nothing, loses no accepted group and has no gap`, async () => {
   const lives: Life[] = [];
   for (let seed = 0; seed < killsUnderLoad; seed++)
     lives.push(await liveAndDie(seed, 40 + ((seed * 137) % 900)));
@@ -256,7 +256,7 @@ test.each([
   'to be published',
   'published',
 ])(
-  'Events: ended at the stage "%s" of a group, three times, it bills what was kept, and nothing twice',
+  'Events: ended three times at the stage "%s" of a group, it bills the stored rows, and nothing twice',
   async (stage) => {
     const lives: Life[] = [];
     for (let seed = 0; seed < 3; seed++) {
@@ -285,7 +285,7 @@ test.each([
   },
 );
 
-test('Events: a deleted outbox begins a new incarnation, and what was billed stays as it was', async () => {
+test('Events: deleting the outbox begins a new incarnation, and earlier bills stay unchanged', async () => {
   const first = await liveAndDie(2, 200);
   await shipRest();
   const before = await rebuild('usage-1.db');
@@ -299,7 +299,7 @@ test('Events: a deleted outbox begins a new incarnation, and what was billed sta
   expect(after.totals.requests).toBeLessThanOrEqual(first.recorded + second.recorded);
 });
 
-test('Events: a fold that is killed at any moment continues to the same totals', async () => {
+test('Events: a fold killed at any moment continues to the same totals', async () => {
   // A record holds 500 rows, so each killed fold has read at least one record before.
   await liveAndDie(2, 3500);
   await shipRest();

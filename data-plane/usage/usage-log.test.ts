@@ -61,7 +61,7 @@ function content(path: string): Buffer {
 }
 const kept = (): string[] => readdirSync(usage()).filter((name) => name.includes('damaged'));
 
-test('rows that are in the log, and not counted, are counted after a crash, once, and shipped under their own id', async () => {
+test('rows in the log that were not counted are counted once after a crash, and shipped under their own id', async () => {
   const first = openBox();
   await first.append(usageRow({ requestId: 'a' }), usageRow({ requestId: 'b' }));
   await first.append(usageRow({ requestId: 'c' }));
@@ -77,7 +77,7 @@ test('rows that are in the log, and not counted, are counted after a crash, once
   expect([all(third), errors]).toEqual([['a', 'b', 'c'], []]);
 });
 
-test('a crash behind a transaction counts nothing twice, rows without a number neither', async () => {
+test('a crash after a transaction counts nothing twice, including rows without a number', async () => {
   const visit = { organisation: null, period: null, visitor: 'v-1', network: 'n-1' };
   const first = openBox();
   await first.record(
@@ -96,7 +96,7 @@ test('a crash behind a transaction counts nothing twice, rows without a number n
   expect(second.outbox.unshipped).toBe(0);
 });
 
-test('where a power cut takes the last transactions back, their rows count once and are numbered as they were', async () => {
+test('if a power cut undoes the last transactions, their rows count once and keep their numbers', async () => {
   const numbered = ({ outbox }: UsageBox) => outbox.nextShipment()?.bodies.map((body) => JSON.parse(body));
   const database = () => readdirSync(folder).filter((name) => name.startsWith('outbox.db'));
   const first = openBox();
@@ -113,7 +113,7 @@ test('where a power cut takes the last transactions back, their rows count once 
   expect(errors).toEqual([]);
 });
 
-test('rows of a process have the numbers that it would have given, in each copy of its folder', async () => {
+test('each copy of a crashed process’s folder gives rows the numbers that the process would have given', async () => {
   const first = openBox();
   await first.record(usageRow({ requestId: 'a' }));
   await first.append(usageRow({ requestId: 'b' }), usageRow({ requestId: 'c' }));
@@ -128,7 +128,7 @@ test('rows of a process have the numbers that it would have given, in each copy 
   expect(shipment?.bodies).toHaveLength(3);
 });
 
-test('the log of a deleted database is not billed: nobody knows what was', async () => {
+test('the log of a deleted database is not billed, because nobody knows what was billed', async () => {
   const first = openBox();
   await first.append(usageRow({ requestId: 'a' }));
   await crashed(first);
@@ -139,7 +139,7 @@ test('the log of a deleted database is not billed: nobody knows what was', async
   expect(errors).toEqual([expect.stringContaining(kept()[0] ?? '')]);
 });
 
-test('a database in an older state than its log bills none of what is behind, and says where it is kept', async () => {
+test('a database older than its log bills nothing of the difference, and reports where the log is kept', async () => {
   const first = openBox();
   await first.record(usageRow({ requestId: 'a' }));
   cpSync(folder, join(root, 'older'), { recursive: true });
@@ -170,7 +170,7 @@ test.each<[damage: string, change: (whole: Buffer) => Buffer, billed: string[]]>
     (whole) => Buffer.from(whole.toString('latin1').replace('Tokens":3', 'Tokens":9'), 'latin1'),
     ['c', 'd'],
   ],
-])('of a log with %s, whole groups are billed once, and the start continues', async (_, change, billed) => {
+])('whole groups of a log with %s are billed once, and the start continues', async (_, change, billed) => {
   const first = openBox();
   await first.append(usageRow({ requestId: 'a' }), usageRow({ requestId: 'b' }));
   await first.append(usageRow({ requestId: 'c' }), usageRow({ requestId: 'd' }));
@@ -184,7 +184,7 @@ test.each<[damage: string, change: (whole: Buffer) => Buffer, billed: string[]]>
   expect(all(openBox())).toEqual([...billed, 'later']);
 });
 
-test('a group that is there twice counts once', async () => {
+test('a group that occurs twice counts once', async () => {
   const first = openBox();
   await first.append(usageRow({ requestId: 'a' }));
   await crashed(first);
@@ -199,7 +199,7 @@ test.each<[what: string, make: (path: string) => void]>([
   ['is a folder', (path) => mkdirSync(path)],
   ['is a pipe', (path) => execFileSync('mkfifo', [path])],
   ['is too large', (path) => writeFileSync(path, Buffer.alloc(17 * 1024 * 1024, 'x'))],
-])('a segment that %s is moved away and reported, and stops nothing', async (_what, make) => {
+])('a segment that %s is moved away and reported, and blocks nothing', async (_what, make) => {
   const first = openBox();
   await first.append(usageRow({ requestId: 'a' }));
   await crashed(first);
@@ -212,7 +212,7 @@ test.each<[what: string, make: (path: string) => void]>([
   expect(all(second)).toEqual(['b']);
 });
 
-test('a database that stays locked loses nothing: what waited is counted after a crash', async () => {
+test('a database that stays locked loses nothing: waiting rows are counted after a crash', async () => {
   const first = openBox();
   await first.record(usageRow({ requestId: 'a' }));
   const db = openDatabase(join(folder, 'outbox.db'), { durability: 'normal' });
@@ -228,7 +228,7 @@ test('a database that stays locked loses nothing: what waited is counted after a
   expect(all(second)).toEqual(['a', 'b', 'c']);
 });
 
-test('where the log is removed under a process, what comes after that is counted and shipped', async () => {
+test('if the log is removed under a running process, later rows are counted and shipped', async () => {
   const box = openBox();
   await box.record(usageRow({ requestId: 'r-1' }), usageRow({ requestId: 'r-2' }));
   expect(all(box)).toHaveLength(2);
@@ -241,7 +241,7 @@ test('where the log is removed under a process, what comes after that is counted
   expect(box.outbox.unshipped).toBe(0);
 });
 
-test('a backlog that is not all kept in memory is shipped in order, with numbers without a gap', async () => {
+test('a backlog larger than memory is shipped in order, and numbers have no gap', async () => {
   const box = openBox();
   const rows = Array.from({ length: 700 }, () => usageRow());
   for (let group = 0; group < 20; group++) {
@@ -260,7 +260,7 @@ test('a backlog that is not all kept in memory is shipped in order, with numbers
   expect([box.outbox.unshipped, errors]).toEqual([0, []]);
 });
 
-test('a segment has its room from its beginning, and leaves what it did not use', async () => {
+test('a segment reserves its room at the start, and gives up the unused part at the end', async () => {
   const box = openBox();
   await box.log.begin(0);
   expect(statSync(segment()).blocks * 512).toBeGreaterThanOrEqual(2 * 1024 * 1024);
@@ -270,7 +270,7 @@ test('a segment has its room from its beginning, and leaves what it did not use'
   expect(statSync(segment()).size).toBeLessThan(1024);
 });
 
-test('segments of a day ago are removed once the usage log has their rows, and not before', async () => {
+test('day-old segments are removed once the usage log has their rows, and not before', async () => {
   const box = openBox();
   const append = (nowMs: number): Promise<void> =>
     box.log.append(
@@ -304,7 +304,7 @@ test('segments of a day ago are removed once the usage log has their rows, and n
 
 type Step = 'append' | 'visit' | 'flush' | 'crash' | 'ship';
 
-test('wherever it crashes, each row counts once and is shipped with the same number', async () => {
+test('wherever the process crashes, each row counts once and is shipped with the same number', async () => {
   const step = fc.constantFrom<Step>('append', 'append', 'visit', 'flush', 'crash', 'ship');
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 30 }), async (steps) => {

@@ -49,7 +49,7 @@ test.each([
   ['llamacpp', '  the  the  the'],
   ['ollama', ' the  the  the '],
 ] as const)(
-  'Routing, rules: a completion is rebuilt whole, and reveals nothing of where it ran: %s',
+  'Routing, rules: a completion is rebuilt whole and does not reveal where it ran: %s',
   (engine, content) => {
     expect(rebuiltBy(chatSurface, capturedJson(`${engine}/15-chat`)).body).toEqual({
       id: `chatcmpl-${unique}`,
@@ -71,7 +71,7 @@ test.each([
   ...engines.map((engine) => `${engine}/17-chat-stream-usage`),
   'sglang/232-tools-required-complete-stream',
   'llamacpp/206-tools-required-qwen-template-stream',
-])('each frame has the members of the shape, and no others: %s', (name) => {
+])('each frame has exactly the members of its shape: %s', (name) => {
   for (const one of run(captured(name), { tools: true }).chunks) {
     expect(Object.keys(one)).toEqual(['id', 'object', 'created', 'model', 'choices', 'usage']);
     const head = { id: `chatcmpl-${unique}`, object: 'chat.completion.chunk', created: 1_800_000_000 };
@@ -79,7 +79,7 @@ test.each([
   }
 });
 
-test('usage that was not asked for is left out, and usage asked for comes once, at the end', () => {
+test('usage is left out unless requested, and then comes once, at the end', () => {
   for (const engine of engines) {
     const bytes = captured(`${engine}/17-chat-stream-usage`);
     expect(run(bytes, { fields: { stream_options: undefined } }).wire).not.toContain('usage');
@@ -91,7 +91,7 @@ test('usage that was not asked for is left out, and usage asked for comes once, 
 
 const two = { fields: { n: 2 } };
 
-test.each(['vllm', 'sglang'])('two choices interleave and both must end: %s', (engine) => {
+test.each(['vllm', 'sglang'])('two choices interleave, and both must end: %s', (engine) => {
   const { stream, chunks } = run(captured(`${engine}/61-n2-stream`), two);
   expect(stream.state).toBe('completed');
   for (const index of [0, 1]) {
@@ -101,13 +101,13 @@ test.each(['vllm', 'sglang'])('two choices interleave and both must end: %s', (e
   }
 });
 
-test('an engine that ignores the number of choices has not completed', () => {
+test('an answer from an engine that ignores the number of choices is not complete', () => {
   const { stream, wire } = run(captured('ollama/61-n2-stream'), two);
   expect(stream.state).toBe('failed');
   expect(wire).not.toContain('[DONE]');
 });
 
-test('choices that are not streamed come in their order, each once', () => {
+test('non-streamed choices come in order, each once', () => {
   const choice = (index: number) => ({ index, message: { content: `c${index}` }, finish_reason: 'stop' });
   const { body } = rebuiltBy(chatSurface, { choices: [choice(1), choice(0)], usage: {} }, two);
   expect((body as { choices: { index: number }[] }).choices.map(({ index }) => index)).toEqual([0, 1]);
@@ -144,7 +144,7 @@ const part = (name: unknown, input: unknown, more: object = {}) => ({
   tool_calls: [{ index: 0, ...more, function: { name, arguments: input } }],
 });
 
-test('a null in a later delta of a call overwrites nothing', () => {
+test('a null in a call’s later delta overwrites nothing', () => {
   const first = chunk({ role: 'assistant', ...part('f', '', { id: 'a' }) });
   const later = chunk({ role: null, content: null, ...part(null, '{}', { id: null }) });
   const outcome = runEvents([first, later, chunk({}, 'tool_calls'), '[DONE]'], { tools: true });
@@ -153,7 +153,7 @@ test('a null in a later delta of a call overwrites nothing', () => {
   expect(outcome.chunks[0]?.choices[0]?.delta).toMatchObject({ role: 'assistant', content: null });
 });
 
-test('a call without arguments that the token limit cut is not completed, because clients would run it', () => {
+test('a call whose arguments the token limit cut off is not completed, because clients would run it', () => {
   for (const given of ['', ' \n', null, undefined]) {
     const message = part('f', given);
     const whole = { choices: [{ index: 0, message, finish_reason: 'length' }] };
@@ -164,7 +164,7 @@ test('a call without arguments that the token limit cut is not completed, becaus
   }
 });
 
-test('calls of one number without ids are two once the second begins an object', () => {
+test('calls with the same index and no ids become two once the second begins an object', () => {
   const indexes = (...calls: readonly (readonly [name: string, input: string])[]) => {
     const events = calls.map(([name, input]) => chunk(part(name, input)));
     const outcome = runEvents([...events, chunk({}, 'stop'), '[DONE]'], { tools: true });
@@ -177,7 +177,7 @@ test('calls of one number without ids are two once the second begins an object',
   expect(indexes(['f', '{"a":"}'], ['f', '{"}'])).toEqual([0, 0]);
 });
 
-test('log probabilities pass where they were asked for, with the members of the shape only', () => {
+test('log probabilities are passed on if requested, with only the members of their shape', () => {
   const alternative = { token: 'a', logprob: -1, bytes: null };
   const token = { token: ' ', logprob: -0.5, bytes: [32] };
   const content = [{ id: 32, ...token, top_logprobs: [{ id: 1, ...alternative }] }];
@@ -190,12 +190,12 @@ test('log probabilities pass where they were asked for, with the members of the 
   });
 });
 
-test('a delta that adds nothing gives no frame', () => {
+test('a delta that adds nothing produces no frame', () => {
   const events = [chunk({ content: 'a' }), chunk({ role: 'assistant', content: '' }), chunk({})];
   expect(runEvents(events).chunks).toHaveLength(1);
 });
 
-test('the bounds of usage hold for no honest answer about an image, and for tools as templates indent them', () => {
+test('the bounds on usage allow for images and for tools as templates indent them', () => {
   const tools = [{ type: 'function', function: { name: 'set_unit' } }];
   const image = { type: 'image_url', image_url: { url: 'data:image/png;base64,aGk=' } };
   const messages = [{ role: 'user', content: [image, { type: 'text', text: 'what is it?' }] }];

@@ -60,7 +60,7 @@ const extra = fc.oneof(
   { weight: 1, arbitrary: fc.record({ unknown: text }) },
 );
 
-test('a body that is recognised has the fields of the schema, in the order of the schema in each message', () => {
+test('a recognised body has the same fields as the schema gives, with each message’s fields in schema order', () => {
   let recognised = 0;
   fc.assert(
     fc.property(body, extra, (value, more) => {
@@ -95,7 +95,7 @@ function rendered(asked: WholeChat, dialect: keyof typeof dialects): unknown {
   }
 }
 
-test('of a text that is passed on as it was written a node reads what it is sent of the fields otherwise', () => {
+test('a text passed on as written means the same to a node as the rebuilt fields', () => {
   let passed = 0;
   const spelling = fc.record({ indent: fc.nat(2), every: fc.constantFrom(5, 50, 1000) });
   fc.assert(

@@ -16,7 +16,7 @@ const chat = (fields: object) => shapeChat({ model: 'echo', messages: [user], ..
 const chatWith = (...messages: object[]) => chat({ messages });
 const embed = (fields: object) => shapeEmbeddings({ model: 'echo', input: 'hi', ...fields }).asked;
 
-test('the least request is a chat of one choice, not streamed, without a limit', () => {
+test('a minimal request is a non-streamed chat with one choice and no limit', () => {
   expect(chat({})).toEqual({
     kind: 'chat',
     model: 'echo',
@@ -38,18 +38,18 @@ test.each([
   ...Object.entries(chatExamples).flatMap(([field, values]) => values.map((value) => [field, value])),
   ['tools', [tool]],
   ['tools', [{ type: 'function', function: { name: 'f', strict: false, description: 'x' } }]],
-])('the field %s is carried as it is: %j', (field, value) => {
+])('the field %s is carried unchanged: %j', (field, value) => {
   expect(chat({ [String(field)]: value }).body).toEqual({ messages: [user], [String(field)]: value });
 });
 
 test.each(
   Object.entries(chatRefused).flatMap(([field, values]) => values.map((value) => [field, value] as const)),
-)('Errors 2: a value of %s that it cannot have is refused by its name: %j', (field, value) => {
+)('Errors 2: an invalid value of %s is refused by the field’s name: %j', (field, value) => {
   const more = field === 'top_logprobs' ? { logprobs: true } : {};
   expect(shapeRefusal(() => chat({ ...more, [field]: value }))).toMatch(new RegExp(`^${field}\\b`));
 });
 
-test('a setting that says what its absence says is not carried', () => {
+test('a setting that equals its default is not carried', () => {
   expect(chat({ n: 1 })).toEqual(chat({}));
 });
 
@@ -72,7 +72,7 @@ test.each([
     },
     part: { needs: ['images'] },
   },
-])('what the dialects need to know is stored next to the body: $fields', ({ fields, part }) => {
+])('facts for the dialects are stored next to the body: $fields', ({ fields, part }) => {
   const request = chat(fields);
   expect(request).toMatchObject(part);
   for (const name of ['model', 'stream', 'stream_options', 'max_tokens', 'max_completion_tokens']) {
@@ -80,7 +80,7 @@ test.each([
   }
 });
 
-test.each([true, false])('usage in a stream is for those who ask: %s', (include_usage) => {
+test.each([true, false])('usage in a stream is sent only if requested: %s', (include_usage) => {
   const fields = { model: 'echo', messages: [user], stream: true, stream_options: { include_usage } };
   expect(shapeChat(fields).context).toEqual({ includeUsage: include_usage });
 });
@@ -140,7 +140,7 @@ test.each([
   expect(shapeRefusal(() => chat({ [field]: value }))).toContain(message);
 });
 
-test('the default choice of a tool is left out where there are no tools', () => {
+test('the default tool choice is left out if there are no tools', () => {
   for (const choice of ['auto', 'none']) expect(chat({ tool_choice: choice })).toEqual(chat({}));
 });
 
@@ -164,7 +164,7 @@ test.each([
   ['tool', { role: 'tool', tool_call_id: 'call_1', content: '12:00' }],
   ['thoughts by one name', { role: 'assistant', content: 'x', reasoning: 'y' }],
   ['thoughts by the other name', { role: 'assistant', content: 'x', reasoning_content: 'y' }],
-])('a message is carried as it is: %s', (_, message) => {
+])('a message is carried unchanged: %s', (_, message) => {
   expect(chatWith(message, user).body.messages).toEqual([message, user]);
 });
 
@@ -230,20 +230,20 @@ test.each([
   expect(shapeRefusal(() => chatWith(user, message, user))).toContain(text);
 });
 
-test('Errors 2: a call of a tool must be answered before the model continues', () => {
+test('Errors 2: a tool call must be answered before the model continues', () => {
   expect(shapeRefusal(() => chatWith(user, { role: 'assistant', tool_calls: [call] }))).toBe(
     'messages[1].tool_calls: must be answered by a message',
   );
 });
 
-test('a fault far down a long list is named by its own place', () => {
+test('a fault far down a long list is named by its own index', () => {
   const messages = Array.from({ length: 200 }, (_, at) => (at === 130 ? { role: 'user', content: 5 } : user));
   expect(shapeRefusal(() => chatWith(...messages))).toBe(
     'messages[130].content: has a form that is not supported',
   );
 });
 
-test('an answer of the gateway that is sent back passes, and nothing empty of it stays', () => {
+test('the gateway’s own answer may be sent back, and its empty fields are dropped', () => {
   const echo = {
     role: 'assistant',
     content: 'ok',
@@ -289,7 +289,7 @@ test.each(noOpFields.chat)('the no-op $path is accepted and goes no further', ({
   expect(sent).not.toContain(`"${last}":`);
 });
 
-test('every field that is accepted without effect is documented, and no other', () => {
+test('exactly the fields that are accepted without effect are documented', () => {
   const documented = noOpFields.chat.map(({ path }) => path);
   expect(Object.keys(noOpExamples).sort()).toEqual([...documented].sort());
   expect(documented.filter((path) => !path.includes('.'))).toEqual(
@@ -334,7 +334,7 @@ test.each([
   expect(shapeRefusal(() => embed({ [field]: value }))).toContain(message);
 });
 
-test('the bound of a prompt counts every text once, and the JSON of tools twice', () => {
+test('the bound of a prompt counts every text once, and tools’ JSON twice', () => {
   const plain = chat({}).promptBytes;
   const tools = [tool];
   expect(chat({ tools }).promptBytes - plain).toBe(2 * JSON.stringify(tools).length);
@@ -351,7 +351,7 @@ const earlier = (called: object) => [
 ];
 
 test.each([[{ arguments: '' }], [{ arguments: ' ' }], [{ arguments: null }], [{}]])(
-  'an earlier call without arguments reaches the node with an empty object of them: %j',
+  'an earlier call without arguments reaches the node with an empty object: %j',
   (called) => {
     expect(chat({ messages: earlier(called) }).body.messages[1]).toMatchObject({
       tool_calls: [{ function: { arguments: '{}' } }],
@@ -360,7 +360,7 @@ test.each([[{ arguments: '' }], [{ arguments: ' ' }], [{ arguments: null }], [{}
 );
 
 test.each(['{"q": "a', '{}{}', "{'q': 1}", '{"q":NaN}', `[${'['.repeat(64)}`])(
-  'Errors 2: arguments of an earlier call that no engine reads are refused by their path: %s',
+  'Errors 2: an earlier call’s arguments that no engine can read are refused by their path: %s',
   (text) => {
     expect(shapeRefusal(() => chat({ messages: earlier({ arguments: text }) }))).toMatch(
       /^messages\[1\]\.tool_calls\[0\]\.function\.arguments: /,
@@ -375,7 +375,7 @@ test.each([
   'data:image/png;base64,AA-_',
   'data:image/png;base64,A=A=',
   'https://a/b.png',
-])('Errors 2: an image that is not base64 of pixels is refused: %j', (url) => {
+])('Errors 2: an image that is not base64 pixel data is refused: %j', (url) => {
   const messages = [{ role: 'user', content: [{ type: 'image_url', image_url: { url } }] }];
   expect(shapeRefusal(() => chat({ messages }))).toMatch(
     /^messages\[0\]\.content\[0\]\.image_url\.url: must be/,

@@ -12,7 +12,7 @@ import { UnheldAnswer } from './memory-refusal.ts';
 
 const kib = 1024;
 
-test('few blocks are charged, never less than is held, and all of them come back, once', () => {
+test('held text is charged in few blocks, never too little, and every block is returned once', () => {
   const memory = new BodyBudget(64 * kib * kib);
   const held = new HeldText(memory.of('acme'));
   const seen = new Set<number>();
@@ -30,7 +30,7 @@ test('few blocks are charged, never less than is held, and all of them come back
   expect(memory.usedBytes).toBe(0);
 });
 
-test('one organisation gets its share, and the others the rest', () => {
+test('one organisation gets its share, and the others get the rest', () => {
   const memory = new BodyBudget(64 * kib, 16 * kib);
   const held = new HeldText(memory.of('acme'));
   expect(() => held.add(16 * kib)).toThrow(UnheldAnswer);
@@ -71,7 +71,7 @@ const streams = [
 ] as const;
 
 test.each(streams)(
-  '%s that a stream holds counts for its organisation, and ends it where there is no more room',
+  '%s held by a stream counts for its organisation, and ends the stream if there is no more room',
   (_, surface, event) => {
     const memory = new BodyBudget(256 * kib, 64 * kib);
     const include = ['message.output_text.logprobs'];
@@ -105,7 +105,7 @@ test.each([
   ['text behind a call', messagesSurface, [chunk(call('{}')), chunk({ content: controls })]],
   ['a name', messagesSurface, [chunk(named)]],
 ] as const)(
-  'control characters in %s count with the six that an event has for each',
+  'control characters in %s count as six, as many as an event needs for each',
   (_, surface, events) => {
     const memory = new BodyBudget(16 * kib * kib);
     const include = ['message.output_text.logprobs'];

@@ -20,7 +20,7 @@ test('any JSON value is read as JSON.parse reads it', () => {
   );
 });
 
-test('a name given twice is refused wherever it stands, and a name that only looks so is not', () => {
+test('a repeated name is refused at any depth, but a text that only looks like one is not', () => {
   fc.assert(
     fc.property(fc.array(fc.tuple(fc.string(), fc.jsonValue()), { maxLength: 6 }), (pairs) => {
       const names = pairs.map(([name]) => name);
@@ -54,25 +54,25 @@ test.each<[string, string | Buffer, string]>([
   expect(() => parseStrictJson(Buffer.from(text as string))).toThrow(message);
 });
 
-test('a whole pair of surrogates by escapes passes', () => {
+test('an escaped surrogate pair is accepted', () => {
   expect(parse('{"a":"\\ud83d\\ude00"}')).toEqual({ a: '😀' });
 });
 
-test('nesting passes to the limit and is refused beyond it, before it is parsed', () => {
+test('nesting is accepted up to the limit and refused beyond it, before parsing', () => {
   const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
   expect(() => parse(nested(jsonDepthMax))).not.toThrow();
   expect(() => parse(nested(jsonDepthMax + 1))).toThrow('nested deeper than 64');
   expect(() => parse('{"a":'.repeat(1_000_000))).toThrow('nested deeper than 64');
 });
 
-test('names and values pass to their limits and are refused beyond them, before they are parsed', () => {
+test('names and values are accepted up to their limits and refused beyond them, before parsing', () => {
   const names = (count: number) => `[${Array.from({ length: count }, () => '{"a":1}').join()}]`;
   expect(parse(names(jsonNamesMax))).toHaveLength(jsonNamesMax);
   expect(() => parse(names(jsonNamesMax + 1))).toThrow(`more than ${jsonNamesMax} names`);
   expect(() => parse(`[1${',1'.repeat(jsonValuesMax)}`)).toThrow(`more than ${jsonValuesMax} values`);
 });
 
-test('brackets inside of strings do not nest', () => {
+test('brackets inside strings do not nest', () => {
   expect(parse(JSON.stringify('[{'.repeat(500)))).toBe('[{'.repeat(500));
 });
 
@@ -92,7 +92,7 @@ test.each([
   expect(() => parse(text)).toThrow(message);
 });
 
-test('as many names and values as are taken are read', () => {
+test('the maximum numbers of names and values are accepted', () => {
   expect(Object.keys(parse(object(50_000)) as object)).toHaveLength(50_000);
   expect(parse(list(500_000))).toHaveLength(499_999);
 });

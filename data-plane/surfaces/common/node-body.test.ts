@@ -33,7 +33,7 @@ function sentEmbeddings(dialect: Dialect, fields: object): Record<string, unknow
 
 const plain = { model: 'served', messages: [user], max_tokens: 64, stream: false };
 
-test.each(all)('%s is sent the served name and always a limit of tokens', (dialect) => {
+test.each(all)('%s always receives the served name and a token limit', (dialect) => {
   const both = dialect === 'ollama' ? {} : { max_completion_tokens: 64 };
   expect(sent(dialect, {})).toEqual({ ...plain, ...both });
   expect(sent(dialect, { max_completion_tokens: 7 }, { maxTokens: 7 })).toMatchObject({ max_tokens: 7 });
@@ -46,7 +46,7 @@ test.each([0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY])(
   },
 );
 
-test.each(all)('%s is always asked for usage in a stream, and only there', (dialect) => {
+test.each(all)('%s is asked for usage in every stream, and only there', (dialect) => {
   expect(sent(dialect, { stream: true })).toMatchObject({
     stream: true,
     stream_options: { include_usage: true },
@@ -73,7 +73,7 @@ test.each(settings)(
   },
 );
 
-test('a setting that a dialect does not grant is refused where the request has it by another API, too', () => {
+test('a setting that a dialect does not support is refused even if it came through another API', () => {
   const request = shapeChat({ model: 'asked', messages: [user] }).asked;
   const asked = { ...request, body: { ...request.body, thinking_budget: 40 } };
   const target = { servedName: 'served', maxTokens: 64 };
@@ -151,7 +151,7 @@ test.each(
   else expect(shapeRefusal(() => sent(dialect, fields))).toBe(`${path}: is not supported for this model`);
 });
 
-test('only engines that heed parallel_tool_calls are sent it, and it is never true', () => {
+test('only engines that respect parallel_tool_calls receive it, and it is never true', () => {
   const single = { tools, parallel_tool_calls: false };
   expect(sent('vllm', single)).toMatchObject({ parallel_tool_calls: false });
   expect(sent('sglang', single)).toMatchObject({ parallel_tool_calls: false });
@@ -160,20 +160,20 @@ test('only engines that heed parallel_tool_calls are sent it, and it is never tr
   expect(sent('vllm', { tools, parallel_tool_calls: true })).not.toHaveProperty('parallel_tool_calls');
 });
 
-test('an image goes to Ollama where the model is known to see', () => {
+test('an image goes to Ollama only if the model is known to accept images', () => {
   expect(sent('ollama', { messages: [image] }, { seesImages: true })['messages']).toEqual([image]);
 });
 
-test('the default choice of a tool is not sent to an engine that knows no choice', () => {
+test('the default tool choice is not sent to an engine without tool choices', () => {
   expect(sent('ollama', { tools, tool_choice: 'auto' })).not.toHaveProperty('tool_choice');
   expect(sent('vllm', { tools, tool_choice: 'auto' })).toMatchObject({ tool_choice: 'auto' });
 });
 
-test.each(all)('%s is sent a continued message only where the client sent one', (dialect) => {
+test.each(all)('%s receives a continued message only if the client sent one', (dialect) => {
   expect(sent(dialect, {})).not.toHaveProperty('continue_final_message');
 });
 
-test.each(all)('%s is sent no null and no field that the client left empty', (dialect) => {
+test.each(all)('%s receives no null and no field that the client left empty', (dialect) => {
   const call = { id: 'c', type: 'function', function: { name: 'get_time', arguments: '{}' } };
   const body = sent(dialect, {
     n: null,
@@ -208,7 +208,7 @@ test.each([
   ['ollama', { input: [1, 2] }, 'input'],
   ['ollama', { input: ['a', 'b'], encoding_format: 'base64' }, { encoding_format: 'base64' }],
 ] as [Dialect, object, object | string][])(
-  '%s is sent the embeddings field %j as %j',
+  '%s receives the embeddings field %j as %j',
   (dialect, fields, expected) => {
     if (typeof expected === 'string') {
       expect(() => sentEmbeddings(dialect, fields)).toThrow(`${expected}: is not supported for this model`);

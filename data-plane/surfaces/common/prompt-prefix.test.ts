@@ -23,7 +23,7 @@ const message = fc.record({
   content: fc.string({ minLength: 1, maxLength: 700 }),
 });
 
-test('a conversation that continues keeps all prefixes of the turns before', () => {
+test('a conversation that continues keeps every prefix of its earlier turns', () => {
   fc.assert(
     fc.property(fc.array(message, { minLength: 1, maxLength: 8 }), message, (before, next) => {
       const earlier = prefixes(before);
@@ -32,7 +32,7 @@ test('a conversation that continues keeps all prefixes of the turns before', () 
   );
 });
 
-test('prompts that differ have no prefix in common from there on', () => {
+test('prompts share no prefix from where they differ', () => {
   const [a, b] = ['red', 'blue'].map((colour) =>
     prefixes([system('s'.repeat(2000)), user(colour), user('x')]),
   );
@@ -65,7 +65,7 @@ test('a text in parts has the prefixes of all its parts', () => {
   expect(prefixes([parts('a', 'b')])).not.toEqual(prefixes([parts('a', 'c')]));
 });
 
-test('however long the prompt, at most 64 prefixes are kept, and 64 Ki characters decide', () => {
+test('for a prompt of any length, at most 64 prefixes are kept, over at most 64 Ki characters', () => {
   const many = Array.from({ length: 3000 }, (_, at) => user(`message ${at}`));
   expect(prefixes(many)).toHaveLength(64);
   const long = system('x'.repeat(70_000));

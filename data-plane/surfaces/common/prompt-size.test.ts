@@ -29,7 +29,7 @@ const chatOf = (content: unknown) =>
   withLeast(shapeChat({ model: 'm', messages: [{ role: 'user', content }] }));
 
 test.each(counts.texts)(
-  'Limits 3: of $name no tokeniser makes fewer tokens than the bound',
+  'Limits 3: no tokeniser makes fewer tokens of $name than the lower bound',
   ({ text, tokens }) => {
     const fewest = Math.min(...Object.values(tokens));
     expect(Object.keys(tokens)).toHaveLength(6);
@@ -48,14 +48,14 @@ test.each(counts.texts)(
 );
 
 test.each(Object.entries(counts.longest))(
-  'Limits 3: no token of %s is bounded by more than one',
+  'Limits 3: the lower bound of each long token of %s is at most one',
   (_name, tokens) => {
     expect(tokens.length).toBeGreaterThan(10);
     for (const token of tokens) expect(leastTokens(token), JSON.stringify(token)).toBeLessThanOrEqual(1);
   },
 );
 
-test('the bound is subadditive: that of two texts joined is at most the sum of theirs', () => {
+test('the lower bound is subadditive: joining two texts never exceeds the sum of their bounds', () => {
   const piece = fc.oneof(
     fc.string({ unit: 'binary' }),
     fc.constantFrom(...counts.texts.map(({ text }) => text.slice(0, 300))),
@@ -69,14 +69,14 @@ test('the bound is subadditive: that of two texts joined is at most the sum of t
   );
 });
 
-test('the bound is useful: at least half the tokens of plain prose', () => {
+test('the lower bound is useful: at least half the tokens of plain prose', () => {
   for (const { text, tokens } of counts.texts.filter(({ name }) =>
     /^(English|Russian|Hindi|Korean)/.test(name),
   ))
     expect(leastTokens(text)).toBeGreaterThanOrEqual(Math.min(...Object.values(tokens)) / 2);
 });
 
-test('what a template may leave out of an earlier answer is not in the bound', () => {
+test('the lower bound excludes parts of an earlier answer that a template may leave out', () => {
   const answer = (content: string, more = {}) =>
     withLeast(
       shapeChat({
@@ -92,7 +92,7 @@ test('what a template may leave out of an earlier answer is not in the bound', (
   expect(answer('one', { reasoning: 'two three four' })).toBe(2);
 });
 
-test('an image counts something in each size, the least of it little', () => {
+test('an image counts in every size, and its lower bound is small', () => {
   const url = 'data:image/png;base64,AAAA';
   const {
     promptBytes,

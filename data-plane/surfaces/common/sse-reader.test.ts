@@ -17,15 +17,15 @@ function read(...pieces: (string | Uint8Array)[]): { data: string[]; failures: N
   return { data, failures };
 }
 
-test('comments, ids and empty events give nothing', () => {
+test('comments, ids and empty events produce nothing', () => {
   expect(read(':\n\n: ping\n\nid: 5\nretry: 10\n\ndata: a\n\n')).toEqual({ data: ['a'], failures: [] });
 });
 
-test('an event without its empty line is not given', () => {
+test('an event without its final empty line is not delivered', () => {
   expect(read('data: a\n\ndata: b\n').data).toEqual(['a']);
 });
 
-test('a byte order mark and both kinds of line end are taken', () => {
+test('a byte order mark and both kinds of line ending are accepted', () => {
   expect(read(Buffer.from('\ufeffdata: a\r\n\r\ndata:b\n\n')).data).toEqual(['a', 'b']);
 });
 
@@ -42,11 +42,11 @@ test.each([
   expect(failures.map(({ kind }) => kind)).toEqual(['too_large']);
 });
 
-test('an event of the largest size passes', () => {
+test('an event of the largest size is accepted', () => {
   expect(read(`data: ${'x'.repeat(eventCharactersMax - 64)}\n\n`).data).toHaveLength(1);
 });
 
-test('letters of several bytes may be cut anywhere', () => {
+test('multi-byte characters may be cut anywhere', () => {
   const bytes = Buffer.from('data: é漢😀\n\n');
   for (let at = 0; at <= bytes.length; at++)
     expect(read(bytes.subarray(0, at), bytes.subarray(at)).data).toEqual(['é漢😀']);
@@ -61,7 +61,7 @@ test.each([
   expect(failures.map(({ kind }) => kind)).toEqual(['error']);
 });
 
-test('events of one line are taken as the parser of the standard takes them, however they are cut', () => {
+test('single-line events are read as the standard’s parser reads them, however they are cut', () => {
   const line = fc.constantFrom(
     'data: a',
     'data: é漢😀',

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { ToolInput } from './tool-input.ts';
 
-test('the input of a tool is held within a bound, however it comes', () => {
+test('a tool’s input is held within a bound, however it arrives', () => {
   const input = new ToolInput();
   input.add('{"a":"');
   const piece = 'a'.repeat(64 * 1024);
@@ -10,7 +10,7 @@ test('the input of a tool is held within a bound, however it comes', () => {
   }).toThrow('too large');
 });
 
-test('an input of more names than are read in one turn is no input, and a long text is', () => {
+test('an input with more names than one turn may read is invalid, but a long text is valid', () => {
   const many = new ToolInput();
   many.add(`{${Array.from({ length: 20_000 }, (_, n) => `"name-${n}":0`).join()}}`);
   expect(() => many.value(false)).toThrow('not a JSON object');

@@ -18,13 +18,13 @@ test.each<[string, unknown]>([
   ['a space', ` ${header}`],
   ['too much', `01-${header.slice(3)}-${'a'.repeat(300)}`],
   ['a line break', `${header}\n`],
-])('%s is no trace', (_, text) => {
+])('%s is not a trace', (_, text) => {
   expect(readTraceparent(text)).toBeUndefined();
   expect(passTrace(text)).toBeUndefined();
   expect(beginTrace(text, 1).spans?.parentId).toBeUndefined();
 });
 
-test('the trace of the client is passed on, with the span of this gateway where it records one', () => {
+test('the client’s trace is passed on, with this gateway’s span if it records one', () => {
   expect(passTrace(header)).toEqual({ traceparent: header, spans: undefined });
   // The known parts of a later version are still read.
   expect(passTrace(`01-${header.slice(3)}-later`)?.traceparent).toBe(header);
@@ -33,7 +33,7 @@ test('the trace of the client is passed on, with the span of this gateway where 
   expect(traceparent).toBe(`00-${traceId}-${spans?.nodeId}-01`);
 });
 
-test('a client that does not record its request has it not recorded here; of others the ratio decides', () => {
+test('a request is not recorded here if its client does not record it; otherwise the ratio decides', () => {
   const unsampled = `${header.slice(0, -1)}0`;
   expect(beginTrace(unsampled, 1)).toEqual({ traceparent: unsampled, spans: undefined });
   expect(beginTrace(undefined, 0)).toMatchObject({ spans: undefined });
@@ -44,7 +44,7 @@ test('a client that does not record its request has it not recorded here; of oth
   expect(readTraceparent(begun.traceparent)).toMatchObject({ traceId: begun.spans?.traceId, sampled: true });
 });
 
-test('whatever a client sends, the node gets a valid one or none', () => {
+test('whatever a client sends, the node receives a valid trace or none', () => {
   fc.assert(
     fc.property(fc.oneof(fc.string(), fc.stringMatching(/^[0-9a-f-]{50,60}$/)), (text) => {
       const passed = passTrace(text);

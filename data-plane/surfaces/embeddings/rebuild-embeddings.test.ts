@@ -32,7 +32,7 @@ const answer = (...embeddings: unknown[]) => ({
 });
 const dataOf = (body: object) => (body as { data: { index: number; embedding: unknown }[] }).data;
 
-test('Routing, rules: embeddings are rebuilt whole, and reveal nothing of where they ran', () => {
+test('Routing, rules: embeddings are rebuilt whole and do not reveal where they ran', () => {
   expect(rebuildEmbeddings(answer([1, -0.5]), context).body).toEqual({
     object: 'list',
     data: [{ object: 'embedding', index: 0, embedding: [1, -0.5] }],
@@ -46,12 +46,12 @@ test.each([
   ['numbers asked, base64 given', 'float', base64, [1, -0.5]],
   ['base64 asked, base64 given', 'base64', base64, base64],
   ['base64 asked, numbers given', 'base64', [1, -0.5], base64],
-] as const)('the encoding is repaired to what was asked: %s', (_, encoding, given, expected) => {
+] as const)('the encoding is converted to the requested one: %s', (_, encoding, given, expected) => {
   const { body } = rebuildEmbeddings(answer(given), { ...context, encoding });
   expect(dataOf(body)[0]?.embedding).toEqual(expected);
 });
 
-test('numbers that go to base64 and back are the same floats', () => {
+test('numbers converted to base64 and back are the same floats', () => {
   const float = fc.float({ noNaN: true, noDefaultInfinity: true });
   fc.assert(
     fc.property(fc.array(float, { minLength: 1, maxLength: 20 }), (vector) => {
@@ -62,7 +62,7 @@ test('numbers that go to base64 and back are the same floats', () => {
   );
 });
 
-test('a captured answer of fewer dimensions passes where as many were asked', () => {
+test('a captured answer with fewer dimensions is accepted if that many were requested', () => {
   const url = new URL(
     '../../../test/fixtures/captures/ollama/34-embeddings-dimensions.json',
     import.meta.url,
@@ -98,7 +98,7 @@ test.each([
   ['no base64', answer('***')],
   ['base64 with something in between', answer('AACA*Pw==')],
   ['null', answer(null)],
-])('an answer that does not fit is a failure of the node: %s', (_, given) => {
+])('an answer that does not match the request is a failure of the node: %s', (_, given) => {
   expect(() => rebuildEmbeddings(given, context)).toThrow(NodeFailure);
 });
 
@@ -108,7 +108,7 @@ test.each([
   ['infinite', '[1, -Infinity]'],
   ['above what a double holds', '[1e400]'],
   ['base64', '"AADAfw=="'],
-])('an embedding with NaN is a failure of its request, which says so: %s', (_, embedding) => {
+])('an embedding with NaN fails its request, which names the reason: %s', (_, embedding) => {
   const text = `{"data":[{"index":0,"embedding":${embedding}}],"model":"NaN"}`;
   const failed = () => rebuildEmbeddings(parseAnswer(Buffer.from(text)), context);
   expect(failed).toThrow(Refusal);
@@ -124,7 +124,7 @@ test.each([
   expect(() => rebuildEmbeddings(given, { ...context, inputs: 2 })).toThrow(NodeFailure);
 });
 
-test.each([1e4, 1e9, 1e15])('usage of %d tokens for eight bytes is no more than they can be', (tokens) => {
+test.each([1e4, 1e9, 1e15])('usage of %d tokens for eight bytes is reduced to what is possible', (tokens) => {
   const given = {
     ...answer([1]),
     usage: { prompt_tokens: tokens, total_tokens: tokens, completion_tokens: 0 },

@@ -54,7 +54,7 @@ const nullUsage = {
   speed: null,
 };
 
-test('a message has our id, the model as asked, and null where there is nothing to say', () => {
+test('a message has our id, the requested model, and null where there is no value', () => {
   expect(rebuilt(answer({ content: 'hello' }))).toEqual({
     id: 'msg_0123456789abcdef',
     type: 'message',
@@ -77,7 +77,7 @@ test('a message has our id, the model as asked, and null where there is nothing 
   });
 });
 
-test('a stream has the same message, its usage reported once, at the end', () => {
+test('a stream gives the same message and reports usage once, at the end', () => {
   const { stream, wire } = runEvents([
     chunk({ role: 'assistant', content: '' }),
     chunk({ content: 'hel' }),
@@ -125,7 +125,7 @@ test('a stream has the same message, its usage reported once, at the end', () =>
   ]);
 });
 
-test('where the node counts the prompt at once, the start reports it; what the end reports is the truth', () => {
+test('if the node counts the prompt at once, the start reports it, and the end reports the final count', () => {
   const first = { ...chunk({ role: 'assistant' }), usage: { prompt_tokens: 9, completion_tokens: 0 } };
   const running = { ...chunk({ content: 'a' }, 'stop'), usage: { prompt_tokens: 9, completion_tokens: 1 } };
   const details = { prompt_tokens_details: { cached_tokens: 8 } };
@@ -151,7 +151,7 @@ test.each([
   ['stop', {}, { stop_reason: '</s>' }, 'end_turn', null],
   ['stop', { tool_calls: calls }, { stop_reason: 'a' }, 'tool_use', null],
   ['length', {}, { stop_reason: 'a' }, 'max_tokens', null],
-])('the end %s of %j with %j is %s, stop sequence %s', (finish, message, more, reason, sequence) => {
+])('the finish %s of %j with %j gives %s and stop sequence %s', (finish, message, more, reason, sequence) => {
   const expected = { stop_reason: reason, stop_sequence: sequence };
   const fields = { stop_sequences: ['b', 'a'] };
   expect(rebuilt(answer({ content: 'x', ...message }, finish, more), fields)).toMatchObject(expected);
@@ -166,7 +166,7 @@ test.each([
   expect(readMessageEvents(wire).end?.['delta']).toMatchObject(expected);
 });
 
-test('no stop sequence is reported that was not requested', () => {
+test('a stop sequence is reported only if it was requested', () => {
   expect(rebuilt(answer({ content: 'x' }, 'stop', { stop_reason: 'a' }))).toMatchObject({
     stop_reason: 'end_turn',
     stop_sequence: null,
@@ -201,7 +201,7 @@ test.each([
   expect(stream.usage).toEqual(whole.usage);
 });
 
-test('thoughts that are not to be displayed keep their block and lose their text', () => {
+test('thoughts that are not displayed keep their block but lose their text', () => {
   const fields = { thinking: { type: 'adaptive', display: 'omitted' } };
   const body = rebuilt(answer({ reasoning: 'SECRET', content: 'so' }), fields);
   const { wire } = runEvents(
@@ -255,20 +255,20 @@ test.each<[string, object[], [string, string][]]>([
     ],
   ],
   ['white space around', [called(0, 'f', ' '), grown(0, '\n{'), grown(0, '} \n')], [['f', '{} \n']]],
-])('one block is open at a time, whatever the order of the calls: %s', (_, events, expected) => {
+])('only one block is open at a time, whatever the order of the calls: %s', (_, events, expected) => {
   const { wire, stream } = runEvents([...events, chunk({}, 'tool_calls'), usageChunk, '[DONE]'], { tools });
   expect(stream.state).toBe('completed');
   expect(toolUses(wire)).toEqual(expected);
   expect(readMessageEvents(wire).end).toMatchObject({ delta: { stop_reason: 'tool_use' } });
 });
 
-test('arguments of the open call pass at once', () => {
+test('the open call’s arguments pass at once', () => {
   const stream = streamOf(messagesSurface, { fields: { tools } });
   stream.push(JSON.stringify(called(0, 'f', '{"a":"')));
   expect(stream.push(JSON.stringify(grown(0, 'long'))).join('')).toContain('"partial_json":"long"');
 });
 
-test('text after a call waits for its end; blank text is nothing', () => {
+test('text after a call waits for the call’s end, and blank text is dropped', () => {
   const late = runEvents(
     [
       chunk({ content: 'a' }),
@@ -293,7 +293,7 @@ test('text after a call waits for its end; blank text is nothing', () => {
 const nested = `{"a":${'['.repeat(100)}${']'.repeat(100)}}`;
 
 test.each(['false', 'null', '1', '"a"', '[]', '[{}]', 'x', '{"a":1}{', '{"a":1', '{a:1}', nested])(
-  'input of a tool that is no object fails the request: %s',
+  'a tool input that is not an object fails the request: %s',
   (input) => {
     const message = { tool_calls: [{ id: 'a', function: { name: 'f', arguments: input } }] };
     const kind = input === nested ? 'too_large' : 'unusable';
@@ -308,7 +308,7 @@ test.each(['false', 'null', '1', '"a"', '[]', '[{}]', 'x', '{"a":1}{', '{"a":1',
 );
 
 test.each(['vllm/232-tools-required-complete-stream', 'llamacpp/206-tools-required-qwen-template-stream'])(
-  'a stream that lost frames in the middle of a call has failed: %s',
+  'a stream that lost frames in the middle of a call fails: %s',
   (name) => {
     const { stream, wire } = run([captured(name)], { tools });
     expect(stream.failure?.kind).toBe('unusable');
@@ -317,7 +317,7 @@ test.each(['vllm/232-tools-required-complete-stream', 'llamacpp/206-tools-requir
   },
 );
 
-test('input that fails with the first event leaves the status to be chosen', () => {
+test('input that fails with the first event leaves the status still to be chosen', () => {
   const stream = streamOf(messagesSurface, { fields: { tools } });
   expect(stream.push(JSON.stringify(called(0, 'f', 'false')))).toEqual([]);
   expect(stream.state).toBe('failed');
@@ -338,7 +338,7 @@ test.each([
   ['{"a":{"b":{}},"c', { a: { b: {} } }],
   ['{"a":["b', { a: [] }],
   ['{a:1,', {}],
-])('of input that the limit of tokens cut, what is whole counts: %s', (input, expected) => {
+])('tool input cut by the token limit keeps its complete members: %s', (input, expected) => {
   const message = { tool_calls: [{ id: 'a', function: { name: 'f', arguments: input } }] };
   const body = rebuilt(answer(message, 'length'), { tools });
   expect(body).toMatchObject({ stop_reason: 'max_tokens' });
@@ -348,7 +348,7 @@ test.each([
   expect(toolUses(wire)).toEqual([['f', input]]);
 });
 
-test('what ids end in is of a form that the API allows, and never twice the same', () => {
+test('generated id suffixes have a form that the API allows, and never repeat', () => {
   const ids = Array.from({ length: 100 }, mintUnique);
   expect(new Set(ids).size).toBe(100);
   for (const id of ids) expect(id).toMatch(/^[a-f0-9]{32}$/);
@@ -357,7 +357,7 @@ test('what ids end in is of a form that the API allows, and never twice the same
 // Compares the engines' own messages endpoints with what the gateway makes of their chat completions for the same prompt.
 
 test.each(['vllm', 'sglang', 'llamacpp', 'ollama'])(
-  'the events are those of the engine itself for the same prompt: %s',
+  'the events match the engine’s own events for the same prompt: %s',
   (engine) => {
     const ours = readMessageEvents(run([captured(`${engine}/17-chat-stream-usage`)]).wire);
     const theirs = readMessageEvents(captured(`${engine}/80-messages-stream`).toString());
@@ -371,7 +371,7 @@ test.each(['vllm', 'sglang', 'llamacpp', 'ollama'])(
 );
 
 test.each(['vllm', 'sglang', 'llamacpp', 'ollama'])(
-  'the message has what that of the engine itself has for the same prompt: %s',
+  'the message has the members of the engine’s own message for the same prompt: %s',
   (engine) => {
     const ours = rebuilt(capturedJson(`${engine}/15-chat`));
     const theirs = capturedJson(`${engine}/79-messages`) as Fields & { content: Fields[]; usage: Fields };
@@ -390,7 +390,7 @@ test.each([
   ['llamacpp', 'end_turn', null],
   ['ollama', 'end_turn', null],
 ])(
-  'an end by a stop sequence is reported where the engine names the sequence: %s',
+  'stopping at a stop sequence is reported if the engine names the sequence: %s',
   (engine, reason, sequence) => {
     const ours = rebuilt(capturedJson(`${engine}/21-stop-string`), { stop_sequences: ['a', 'e'] });
     expect(ours).toMatchObject({ stop_reason: reason, stop_sequence: sequence });
@@ -400,7 +400,7 @@ test.each([
   },
 );
 
-test('a cut call streams as that of the engine itself', () => {
+test('a cut call streams like the engine’s own', () => {
   const theirs = readMessageEvents(captured('vllm/213-messages-tool-any-strict-stream').toString());
   const { wire } = runEvents([called(0, 'set_unit', '{'), chunk({}, 'length'), '[DONE]'], { tools });
   const ours = readMessageEvents(wire);
@@ -408,7 +408,7 @@ test('a cut call streams as that of the engine itself', () => {
   expect(ours.content).toMatchObject([{ type: 'tool_use', name: 'set_unit', input: '{' }]);
 });
 
-test('the reader of events is strict: no event may come twice, nor two change places', () => {
+test('the event reader is strict: no event may come twice, and no two may change places', () => {
   const { wire } = runEvents(
     [
       chunk({ reasoning: 'a' }),

@@ -129,7 +129,7 @@ const nextBody = (content: readonly Fields[]): object => {
 };
 
 test.each(dialectNames)(
-  'what %s answers comes back to it unchanged, with the results of its tools',
+  'an answer of %s comes back to it unchanged, with the results of its tools',
   (dialect) => {
     fc.assert(
       fc.property(turn, fc.integer({ min: 1, max: 5 }), (given, size) => {

@@ -28,7 +28,7 @@ const count = (fields: object) => shapeCountTokens({ model: 'echo', messages: [u
 const nodeBody = (fields: object, dialect: Dialect, headers = older): Record<string, unknown> =>
   toNodeBody(shape(fields, headers).asked, dialect, { servedName: 'served', maxTokens: 50 });
 
-test('the least request is a chat of one choice with a limit', () => {
+test('a minimal request is a chat with one choice and a limit', () => {
   expect(shape({})).toEqual({
     context: { thinkingDisplay: 'shown', stopSequences: [] },
     asked: {
@@ -53,7 +53,7 @@ test('the least request is a chat of one choice with a limit', () => {
   });
 });
 
-test('what a node is sent has the served name, a limit, and nothing else of the envelope', () => {
+test('a node receives the served name, a limit, and nothing else of the envelope', () => {
   expect(nodeBody({ stream: true, metadata: { user_id: 'SECRET' } }, 'vllm')).toEqual({
     model: 'served',
     messages: [user],
@@ -65,7 +65,7 @@ test('what a node is sent has the served name, a limit, and nothing else of the 
 });
 
 test.each(['sglang', 'llamacpp', 'ollama'] as const)(
-  'an engine that does not count the prompt at once is not asked to: %s',
+  'an engine that does not count the prompt at once is not asked to do so: %s',
   (dialect) => {
     expect(nodeBody({ stream: true }, dialect)).toMatchObject({ stream_options: { include_usage: true } });
     expect(JSON.stringify(nodeBody({ stream: true }, dialect))).not.toContain('continuous');
@@ -87,7 +87,7 @@ test.each([
     { tools: [{ ...functionTool, function: { ...functionTool.function, strict: true } }] },
   ],
   ['no tools', { tools: [], tool_choice: { type: 'auto' } }, {}],
-])('is carried to the node: %s', (_, fields, expected) => {
+])('the node receives the translated fields for %s', (_, fields, expected) => {
   const { model, messages, max_tokens, max_completion_tokens, stream, ...rest } = nodeBody(fields, 'vllm');
   expect(rest).toEqual(expected);
 });
@@ -95,7 +95,7 @@ test.each([
 test.each([
   ['vllm', { thinking_token_budget: 40, top_k: 5 }],
   ['llamacpp', { thinking_budget_tokens: 40, top_k: 5 }],
-] as const)('a budget of thoughts and top_k go by the name that the engine has: %s', (dialect, expected) => {
+] as const)('the thinking budget and top_k get the names that the engine uses: %s', (dialect, expected) => {
   const fields = { thinking: { type: 'enabled', budget_tokens: 40 }, top_k: 5 };
   expect(nodeBody(fields, dialect)).toMatchObject(expected);
 });
@@ -116,7 +116,7 @@ test.each([
   ],
   ['ollama', { system: 'x', messages: [user, user, { role: 'assistant', content: 'So' }] }, 'messages[2]'],
 ] as const)(
-  'Errors 2: what the engine cannot honour is refused by its path in the body of the caller: %s %j',
+  'Errors 2: what the engine cannot do is refused by its path in the caller’s body: %s %j',
   (dialect, fields, path) => {
     const message = shapeRefusal(() => nodeBody(fields, dialect));
     expect(message).toBe(`${path}: is not supported for this model`);
@@ -124,7 +124,7 @@ test.each([
 );
 
 test.each(['vllm', 'sglang', 'llamacpp', 'ollama'] as const)(
-  'unset sampling and thoughts switched off pass everywhere: %s',
+  'unset sampling and disabled thinking are accepted everywhere: %s',
   (dialect) => {
     const body = nodeBody({ top_k: -1, top_p: -1, thinking: { type: 'disabled' } }, dialect);
     expect(body).not.toHaveProperty('top_k');
@@ -138,7 +138,7 @@ test.each([
   [{ type: 'enabled', budget_tokens: 40, display: 'omitted' }, 'omitted'],
   [{ type: 'adaptive', display: null }, 'shown'],
   [{ type: 'disabled' }, 'shown'],
-])('the display of thoughts %j is %s', (thinking, expected) => {
+])('the thinking display %j is %s', (thinking, expected) => {
   expect(shape({ thinking }).context.thinkingDisplay).toBe(expected);
 });
 
@@ -212,7 +212,7 @@ test.each([
   expect(shape({ system }).asked.body.messages).toEqual([{ role: 'system', content }, user]);
 });
 
-test('an empty system prompt is none', () => {
+test('an empty system prompt counts as absent', () => {
   expect(shape({ system: '' }).asked.body.messages).toEqual([user]);
   expect(shape({ system: [] }).asked.body.messages).toEqual([user]);
 });
@@ -276,7 +276,7 @@ test.each(anthropicNoOpFields.messages)('$path is accepted and reaches no node',
   }
 });
 
-test.each(anthropicNoOpFields.count_tokens)('$path is accepted where tokens are counted', ({ path }) => {
+test.each(anthropicNoOpFields.count_tokens)('$path is accepted when counting tokens', ({ path }) => {
   expect(count(noOps[path] as object).kind).toBe('chat');
 });
 
@@ -368,7 +368,7 @@ test.each<[string, object, string]>([
     within(result('t', { content: [{ type: 'document' }] })),
     'messages[0].content[1].content[0].type',
   ],
-])('Endpoints: what the shape cannot hold is refused by its path: %s', (_, fields, expected) => {
+])('Endpoints: what the shape cannot express is refused by its path: %s', (_, fields, expected) => {
   expect(shapeRefusal(() => shape(fields))).toContain(expected);
 });
 
@@ -407,7 +407,7 @@ const documented: Readonly<Record<string, object>> = {
   top_k: { top_k: 5 },
 };
 
-test('docs/api.md names what is refused, and it is', () => {
+test('docs/api.md names what is refused, and each of its examples is refused', () => {
   const page = readFileSync(new URL('../../../docs/api.md', import.meta.url), 'utf8');
   const list = page.slice(
     page.indexOf('refused by name, because'),
@@ -420,14 +420,14 @@ test('docs/api.md names what is refused, and it is', () => {
   }
 });
 
-test('a thread is refused with the way out of it', () => {
+test('a thread is refused with advice on how to avoid it', () => {
   for (const thread of [{ type: 'create' }, { type: 'continue', previous_message_id: 'msg_1' }]) {
     const message = shapeRefusal(() => shape({ thread }, newer));
     expect(message).toMatch(/^thread: .*set `thread: false` in the tool runner/);
   }
 });
 
-test.each(['temperature', 'top_p', 'top_k'])('the newer generation has no %s, the default too', (field) => {
+test.each(['temperature', 'top_p', 'top_k'])('only newer API versions refuse %s', (field) => {
   expect(shapeRefusal(() => shape({ [field]: 1 }, newer))).toBe(
     `${field}: is not a field of this anthropic-version`,
   );
@@ -442,7 +442,7 @@ test('an unknown version is refused', () => {
   expect(shapeRefusal(() => shapeCountTokens(bodyOf({}), unknown))).toBe(message);
 });
 
-test('counting takes what makes the prompt and nothing of the answer', () => {
+test('a count includes everything that makes up the prompt, and nothing of the answer', () => {
   const counted = count({
     system: 'Be brief.',
     tools: [tool],
@@ -464,7 +464,7 @@ test.each([
   ['sglang', '90-tokenize-messages', ['messages', 'model', 'tools']],
   ['llamacpp', '92-input-tokens-endpoint', ['messages', 'model', 'reasoning_effort', 'tools']],
 ] as const)(
-  'a count by the engine is that of its own endpoint for messages: %s',
+  'a count by the engine equals that of its own messages endpoint: %s',
   (dialect, counter, fields) => {
     const chat = count({ tools: [tool], output_config: { effort: 'low' } });
     const body = toNodeBody(chat, dialect, { servedName: 'served', maxTokens: 1 });

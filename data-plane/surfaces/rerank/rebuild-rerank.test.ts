@@ -38,7 +38,7 @@ const forms = {
 };
 
 test.each(Object.entries(forms))(
-  'Routing, rules: an answer of %s is sorted, and reveals nothing of where it ran',
+  'Routing, rules: an answer of %s is sorted and does not reveal where it ran',
   (_, answer) => {
     expect(rebuild(answer)).toEqual({
       body: {
@@ -54,7 +54,7 @@ test.each(Object.entries(forms))(
   },
 );
 
-test('an engine that does not sort, or in another order, gives the same', () => {
+test('the result is the same if an engine does not sort, or sorts in another order', () => {
   fc.assert(
     fc.property(fc.shuffledSubarray(given, { minLength: 4 }), (results) => {
       expect(rebuild({ ...forms.llamacpp, results })).toEqual(rebuild(forms.llamacpp));
@@ -62,7 +62,7 @@ test('an engine that does not sort, or in another order, gives the same', () => 
   );
 });
 
-test('results are as many as were asked for, with our own documents where they are wanted', () => {
+test('the requested number of results is returned, with our own documents if requested', () => {
   const { body } = rebuild(forms.vllm, { top_n: 2, return_documents: true });
   expect(body.results).toEqual([
     { ...score(1, 7.7), document: { text: 'b' } },
@@ -98,11 +98,11 @@ test.each([
   ['a score beyond all numbers', JSON.parse('{"results":[{"index":0,"relevance_score":1e999}]}')],
   ['a text', { results: given.map(({ index }) => ({ index, relevance_score: '1' })) }],
   ['null alone', null],
-])('an answer that does not fit is a failure of the node: %s', (_, answer) => {
+])('an answer that does not match the request is a failure of the node: %s', (_, answer) => {
   expect(() => rebuild(answer)).toThrow(NodeFailure);
 });
 
-test('whatever a node answers, there is a score for each document in order, or a failure of the node', () => {
+test('any answer of a node gives a score for each document in order, or a failure of the node', () => {
   const entry = fc.oneof(
     fc.record({
       index: fc.integer({ min: -1, max: 4 }),

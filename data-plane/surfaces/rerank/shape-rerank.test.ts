@@ -9,7 +9,7 @@ import { shapeRerank } from './shape-rerank.ts';
 const least = { model: 'm', query: 'q', documents: ['a', 'b'] };
 const shape = (more: object) => shapeRerank({ ...least, ...more });
 
-test('texts and objects with a text are the same documents, and no more than they reaches a node', () => {
+test('documents may be texts or objects with a text, and only their texts reach a node', () => {
   const { asked, context } = shape({
     documents: ['a', { text: 'b' }],
     ...{ top_n: 1, return_documents: true },
@@ -33,7 +33,7 @@ test.each([
   ['null', { top_n: null }, 2],
   ['more than there are', { top_n: 1e9 }, 2],
   ['fewer', { top_n: 1 }, 1],
-])('as many results as asked for, or all: top_n %s', (_, more, topN) => {
+])('as many results as requested, or all: top_n %s', (_, more, topN) => {
   expect(shape(more).context).toEqual({ inputs: 2, topN });
 });
 
@@ -64,18 +64,18 @@ test.each([
   expect(() => shape(more)).toThrow(message);
 });
 
-test('as many documents as may be are taken', () => {
+test('the maximum number of documents is accepted', () => {
   const documents = Array.from({ length: documentsMax }, (_, index) => `d${index}`);
   expect(shape({ documents }).asked).toMatchObject({ inputs: documentsMax, body: { documents } });
 });
 
-test('documents are given back up to a bound, because they are held until the answer', () => {
+test('returned documents are limited in size, because they are held until the answer', () => {
   const documents = ['d'.repeat(1024 * 1024)];
   expect(() => shape({ documents, return_documents: true })).toThrow('return_documents: needs');
   expect(shape({ documents }).context).toEqual({ inputs: 1, topN: 1 });
 });
 
-test('Limits 3: the query with each document is a prompt of its own, and all of them are the text', () => {
+test('Limits 3: the query with each document is a prompt, and together they are the counted text', () => {
   const { asked } = shape({ query: 'one two', documents: ['three', 'four five six'] });
   expect(asked).toMatchObject({
     promptBytes: 20 + 256,

@@ -16,7 +16,7 @@ function readOf(
   return { read: deltas.join(''), deltas, isWhole };
 }
 
-test('the input is what the model wrote as its member, however the JSON was cut', () => {
+test('the input is the member that the model wrote, however the JSON was cut', () => {
   fc.assert(
     fc.property(
       fc.string({ unit: 'binary' }),
@@ -37,7 +37,7 @@ test('the input is what the model wrote as its member, however the JSON was cut'
   );
 });
 
-test('an escaped backslash before what looks like half of a pair is a text that may be cut after it', () => {
+test('an escaped backslash before what looks like a surrogate is plain text, and may be cut after it', () => {
   const input = new CustomInput();
   expect([input.add(String.raw`{"input":"a\\ud83d`), input.add('b"}')]).toEqual([String.raw`a\ud83d`, 'b']);
 });
@@ -50,7 +50,7 @@ test.each([
   ['members behind it', '{"input":"a","x":1}', 'a'],
   ['nothing', '', ''],
   ['an empty input', '{"input":""}', ''],
-])('%s is read', (_, given, expected) => {
+])('the input is read: %s', (_, given, expected) => {
   expect(readOf(given).read).toBe(expected);
   expect(readOf(given, [1, 2, 3, 5, 8]).read).toBe(expected);
 });
@@ -61,11 +61,11 @@ test.each([
   ['an escape that is none', '{"input":"a\\x"}'],
   ['a number', '{"input":1}'],
   ['another object', '{"code":"a"}'],
-])('%s is no input', (_, given) => {
+])('the input is invalid: %s', (_, given) => {
   expect(() => readOf(given)).toThrow(NodeFailure);
 });
 
-test('it is held within a bound', () => {
+test('the input is held within a bound', () => {
   const input = new CustomInput();
   input.add('{"input":"');
   const piece = 'a'.repeat(64 * 1024);

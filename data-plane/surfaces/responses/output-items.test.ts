@@ -32,6 +32,6 @@ test.each<[string, (items: OutputItems, at: number) => void, number]>([
     },
     4092,
   ],
-])('what is held of an answer is bounded: %s', (_, step, expected) => {
+])('the text held of an answer is bounded: %s', (_, step, expected) => {
   expect(stepsOf(step)).toBe(expected);
 });

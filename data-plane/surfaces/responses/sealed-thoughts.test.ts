@@ -7,7 +7,7 @@ const of = (token: string, tenant: string): string => new TenantSecrets(token, '
 const key = of('gateway-token-of-the-tests', 'acme');
 const sealed = (text: string): string => sealThoughts(text, key) ?? '';
 
-test('what one gateway seals opens at another, for the same organisation alone', () => {
+test('thoughts sealed by one gateway open at another, only for the same organisation', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary', maxLength: 200 }), (text) => {
       const given = sealed(text);
@@ -18,13 +18,13 @@ test('what one gateway seals opens at another, for the same organisation alone',
   );
 });
 
-test('the key is not that of the prefix caches, and no two seals of one text are alike', () => {
+test('the key differs from the prefix caches’ key, and no two seals of a text are alike', () => {
   const salt = new TenantSecrets('gateway-token-of-the-tests', 'cache salt').of('acme');
   expect(openThoughts(sealed('abc'), salt)).toBeUndefined();
   expect(sealed('abc')).not.toBe(sealed('abc'));
 });
 
-test('what was forged, cut or changed does not open, and never throws', () => {
+test('a forged, cut or changed seal does not open, and never throws', () => {
   const given = sealed('thought of something');
   for (let length = 0; length < given.length; length++)
     expect(openThoughts(given.slice(0, length), key)).toBeUndefined();
@@ -47,7 +47,7 @@ test('what was forged, cut or changed does not open, and never throws', () => {
   );
 });
 
-test('thoughts above the bound go without a seal, and a longer seal is not opened', () => {
+test('thoughts above the bound are not sealed, and a longer seal is not opened', () => {
   expect(openThoughts(sealed('a'.repeat(sealedBytesMax)), key)).toHaveLength(sealedBytesMax);
   expect(sealThoughts('a'.repeat(sealedBytesMax + 1), key)).toBeUndefined();
   expect(sealThoughts('é'.repeat(sealedBytesMax / 2 + 1), key)).toBeUndefined();

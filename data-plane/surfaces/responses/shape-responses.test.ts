@@ -40,7 +40,7 @@ const called = (id: string, name = 'f', given = '{}') => ({
 });
 
 describe('input', () => {
-  test('instructions and all messages of system and developer are one message at the start', () => {
+  test('instructions and all system and developer messages become one message at the start', () => {
     const items = [
       { role: 'developer', content: 'b' },
       { role: 'system', content: [{ type: 'input_text', text: 'c' }] },
@@ -55,7 +55,7 @@ describe('input', () => {
     ]);
   });
 
-  test('thoughts, messages and calls in a row are one message, and one between calls and outputs joins it', () => {
+  test('consecutive thoughts, messages and calls are one message, as is a message between calls and outputs', () => {
     expect(
       messagesOf(
         user('hi'),
@@ -83,7 +83,7 @@ describe('input', () => {
     ]);
   });
 
-  test('what a user says before an output stands after it, and so does an image of the output', () => {
+  test('a user’s message before an output moves behind it, and so does the output’s image', () => {
     const shown = { type: 'image_url', image_url: { url: image.image_url } };
     expect(
       messagesOf(
@@ -118,7 +118,7 @@ describe('input', () => {
     expect(refusal({ input })).toContain(says);
   });
 
-  test('of thoughts what opens counts first, then what is there in clear; else they are left out', () => {
+  test('sealed thoughts are preferred to readable ones, and are left out if there are neither', () => {
     const sealed = sealThoughts('sealed', sealKey);
     const content = [{ type: 'reasoning_text', text: 'content' }];
     const of = (more: object) =>
@@ -136,14 +136,14 @@ describe('input', () => {
     expect(refusal({ input: [thought({ encrypted_content: 7 })] })).toContain('input[0].encrypted_content');
   });
 
-  test('a reference to thoughts is left out; one to a message is refused, and says what to do', () => {
+  test('a reference to thoughts is dropped, and one to a message is refused with advice', () => {
     expect(messagesOf(user('hi'), { type: 'item_reference', id: 'rs_1' })).toEqual([user('hi')]);
     const input = [user('hi'), { type: 'item_reference', id: 'msg_1' }];
     expect(refusal({ input })).toContain('providerOptions: { openai: { store: false } }');
     expect(refusal({ input: [{ type: 'item_reference', id: 'rs_1' }] })).toBe('input: must not be empty');
   });
 
-  test('a last turn of the assistant is to be continued, where the engine can', () => {
+  test('a final assistant turn is continued if the engine can do so', () => {
     const { asked } = shaped({ input: [user('hi'), said('so')] });
     expect(asked.needs).toEqual(['prefill']);
     expect(() => toNodeBody(asked, 'ollama', target)).toThrow('input[1]: is not supported for this model');
@@ -170,7 +170,7 @@ describe('tools', () => {
       (tool) => tool.function.name,
     );
 
-  test('those of a namespace have one name each, and are answered by both', () => {
+  test('tools in a namespace get one name each, and calls are returned under namespace and name', () => {
     expect(namesSent({ tools: [f, ns] })).toEqual(['f', 'ns__f', 'ns__g']);
     const { names } = shaped({ tools: [f, ns, run] }).context;
     expect(Object.fromEntries(names)).toEqual({
@@ -182,7 +182,7 @@ describe('tools', () => {
     expect([first?.function['description'], second?.function['description']]).toEqual(['about', undefined]);
   });
 
-  test('a long name is shortened, and is the same in a later turn', () => {
+  test('a long name is shortened, to the same name in every turn', () => {
     const long = { ...ns, name: 'n'.repeat(40), tools: [{ ...f, name: 'f'.repeat(40) }] };
     const [name = ''] = namesSent({ tools: [long] }) ?? [];
     expect(name).toMatch(/^n{40}__f{13}_[0-9a-f]{8}$/);
@@ -194,14 +194,14 @@ describe('tools', () => {
     ]);
   });
 
-  test('two of one name are refused', () => {
+  test('two tools with the same name are refused', () => {
     expect(refusal({ tools: [f, f] })).toBe('tools[1].name: is the name of another tool');
     expect(refusal({ tools: [{ ...f, name: 'ns__f' }, ns] })).toBe(
       'tools[1].tools[0].name: is the name of another tool',
     );
   });
 
-  test('a custom tool takes its text as a member, and a grammar is described', () => {
+  test('a custom tool takes its text as a member, and its grammar becomes part of its description', () => {
     const format = { type: 'grammar', syntax: 'lark', definition: 'start: "a"' };
     expect(sent({ tools: [{ ...run, format }] })['tools']).toMatchObject([
       {
@@ -223,7 +223,7 @@ describe('tools', () => {
     ]);
   });
 
-  test('a search that asks for none is neither offered nor repeated; one that asks is refused', () => {
+  test('a web search without external access is dropped, and one with external access is refused', () => {
     const search = { type: 'web_search', external_web_access: false };
     const { asked, context } = shaped({ tools: [f, search] });
     expect(asked.body.tools).toHaveLength(1);
@@ -234,7 +234,7 @@ describe('tools', () => {
   });
 
   test.each(['mcp', 'file_search', 'code_interpreter', 'computer_use_preview', 'apply_patch', 'local_shell'])(
-    'the tool %s, which a server would run, is refused with what to offer',
+    'the server-side tool %s is refused, with an alternative',
     (type) => {
       expect(refusal({ tools: [{ type, anything: 1 }] })).toContain(
         'tools[0].type: is a tool that a server would run',
@@ -265,7 +265,7 @@ describe('tools', () => {
     expect(body['tools']).toHaveLength(offered);
   });
 
-  test('a choice of what is not offered is refused', () => {
+  test('choosing a tool that is not offered is refused', () => {
     expect(refusal({ tool_choice: 'required' })).toBe('tool_choice: needs tools');
     expect(refusal({ tools: [f], tool_choice: { type: 'function', name: 'g' } })).toBe(
       'tool_choice.name: must be one of the tools',
@@ -274,7 +274,7 @@ describe('tools', () => {
 });
 
 describe('settings', () => {
-  test('each reaches the node in the words of a chat', () => {
+  test('each setting reaches the node under its chat name', () => {
     const schema = { type: 'object', $schema: 'x' };
     const format = { type: 'json_schema', name: 'n', schema, strict: true };
     expect(
@@ -293,7 +293,7 @@ describe('settings', () => {
     expect(refusal({ top_logprobs: 2 })).toContain('top_logprobs: needs');
   });
 
-  test('what the engine cannot carry is refused by its path here', () => {
+  test('a setting that the engine cannot carry is refused by its path in this API', () => {
     const { asked } = shaped({ reasoning: { effort: 'xhigh' } });
     expect(() => toNodeBody(asked, 'ollama', target)).toThrow(
       'reasoning.effort: is not supported for this model',
@@ -316,7 +316,7 @@ describe('settings', () => {
     expect(message.startsWith(name)).toBe(true);
   });
 
-  test('what has no effect is accepted, and no node gets it', () => {
+  test('settings without effect are accepted, and no node receives them', () => {
     const values: Fields = {
       ...{ user: 'VALUE', safety_identifier: 'VALUE', client_metadata: { a: 'VALUE' } },
       ...{ prompt_cache_retention: 'VALUE', prompt_cache_options: { a: 'VALUE' }, service_tier: 'auto' },
@@ -335,7 +335,7 @@ describe('settings', () => {
     expect(topLevel.filter((name) => !given.has(name))).toEqual([]);
   });
 
-  test('what a request repeats in its answer is bounded', () => {
+  test('the request fields repeated in an answer are bounded', () => {
     const large = 'a'.repeat(40_000);
     const tools = [{ type: 'function', name: 'f', description: large }];
     const format = { type: 'json_schema', name: 'n', schema: { a: large } };
@@ -353,7 +353,7 @@ const bodiesIn = (name: string): readonly { readonly client: string; readonly bo
   JSON.parse(readFileSync(new URL(`../../../test/fixtures/clients/${name}.json`, import.meta.url), 'utf8'));
 
 test.each([...bodiesIn('responses-bodies'), ...bodiesIn('responses-sessions')])(
-  'what $client sends by default passes, and no node gets what is empty of it',
+  'the default request of $client is accepted, and no node receives its empty fields',
   ({ body }) => {
     const { asked } = shapeResponses({ ...body }, headers);
     for (const dialect of ['vllm', 'sglang', 'llamacpp', 'ollama'] as const)
