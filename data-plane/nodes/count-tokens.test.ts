@@ -82,8 +82,8 @@ test.each<[string, Fault]>([
   ['is silent', { kind: 'stall' }],
   ['fails', { kind: 'status', status: 500 }],
   ['redirects', { kind: 'redirect', location: 'http://127.0.0.1:1/' }],
-  ['answers no JSON', { kind: 'content-type', contentType: 'text/plain' }],
-  ['answers another JSON', { kind: 'status', status: 200, body: { count: 'many' } }],
+  ['does not answer with JSON', { kind: 'content-type', contentType: 'text/plain' }],
+  ['answers with other JSON', { kind: 'status', status: 200, body: { count: 'many' } }],
   ['resets the connection', { kind: 'refuse' }],
 ])('a node that %s gives no count', async (_name, fault) => {
   const node = await sim('vllm', fault);

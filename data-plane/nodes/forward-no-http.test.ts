@@ -21,12 +21,12 @@ const head = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n';
 
 test.each([
   ['both framings', `${head}transfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n${completion}`],
-  ['a length below zero', `${head}content-length: -1\r\n\r\n${completion}`],
+  ['a negative length', `${head}content-length: -1\r\n\r\n${completion}`],
   ['no status', `HTTP/1.1 0 ${completion}\r\n\r\n`],
   ['no status line', `${completion}\r\n\r\n`],
   ['a broken header', `${head}x\0y: ${completion}\r\n\r\n`],
   ['a chunk without a size', `${head}transfer-encoding: chunked\r\n\r\nzz\r\n${completion}\r\n`],
-  ['bytes behind its chunks', `${head}transfer-encoding: chunked\r\n\r\n1\r\n {${completion}`],
+  ['bytes after its chunks', `${head}transfer-encoding: chunked\r\n\r\n1\r\n {${completion}`],
 ])('an answer with %s is a failure of the node, and none of its bytes is kept', async (_what, bytes) => {
   const server = await startForwardServer({ candidates: [routeTo(await nodeThatAnswers(bytes))] });
   onTestFinished(() => server.close());

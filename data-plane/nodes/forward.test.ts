@@ -172,18 +172,18 @@ const earlyStreamed: [string, Fault][] = [
   ['begins with an empty chunk and ends', { kind: 'empty-chunk-end', afterEvents: 0 }],
   ['begins with garbage', { kind: 'garbage', afterEvents: 0 }],
   ['begins with a huge event', { kind: 'huge-event', bytes: 3_000_000 }],
-  ['sends only comments', { kind: 'stall-after', afterEvents: 0, commentEveryMs: 10 }],
+  ['sends nothing but comments', { kind: 'stall-after', afterEvents: 0, commentEveryMs: 10 }],
 ];
 
 const earlyWhole: [string, Fault][] = [
   ...early,
-  ['stops within its body', { kind: 'stall-after', afterEvents: 1 }],
+  ['stops in the middle of its body', { kind: 'stall-after', afterEvents: 1 }],
   ['cuts its body', { kind: 'cut', afterEvents: 1, reset: false }],
-  ['resets within its body', { kind: 'cut', afterEvents: 1, reset: true }],
-  ['answers garbage', { kind: 'garbage', afterEvents: 0 }],
+  ['resets in the middle of its body', { kind: 'cut', afterEvents: 1, reset: true }],
+  ['answers with garbage', { kind: 'garbage', afterEvents: 0 }],
   ['sends a body that is too large', { kind: 'huge-event', bytes: 40_000_000 }],
   ['sends its body byte by byte', { kind: 'slow-loris', part: 'body', everyMs: 5 }],
-  ['gives a finish reason that is none', { kind: 'finish-abort', finishReason: 'abort' }],
+  ['gives an unknown finish reason', { kind: 'finish-abort', finishReason: 'abort' }],
   [
     'answers 500 with what looks like an answer',
     {
@@ -235,11 +235,7 @@ async function expectRefusal(fault: Fault, body: object): Promise<void> {
 const late: [string, Fault, 'node' | 'deadline'][] = [
   ['sends an error frame, then [DONE]', { kind: 'error-frame-then-done', afterEvents: 3 }, 'node'],
   ['sends an error frame', { kind: 'error-frame-no-done', afterEvents: 3 }, 'node'],
-  [
-    'gives a finish reason that is none, then [DONE]',
-    { kind: 'finish-abort', finishReason: 'abort' },
-    'node',
-  ],
+  ['gives an unknown finish reason, then [DONE]', { kind: 'finish-abort', finishReason: 'abort' }, 'node'],
   ['closes the connection', { kind: 'cut', afterEvents: 3, reset: false }, 'node'],
   ['resets the connection', { kind: 'cut', afterEvents: 3, reset: true }, 'node'],
   ['ends the body cleanly without [DONE]', { kind: 'clean-end-without-done', afterEvents: 3 }, 'node'],
@@ -247,7 +243,7 @@ const late: [string, Fault, 'node' | 'deadline'][] = [
   ['ends with an empty chunk', { kind: 'empty-chunk-end', afterEvents: 3 }, 'node'],
   ['sends garbage', { kind: 'garbage', afterEvents: 3 }, 'node'],
   ['falls silent', { kind: 'stall-after', afterEvents: 3 }, 'deadline'],
-  ['sends only comments', { kind: 'stall-after', afterEvents: 3, commentEveryMs: 10 }, 'deadline'],
+  ['sends nothing but comments', { kind: 'stall-after', afterEvents: 3, commentEveryMs: 10 }, 'deadline'],
 ];
 
 test.each(late)(
@@ -377,8 +373,8 @@ test('a stall of this gateway does not shorten the time to search for a node', a
 });
 
 test.each([
-  ['without end', 70_000, 100],
-  ['and then stops within it', 10, 2],
+  ['without an end', 70_000, 100],
+  ['that stalls', 10, 2],
 ])('an error body %s is read only up to its bound', async (_name, pieceBytes, pieces) => {
   let isOpen = true;
   const node = await handMade(async (_request, response) => {
@@ -407,7 +403,7 @@ const paddedAnswer = (bytes: number): string =>
   }).padEnd(bytes);
 
 test.each([
-  ['of a declared length', (text: string, response: ServerResponse) => response.end(text)],
+  ['with a declared length', (text: string, response: ServerResponse) => response.end(text)],
   [
     'in chunks',
     (text: string, response: ServerResponse) => {
@@ -659,9 +655,9 @@ test('Events: an answer that its client never received is not billed', async () 
 
 test.each([
   ['a whole answer', chat],
-  ['a stream, of which it sends the head', streamed],
+  ['a stream of which it sends only the head', streamed],
 ])(
-  'a node that answers nobody %s is set aside once clients have given up after ten seconds',
+  'a node that never answers is set aside once clients have given up after ten seconds: %s',
   async (_, body) => {
     const stuck = await handMade((req, res) => {
       if (req.headers.accept !== 'text/event-stream') return;
@@ -707,19 +703,19 @@ const askedFor: Record<string, { path: string; body: object; answer: string }> =
     body: streamed,
     answer: chunkOf({ delta: { content: 'x'.repeat(1_100_000) } }),
   },
-  'an event of too many values': {
+  'an event with too many values': {
     path: chatPath,
     body: streamed,
     answer: chunkOf({ delta: {}, logprobs: { content: Array(60_000).fill(1) } }),
   },
-  'too many calls of tools': {
+  'too many tool calls': {
     path: chatPath,
     body: streamed,
     answer: chunkOf({
       delta: { tool_calls: Array.from({ length: 200 }, (_, index) => ({ ...toolCall, index })) },
     }),
   },
-  'the input of a tool that is no object': {
+  'tool input that is not an object': {
     path: '/v1/messages',
     body: { ...streamed, max_tokens: 9, tools },
     answer: chunkOf({ delta: { tool_calls: [toolCall] } }),

@@ -144,7 +144,7 @@ const answers: readonly (readonly [string, string, string])[] = [
   ['with a length', whole, '{}'],
   ['in chunks, with trailers', `${chunked}1;a=b\r\n{\r\n01\r\n}\r\n0\r\nx-trailer: 1\r\n\r\n`, '{}'],
   [
-    'behind early answers',
+    'after early responses',
     `HTTP/1.1 103 Early\r\nlink: a\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n${whole}`,
     '{}',
   ],
@@ -172,10 +172,10 @@ test.each(answers)(
 
 test.each([
   ['a second answer at once', whole + whole],
-  ['a byte behind it', `${whole}x`],
+  ['an extra byte after it', `${whole}x`],
   ['`Connection: close`', `${ok}Connection: close\r\nContent-Length: 2\r\n\r\n{}`],
   ['HTTP/1.0', whole.replace('1.1', '1.0')],
-  ['a next request not awaited for long', `${ok}Keep-Alive: timeout=2\r\nContent-Length: 2\r\n\r\n{}`],
+  ['a short keep-alive time', `${ok}Keep-Alive: timeout=2\r\nContent-Length: 2\r\n\r\n{}`],
 ])('an answer with %s is whole, but its connection ends', async (_, bytes) => {
   const { url, sockets } = await node((socket) => socket.write(bytes));
   const opened = pools();
@@ -205,7 +205,7 @@ test.each([
   ['nothing', '', 'the node ended the connection before its answer'],
   ['half a head', 'HTTP/1.1 200', 'the node ended the connection within its answer'],
   ['half a body', `${ok}Content-Length: 3\r\n\r\n{}`, 'the node ended the connection within its answer'],
-  ['an early answer only', 'HTTP/1.1 100 C\r\n\r\n', 'the node ended the connection before its answer'],
+  ['an early response only', 'HTTP/1.1 100 C\r\n\r\n', 'the node ended the connection before its answer'],
 ])('a node that ends its side after %s has not answered', async (_, bytes, reason) => {
   const { url } = await node((socket) => socket.end(bytes));
   expect(await ended(call(pools(), url))).toBe(reason);
@@ -214,13 +214,13 @@ test.each([
 test.each([
   ['another protocol', 'HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n', 'upgrade'],
   [
-    'a length and chunks',
+    'both a length and chunks',
     `${ok}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n`,
     'length and chunks',
   ],
   ['two lengths', `${ok}Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}`, 'length'],
   ['a bare line feed', 'HTTP/1.1 200 OK\nContent-Length: 2\r\n\r\n{}', 'bare line feed'],
-  ['no HTTP', 'SSH-2.0-OpenSSH_9.6\r\n', 'version'],
+  ['something other than HTTP', 'SSH-2.0-OpenSSH_9.6\r\n', 'version'],
   ['a chunk without a size', `${chunked}\r\n`, 'chunk size'],
 ])('an answer with %s is not an answer', async (_, bytes, fault) => {
   const { url, sockets } = await node((socket) => socket.write(bytes));
@@ -361,7 +361,7 @@ describe('an aborted call', () => {
   test.each([
     ['before its connection', () => undefined, false],
     ['before its answer', () => undefined, true],
-    ['within its answer', (socket: Socket) => socket.write(`${chunked}1\r\n{\r\n`), true],
+    ['during its answer', (socket: Socket) => socket.write(`${chunked}1\r\n{\r\n`), true],
   ] as const)('%s ends the connection', async (_, answer, waits) => {
     const { url, sockets, asked } = await node(answer);
     const opened = pools();

@@ -95,13 +95,13 @@ const notListed = new Refusal('not listed by the pool', 'none');
 const nobody = { kind: 'nobody' };
 const visitor = { kind: 'anonymous', visitor: 'v' };
 test.each([
-  ['listings that nobody asked for', { caller: nobody }, 5],
-  ['refused listings of nobody', { caller: nobody, refusal: notListed }, 5],
-  ['refusals of visitors', { caller: visitor, operation: { kind: 'chat' }, refusal: notListed }, 4],
-  ['listings of visitors', { caller: visitor }, 4],
+  ['anonymous listings', { caller: nobody }, 5],
+  ['refused anonymous listings', { caller: nobody, refusal: notListed }, 5],
+  ['visitors’ refusals', { caller: visitor, operation: { kind: 'chat' }, refusal: notListed }, 4],
+  ['visitors’ listings', { caller: visitor }, 4],
   ['credentials that a fenced gateway refused', { refusal: cannotTakeNow('fenced') }, 3],
   [
-    'what a fenced gateway refused without a credential',
+    'requests without credentials that a fenced gateway refused',
     { refusal: unauthorized('fenced without a key') },
     5,
   ],

@@ -95,15 +95,15 @@ test('embeddings are judged by their bounds and sent to no node for counting', a
 });
 
 test.each([
-  ['asked, no window known', { asked: 50, windowTokens: null }, 50],
-  ['asked nothing at all, no window known', { asked: 0, windowTokens: null }, 0],
-  ['nothing asked, no window known', { asked: undefined, windowTokens: null }, 4096],
-  ['asked and fits', { asked: 50, windowTokens: 1000 }, 50],
-  ['asked more than there is', { asked: 5000, windowTokens: 1000 }, 900],
-  ['asked nothing at all', { asked: 0, windowTokens: 1000 }, 0],
-  ['nothing asked: what is surely free', { asked: undefined, windowTokens: 1000 }, 700],
-  ['nothing asked, bound near the window: a quarter', { asked: undefined, windowTokens: 320 }, 80],
-  ['nothing asked, estimate near the window', { asked: undefined, windowTokens: 110 }, 10],
+  ['tokens requested, no window known', { asked: 50, windowTokens: null }, 50],
+  ['zero tokens requested, no window known', { asked: 0, windowTokens: null }, 0],
+  ['nothing requested, no window known', { asked: undefined, windowTokens: null }, 4096],
+  ['requested tokens that fit', { asked: 50, windowTokens: 1000 }, 50],
+  ['more tokens requested than are available', { asked: 5000, windowTokens: 1000 }, 900],
+  ['zero tokens requested', { asked: 0, windowTokens: 1000 }, 0],
+  ['nothing requested: the tokens that are surely free', { asked: undefined, windowTokens: 1000 }, 700],
+  ['nothing requested, bound near the window: a quarter', { asked: undefined, windowTokens: 320 }, 80],
+  ['nothing requested, estimate near the window', { asked: undefined, windowTokens: 110 }, 10],
   ['a prompt as large as the window', { asked: 50, windowTokens: 100 }, 1],
   ['a prompt larger than the window', { asked: undefined, windowTokens: 50 }, 1],
 ])('the length allowed for an answer: %s', (_name, room, tokens) => {
@@ -112,14 +112,14 @@ test.each([
 
 test.each([
   ['no window known', { asked: 5000, windowTokens: null }, false],
-  ['asked and surely fits', { asked: 700, windowTokens: 1000 }, false],
-  ['asked one more', { asked: 701, windowTokens: 1000 }, true],
+  ['requested tokens that surely fit', { asked: 700, windowTokens: 1000 }, false],
+  ['one token more than surely fits', { asked: 701, windowTokens: 1000 }, true],
   [
-    'nothing asked, and a quarter of the window is surely free',
+    'nothing requested, and a quarter of the window is surely free',
     { asked: undefined, windowTokens: 400 },
     false,
   ],
-  ['nothing asked, and it is not', { asked: undefined, windowTokens: 398 }, true],
+  ['nothing requested, and less surely free', { asked: undefined, windowTokens: 398 }, true],
 ])('whether a prompt is counted before its answer gets a length: %s', (_name, room, tight) => {
   expect(needsExactCount({ ...room, promptBound: 300, promptEstimate: 100 })).toBe(tight);
 });

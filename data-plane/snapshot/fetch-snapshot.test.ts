@@ -58,7 +58,7 @@ test.each([
   ['a wrong token', { token: 'not the token' }],
   ['no token', { token: undefined }],
   ['another log', { logId: 'log-of-another-fleet' }],
-  ['nobody there', { controlPlanes: ['http://127.0.0.1:1'] }],
+  ['no control plane', { controlPlanes: ['http://127.0.0.1:1'] }],
 ])('no snapshot is left in place after %s', async (name, change) => {
   expect(await fetchSnapshot({ ...options(`${name}.db`), ...change })).toBe(false);
   expect(() => openExisting(join(dir, `${name}.db`), { readOnly: true })).toThrow('there is no snapshot');
@@ -83,8 +83,8 @@ test('a busy control plane is asked again after the time it names', async () => 
 
 test.each([
   ['rows do not add up', (db: Database) => db.exec("UPDATE organisation SET tier = 'Platinum'")],
-  ['position is not as it was written', (db: Database) => db.exec('UPDATE position SET next_offset = 2')],
-  ['position is of another commit', (db: Database) => forgePosition(db, 'UPDATE position SET seq = seq - 1')],
+  ['position was changed', (db: Database) => db.exec('UPDATE position SET next_offset = 2')],
+  ['position is another commit’s', (db: Database) => forgePosition(db, 'UPDATE position SET seq = seq - 1')],
 ])('a snapshot whose %s is refused even if it was transferred intact', async (what, change) => {
   await fetchSnapshot(options(`${what}.db`));
   const db = openDatabase(join(dir, `${what}.db`), { durability: 'full' });
@@ -161,14 +161,14 @@ const endlessly = (piece: Buffer, everyMs: number, head: Record<string, string>)
 };
 
 test.each<[string, Answer]>([
-  ['drips one', endlessly(Buffer.alloc(1), 5, { 'content-length': '100000000' })],
-  ['states no size of one without end', endlessly(Buffer.alloc(65_536), 1, {})],
+  ['sends a snapshot drop by drop', endlessly(Buffer.alloc(1), 5, { 'content-length': '100000000' })],
+  ['sends one without size and without end', endlessly(Buffer.alloc(65_536), 1, {})],
   [
-    'states one that is larger than the disk',
+    'announces one larger than the disk',
     endlessly(Buffer.alloc(1), 5, { 'content-length': '9000000000000000' }),
   ],
   [
-    'states one that is larger than half of the free disk',
+    'announces one larger than half of the free disk',
     (response) => {
       const { bavail, bsize } = statfsSync(dir);
       endlessly(Buffer.alloc(1), 5, { 'content-length': `${Math.floor(bavail * bsize * 0.6)}` })(response);

@@ -93,9 +93,9 @@ test('a position changed by hand is noticed while the gateway runs, and the snap
 
 test.each([
   ['is after the end of the log', 'next_offset = 4611686018427387904'],
-  ['is of no commit', 'seq = -1'],
-  ['is of a commit that the log does not have', 'seq = 9007199254740992'],
-  ['is of another log', "log = 'another-log'"],
+  ['belongs to no commit', 'seq = -1'],
+  ['belongs to a commit that the log does not have', 'seq = 9007199254740992'],
+  ['belongs to another log', "log = 'another-log'"],
 ])(
   'a gateway that starts on a state whose position %s reaches the state of its log',
   async (what, columns) => {

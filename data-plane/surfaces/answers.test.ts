@@ -57,7 +57,7 @@ const endedEarly = [
 
 const failing: readonly [name: string, answer: unknown, kind: string][] = [
   ['an error', { error: { message: 'SECRET' } }, 'error'],
-  ['an error as a text', { error: 'SECRET' }, 'error'],
+  ['an error given as a string', { error: 'SECRET' }, 'error'],
   ['a flat error', { object: 'error', message: 'SECRET' }, 'error'],
   ['nothing', undefined, 'malformed'],
   ['a text', 'Internal Server Error', 'malformed'],
@@ -66,49 +66,49 @@ const failing: readonly [name: string, answer: unknown, kind: string][] = [
   ['too many choices', { choices: [1, 2] }, 'malformed'],
   ['a choice without a message', { choices: [{ index: 0, finish_reason: 'stop' }] }, 'malformed'],
   [
-    'a choice that was not asked for',
+    'a choice that was not requested',
     { choices: [{ index: 1, message: {}, finish_reason: 'stop' }] },
     'malformed',
   ],
   ['a choice that was given up', answer({ content: 'a' }, 'abort'), 'aborted'],
   ['a choice without an end', answer({ content: 'a' }, null), 'malformed'],
-  ['content that is no text', answer({ content: [{ text: 'a' }] }), 'malformed'],
+  ['content that is not a string', answer({ content: [{ text: 'a' }] }), 'malformed'],
   ['a call without a name', answer({ tool_calls: [{ id: 'a', function: {} }] }), 'malformed'],
   [
-    'arguments that are no text',
+    'arguments that are not a string',
     answer({ tool_calls: [{ function: { name: 'f', arguments: [1] } }] }),
     'malformed',
   ],
   [
-    'more calls than an answer may have',
+    'more calls than an answer may contain',
     answer({ tool_calls: Array.from({ length: 129 }, () => callOf('f', '{}')) }),
     'too_large',
   ],
 ];
 
 const failingChunks: readonly [name: string, data: NodeEvent, kind: string][] = [
-  ['no JSON', '{"choices":[', 'malformed'],
-  ['no object', '5', 'malformed'],
+  ['not JSON', '{"choices":[', 'malformed'],
+  ['not an object', '5', 'malformed'],
   ['an unknown choice', chunk({ content: 'b' }, null, { index: 1 }), 'malformed'],
-  ['content that is no text', chunk({ content: [{ type: 'image', text: 'b' }] }), 'malformed'],
+  ['content that is not a string', chunk({ content: [{ type: 'image', text: 'b' }] }), 'malformed'],
   [
     'a tool call without a name',
     chunk({ tool_calls: [{ index: 0, id: 'a', function: { arguments: '{' } }] }),
     'malformed',
   ],
   [
-    'more tool calls than an answer may have',
+    'more tool calls than an answer may contain',
     chunk({
       tool_calls: Array.from({ length: 129 }, (_, index) => ({ index, ...callOf('f', '{}', `c${index}`) })),
     }),
     'too_large',
   ],
-  ['more values than are read', { ...chunk({ content: 'b' }), extra: Array(60_000).fill(1) }, 'too_large'],
+  ['more values than may be read', { ...chunk({ content: 'b' }), extra: Array(60_000).fill(1) }, 'too_large'],
   ['an error', { error: { message: 'SECRET', code: 500 } }, 'error'],
-  ['an error as a text', { error: 'SECRET' }, 'error'],
+  ['an error given as a string', { error: 'SECRET' }, 'error'],
   ['a flat error', { object: 'error', message: 'SECRET' }, 'error'],
   ['an error next to choices', { error: { message: 'SECRET' }, choices: [] }, 'error'],
-  ['a finish reason that is none', chunk({}, 'abort'), 'aborted'],
+  ['an unknown finish reason', chunk({}, 'abort'), 'aborted'],
 ];
 
 const oneCall = { tool_calls: [{ index: 0, ...callOf('f', '{}') }] };

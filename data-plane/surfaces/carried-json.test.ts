@@ -34,7 +34,7 @@ const use = `{"type":"tool_use","id":"t","name":"f","input":${hard}}`;
 const result = '{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"ok"}]}';
 const requests: readonly (readonly [string, Kind, string])[] = [
   [
-    'parameters of a tool',
+    'a tool’s parameters',
     'chat',
     `{${chat},"tools":[{"type":"function","function":{"name":"f","parameters":${hard}}}]}`,
   ],
@@ -120,10 +120,10 @@ const called = (args: string) => ({
 });
 
 test.each([
-  ['all that is hard', hard],
-  ['a name twice', '{"a":1,"a":2}'],
+  ['every difficult form', hard],
+  ['a repeated name', '{"a":1,"a":2}'],
   ['__proto__', '{"__proto__":{"a":1},"constructor":2}'],
-  ['half a surrogate pair by an escape', '{"a":"\\ud800"}'],
+  ['an escaped lone surrogate', '{"a":"\\ud800"}'],
 ])('a tool’s input reaches the client byte for byte: %s', (_, args) => {
   const tools = [{ name: 'f', input_schema: { type: 'object' } }];
   const { asked, form } = shapeOperation(

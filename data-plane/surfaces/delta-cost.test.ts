@@ -65,7 +65,7 @@ const readers: readonly (readonly [string, AnswerSurface, Case, object])[] = [
   ...Object.entries(customCases).map(
     ([name, one]) => [name, responsesSurface, one, { fields: customTool }] as const,
   ),
-  ['probabilities of tokens', responsesSurface, probabilities, { fields: include }],
+  ['token probabilities', responsesSurface, probabilities, { fields: include }],
 ];
 
 const few = 1000;

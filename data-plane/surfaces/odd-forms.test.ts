@@ -38,9 +38,9 @@ const idle: Readonly<Record<string, NodeEvent | Buffer>> = {
   'data without a value': raw('data\n\n'),
   'blank data': raw('data:   \n\n'),
   'a comment': raw(': here\n\n'),
-  'an event of a name of its own': raw('event: metrics\ndata: 12 tokens/s\n\n'),
-  'an event of a name of its own with JSON': raw('event: ping\ndata: {"type":"ping"}\n\n'),
-  'fields without a meaning': raw('id: 7\nretry: 10\nx: y\n\n'),
+  'an event with a name of its own': raw('event: metrics\ndata: 12 tokens/s\n\n'),
+  'an event with a name and JSON of its own': raw('event: ping\ndata: {"type":"ping"}\n\n'),
+  'meaningless fields': raw('id: 7\nretry: 10\nx: y\n\n'),
   'an empty error': { error: '' },
   'an error that is false': { error: false, choices: [] },
   'an empty delta': choice({ delta: {} }),
@@ -50,12 +50,12 @@ const idle: Readonly<Record<string, NodeEvent | Buffer>> = {
   'empty lists': choice({ delta: { content: [], tool_calls: [] }, logprobs: { content: [] } }),
   'empty texts': choice({ delta: { role: '', content: '', reasoning_content: '', refusal: '' } }),
   'an empty finish reason': choice({ delta: {}, finish_reason: '' }),
-  'a finish reason that is the text null': choice({ delta: {}, finish_reason: 'null' }),
+  'a finish reason that is the text "null"': choice({ delta: {}, finish_reason: 'null' }),
   'no finish reason': { choices: [{ index: 0, delta: { content: '' } }] },
   'no index': { choices: [{ delta: {}, finish_reason: null }] },
   'no model': { ...chunk({}), model: '' },
-  'a tool call of nothing': calls(null, {}, { index: 0 }, part('', { index: 0, id: null, type: null })),
-  'members that nobody knows': { ...chunk({ x: 1 }), timings: {}, system_fingerprint: null, y: [{}] },
+  'an empty tool call': calls(null, {}, { index: 0 }, part('', { index: 0, id: null, type: null })),
+  'unknown members': { ...chunk({ x: 1 }), timings: {}, system_fingerprint: null, y: [{}] },
 };
 
 /** Streams with one or two calls, of `f` and `g`. */
@@ -65,8 +65,8 @@ const repairs: Readonly<Record<string, readonly [NodeEvent[], readonly (readonly
   'one call without an index': [[calls(part('{"a":1}', { id: 'c' }, 'f'))], [f]],
   'one call with an index that is null': [[calls(part('{"a":1}', { id: 'c', index: null }, 'f'))], [f]],
   'one call without index or id': [[calls(part('{"a":1}', {}, 'f'))], [f]],
-  'one call without an index in parts': [[calls(part('{"a"', { id: 'c' }, 'f')), calls(part(':1}'))], [f]],
-  'two calls without an index in parts': [
+  'one call in parts without an index': [[calls(part('{"a"', { id: 'c' }, 'f')), calls(part(':1}'))], [f]],
+  'two calls in parts without an index': [
     [
       ...[calls(part('{"a"', { id: 'c' }, 'f')), calls(part(':1}'))],
       ...[calls(part('', { id: 'd' }, 'g')), calls(part('{}'))],
@@ -99,7 +99,7 @@ const repairs: Readonly<Record<string, readonly [NodeEvent[], readonly (readonly
 const ambiguous: Readonly<Record<string, NodeEvent[]>> = {
   'a name in parts': [calls(part('', { index: 0, id: 'c' }, 'f')), calls(part('{}', { index: 0 }, 'oo'))],
   'a name that grows': [calls(part('', { index: 0, id: 'c' }, 'f')), calls(part('{}', { index: 0 }, 'foo'))],
-  'a part without index or id of several numbered calls': [
+  'a part without index or id among several numbered calls': [
     calls(part('{', { index: 0, id: 'c' }, 'f'), part('{', { index: 1, id: 'd' }, 'g')),
     calls(part('}')),
   ],
@@ -108,9 +108,9 @@ const ambiguous: Readonly<Record<string, NodeEvent[]>> = {
   'an index that is a text': [calls(part('{}', { index: '0' }, 'f'))],
   'a call that is a text': [calls('f')],
   'text that is a number': [chunk({ content: 5 })],
-  'choices that are no list': [{ choices: { index: 0, delta: { content: 'b' } } }],
+  'choices that are not a list': [{ choices: { index: 0, delta: { content: 'b' } } }],
   'an event that is a list': ['5'],
-  'an event that is no JSON': ['{"choices":['],
+  'an event that is not JSON': ['{"choices":['],
 };
 
 describe.each(answerSurfaces)('$name', (surface) => {

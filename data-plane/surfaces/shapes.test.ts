@@ -48,7 +48,7 @@ describe.each(operations)('$kind', ({ kind, least, schema }) => {
     ['a list', '[]', 'the body must be a JSON object'],
     ['a text', '"x"', 'the body must be a JSON object'],
     ['null', 'null', 'the body must be a JSON object'],
-    ['no JSON', '{', 'the body is not valid JSON'],
+    ['not JSON', '{', 'the body is not valid JSON'],
   ])('a body that is not an object is refused: %s', (_, text, message) => {
     expect(shapeRefusal(() => shape(kind, text))).toContain(message);
   });

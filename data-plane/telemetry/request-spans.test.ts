@@ -62,8 +62,8 @@ test('a request that a node answered has five spans, with their times', () => {
 test.each<[string, object]>([
   ['no key', { caller: undefined, decision: undefined }],
   ['a visitor', { caller: { kind: 'anonymous', visitor: 'secret' }, decision: undefined }],
-  ['a good key that is of no stack', { decision: { placement: refusal() } }],
-  ['a good key, before the decision', { decision: undefined }],
+  ['a valid key of no stack', { decision: { placement: refusal() } }],
+  ['a valid key, before the decision', { decision: undefined }],
 ])('a stack name from a caller with %s appears in no span', (_, more) => {
   const spans = spansWith({ ...more, target: { kind: 'stack', stack: 'stk-secret' }, refusal: refusal() });
   expect(JSON.stringify(spans)).not.toContain('secret');

@@ -8,7 +8,7 @@ const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' };
 
 test.each([
   ['no endpoint', {}],
-  ['a blank one', { OTEL_EXPORTER_OTLP_ENDPOINT: ' ' }],
+  ['a blank endpoint', { OTEL_EXPORTER_OTLP_ENDPOINT: ' ' }],
   ['the SDK disabled', { ...endpoint, OTEL_SDK_DISABLED: 'TRUE' }],
   ['no exporter', { ...endpoint, OTEL_TRACES_EXPORTER: 'none' }],
 ])('with %s there are no traces', (_, env) => {
@@ -17,10 +17,10 @@ test.each([
 
 test.each([
   ['no endpoint', {}, []],
-  ['a blank one', { OTEL_EXPORTER_OTLP_ENDPOINT: '' }, ['OTEL_EXPORTER_OTLP_ENDPOINT']],
-  ['a blank one, switched off', { OTEL_EXPORTER_OTLP_ENDPOINT: '', OTEL_SDK_DISABLED: 'true' }, []],
+  ['a blank endpoint', { OTEL_EXPORTER_OTLP_ENDPOINT: '' }, ['OTEL_EXPORTER_OTLP_ENDPOINT']],
+  ['a blank endpoint, disabled', { OTEL_EXPORTER_OTLP_ENDPOINT: '', OTEL_SDK_DISABLED: 'true' }, []],
   [
-    'a blank one of traces',
+    'a blank traces endpoint',
     { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: ' ' },
     ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'],
   ],

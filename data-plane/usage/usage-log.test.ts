@@ -161,12 +161,12 @@ test('a database older than its log bills nothing of the difference, and reports
 });
 
 test.each<[damage: string, change: (whole: Buffer) => Buffer, billed: string[]]>([
-  ['a cut end', (whole) => whole.subarray(0, -20), ['a', 'b']],
+  ['a cut-off end', (whole) => whole.subarray(0, -20), ['a', 'b']],
   ['zeros at the end', (whole) => Buffer.from(whole).fill(0, whole.length - 100), ['a', 'b']],
-  ['another text', () => Buffer.from('{"v":1}\n[]\n\n\u0000'), []],
+  ['other text', () => Buffer.from('{"v":1}\n[]\n\n\u0000'), []],
   ['only zeros', (whole) => Buffer.from(whole).fill(0), []],
   [
-    'other tokens',
+    'changed token counts',
     (whole) => Buffer.from(whole.toString('latin1').replace('Tokens":3', 'Tokens":9'), 'latin1'),
     ['c', 'd'],
   ],

@@ -157,13 +157,13 @@ const call = { id: 'call_1', type: 'function', function: { name: 'get_time', arg
 
 test.each([
   ['developer', { role: 'developer', content: 'x' }],
-  ['system in parts', { role: 'system', content: [{ type: 'text', text: 'x' }] }],
-  ['user with a name', { role: 'user', content: 'x', name: 'ana' }],
-  ['an image given in place', { role: 'user', content: [{ type: 'image_url', image_url: png }] }],
-  ['assistant with a call', { role: 'assistant', content: 'x', tool_calls: [call] }],
+  ['a system message in parts', { role: 'system', content: [{ type: 'text', text: 'x' }] }],
+  ['a user with a name', { role: 'user', content: 'x', name: 'ana' }],
+  ['an inline image', { role: 'user', content: [{ type: 'image_url', image_url: png }] }],
+  ['an assistant’s call', { role: 'assistant', content: 'x', tool_calls: [call] }],
   ['tool', { role: 'tool', tool_call_id: 'call_1', content: '12:00' }],
-  ['thoughts by one name', { role: 'assistant', content: 'x', reasoning: 'y' }],
-  ['thoughts by the other name', { role: 'assistant', content: 'x', reasoning_content: 'y' }],
+  ['thoughts under one name', { role: 'assistant', content: 'x', reasoning: 'y' }],
+  ['thoughts under the other name', { role: 'assistant', content: 'x', reasoning_content: 'y' }],
 ])('a message is carried unchanged: %s', (_, message) => {
   expect(chatWith(message, user).body.messages).toEqual([message, user]);
 });
@@ -175,12 +175,12 @@ test.each([
   ['empty content', { role: 'user', content: [] }, 'messages[1].content: must not be empty'],
   ['an unknown field', { ...user, bogus: null }, 'messages[1].bogus: is not a supported field'],
   [
-    'an image by address',
+    'an image by URL',
     { role: 'user', content: [{ type: 'image_url', image_url: { url: 'https://example.com/a.png' } }] },
     'messages[1].content[0].image_url.url: must be a data: URL',
   ],
   [
-    'an image by file',
+    'an image by file id',
     { role: 'user', content: [{ type: 'image_url', image_url: { url: 'file:///etc/passwd' } }] },
     'messages[1].content[0].image_url.url: must be a data: URL',
   ],
@@ -196,17 +196,17 @@ test.each([
     'messages[1].content[1].type: has a form that is not supported',
   ],
   [
-    'an image of the system',
+    'an image in a system message',
     { role: 'system', content: [{ type: 'image_url', image_url: png }] },
     'messages[1].content[0].type',
   ],
   [
-    'a refusal that is no text',
+    'a refusal that is not a string',
     { role: 'assistant', content: 'x', refusal: 7 },
     'messages[1].refusal: must be of type string',
   ],
   [
-    'audio of the assistant',
+    'audio from the assistant',
     { role: 'assistant', content: 'x', audio: { id: 'a' } },
     'messages[1].audio: is not',
   ],
@@ -215,14 +215,18 @@ test.each([
     { role: 'assistant', content: 'x', function_call: { name: 'f' } },
     'messages[1].function_call',
   ],
-  ['tool without its call', { role: 'tool', content: 'x' }, 'messages[1].tool_call_id: is required'],
   [
-    'arguments that are no text',
+    'a tool message without its call',
+    { role: 'tool', content: 'x' },
+    'messages[1].tool_call_id: is required',
+  ],
+  [
+    'arguments not in a string',
     { role: 'assistant', tool_calls: [{ ...call, function: { name: 'f', arguments: {} } }] },
     'messages[1].tool_calls[0].function.arguments: must be of type string',
   ],
   [
-    'thoughts twice',
+    'thoughts given twice',
     { role: 'assistant', content: 'x', reasoning: 'a', reasoning_content: 'b' },
     'messages[1].reasoning: must not be given together with reasoning_content',
   ],

@@ -67,7 +67,7 @@ const streams = [
     }),
   ],
   ['a call', responsesSurface, chunk(call(`{"a":"${'x'.repeat(kib)}`))],
-  ['a call of a message', messagesSurface, chunk(call(`{"a":"${'x'.repeat(kib)}`))],
+  ['a call in a message', messagesSurface, chunk(call(`{"a":"${'x'.repeat(kib)}`))],
 ] as const;
 
 test.each(streams)(
@@ -102,7 +102,7 @@ test.each([
   ['text', responsesSurface, [chunk({ content: controls })]],
   ['tokens', responsesSurface, [chunk({ content: 'x' }, null, { logprobs: { content: [token] } })]],
   ['a name', responsesSurface, [chunk(named)]],
-  ['text behind a call', messagesSurface, [chunk(call('{}')), chunk({ content: controls })]],
+  ['text after a call', messagesSurface, [chunk(call('{}')), chunk({ content: controls })]],
   ['a name', messagesSurface, [chunk(named)]],
 ] as const)(
   'control characters in %s count as six, as many as an event needs for each',

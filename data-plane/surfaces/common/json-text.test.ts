@@ -35,21 +35,21 @@ test('a repeated name is refused at any depth, but a text that only looks like o
 
 test.each<[string, string | Buffer, string]>([
   ['nothing', '', 'not valid JSON'],
-  ['an open object', '{"a":', 'not valid JSON'],
-  ['an open string', '{"a\\"', 'not valid JSON'],
-  ['a number that JSON lacks', '{"a":NaN}', 'not valid JSON'],
+  ['an unclosed object', '{"a":', 'not valid JSON'],
+  ['an unclosed string', '{"a\\"', 'not valid JSON'],
+  ['a number that JSON does not allow', '{"a":NaN}', 'not valid JSON'],
   ['a byte order mark', '\ufeff{}', 'not valid JSON'],
   ['two values', '{}{}', 'not valid JSON'],
-  ['bytes that are no UTF-8', Buffer.from([0x22, 0xff, 0x22]), 'not valid UTF-8'],
-  ['a surrogate in UTF-8', Buffer.from([0x22, 0xed, 0xa0, 0x80, 0x22]), 'not valid UTF-8'],
-  ['a lone surrogate by an escape', '{"a":"x\\uD83d"}', 'half a surrogate pair'],
+  ['bytes that are not UTF-8', Buffer.from([0x22, 0xff, 0x22]), 'not valid UTF-8'],
+  ['a surrogate encoded in UTF-8', Buffer.from([0x22, 0xed, 0xa0, 0x80, 0x22]), 'not valid UTF-8'],
+  ['an escaped lone surrogate', '{"a":"x\\uD83d"}', 'half a surrogate pair'],
   ['a lone surrogate in a name', '{"\\udc00":1}', 'half a surrogate pair'],
   ['the name __proto__', '{"a":[0,{"__proto__":{"b":1}}]}', 'a[1].__proto__: is not allowed as a name'],
-  ['the name __proto__ by an escape', '{"\\u005f_proto__":1}', '__proto__: is not allowed as a name'],
-  ['a name given twice', '{"a":1,"a":1}', 'a: is given twice'],
-  ['a name given twice, by an escape', '{"a":1,"\\u0061":2}', 'a: is given twice'],
-  ['a name given twice deep inside', '{"x":[[1,2],{"y":{"a":1,"b":2,"a":3}}]}', 'x[1].y.a: is given twice'],
-  ['one next to colons and quotes', '{"a":"\\":\\\\","a":":"}', 'a: is given twice'],
+  ['the name __proto__, escaped', '{"\\u005f_proto__":1}', '__proto__: is not allowed as a name'],
+  ['a repeated name', '{"a":1,"a":1}', 'a: is given twice'],
+  ['a repeated name, once escaped', '{"a":1,"\\u0061":2}', 'a: is given twice'],
+  ['a repeated name at a deep level', '{"x":[[1,2],{"y":{"a":1,"b":2,"a":3}}]}', 'x[1].y.a: is given twice'],
+  ['a repeated name next to colons and quotes', '{"a":"\\":\\\\","a":":"}', 'a: is given twice'],
 ])('a body is refused: %s', (_, text, message) => {
   expect(() => parseStrictJson(Buffer.from(text as string))).toThrow(message);
 });
@@ -87,7 +87,7 @@ const object = (names: number) => `{${Array.from({ length: names }, (_, n) => `"
 test.each([
   ['names', object(50_001), 'more than 50000 names'],
   ['values', list(500_001), 'more than 500000 values'],
-  ['values of what is no JSON', `${'['.repeat(10)}${'0,'.repeat(500_001)}`, 'more than 500000 values'],
+  ['values that are not JSON', `${'['.repeat(10)}${'0,'.repeat(500_001)}`, 'more than 500000 values'],
 ])('more %s than a request needs are refused before anything is parsed', (_, text, message) => {
   expect(() => parse(text)).toThrow(message);
 });

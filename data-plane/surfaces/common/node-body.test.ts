@@ -132,7 +132,7 @@ const rows: readonly (readonly [string, object, string, readonly Expected[]])[] 
   ['a named tool', one, 'tool_choice', [one, required, required, 'refused']],
   ['an image', seen, 'messages[0].content[0]', [seen, seen, seen, 'refused']],
   [
-    'a last message of the assistant',
+    'a final assistant message',
     ...([continued, 'messages[1]'] as const),
     [{ ...continuing, add_generation_prompt: false }, continuing, continued, 'refused'],
   ],

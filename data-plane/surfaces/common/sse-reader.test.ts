@@ -32,10 +32,10 @@ test('a byte order mark and both kinds of line ending are accepted', () => {
 const half = 'x'.repeat(eventCharactersMax / 2);
 
 test.each([
-  ['one line without an end', [`data: ${half}`, half, 'x']],
-  ['one line in one piece', [`data: ${half}${half}x\n\n`]],
+  ['an endless line', [`data: ${half}`, half, 'x']],
+  ['one line in a single piece', [`data: ${half}${half}x\n\n`]],
   ['many lines', Array.from({ length: 3 }, () => `data: ${half}\n`)],
-  ['a comment without an end', [`:${half}`, half, 'x']],
+  ['an endless comment', [`:${half}`, half, 'x']],
 ])('an event that is too large fails, and nothing after it is read: %s', (_, pieces) => {
   const { data, failures } = read('data: a\n\n', ...pieces, '\n\ndata: b\n\n');
   expect(data).toEqual(['a']);

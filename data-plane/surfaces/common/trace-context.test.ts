@@ -13,11 +13,11 @@ test.each<[string, unknown]>([
   ['a trace id of zeros', `00-${'0'.repeat(32)}-${parentId}-01`],
   ['a parent id of zeros', `00-${traceId}-${'0'.repeat(16)}-01`],
   ['capitals', header.toUpperCase()],
-  ['more than version 00 has', `${header}-more`],
-  ['a short one', header.slice(1)],
-  ['a space', ` ${header}`],
-  ['too much', `01-${header.slice(3)}-${'a'.repeat(300)}`],
-  ['a line break', `${header}\n`],
+  ['a header with more fields than version 00 has', `${header}-more`],
+  ['a header that is too short', header.slice(1)],
+  ['a header with a space', ` ${header}`],
+  ['a header that is too long', `01-${header.slice(3)}-${'a'.repeat(300)}`],
+  ['a header with a line break', `${header}\n`],
 ])('%s is not a trace', (_, text) => {
   expect(readTraceparent(text)).toBeUndefined();
   expect(passTrace(text)).toBeUndefined();

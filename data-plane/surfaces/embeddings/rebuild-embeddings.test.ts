@@ -42,10 +42,10 @@ test('Routing, rules: embeddings are rebuilt whole and do not reveal where they 
 });
 
 test.each([
-  ['numbers asked, numbers given', 'float', [1, -0.5], [1, -0.5]],
-  ['numbers asked, base64 given', 'float', base64, [1, -0.5]],
-  ['base64 asked, base64 given', 'base64', base64, base64],
-  ['base64 asked, numbers given', 'base64', [1, -0.5], base64],
+  ['numbers requested, numbers given', 'float', [1, -0.5], [1, -0.5]],
+  ['numbers requested, base64 given', 'float', base64, [1, -0.5]],
+  ['base64 requested, base64 given', 'base64', base64, base64],
+  ['base64 requested, numbers given', 'base64', [1, -0.5], base64],
 ] as const)('the encoding is converted to the requested one: %s', (_, encoding, given, expected) => {
   const { body } = rebuildEmbeddings(answer(given), { ...context, encoding });
   expect(dataOf(body)[0]?.embedding).toEqual(expected);
@@ -94,9 +94,9 @@ test.each([
   ['an empty vector', answer([])],
   ['a vector of texts', answer(['1'])],
   ['a number too large for a float', answer([1e300])],
-  ['base64 of no whole floats', answer('AACA')],
-  ['no base64', answer('***')],
-  ['base64 with something in between', answer('AACA*Pw==')],
+  ['base64 of a partial float', answer('AACA')],
+  ['text that is not base64', answer('***')],
+  ['base64 with other characters in it', answer('AACA*Pw==')],
   ['null', answer(null)],
 ])('an answer that does not match the request is a failure of the node: %s', (_, given) => {
   expect(() => rebuildEmbeddings(given, context)).toThrow(NodeFailure);
@@ -104,9 +104,9 @@ test.each([
 
 test.each([
   ['null, as most engines write it', '[1,null]'],
-  ['the word of Python', '[NaN,1]'],
+  ['NaN, as Python writes it', '[NaN,1]'],
   ['infinite', '[1, -Infinity]'],
-  ['above what a double holds', '[1e400]'],
+  ['a number too large for a double', '[1e400]'],
   ['base64', '"AADAfw=="'],
 ])('an embedding with NaN fails its request, which names the reason: %s', (_, embedding) => {
   const text = `{"data":[{"index":0,"embedding":${embedding}}],"model":"NaN"}`;
@@ -118,8 +118,8 @@ test.each([
 });
 
 test.each([
-  ['twice the same index', { data: [0, 0].map((index) => ({ index, embedding: [1] })) }],
-  ['vectors of two lengths', answer([1], [1, 2])],
+  ['the same index twice', { data: [0, 0].map((index) => ({ index, embedding: [1] })) }],
+  ['vectors of different lengths', answer([1], [1, 2])],
 ])('answers to several inputs must fit together: %s', (_, given) => {
   expect(() => rebuildEmbeddings(given, { ...context, inputs: 2 })).toThrow(NodeFailure);
 });

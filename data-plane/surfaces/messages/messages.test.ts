@@ -246,7 +246,7 @@ test.each<[string, object[], [string, string][]]>([
     ],
   ],
   [
-    'three, of which the second takes nothing',
+    'three, of which the second has no input',
     [called(0, 'f', '{}'), called(1, 'g', ''), called(2, 'h', '{"c":'), grown(2, '3}')],
     [
       ['f', '{}'],
@@ -254,7 +254,7 @@ test.each<[string, object[], [string, string][]]>([
       ['h', '{"c":3}'],
     ],
   ],
-  ['white space around', [called(0, 'f', ' '), grown(0, '\n{'), grown(0, '} \n')], [['f', '{} \n']]],
+  ['surrounding white space', [called(0, 'f', ' '), grown(0, '\n{'), grown(0, '} \n')], [['f', '{} \n']]],
 ])('only one block is open at a time, whatever the order of the calls: %s', (_, events, expected) => {
   const { wire, stream } = runEvents([...events, chunk({}, 'tool_calls'), usageChunk, '[DONE]'], { tools });
   expect(stream.state).toBe('completed');

@@ -82,7 +82,7 @@ test.each([
   ['stop_sequences', { stop_sequences: ['a', 'b'] }, { stop: ['a', 'b'] }],
   ['no stop_sequences', { stop_sequences: [] }, {}],
   [
-    'a strict tool of a named type',
+    'a strict tool with a named type',
     { tools: [{ ...tool, type: 'custom', strict: true }] },
     { tools: [{ ...functionTool, function: { ...functionTool.function, strict: true } }] },
   ],
@@ -150,14 +150,14 @@ const toolCall = (id: string, args: string) => ({
 const imageUrl = { type: 'image_url', image_url: { url: 'data:image/png;base64,AAAA' } };
 
 test.each([
-  ['one text block is a text', [{ role: 'user', content: [text('hi')] }], [user]],
+  ['one text block becomes a text', [{ role: 'user', content: [text('hi')] }], [user]],
   [
-    'several blocks are parts',
+    'several blocks become parts',
     [{ role: 'user', content: [text('a'), image, text('b')] }],
     [{ role: 'user', content: [text('a'), imageUrl, text('b')] }],
   ],
   [
-    'thoughts, text and calls of one turn',
+    'thoughts, text and calls in one turn',
     [
       user,
       {
@@ -184,7 +184,7 @@ test.each([
     ],
   ],
   [
-    'results come before what else the user said, and their images first after them',
+    'results precede the user’s other content, which begins with their images',
     [
       {
         role: 'user',
@@ -284,45 +284,45 @@ const within = (block: object) => ({ messages: [{ role: 'user', content: [text('
 const said = (...blocks: object[]) => ({ messages: [{ role: 'assistant', content: blocks }, user] });
 
 test.each<[string, object, string]>([
-  ['warming a cache', { max_tokens: 0 }, 'max_tokens: must be at least 1'],
+  ['cache warming', { max_tokens: 0 }, 'max_tokens: must be at least 1'],
   ['no messages', { messages: [] }, 'messages: must not be empty'],
   [
-    'nothing but empty instructions',
+    'only empty instructions',
     { messages: [{ role: 'system', content: [text('')] }] },
     'messages: must not be empty',
   ],
   ['an empty turn', { messages: [{ role: 'user', content: [] }] }, 'messages[0].content: must not be empty'],
-  ['another role', { messages: [{ role: 'tool', content: 'a' }] }, 'messages[0].role: has a form'],
+  ['an unknown role', { messages: [{ role: 'tool', content: 'a' }] }, 'messages[0].role: has a form'],
   ['temperature over 1', { temperature: 1.5 }, 'temperature: must be at most 1'],
   ['top_p below 0', { top_p: -0.5 }, 'top_p: must be at least 0'],
-  ['top_k of 0', { top_k: 0 }, 'top_k: must be at least 1'],
-  ['a field of the engine', { n_predict: 5 }, 'n_predict: is not a supported field'],
-  ['a field of the other shape', { n: 1 }, 'n: is not a supported field'],
-  ['metadata of another kind', { metadata: { a: 1 } }, 'metadata.a: is not a supported field'],
+  ['a top_k of 0', { top_k: 0 }, 'top_k: must be at least 1'],
+  ['a field of the engine’s own', { n_predict: 5 }, 'n_predict: is not a supported field'],
+  ['a field of the chat API', { n: 1 }, 'n: is not a supported field'],
+  ['metadata of another type', { metadata: { a: 1 } }, 'metadata.a: is not a supported field'],
   [
-    'an edit that clears',
+    'an edit that clears content',
     { context_management: { edits: [{ type: 'clear_thinking_20251015', keep: { value: 1 } }] } },
     'context_management.edits[0].keep: must be one of "all"',
   ],
   [
-    'a budget over the limit',
+    'a budget above the limit',
     { thinking: { type: 'enabled', budget_tokens: 50 } },
     'thinking.budget_tokens: must be less than max_tokens',
   ],
-  ['another effort', { output_config: { effort: 'none' } }, 'output_config.effort: must be one of'],
+  ['an unknown effort', { output_config: { effort: 'none' } }, 'output_config.effort: must be one of'],
   ['tool_choice without tools', { tool_choice: { type: 'any' } }, 'tool_choice: needs tools'],
   [
-    'tool_choice of no tool',
+    'tool_choice of an unknown tool',
     { tools: [tool], tool_choice: { type: 'tool', name: 'other' } },
     'tool_choice.name: must be one of the tools',
   ],
-  ['a tool without input', { tools: [{ name: 'a' }] }, 'tools[0].input_schema: must be an object'],
+  ['a tool without an input schema', { tools: [{ name: 'a' }] }, 'tools[0].input_schema: must be an object'],
   [
-    'an image on file',
+    'an image by file id',
     within({ type: 'image', source: { type: 'file', file_id: 'f' } }),
     'messages[0].content[1].source.type',
   ],
-  ['an image of the assistant', said(image), 'messages[0].content[0].type: has a form'],
+  ['an image from the assistant', said(image), 'messages[0].content[0].type: has a form'],
   ...[
     'document',
     'search_result',
@@ -343,23 +343,23 @@ test.each<[string, object, string]>([
     'messages[0].content[0].type: has a form',
   ],
   [
-    'a call in a set of tools',
+    'a call among server tools',
     said({ ...use('a'), toolset_name: 'browser' }),
     'messages[0].content[0].toolset_name',
   ],
-  ['input that is no object', said({ ...use('a'), input: 'x' }), 'messages[0].content[0].input'],
+  ['input that is not an object', said({ ...use('a'), input: 'x' }), 'messages[0].content[0].input'],
   [
     'text after a call',
     said(use('a'), text('then')),
     'messages[0].content[1]: must not follow a tool_use in the same turn',
   ],
   [
-    'text in a turn after a call',
+    'text in the turn after a call',
     { messages: [{ role: 'assistant', content: [use('a')] }, { role: 'assistant', content: 'b' }, user] },
     'messages[1].content: must not follow a tool_use',
   ],
   [
-    'a call that is not answered',
+    'an unanswered call',
     { messages: [user, { role: 'assistant', content: [use('a')] }] },
     'messages[1].content: has a tool_use that must be answered',
   ],

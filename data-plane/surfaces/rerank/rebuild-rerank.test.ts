@@ -71,8 +71,8 @@ test('the requested number of results is returned, with our own documents if req
 });
 
 test.each([
-  ['of the total, as old vLLM reports', { total_tokens: 9 }, { promptTokens: 9 }],
-  ['estimated where nothing is reported', undefined, { promptTokens: 9, estimated: true }],
+  ['taken from the total, as old vLLM reports it', { total_tokens: 9 }, { promptTokens: 9 }],
+  ['estimated if nothing is reported', undefined, { promptTokens: 9, estimated: true }],
   ['no more than the request can use', { prompt_tokens: 1e9 }, { promptTokens: 36 + 4 * 256, clamped: true }],
 ])('usage is %s', (_, reported, found) => {
   expect(rebuild({ results: given, usage: reported }).usage).toEqual({ completionTokens: 0, ...found });
@@ -82,22 +82,22 @@ test.each([
   ['an error', { error: { message: 'x' } }],
   ['an error of SGLang', { object: 'error', message: 'x' }],
   ['no results', {}],
-  ['results that are no list', { results: { 0: given[0] } }],
-  ['too few', { results: given.slice(1) }],
-  ['too many', { results: [...given, score(4, 1)] }],
-  ['one twice', { results: [...given.slice(1), score(1, 1)] }],
+  ['results that are not a list', { results: { 0: given[0] } }],
+  ['too few results', { results: given.slice(1) }],
+  ['too many results', { results: [...given, score(4, 1)] }],
+  ['one result twice', { results: [...given.slice(1), score(1, 1)] }],
   ['an index out of range', { results: [...given.slice(1), score(4, 1)] }],
-  ['an index below', { results: [...given.slice(1), score(-1, 1)] }],
-  ['half an index', { results: [...given.slice(1), score(0.5, 1)] }],
+  ['a negative index', { results: [...given.slice(1), score(-1, 1)] }],
+  ['a fractional index', { results: [...given.slice(1), score(0.5, 1)] }],
   ['no index', { results: given.map(({ relevance_score }) => ({ relevance_score })) }],
   ['no score', { results: given.map(({ index }) => ({ index })) }],
   [
     'null, as a broken model gives',
     { results: given.map(({ index }) => ({ index, relevance_score: null })) },
   ],
-  ['a score beyond all numbers', JSON.parse('{"results":[{"index":0,"relevance_score":1e999}]}')],
-  ['a text', { results: given.map(({ index }) => ({ index, relevance_score: '1' })) }],
-  ['null alone', null],
+  ['an infinite score', JSON.parse('{"results":[{"index":0,"relevance_score":1e999}]}')],
+  ['a score given as a string', { results: given.map(({ index }) => ({ index, relevance_score: '1' })) }],
+  ['a null answer', null],
 ])('an answer that does not match the request is a failure of the node: %s', (_, answer) => {
   expect(() => rebuild(answer)).toThrow(NodeFailure);
 });

@@ -43,11 +43,11 @@ test('an escaped backslash before what looks like a surrogate is plain text, and
 });
 
 test.each([
-  ['bare text', 'print(1)', 'print(1)'],
-  ['white space around it', ' { "input" : "a" } ', 'a'],
-  ['a line end as it is', '{"input":"a\nb\tc"}', 'a\nb\tc'],
+  ['a bare text', 'print(1)', 'print(1)'],
+  ['a text with white space around it', ' { "input" : "a" } ', 'a'],
+  ['an unescaped line end', '{"input":"a\nb\tc"}', 'a\nb\tc'],
   ['another member first', '{"x":1,"input":"a"}', 'a'],
-  ['members behind it', '{"input":"a","x":1}', 'a'],
+  ['members after it', '{"input":"a","x":1}', 'a'],
   ['nothing', '', ''],
   ['an empty input', '{"input":""}', ''],
 ])('the input is read: %s', (_, given, expected) => {
@@ -57,8 +57,8 @@ test.each([
 
 test.each([
   ['cut within the text', '{"input":"ab'],
-  ['cut before it', '{"inp'],
-  ['an escape that is none', '{"input":"a\\x"}'],
+  ['cut before the text', '{"inp'],
+  ['an invalid escape', '{"input":"a\\x"}'],
   ['a number', '{"input":1}'],
   ['another object', '{"code":"a"}'],
 ])('the input is invalid: %s', (_, given) => {

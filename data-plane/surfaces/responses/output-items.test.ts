@@ -25,7 +25,7 @@ test.each<[string, (items: OutputItems, at: number) => void, number]>([
   ['items', (items, at) => items.addText(at % 2 === 0 ? 'output_text' : 'summary_text', 'a'), 4092],
   ['parts', (items, at) => items.addText(at % 2 === 0 ? 'output_text' : 'refusal', 'a'), 4092],
   [
-    'texts behind a call',
+    'texts after a call',
     (items, at) => {
       if (at === 0) items.call({ index: 0, opened: { id: 'c', name: 'f' }, arguments: '{}' });
       else items.addText(at % 2 === 0 ? 'output_text' : 'refusal', 'a');

@@ -110,7 +110,7 @@ describe('input', () => {
     ['an output before its call', [output('a'), call('a')], 'input[0].call_id: must be that of a call'],
     ['two outputs', [call('a'), output('a'), output('a')], 'input[2].call_id: must be that of a call'],
     [
-      'one id twice',
+      'the same id twice',
       [call('a'), output('a'), call('a'), output('a')],
       'input[2].call_id: is that of another',
     ],
@@ -151,9 +151,9 @@ describe('input', () => {
 
   test.each([
     ['a file', [user([{ type: 'input_file', file_id: 'x' }])], 'input[0].content[0].type'],
-    ['an address', [user([{ ...image, image_url: 'http://x/y.png' }])], 'input[0].content[0].image_url'],
-    ['a search of another service', [{ type: 'web_search_call', id: 'ws_1' }], 'input[0].type'],
-    ['a role that is none', [{ role: 'tool', content: 'x' }], 'input[0].role'],
+    ['a URL', [user([{ ...image, image_url: 'http://x/y.png' }])], 'input[0].content[0].image_url'],
+    ['a search by another service', [{ type: 'web_search_call', id: 'ws_1' }], 'input[0].type'],
+    ['an unknown role', [{ role: 'tool', content: 'x' }], 'input[0].role'],
     ['nothing', [], 'input: must not be empty'],
     ['an empty text', '', 'input: must not be empty'],
   ])('%s is refused by its path', (_, input, says) => {
@@ -245,15 +245,15 @@ describe('tools', () => {
   test.each([
     ['a name', { type: 'function', name: 'f' }, { type: 'function', function: { name: 'f' } }, 4],
     [
-      'one in a namespace',
+      'a tool in a namespace',
       { type: 'function', name: 'g', namespace: 'ns' },
       { function: { name: 'ns__g' } },
       4,
     ],
-    ['a custom one', { type: 'custom', name: 'run' }, { function: { name: 'run' } }, 4],
+    ['a custom tool', { type: 'custom', name: 'run' }, { function: { name: 'run' } }, 4],
     ['required', 'required', 'required', 4],
     [
-      'some of them',
+      'a subset of tools',
       { type: 'allowed_tools', mode: 'required', tools: [{ type: 'function', name: 'g', namespace: 'ns' }] },
       'required',
       1,
