@@ -1,18 +1,20 @@
 /**
- * The rows of this process that are not on the disk yet. While the files are behind, new requests wait; they are refused
- * once the database has accepted no row for `waitingMsMax`, or too many wait for it.
+ * Rows of this process that are not on the disk yet. While the files are behind, new requests wait. They are refused once the
+ * database has accepted no row for `waitingMsMax`, or too many rows wait for it.
  */
-/** From so many rows in no file, or once none came to one for so long, new requests wait. */
+/** New requests wait from this number of rows in no file, or if no row has reached a file for this time. */
 const unkeptRows = 1_000;
 const unkeptMs = 350;
-/** The same of rows that are not counted in the database: a power cut may lose them. */
+/**
+ * New requests wait from this number of rows that a power cut may lose, or if none has reached the database for this time.
+ */
 const unwrittenRows = 4_000;
 const unwrittenMs = 2_000;
 /** Rows not in the database yet above which requests are refused; requests in flight can still be recorded. */
 const waitingRowsMax = 5_000;
-/** Requests are refused once the database has accepted no row for longer, ms. */
+/** Requests are refused if the database has accepted no row for this time, in ms. */
 const waitingMsMax = 3_000;
-/** How long after that the worker's state may still arrive, ms. */
+/** Time in ms after `waitingMsMax` in which the worker's state may still arrive. */
 const stateGraceMs = 100;
 
 interface CatchUp {
@@ -24,27 +26,27 @@ export class Backlog {
   /** Rows recorded so far. */
   recorded = 0;
   readonly #monotonicMs: () => number;
-  /** Rows that are in a file: the end of the process does not lose them. */
+  /** Rows in a file, which the end of the process does not lose. */
   #kept = 0;
-  /** When the oldest row that is in no file was recorded, or when rows last came to one. */
+  /** Time at which the oldest row in no file was recorded, or a row last reached a file. */
   #unkeptSinceMs = 0;
   /** Rows that are counted in the database, or were refused. */
   #durable = 0;
-  /** When the oldest row that is not in the database was recorded, or when rows last came to it. */
+  /** Time at which the oldest row not in the database was recorded, or a row last reached it. */
   #waitingSinceMs = 0;
-  /** The wait that was found too long, and when that was first seen. */
+  /** The last wait that was too long, and when it was first seen. */
   #late: { readonly sinceMs: number; readonly seenMs: number } | undefined;
-  /** The worker reports that it can keep no more rows; since when. */
+  /** Whether the worker reports that it cannot keep more rows, and since when. */
   #isWorkerFull = false;
   #workerFullSinceMs = Number.POSITIVE_INFINITY;
-  /** New requests wait for this while the files are behind. */
+  /** Wait of new requests while the files are behind. */
   #caughtUp: CatchUp | undefined;
 
   constructor(monotonicMs: () => number) {
     this.#monotonicMs = monotonicMs;
   }
 
-  /** True where no further usage can be recorded safely. */
+  /** Whether usage can no longer be recorded safely. */
   get isFull(): boolean {
     const waiting = this.recorded - this.#durable;
     if (waiting >= waitingRowsMax) return true;
@@ -52,14 +54,15 @@ export class Backlog {
     return waiting > 0 && this.#isLate();
   }
 
-  /** True while the files keep up; else resolves once they do, or once `isFull` decides: back-pressure before refusals. */
+  /**
+   * True if the files keep up; otherwise resolves once they do or `isFull` is decided. Requests wait before they are refused.
+   */
   awaitMeterCapacity(): true | Promise<void> {
     if (!this.#isBehind() || this.isFull) return true;
     this.#caughtUp ??= this.#wait();
     return this.#caughtUp.promise;
   }
 
-  /** One more row is recorded. */
   add(): void {
     const nowMs = this.#monotonicMs();
     if (this.recorded === this.#kept) this.#unkeptSinceMs = nowMs;
@@ -67,7 +70,7 @@ export class Backlog {
     this.recorded++;
   }
 
-  /** So many rows of this process are in the log. */
+  /** Notes that this number of this process's rows is in the log. */
   onKept(rows: number): void {
     if (rows <= this.#kept) return;
     this.#kept = rows;
@@ -86,7 +89,7 @@ export class Backlog {
     this.#releaseIfCaughtUp();
   }
 
-  /** After an event-loop stall the worker's state may still be queued, so `stateGraceMs` passes before the disk is late. */
+  /** Whether the disk is late. After a stall the worker's state may still be queued, so `stateGraceMs` passes first. */
   #isLate(): boolean {
     const nowMs = this.#monotonicMs();
     const sinceMs = this.#waitingSinceMs;
@@ -105,12 +108,12 @@ export class Backlog {
     return nowMs - this.#waitingSinceMs > unwrittenMs;
   }
 
-  /** One promise for all requests that wait; it ends a little after `isFull` must have been decided. */
+  /** One promise for all waiting requests. It resolves a little after `isFull` must have been decided. */
   #wait(): CatchUp {
     let resolve = (): void => undefined;
     const promise = new Promise<void>((done) => {
       let late = setTimeout(() => {
-        // The first look, from which the grace time counts.
+        // Note when the wait was first seen, because the grace time starts then.
         this.#isLate();
         late = setTimeout(() => this.#release(), 2 * stateGraceMs);
       }, waitingMsMax);

@@ -1,6 +1,6 @@
 /**
- * Exchanges counters with the other gateways: publishes what the outbox counted, by the plan of `gateway-counters.ts`, and
- * reads what others published. Nothing waits for it: without the topic a gateway counts on with what it knows.
+ * Exchanges counters with the other gateways: publishes what the outbox counted, as `gateway-counters.ts` plans, and reads
+ * what others published. Nothing waits for the topic: without it, a gateway counts with what it knows.
  */
 import { hourMs } from '../../schemas/durations.ts';
 import type { CounterEntry, CounterRecord, UsageGapEntry } from '../../schemas/records/limits.ts';
@@ -16,9 +16,9 @@ import { GatewayCounters } from '../limits/gateway-counters.ts';
 import type { Outbox } from './outbox.ts';
 import type { AccountLimit } from './worker-messages.ts';
 
-/** A gateway that published within this time counts as live. */
+/** Time since its last record for which a gateway counts as live. */
 const liveMs = 1.1 * hourMs;
-/** How long the first publication waits until the topic was read to its end, and each attempt to close. */
+/** Longest time in ms to read the topic to its end before the first record, and to publish the rest when closing. */
 const catchUpTimeoutMs = 3_000;
 const drainTimeoutMs = 1_000;
 
@@ -29,7 +29,7 @@ export interface CounterExchangeOptions {
   readonly topic: LimitTopic;
   readonly name: string;
   readonly logger: LineLogger;
-  /** Sums of these accounts changed. Called in the same turn. */
+  /** Called in the turn in which the sums of these accounts changed. */
   readonly onChanged: (keys: Iterable<string>) => void;
   readonly onGaps: (gaps: readonly UsageGapEntry[]) => void;
 }
@@ -60,14 +60,14 @@ export class CounterExchange {
     this.feed = new CounterFeed({
       ...{ topic, copy, state, logger, process: outbox.incarnation },
       read: (record, nowMs) => this.#read(record, nowMs),
-      // What was published before may be gone.
+      // Earlier records may be gone.
       onRestart: () => this.#publishAllSoon(),
       onEnded: (keys) => this.#forget(keys),
     });
     outbox.setOnCounted((entries) => this.#onCounted(entries));
   }
 
-  /** Starts reading and publishing. Resolves once the topic was read to its end, or after some seconds without it. */
+  /** Starts reading and publishing. Resolves, after some seconds at most, with whether the topic was read to its end. */
   async start(): Promise<boolean> {
     this.feed.start();
     this.#hasCaughtUp = await this.feed.caughtUp(catchUpTimeoutMs);
@@ -76,7 +76,7 @@ export class CounterExchange {
     return this.#hasCaughtUp;
   }
 
-  /** Gateways that are live, this one included. */
+  /** Number of live gateways, including this one. */
   get live(): number {
     const nowMs = this.feed.logNow();
     const live = this.#options.state.replicas.filter(
@@ -85,12 +85,12 @@ export class CounterExchange {
     return live.length + 1;
   }
 
-  /** What the accounts of rows that come next may use, for the times of publication. */
+  /** Notes the limits of the accounts of the next rows. They decide when their counters are published. */
   onLimits(limits: readonly AccountLimit[]): void {
     for (const [key, limit] of limits) this.#limits.set(key, limit);
   }
 
-  /** Publishes the rest, for at most a second. */
+  /** Publishes the remaining counters for at most a second, then stops. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     await within(this.#publishRest(), drainTimeoutMs);
@@ -115,7 +115,7 @@ export class CounterExchange {
   #read(record: CounterRecord, nowMs: number): number {
     const { outbox, logger, onChanged, onGaps } = this.#options;
     const isOwn = record.replica === outbox.ledger.replica;
-    // Rows that wait for the disk name the present replica.
+    // Count waiting rows under the present replica id first, because a conflict replaces it.
     if (isOwn) outbox.flush();
     const { changed, dropped, conflict } = this.#counters.read(record, nowMs);
     if (conflict !== undefined) {
@@ -142,7 +142,7 @@ export class CounterExchange {
   }
 
   #everything(nowMs: number): CounterRecord[] {
-    // Not all gateways at the same moment of each hour.
+    // Random, so that not all gateways publish everything at the same moment.
     this.#everythingAtMs = nowMs + hourMs * (0.9 + Math.random() * 0.1);
     return this.#counters.everything(this.feed.logNow());
   }

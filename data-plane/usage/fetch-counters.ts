@@ -1,7 +1,7 @@
 /**
- * The counters that a control plane has read, for a gateway without a copy of its own: one line with the position in the
- * topic, then one record a line. Untrusted: only records of the format and within the bounds count. Where none can be
- * fetched, the topic is read from its beginning.
+ * Fetches the counters that a control plane has read, for a gateway without a copy: one line with the position in the topic,
+ * then one record per line. The answer is untrusted, so only valid records within the bounds count. If none can be fetched,
+ * the topic is read from its beginning.
  */
 import { StringDecoder } from 'node:string_decoder';
 import { adminPrefix, operationRoute } from '../../schemas/admin/admin-routes.ts';
@@ -9,9 +9,9 @@ import { type CounterRecord, limitRecordBytesMax, readCounterRecord } from '../.
 import type { CounterState } from '../../shared/limits/counters.ts';
 import { httpGet } from '../../shared/runtime/http-get.ts';
 
-/** Until the head of an answer, and between two of its pieces. */
+/** Longest wait in ms for an answer's head, and between two of its pieces. */
 const silentMsMax = 10_000;
-/** Of the whole answer: then the next control plane is asked, and at last the topic is read. */
+/** Longest time in ms for one answer. Then the next control plane is asked, and finally the topic is read. */
 const fetchMsMax = 60_000;
 const bytesMax = 512 * 1024 * 1024;
 
@@ -19,11 +19,11 @@ export interface FetchCountersOptions {
   readonly controlPlanes: readonly string[];
   readonly token: string;
   readonly state: CounterState;
-  /** Of one control plane. */
+  /** Longest time for one control plane's answer, in ms. */
   readonly timeoutMs?: number;
 }
 
-/** The position up to which the state now has all records; undefined where no control plane answered. */
+/** Returns the position up to which the state contains all records; undefined if no control plane answered. */
 export async function fetchCounters(options: FetchCountersOptions): Promise<number | undefined> {
   for (const base of [...options.controlPlanes].sort(() => Math.random() - 0.5)) {
     const position = await fetchFrom(base, options).catch(() => undefined);
@@ -58,7 +58,7 @@ function restore(state: CounterState, { replica: id, process, name, at, entries 
   state.restore({ id, process, name, ownMs: at, anyMs: at }, entries);
 }
 
-/** Throws at the first line, and at the first byte, that is too much: an answer without line breaks is not held. */
+/** Splits a body into lines. Throws at the first line or byte beyond the bounds, even without line breaks. */
 async function* linesWithin(body: AsyncIterable<Buffer>): AsyncIterable<string> {
   const decoder = new StringDecoder('utf8');
   let bytes = 0;

@@ -1,4 +1,4 @@
-/** Files that cannot be billed, kept for people under other names. */
+/** Keeps files that cannot be billed under other names, for people to examine. */
 import { copyFileSync, renameSync } from 'node:fs';
 
 export function keepAside(paths: readonly string[], nowMs: number): string[] {
@@ -8,7 +8,7 @@ export function keepAside(paths: readonly string[], nowMs: number): string[] {
   });
 }
 
-/** The file itself is needed still. */
+/** Copies a file that is still needed. */
 export function keepCopy(path: string, nowMs: number): string {
   copyFileSync(path, nameOf(path, nowMs));
   return nameOf(path, nowMs);

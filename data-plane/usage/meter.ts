@@ -1,8 +1,8 @@
 /**
- * Records the usage of completed requests and counts it against allowances: at once on this gateway, on all others once
- * they have read its counters. A row counts as pending from its recording until the worker reports that the totals include
- * it, so it is always counted exactly once. Nothing here blocks on a disk: while the log or the worker is behind, new
- * requests wait, and only a disk that fails for seconds refuses them (backlog.ts).
+ * Records the usage of completed requests and counts it against allowances: at once on this gateway, on others once they have
+ * read its counters. A row is pending until the worker reports that the totals include it, so it is always counted exactly
+ * once. Nothing here blocks on a disk: new requests wait while the log or the worker is behind, and are refused only if a
+ * disk fails for seconds (backlog.ts).
  */
 import { type Capacity, usageTokensMax } from '../../schemas/records/usage.ts';
 import { isNearEnd } from '../../shared/limits/counters.ts';
@@ -26,17 +26,17 @@ import {
 export interface MeterOptions {
   /** Sends to the usage worker. */
   readonly post: (request: UsageWorkerRequest) => void;
-  /** Of the log that the worker follows. */
+  /** Writer of the log that the worker follows. */
   readonly writer: UsageWriter;
   /** Tokens added to a period by hand; negative gives allowance back. */
   readonly adjustmentOf?: (organisation: string, period: string) => number;
-  /** Monotonic, ms. */
+  /** Monotonic clock in ms. */
   readonly monotonicMs?: () => number;
-  /** The longest that a request waits for the total of its account; 2 s unless it is given. */
+  /** Longest wait for the total of an account, in ms; 2 s by default. */
   readonly totalTimeoutMs?: number;
 }
 
-/** Who is billed: an organisation by one of its keys, or an anonymous visitor by an opaque id. */
+/** Billed party: an organisation by one of its keys, or an anonymous visitor by an opaque id. */
 export type UsageOwner =
   | { readonly organisation: string; readonly anchor: string; readonly keyId?: string }
   | VisitingOwner;
@@ -44,13 +44,13 @@ export type UsageOwner =
 interface VisitingOwner {
   readonly visitor: string;
   readonly network?: string | undefined;
-  /** Moment whose month and day the visitor's subjects belong to, ms since 1970; undefined: the moment of the call. */
+  /** Moment whose month and day the visitor's subjects belong to, in ms since 1970; by default, that of the call. */
   readonly admittedMs?: number | undefined;
 }
 
 export interface MeteredRequest {
   readonly owner: UsageOwner;
-  /** When it completed, ms since 1970. */
+  /** Time of completion, in ms since 1970. */
   readonly atMs: number;
   readonly capacity: Capacity;
   readonly model: string;
@@ -59,13 +59,13 @@ export interface MeteredRequest {
   readonly stack?: string | undefined;
   readonly estimated?: true | undefined;
   readonly requestId: string;
-  /** Tokens that the owner may use in the period; null or left out: without limit. */
+  /** Tokens that the owner may use in the period; null or absent: without limit. */
   readonly monthlyTokens?: number | null;
   readonly ttftMs?: number | undefined;
   readonly durationMs?: number;
-  /** Tokens that all visitors together may use in a day; null or left out: without limit. */
+  /** Tokens that all visitors together may use per day; null or absent: without limit. */
   readonly tokensPerDay?: number | null;
-  /** Of a visitor: the answer did not end, so that it is no turn and leaves no row, but its tokens count. */
+  /** Set for a visitor's incomplete answer. It does not count as a turn or leave a row, but its tokens count. */
   readonly unfinished?: true | undefined;
 }
 
@@ -77,9 +77,9 @@ export class Meter {
   readonly #options: MeterOptions;
   /** Own amounts that the totals do not include yet, by account. */
   readonly #pending = new Map<string, number>();
-  /** Totals of all gateways, by account, as far as they were requested. */
+  /** Requested totals of all gateways, by account. */
   readonly #totals = new Map<string, number>();
-  /** Callers that wait for a requested total, by account; an empty set where all have timed out. */
+  /** Callers that wait for a requested total, by account; an empty set if all have timed out. */
   readonly #waiters = new Map<string, Set<() => void>>();
   readonly #backlog: Backlog;
   readonly #writer: UsageWriter;
@@ -103,22 +103,22 @@ export class Meter {
     writer.start(post, () => this.#backlog.onKept(writer.keptRows));
   }
 
-  /** True where no further usage can be recorded safely: the gateway refuses with 503 until it can. */
+  /** Whether usage can no longer be recorded safely. The gateway then refuses with 503. */
   get isFull(): boolean {
     return this.#backlog.isFull;
   }
 
-  /** True if usage can be recorded at once; else resolves once requests may continue. */
+  /** True if usage can be recorded at once; otherwise resolves once requests may continue. */
   awaitMeterCapacity(): true | Promise<void> {
     return this.#backlog.awaitMeterCapacity();
   }
 
-  /** Tokens that all visitors together used on the day of a moment. */
+  /** Tokens that all visitors together used on the day of `atMs`. */
   visitorTokens(atMs: number): number {
     return this.#used(accountOfVisitors(atMs));
   }
 
-  /** Records of counters published, and records of others that were no valid ones, since the start. */
+  /** Counter records published, and invalid ones received, since the start. */
   get counterRecords(): { readonly published: number; readonly rejected: number } {
     return { published: this.#worker.countersPublished, rejected: this.#worker.countersRejected };
   }
@@ -128,7 +128,7 @@ export class Meter {
     return this.#worker.unshipped + this.#backlog.recorded - this.#writer.rowsBefore(this.#worker.taken);
   }
 
-  /** Records a request whose answer was delivered whole, or a visitor's that was not. Returns at once, never throws. */
+  /** Records a completely delivered answer, or a visitor's incomplete one. Returns at once and never throws. */
   record(request: MeteredRequest): void {
     const { owner, atMs, capacity } = request;
     const row = rowOf(request);
@@ -138,12 +138,12 @@ export class Meter {
     this.#writer.add(JSON.stringify(row), isUrgent);
   }
 
-  /** Writes the rows recorded so far, and has the worker count them. */
+  /** Writes the rows recorded so far, and makes the worker count them. */
   sendRows(): Promise<void> {
     return this.#writer.sendAll();
   }
 
-  /** True where the owner's total is cached; else resolves true once it has arrived, or false after a timeout. */
+  /** True if the owner's total is cached; otherwise resolves with whether it arrived before a timeout. */
   loadTotal(owner: UsageOwner, atMs: number): true | Promise<boolean> {
     if ('visitor' in owner) return this.#loadAll(accountsOfVisitor(owner, atMs));
     const account = accountOf(owner, atMs);
@@ -157,28 +157,28 @@ export class Meter {
     return loaded.then((results) => results.every((isKnown) => isKnown));
   }
 
-  /** Limits 4: tokens that count against the allowance of a period (by its first day), this gateway's newest included. */
+  /** Tokens that count against a period's allowance (Limits 4), this gateway's newest included. `period` is its first day. */
   poolTokens(organisation: string, period: string): number {
     const used = this.#used(accountOfOrganisation(organisation, period));
     return Math.max(used + (this.#options.adjustmentOf?.(organisation, period) ?? 0), 0);
   }
 
-  /** The same in the period of a moment, for an organisation with this anchor day. */
+  /** Tokens that count in the period of `atMs`, for an organisation with this anchor day. */
   poolTokensAt(organisation: string, anchor: string, atMs: number): number {
     return this.poolTokens(organisation, billingPeriod(anchor, atMs).start);
   }
 
-  /** Limits 4: turns that an anonymous visitor has used. */
+  /** Turns that an anonymous visitor has used (Limits 4). */
   freeTurns(visitor: string, atMs: number): number {
     return this.#used(accountOfVisitor(visitor, atMs));
   }
 
-  /** The same of all visitors of a network, on the day of a moment. */
+  /** Turns of all visitors of a network on the day of `atMs`. */
   networkTurns(network: string, atMs: number): number {
     return this.#used(accountOfNetwork(network, atMs));
   }
 
-  /** Must be called with the worker's messages in their order. */
+  /** Handles a message of the worker. Pass messages in the order in which they were sent. */
   onEvent(event: Extract<UsageWorkerEvent, { kind: 'state' | 'totals' }>): void {
     if (event.kind === 'state') {
       this.#worker = event;
@@ -219,7 +219,7 @@ export class Meter {
     });
   }
 
-  /** One request an account, because the worker answers each; undefined where too many are open. */
+  /** Requests a total once per account, because the worker answers each request. Returns undefined if too many are open. */
   #requestTotal(account: Account): Set<() => void> | undefined {
     const key = accountKey(account);
     const asked = this.#waiters.get(key);
@@ -231,8 +231,8 @@ export class Meter {
   }
 
   /**
-   * Notes what the account may use. True where its use is to be published at once: a visitor has a few turns alone, so each is
-   * on other gateways before the next; others near the end, where half of what may be held back may be here.
+   * Notes the account's limit. Returns whether to publish its use at once: for visitors, whose few turns must reach other
+   * gateways before the next one, and for others near the end, where half of what may be held back may be here.
    */
   #isUrgent(
     owner: UsageOwner,
@@ -273,14 +273,14 @@ function accountOf(owner: { organisation: string; anchor: string }, atMs: number
   return accountOfOrganisation(owner.organisation, billingPeriod(owner.anchor, atMs).start);
 }
 
-/** All that count where a visitor asks. */
+/** Accounts that a visitor's request counts in. */
 function accountsOfVisitor({ visitor, network, admittedMs }: VisitingOwner, nowMs: number): Account[] {
   const atMs = admittedMs ?? nowMs;
   const own = [accountOfVisitor(visitor, atMs), accountOfVisitors(atMs)];
   return network === undefined ? own : [...own, accountOfNetwork(network, atMs)];
 }
 
-/** In the order of fields that plain-row.ts recognises; one literal, because each part that is spread into it costs as much as it. */
+/** Builds a row, in the order of fields that plain-row.ts recognises. One literal, because a spread part costs as much. */
 function rowOf(request: MeteredRequest): RecordedUsage {
   const { owner, atMs, capacity, model, promptTokens, completionTokens } = request;
   const visit = 'visitor' in owner ? owner : undefined;

@@ -1,6 +1,6 @@
 /**
- * Starts the gateway's metering: the meter on this thread, the usage worker with its files and logs on a thread of its
- * own. A gateway without that worker cannot bill, so an unexpected end of the worker is reported and must end the process.
+ * Starts the gateway's metering: the meter on this thread, and the usage worker with its files and logs on its own. A gateway
+ * without that worker cannot bill, so an unexpected end of the worker must end the process.
  */
 import { type FaultFields, faultFields } from '../../shared/runtime/fault.ts';
 import { type Logger, writeLine } from '../../shared/runtime/logger.ts';
@@ -12,10 +12,10 @@ import { openUsageLog } from './usage-log.ts';
 import { UsageWriter } from './usage-writer.ts';
 import type { UsageWorkerEvent, UsageWorkerRequest } from './worker-messages.ts';
 
-/** More than the two seconds for which the worker ships the remaining rows. */
+/** Longer than the two seconds for which the worker ships the remaining rows. */
 const closeTimeoutMsDefault = 5_000;
 
-/** Rows live for milliseconds; by default a thread takes as much memory for young objects as the process. */
+/** Heap for young objects. Rows live for milliseconds, and by default a thread takes as much as the process. */
 const workerYoungMegabytes = 4;
 
 export interface OpenMeterOptions extends UsageWorkerOptions {
@@ -32,7 +32,7 @@ export interface OpenedMeter {
   close(): Promise<void>;
 }
 
-/** The worker ended; the message has its exit code and fault, where known. */
+/** The worker ended. The message contains its exit code and fault, if known. */
 class UsageWorkerEnded extends Error {
   override readonly name = 'UsageWorkerEnded';
 
@@ -44,7 +44,7 @@ class UsageWorkerEnded extends Error {
   }
 }
 
-/** Rejects with the names and messages of the errors of shared/runtime/sqlite.ts, of LogUrlInvalid, or with UsageWorkerEnded. */
+/** Rejects with UsageWorkerEnded, or with the name and message of a database error or LogUrlInvalid. */
 export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter> {
   const { lookup, logger, onLost, closeTimeoutMs = closeTimeoutMsDefault, ...workerOptions } = options;
   const adjustmentOf = lookup.usageAdjustment.bind(lookup);
@@ -104,7 +104,7 @@ export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter>
 
 const closeText = 'the usage worker did not close cleanly; rows on the disk are published at the next start';
 
-/** Throws where the system cannot start another thread. */
+/** Throws if the system cannot start another thread. */
 function startUsageWorker(
   data: UsageWorkerOptions,
   onEvent: (event: UsageWorkerEvent) => void,

@@ -1,7 +1,7 @@
 /**
- * Builds the usage worker and serves it on a message port: outbox and publisher write to the usage log, and gateways exchange
- * counters of what they completed; none folds the rows of another. The worker opens without the log, from the files of the
- * data folder, and catches up once the log is reachable.
+ * Builds the usage worker and serves it on a message port. The publisher writes the outbox to the usage log, and gateways
+ * exchange counters, so none reads another's rows. The worker opens without the log, from the files of the data folder, and
+ * catches up once the log is reachable.
  */
 import { join } from 'node:path';
 import type { MessagePort } from 'node:worker_threads';
@@ -20,17 +20,17 @@ import { Publisher } from './publisher.ts';
 import { UsageWorker } from './usage-worker.ts';
 import type { UsageWorkerEvent, UsageWorkerRequest } from './worker-messages.ts';
 
-/** How long closing waits for the log to acknowledge the last rows; the rest is shipped at the next start. */
+/** Longest time in ms that closing waits for the log to acknowledge rows. The rest is shipped at the next start. */
 const drainTimeoutMs = 2_000;
 
 export interface UsageWorkerOptions {
   readonly logUrl: string;
-  /** The folder of `outbox.db` and `counters.db`. */
+  /** Folder of `outbox.db` and `counters.db`. */
   readonly dataDir: string;
-  /** Of the gateway, for people. */
+  /** Name of the gateway, for people. */
   readonly name: string;
   readonly gatewayToken: string;
-  /** Base addresses of control planes, whose counters a new folder begins with. */
+  /** Base URLs of control planes, whose counters a new folder starts with. */
   readonly controlPlanes: readonly string[];
 }
 
@@ -42,7 +42,7 @@ export async function serveUsageWorker(port: MessagePort, options: UsageWorkerOp
     worker.open();
     let isClosing = false;
     port.on('message', (request: UsageWorkerRequest) => {
-      // Requests after `close` have no file to be written to.
+      // The files are being closed, so later requests are dropped.
       if (isClosing) return;
       if (request.kind !== 'close') return worker.onRequest(request);
       isClosing = true;
@@ -113,7 +113,7 @@ interface OpenedCounters {
   readonly state: CounterState;
 }
 
-/** The counters of all gateways: the copy on disk, else a control plane's, else the topic from its beginning. */
+/** Opens the counters of all gateways: the copy on disk, else a control plane's, else the topic from its beginning. */
 async function openCounters(
   { logUrl, dataDir, name, gatewayToken, controlPlanes }: UsageWorkerOptions,
   outbox: Outbox,
@@ -137,7 +137,7 @@ async function openCounters(
   return { exchange, state };
 }
 
-/** Log lines of this thread are posted to the main thread, which owns the process's log. */
+/** Posts the log lines of this thread to the main thread, which owns the process's log. */
 function loggerOver(post: (event: UsageWorkerEvent) => void): LineLogger {
   return {
     warn: (fields, text) => post({ kind: 'log', level: 'warn', fields, text }),

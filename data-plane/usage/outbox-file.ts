@@ -1,7 +1,7 @@
 /**
- * The file of the outbox, `outbox.db`: how far the log of rows is counted and shipped, and what it adds up to. Primary data. The
- * machine may lose the last transactions, all that are behind such a one: the rows are in the log then, and are counted once more, to
- * the same sums and numbers. All that the log cannot say again is on the disk when it returns.
+ * The outbox's file, `outbox.db`: how far the log of rows is counted and shipped, and the sums. It is primary data. A power
+ * cut may lose the last transactions, but only those that counting the log again would repeat with the same sums and numbers.
+ * All others are flushed before `write` returns.
  */
 import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, renameSync } from 'node:fs';
@@ -18,7 +18,7 @@ import {
 } from '../../shared/runtime/sqlite.ts';
 import { ledgerSql, OutboxLedger } from './outbox-ledger.ts';
 
-/** Of builds before the log of rows, and empty: files of version 0.2.0 have these tables, and it refuses files without them. */
+/** Empty tables from before the log of rows, because version 0.2.0 refuses files without them. */
 const unusedSql = `
 CREATE TABLE incarnation (ordinal INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE) STRICT;
 CREATE TABLE row (
@@ -51,41 +51,41 @@ CREATE TABLE mark (
 
 const format = { version: 3, sql: unusedSql + ledgerSql + placeSql };
 
-/** Where a row is in the log, and how it is named on the usage log. */
+/** Place of a row in the log, and its name on the usage log. */
 export interface RowPlace {
   readonly position: number;
-  /** Of the process that recorded it. */
+  /** Process start that recorded it. */
   readonly incarnation: string;
-  /** Rows of an incarnation are numbered without gaps. */
+  /** Number of the row; an incarnation's rows are numbered without gaps. */
   readonly n: number;
   readonly replica: string;
 }
 
-/** How far the log is counted. */
+/** Place up to which the log is counted. */
 export interface TakenPlace {
   readonly taken: number;
   readonly incarnation: string;
   readonly nextN: number;
 }
 
-/** What one transaction writes. */
+/** Contents of one transaction. */
 export interface Batch {
   readonly taken: TakenPlace;
-  /** What the rows add to the counters, one entry a subject and period. */
+  /** Sums that the rows add to the counters, one entry per subject and period. */
   readonly entries: readonly CounterEntry[];
   readonly marks: readonly RowPlace[];
   readonly shipped: RowPlace;
-  /** Position of the first record that the log still has. */
+  /** Position of the first record that is still in the log. */
   readonly oldest: number;
 }
 
 export interface OpenedFile {
   readonly file: OutboxFile;
-  /** Where a damaged file was moved. */
+  /** New path of a damaged file. */
   readonly quarantinedAs?: string;
 }
 
-/** Opens or creates the file. A damaged one is renamed and never written again. Throws the errors of shared/runtime/sqlite.ts. */
+/** Opens or creates the file. Renames a damaged one and never writes to it again. Throws the errors of sqlite.ts. */
 export function openOutboxFile(path: string, nowMs: number): OpenedFile {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   try {
@@ -100,15 +100,15 @@ export function openOutboxFile(path: string, nowMs: number): OpenedFile {
 }
 
 export class OutboxFile {
-  /** What this folder completed itself. */
+  /** Counters of what this folder completed. */
   readonly ledger: OutboxLedger;
-  /** Names this file in the log. */
+  /** Id of this file in the log's headings. */
   readonly id: string;
   taken: TakenPlace;
   shipped: RowPlace;
-  /** Position: what is before it is shipped by what no power cut takes back. */
+  /** Position before which rows stay shipped even after a power cut. */
   safelyShipped: number;
-  /** In the order of their positions. */
+  /** Places where a numbering starts, in the order of their positions. */
   marks: readonly RowPlace[];
   readonly #path: string;
   readonly #db: Database;
@@ -142,7 +142,7 @@ export class OutboxFile {
     this.#try(() => this.ledger.startProcess(id));
   }
 
-  /** Continues in the log, with what the rows between add to the counters, in one transaction. */
+  /** Advances in the log and adds the rows in between to the counters, in one transaction. */
   write({ taken, entries, marks, shipped, oldest }: Batch, nowMs: number): void {
     const { taken: position, incarnation, nextN } = taken;
     const kept = this.marks.filter((_, at) => (this.marks[at + 1]?.position ?? Infinity) > oldest);
@@ -166,7 +166,7 @@ export class OutboxFile {
     this.#db.close();
   }
 
-  /** What the log would say again needs no flush: it was flushed itself. */
+  /** Writes without a flush what the log could repeat, because the log itself was flushed. */
   #withoutFlush(write: () => void): void {
     this.#db.exec('PRAGMA synchronous = NORMAL');
     try {

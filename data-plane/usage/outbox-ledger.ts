@@ -1,6 +1,6 @@
 /**
- * What a data folder completed itself, by subject and period: tables of `outbox.db`, changed in the transaction that writes
- * the usage rows. The folder counts as a replica, with an id that is made with the file; after a conflict it takes another.
+ * Counters of what a data folder completed, by subject and period: tables of `outbox.db`, changed in the transaction that
+ * counts the rows. The folder counts as a replica, whose id is created with the file and replaced after a conflict.
  */
 import { randomUUID } from 'node:crypto';
 import { dayMs } from '../../schemas/durations.ts';
@@ -26,9 +26,9 @@ CREATE TABLE counter (
 ) STRICT, WITHOUT ROWID;
 `;
 
-/** The latest visitors, and the latest networks, that are kept; older ones begin again at zero. */
+/** Number of latest visitors, and of latest networks, to keep. Older ones start again at zero. */
 const latestMax = 10_000;
-/** So many more of each are kept until the next removal. */
+/** Number of each to keep in addition until the next removal. */
 const latestSlack = 1000;
 const networkPrefix = `${visitorPrefix}n-`;
 const kinds = ['visitor', 'network'] as const;
@@ -49,10 +49,10 @@ export class OutboxLedger implements CounterLedger {
   readonly #sums = new Map<string, { tokens: number; turns: number }>();
   readonly #processes = new Set<string>();
   readonly #held: Record<Kind, number> = { visitor: 0, network: 0 };
-  /** The UTC day on which ended entries were last removed, in days since 1970. */
+  /** UTC day on which ended entries were last removed, in days since 1970. */
   #day: number;
 
-  /** The tables exist. */
+  /** Expects the tables to exist. */
   constructor(db: Database, nowMs: number) {
     this.#db = db;
     const latest = 'SELECT id FROM replica ORDER BY ordinal DESC LIMIT 1';
@@ -71,7 +71,7 @@ export class OutboxLedger implements CounterLedger {
     this.#processes.add(id);
   }
 
-  /** Must be called in the transaction that writes the rows of these entries; `hold` them once it is on the disk. */
+  /** Call this in the transaction that counts the rows of these entries, and `hold` once that is on the disk. */
   write(entries: readonly CounterEntry[], nowMs: number): void {
     for (const [subject, period, tokens, turns] of entries)
       this.#add.run(this.replica, subject, period, tokens, turns, nowMs);
@@ -130,7 +130,7 @@ export class OutboxLedger implements CounterLedger {
     return prepare<CounterRow>(this.#db, sql).all(this.replica);
   }
 
-  /** The latest visitor and the latest network are the last ones of the map. */
+  /** Moves the visitor or network to the end of the map, which the latest ones are at. */
   #hold({ subject, period }: Pick<CounterRow, 'subject' | 'period'>, tokens: number, turns: number): void {
     const key = counterKey(subject, period);
     const sum = this.#sums.get(key);
@@ -173,7 +173,7 @@ export class OutboxLedger implements CounterLedger {
   }
 }
 
-/** Visitors and networks have one prefix, because both count in turns. */
+/** Visitors and networks share a prefix, because both count in turns. */
 function kindOf(key: string): Kind | undefined {
   if (!key.startsWith(visitorPrefix)) return undefined;
   return key.startsWith(networkPrefix) ? 'network' : 'visitor';
@@ -183,7 +183,7 @@ function periodIn(key: string): string {
   return key.slice(key.indexOf(' ') + 1);
 }
 
-/** Periods that end before this time have ended. The wall clock may be fast, so it counts only up to the start of the newest period. */
+/** Time before which periods have ended. A fast wall clock counts only up to the start of the newest period. */
 function endedUntil(wallMs: number, periods: readonly string[]): number {
   const begun = periods.map((period) => Date.parse(period.length === 7 ? `${period}-01` : period));
   return Math.min(

@@ -1,9 +1,8 @@
 /**
- * The outbox of usage rows: follows their log (usage-log.ts) from where the last transaction ended, counts what they add up to, and
- * hands them to the publisher. Each process start is an incarnation with an id of its own; its rows are numbered without gaps, by
- * their order in the log alone, so each reading gives the same numbers. What a process that ended had in the log, and
- * did not count, is counted at the next start, under its id. A failed write is reported and retried; it never fails a request that
- * was already served.
+ * The outbox of usage rows. It follows their log (usage-log.ts) from where the last transaction ended, counts them, and hands
+ * them to the publisher. Each process start is an incarnation with an id of its own. Its rows are numbered without gaps by
+ * their order in the log alone, so each reading yields the same numbers. Rows that an ended process did not count are counted
+ * at the next start, under its id. A failed write is retried and never fails a request that was already served.
  */
 import { randomUUID } from 'node:crypto';
 import type { CounterEntry } from '../../schemas/records/limits.ts';
@@ -17,24 +16,24 @@ import { Taking } from './taking.ts';
 import { type LogStart, usageFolderOf } from './usage-log.ts';
 
 const rowsMaxDefault = 5_000_000;
-/** One transaction takes about so many rows at most. */
+/** Approximate maximum number of rows in a transaction. */
 const takenAtOnceMax = 2_000;
-/** An acknowledgement is written with the next rows, or after this: losing it costs only a repeated shipment. */
+/** An acknowledgement is written with the next rows, or after this time: losing it only repeats a shipment. */
 const acknowledgedMs = 200;
 const retryMsMin = 50;
 const retryMsMax = 2_000;
 
 export interface OutboxOptions {
   readonly path: string;
-  /** Rows not on the usage log yet that may be kept. */
+  /** Maximum number of rows that are not on the usage log yet. */
   readonly rowsMax?: number;
-  /** Wall clock, ms since 1970. */
+  /** Wall clock in ms since 1970. */
   readonly now?: () => number;
-  /** Called for each failed write, each refused row, and what cannot be read. */
+  /** Called for each failed write, each refused row, and unreadable parts of the log. */
   readonly onError?: (error: Error) => void;
 }
 
-/** Opens the outbox of a data folder, or creates it. Throws the errors of shared/runtime/sqlite.ts. */
+/** Opens or creates the outbox of a data folder. Throws the errors of shared/runtime/sqlite.ts. */
 export function openOutbox(options: OutboxOptions): Outbox {
   const { file, quarantinedAs } = openOutboxFile(options.path, (options.now ?? wallClockMs)());
   if (quarantinedAs !== undefined)
@@ -43,9 +42,9 @@ export function openOutbox(options: OutboxOptions): Outbox {
 }
 
 export class Outbox {
-  /** Rows that are none and were refused: their usage is lost. */
+  /** Invalid rows that were refused, so that their usage is lost. */
   refused = 0;
-  /** Writes that failed. */
+  /** Failed writes. */
   failures = 0;
   /** Id of this process start. */
   readonly incarnation = randomUUID();
@@ -53,11 +52,11 @@ export class Outbox {
   readonly #options: OutboxOptions;
   readonly #reader: SegmentReader;
   readonly #shipper: Shipper;
-  /** Where the log is known to end. */
+  /** Known end of the log. */
   #end = Number.POSITIVE_INFINITY;
-  /** Until the process begins its own segment, nobody appends. */
+  /** True until this process begins its own segment; nobody appends before. */
   #isStart = true;
-  /** Of which segment, and of which replica, the last mark is. */
+  /** Segment and replica of the last mark. */
   #marked = '';
   #timer: NodeJS.Timeout | undefined;
   #retryMs = 0;
@@ -81,19 +80,19 @@ export class Outbox {
     this.#started();
   }
 
-  /** What this folder completed itself, as far as it is on the disk. */
+  /** Counters of what this folder completed, as far as they are on the disk. */
   get ledger(): OutboxLedger {
     return this.file.ledger;
   }
-  /** Position in the log: what is before it is counted. */
+  /** Position in the log before which all rows are counted. */
   get taken(): number {
     return this.file.taken.taken;
   }
-  /** Position in the log: what is before it is on the usage log. */
+  /** Position in the log before which all rows are on the usage log. */
   get shipped(): number {
     return this.#shipper.shipped.position;
   }
-  /** Where the log of this process begins. */
+  /** Place from which on this process writes to the log. */
   logStart(): LogStart {
     const heading = { database: this.file.id, incarnation: this.incarnation };
     return { folder: usageFolderOf(this.#options.path), heading, from: this.taken };
@@ -102,18 +101,18 @@ export class Outbox {
   get unshipped(): number {
     return this.taken - this.shipped;
   }
-  /** True where no further usage can be recorded safely: requests must be refused until it can. */
+  /** Whether usage can no longer be recorded safely. Requests must then be refused. */
   get isFull(): boolean {
     return this.#retryMs > 0 || this.unshipped >= (this.#options.rowsMax ?? rowsMaxDefault);
   }
 
-  /** The log has what is before this position. While writes fail, the retry has its own time. */
+  /** Notes that the log contains all rows before this position, and counts them unless a retry is pending. */
   follow(position: number): void {
     this.#end = Math.max(this.#end, position);
     if (this.#retryMs === 0) this.flush();
   }
 
-  /** Counts what the log has. False where that failed; it is retried later. */
+  /** Counts the rows in the log. Returns false if that failed; it is retried later. */
   flush(): boolean {
     if (this.#closed) return false;
     clearTimeout(this.#timer);
@@ -141,31 +140,31 @@ export class Outbox {
     this.#onWritten = listener;
   }
 
-  /** Calls `listener` with what became durable in the ledger. One listener. */
+  /** Calls `listener` with the entries that became durable in the ledger. One listener. */
   setOnCounted(listener: (entries: readonly CounterEntry[]) => void): void {
     this.#onCounted = listener;
   }
 
-  /** Calls `listener` with what rows add to the counters once it is in the ledger, or they were refused. One listener. */
+  /** Calls `listener` with entries once they are in the ledger or their rows were refused. One listener. */
   setOnSettled(listener: (entries: readonly CounterEntry[]) => void): void {
     this.#onSettled = listener;
   }
 
-  /** The oldest rows on the disk that are not on the usage log yet; undefined where there are none. */
+  /** Oldest rows on the disk that are not on the usage log yet; undefined if there are none. */
   nextShipment(): Shipment | undefined {
     const shipment = this.#shipper.next();
     if (this.#shipper.isAhead) this.#schedule(acknowledgedMs);
     return shipment;
   }
 
-  /** The usage log acknowledged these rows. A crash may lose that mark: the rows are then shipped again. */
+  /** Notes that the usage log acknowledged these rows. If a crash loses the note, they are shipped again. */
   markShipped(shipment: Shipment): void {
     if (this.#closed) return;
     this.#shipper.markShipped(shipment);
     if (this.#shipper.isAhead) this.#schedule(acknowledgedMs);
   }
 
-  /** Ships rows from number `n` on again. False where they belong to another gateway or are no longer kept. */
+  /** Ships rows from number `n` on again. Returns false if they belong to another gateway or are no longer kept. */
   reship(incarnation: string, n: number): boolean {
     if (!this.#shipper.reship(incarnation, n)) return false;
     this.#onDurable();
@@ -177,7 +176,7 @@ export class Outbox {
     return [...new Set([...this.file.marks.map(({ incarnation }) => incarnation), this.incarnation])];
   }
 
-  /** Counts what the log has and closes the file. */
+  /** Counts the rows in the log and closes the file. */
   close(): void {
     if (this.#closed) return;
     this.flush();
@@ -188,14 +187,14 @@ export class Outbox {
     this.file.close();
   }
 
-  /** From here on this process appends, and says how far it is. */
+  /** Follows this process's own rows from now on, up to the positions that it reports. */
   #started(): void {
     this.#reader.seek(this.taken);
     this.#isStart = false;
     this.#end = this.taken;
   }
 
-  /** False where nothing is left to be written. */
+  /** Counts rows in one transaction. Returns false if nothing was left. */
   #take(): boolean {
     if (this.#reader.position !== this.taken) this.#reader.seek(this.taken);
     const taking = new Taking(this.file, this.#marked);
@@ -233,8 +232,8 @@ export class Outbox {
   }
 
   /**
-   * A log of another database, or one that begins behind this one: an older `outbox.db` was brought back, or it was deleted. Its rows
-   * would be numbered again, and most were billed, so none of them is taken.
+   * Moves a log aside if it belongs to another database, or begins after this one because an older `outbox.db` was restored
+   * or a newer one deleted. Most of its rows were billed under other numbers, so none is counted.
    */
   #keepAsideUnlessOwn(): void {
     const others = keepAside(this.#reader.otherPaths, this.#now());

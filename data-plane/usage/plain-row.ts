@@ -1,11 +1,11 @@
 /**
- * Recognises the row of an organisation in the order of fields in which the meter writes it, which is nearly every row: what
- * matches is valid by `usageRowSchema`. That costs a tenth of parsing the row and checking it. All others are parsed.
+ * Recognises an organisation's row by the meter's order of fields, as nearly all rows have it. A matching row is valid by
+ * `usageRowSchema`. That costs a tenth of parsing and checking, which all other rows need.
  */
 import type { CounterEntry } from '../../schemas/records/limits.ts';
 
 const id = '"[a-z0-9-]{1,64}"';
-/** Without 29 February, which is parsed. */
+/** Month and day, without 29 February, which is parsed. */
 const monthDay =
   '(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)';
 const time = '(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d\\.\\d{3}Z';
@@ -18,7 +18,7 @@ const plainRow = new RegExp(
     `(?:,"estimated":true)?,"requestId":"[!#-[\\]-~]{1,100}"\\}$`,
 );
 
-/** What a row adds to the counters. Undefined where it must be parsed. */
+/** Entries that a row adds to the counters; undefined if the row must be parsed. */
 export function entriesOfPlainRow(text: string): readonly CounterEntry[] | undefined {
   const [, organisation, period, draw, promptTokens, completionTokens] = plainRow.exec(text) ?? [];
   if (organisation === undefined || period === undefined) return undefined;

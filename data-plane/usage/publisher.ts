@@ -1,7 +1,7 @@
 /**
- * Publishes the outbox to the usage log: oldest rows first, the rows of an incarnation in order and always to the same
- * partition, one record at a time. It retries without end: an append that failed, or whose result is unknown, is repeated
- * with back-off, because the fold recognises a repeated row by its number and a lost row is unbilled usage.
+ * Publishes the outbox to the usage log: oldest rows first, the rows of an incarnation in order and on the same partition,
+ * one record at a time. It repeats an append that failed, or whose result is unknown, until it succeeds, because the fold
+ * recognises a repeated row by its number and a lost row is unbilled usage.
  */
 import { usagePartition } from '../../schemas/records/usage.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
@@ -10,7 +10,7 @@ import { Backoff, sleep, within } from '../../shared/runtime/retry.ts';
 import type { Outbox } from './outbox.ts';
 import type { Shipment } from './shipper.ts';
 
-/** While rows keep coming, one record in this time. */
+/** Shortest time between two records in ms, while rows keep coming. */
 const recordEveryMs = 100;
 const retryMsMin = 50;
 const retryMsMax = 5_000;
@@ -18,7 +18,7 @@ const retryMsMax = 5_000;
 export interface UsagePublisherOptions {
   readonly outbox: Outbox;
   readonly partitions: number;
-  /** Of the gateway token of this process, also for rows of earlier ones. */
+  /** Uses the present gateway token, even for rows of earlier processes. */
   readonly mac: RecordMac;
   /** Opens one partition of the usage log. `mustExist` is true if this process had the partition open before. */
   readonly open: (partition: number, mustExist: boolean) => Promise<ControlLog>;
@@ -55,7 +55,7 @@ export class Publisher {
     const { outbox } = this.#options;
     outbox.flush();
     const until = performance.now() + timeoutMs;
-    // After an earlier stop nothing is shipped, and `sleep` returns at once: without the check this loop would spin.
+    // After an earlier stop nothing is shipped and `sleep` returns at once, so without the check this loop would spin.
     while (!this.#stop.signal.aborted && outbox.unshipped > 0 && performance.now() < until)
       await sleep(10, this.#stop.signal);
     this.#stop.abort();
@@ -107,7 +107,7 @@ export class Publisher {
       const record = Buffer.from(`[${shipment.bodies.join(',')}]`);
       await log.append(record, mac.of(record));
     } catch (error) {
-      // A log that failed is reopened: it may have been replaced.
+      // Reopen a log that failed, because it may have been replaced.
       await this.#logs.get(partition)?.close();
       this.#logs.delete(partition);
       throw error;

@@ -1,4 +1,4 @@
-/** Rows of usage as they are in their log, what they are on the usage log, and what they add up to. */
+/** Usage rows in their log, on the usage log and in the counters. */
 import type { CounterEntry } from '../../schemas/records/limits.ts';
 import { type Capacity, type UsageRow, usageRowSchema } from '../../schemas/records/usage.ts';
 import { counterKey } from '../../shared/limits/counters.ts';
@@ -9,25 +9,25 @@ import { entriesOf, type VisitFacts } from './worker-messages.ts';
 type NewUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'> & { readonly draw: Capacity };
 export type RecordedUsage = NewUsage & VisitFacts;
 
-/** What one text of the log is. */
+/** A parsed text of the log. */
 interface ReadUsage {
-  /** What it adds to the counters. */
+  /** Entries that it adds to the counters. */
   readonly entries: readonly CounterEntry[];
-  /** The row as JSON; undefined where it is none, and uses no number. What is a row must be one in every later build. */
+  /** The row as JSON; undefined if the text is not a row and takes no number. Every later build must decide alike. */
   readonly row: string | undefined;
-  /** Why it is refused: then it counts nowhere. */
+  /** Reason for a refusal. Refused rows count nowhere. */
   readonly fault?: string;
 }
 
-/** Rows as JSON from a position on, one after the other; undefined where a text was none. */
+/** Consecutive rows as JSON, from a position on; undefined for each text that is not a row. */
 export interface ReadRows {
   readonly position: number;
   readonly rows: (string | undefined)[];
 }
 
-/** The texts of a group. */
+/** Splits a group into the texts of its rows. */
 export function textsIn(rows: string): string[] {
-  // JSON has no newline within a string.
+  // JSON strings never contain a raw newline.
   return rows.slice(0, -2).split(',\n');
 }
 
@@ -48,7 +48,7 @@ export function readUsage(text: string): ReadUsage {
 
 const anyId = '00000000-0000-4000-8000-000000000000';
 
-/** Undefined where it is no JSON, whose text must not get into a message. */
+/** Returns undefined if the text is not JSON, because a message must not quote it. */
 function parsedRow(text: string): RecordedUsage | undefined {
   try {
     return JSON.parse(text) as RecordedUsage;
@@ -57,7 +57,7 @@ function parsedRow(text: string): RecordedUsage | undefined {
   }
 }
 
-/** Amounts of several rows, by account. */
+/** Sums of several rows, by account. */
 export class Sums {
   readonly #sums = new Map<string, [subject: string, period: string, tokens: number, turns: number]>();
 

@@ -1,31 +1,31 @@
-/** How a group of records stands in a segment: a head with a checksum, ids, and text, and what a segment is called. */
+/** Format of a group of records in a segment (a head with a checksum, ids, and text), and of a segment's name. */
 import { promisify } from 'node:util';
 import { crc32, deflateRaw } from 'node:zlib';
 
 export interface RecordGroup {
   readonly count: number;
-  /** Of the latest one, ms since 1970. */
+  /** Time of the latest record, in ms since 1970. */
   readonly lastMs: number;
-  /** 16 bytes each; none where nobody looks for one record. */
+  /** Ids of 16 bytes each; empty if single records are never looked up. */
   readonly ids: Uint8Array<ArrayBuffer>;
-  /** What is written of them, in UTF-8. */
+  /** Text of the records, in UTF-8. */
   readonly text: Uint8Array<ArrayBuffer>;
 }
 
 export const idBytes = 16;
 
-/** The fastest: the text repeats itself so much that the best would save a fifth more for three times the time. */
+/** Fastest level: the text is so repetitive that the best one saves only a fifth more, for three times the time. */
 const deflateLevel = 1;
-/** Shorter texts, of a record or two, are kept as they are: to begin a compression costs more than these bytes. */
+/** Shorter texts, of a record or two, stay uncompressed, because starting a compression costs more than it saves. */
 const deflatedFrom = 512;
-/** A group has some hundreds of records of less than a kilobyte. */
+/** Bound on a group's text. Groups usually contain some hundreds of records of less than a kilobyte. */
 export const textBytesMax = 8 * 1024 * 1024;
-/** A larger file is no segment: one group is all that may be above the bound of a segment. */
+/** Bound on a segment file: only one group may exceed a segment's own bound. */
 export const foundBytesMax = 2 * textBytesMax;
 
 const deflate = promisify(deflateRaw);
 
-/** A group as it is in a segment. */
+/** A group as a segment stores it. */
 export interface Frame {
   readonly position: number;
   readonly count: number;
@@ -33,18 +33,18 @@ export interface Frame {
   readonly ids: Buffer;
   readonly text: Buffer;
   readonly isDeflated: boolean;
-  /** Checksum of the heading that its writer had. */
+  /** Checksum of its writer's heading. */
   readonly form: number;
-  /** Its length in the segment. */
+  /** Length in the segment, in bytes. */
   readonly bytes: number;
 }
 
-/** A group as it was read, with the position of its first record. */
+/** A group that was read, with the position of its first record. */
 export interface ReadGroup {
   readonly position: number;
   readonly ids: Buffer;
   readonly text: string;
-  /** Of its segment; empty where there is none. */
+  /** Heading of its segment; empty if there is none. */
   readonly heading: string;
 }
 
@@ -56,7 +56,7 @@ export function nameOf(position: number): string {
 
 const magic = Buffer.from('HGR1');
 const headBytes = 44;
-/** Where each number of the head is. What is checked begins behind the checksum. */
+/** Offsets of the numbers in the head. The checksum covers all that follows it. */
 const place = {
   checksum: 4,
   bytes: 8,
@@ -90,12 +90,12 @@ export async function frameOf(
   return frame;
 }
 
-/** A group without records. */
+/** A group without records, which contains a segment's heading. */
 export function headed(heading: string): RecordGroup {
   return { count: 0, lastMs: 0, ids: new Uint8Array(), text: new TextEncoder().encode(heading) };
 }
 
-/** Those with records that are whole; between them may be what a write left that failed, or a damage. */
+/** Whole groups with records. Skips damage and the remains of failed writes. */
 export function* framesIn(bytes: Buffer, from = 0): Generator<Frame, void> {
   for (let at = from; at !== -1 && at + headBytes <= bytes.length; ) {
     const frame = frameAt(bytes, at);
@@ -104,7 +104,7 @@ export function* framesIn(bytes: Buffer, from = 0): Generator<Frame, void> {
   }
 }
 
-/** How long a group is that begins here, by its head; 0 where none does. */
+/** Length of the group that begins at `at`, according to its head; 0 if none does. */
 export function frameBytesAt(segment: Buffer, at: number): number {
   if (at + headBytes > segment.length || !segment.subarray(at, at + magic.length).equals(magic)) return 0;
   return segment.readUInt32LE(at + place.bytes);

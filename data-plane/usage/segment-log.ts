@@ -1,8 +1,8 @@
 /**
- * A log of groups of records in files that are only appended to, the segments, bounded in bytes and in age. Each record has a
- * number, its position, which continues over restarts; a segment is called by its first one. A group is one write with a checksum:
- * once that has ended `kill -9` does not lose it, and one that was cut or damaged costs its own records, and none of the others.
- * A process begins a segment of its own, so that nothing which it found is changed. Nothing waits for the disk.
+ * A log of groups of records in append-only files, the segments, bounded in bytes and age. Each record has a number, its
+ * position, which continues after restarts and names a segment by its first record. A group is one write with a checksum:
+ * once it has ended, `kill -9` does not lose it, and damage costs only its own records. Each process begins its own segment,
+ * so existing ones never change. The log does not flush to the disk.
  */
 import { constants } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readdir, readFile, rm } from 'node:fs/promises';
@@ -30,20 +30,20 @@ import {
 export interface SegmentBounds {
   readonly ageMsMax: number;
   readonly bytesMax: number;
-  /** Of one segment. What is removed is whole segments, and one is read at once. */
+  /** Size of a segment. Segments are removed as a whole and read at once. */
   readonly segmentBytes: number;
 }
 
 export interface SegmentLogOptions extends SegmentBounds {
-  /** Each segment begins with it, and each group is read with that of its segment: how this build writes its records. */
+  /** First text of each segment, which says how this build writes records and is returned with each of its groups. */
   readonly heading: string;
-  /** No record has a lower position than this, though the log was emptied since. */
+  /** Lowest possible position, even if the log has been emptied since. */
   readonly from: number;
-  /** What has records from this position on is not removed. */
+  /** Segments with records from this position on are not removed. */
   readonly keptFrom: () => number;
-  /** A segment has its bytes on the disk from its beginning, so that a full disk takes none of what fits into half of one. */
+  /** Whether a segment reserves its bytes at once, so that even a full disk has room for half of one. */
   readonly isAllocated: boolean;
-  /** False where groups come so often that it would cost more than their bytes. */
+  /** Whether to compress groups. False if they come so often that it costs more than it saves. */
   readonly isDeflated: boolean;
 }
 
@@ -57,12 +57,12 @@ const defaults: SegmentLogOptions = {
   isAllocated: false,
   isDeflated: true,
 };
-/** A segment takes so many parts of the age, so that a quiet gateway keeps nothing much longer. */
+/** Number of segments in the maximum age, so that a quiet gateway keeps little for much longer. */
 const segmentsInAge = 24;
-/** How often it is looked whether the segment still has its name, ms: that costs as much as a write. */
+/** Interval in ms between checks that the segment still has its name. A check costs as much as a write. */
 const nameEveryMs = 1_000;
 
-/** So many are checked in a turn of the event loop. */
+/** Number of groups checked per turn of the event loop. */
 const framesInTurn = 500;
 
 const inflate = promisify(inflateRaw);
@@ -72,26 +72,26 @@ interface Segment {
   /** Position of its first record. */
   readonly first: number;
   bytes: number;
-  /** Of its latest record, or when it was last written before this process, ms since 1970. */
+  /** Time of its latest record, or of its last write by an earlier process, in ms since 1970. */
   lastMs: number;
-  /** How old it was at a moment of the monotonic clock; of one that was found, at the first write of this process. */
+  /** Age at a moment of the monotonic clock: for a segment of an earlier process, its first removal check. */
   ageAt: { nowMs: number | undefined; readonly ageMs: number };
 }
 
-/** The one that is written. */
+/** The segment being written. */
 interface OpenSegment extends Segment {
   readonly handle: FileHandle;
   readonly beganMs: number;
-  /** When it last had its name. */
+  /** Monotonic time at which it last had its name, in ms. */
   namedMs: number;
 }
 
 export class SegmentLog {
   readonly #folder: string;
   readonly #options: SegmentLogOptions;
-  /** Groups of this heading are read though that of their segment is damaged. */
+  /** Checksum of the present heading. Its groups are readable even if their segment's heading is damaged. */
   readonly #form: number;
-  /** Oldest first. */
+  /** Segments, oldest first. */
   #segments: Segment[] = [];
   #finding: Promise<void> | undefined;
   #written: OpenSegment | undefined;
@@ -118,8 +118,8 @@ export class SegmentLog {
   }
 
   /**
-   * One at a time. Rejects with nothing written that could be read; the next one begins another segment. `nowMs` is monotonic: a
-   * wall clock that is set by days makes nothing old.
+   * Appends a group; call it one at a time. If it rejects, nothing readable was written, and the next call begins another
+   * segment. `nowMs` is monotonic, so setting the wall clock does not age segments.
    */
   async append(group: RecordGroup, nowMs: number): Promise<void> {
     const segments = await this.#found();
@@ -134,7 +134,7 @@ export class SegmentLog {
       segment.ageAt = { nowMs, ageMs: 0 };
     } catch (error) {
       await this.close();
-      // The folder itself may be what is wrong.
+      // The folder itself may be at fault, so read it again.
       this.#finding = undefined;
       throw error;
     }
@@ -148,11 +148,11 @@ export class SegmentLog {
     segment.namedMs = nowMs;
   }
 
-  /** The group that has a record, and its place there; the newest are searched first. */
+  /** Finds the group that contains a record, newest segment first, and the record's index in it. */
   async find(id: Buffer): Promise<{ readonly group: ReadGroup; readonly at: number } | undefined> {
     for (const segment of (await this.#found()).toReversed()) {
       const bytes = await contentOf(segment);
-      // A search of bytes: few segments have it, and only these are looked through.
+      // A byte search is cheap, and few segments remain to be parsed.
       if (!bytes.includes(id)) continue;
       const heading = await headingOf(bytes);
       for (const frame of framesIn(bytes)) {
@@ -164,7 +164,7 @@ export class SegmentLog {
     return undefined;
   }
 
-  /** Groups with records of this time or later, oldest first; those that are appended meanwhile too. */
+  /** Groups with records of this time or later, oldest first, including those appended meanwhile. */
   async *since(sinceMs: number): AsyncGenerator<ReadGroup, void> {
     const segments = await this.#found();
     let next = 0;
@@ -176,7 +176,7 @@ export class SegmentLog {
     }
   }
 
-  /** Up to where nothing was added while it was read: what comes next begins behind that. */
+  /** Reads a segment until nothing was added meanwhile, so that whatever comes next is in a later one. */
   async *#groupsOf(segment: Segment, sinceMs: number): AsyncGenerator<ReadGroup, void> {
     for (let from = 0; from < segment.bytes; ) {
       const end = segment.bytes;
@@ -192,8 +192,8 @@ export class SegmentLog {
   }
 
   /**
-   * Groups that begin before a position and have records of this time or later, newest first. A segment that is not asked for by
-   * position or time is not read.
+   * Groups that begin before a position and have records of this time or later, newest first. Skips segments that cannot
+   * contain any.
    */
   async *backwards(before: number, sinceMs: number): AsyncGenerator<ReadGroup, void> {
     const segments = await this.#found();
@@ -218,12 +218,12 @@ export class SegmentLog {
   async close(): Promise<void> {
     const written = this.#written;
     this.#written = undefined;
-    // What was allocated and not used, and what a write left that failed.
+    // Cut off unused room and the remains of a failed write.
     if (this.#options.isAllocated) await written?.handle.truncate(written.bytes).catch(() => undefined);
     await written?.handle.close().catch(() => undefined);
   }
 
-  /** What earlier processes left; tried again where it could not be read. */
+  /** Finds the segments of earlier processes. The next call repeats a search that failed. */
   async #found(): Promise<Segment[]> {
     this.#finding ??= this.#find();
     try {
@@ -240,7 +240,7 @@ export class SegmentLog {
     const names = (await readdir(this.#folder)).filter((name) => nameForm.test(name)).sort();
     const segments: Segment[] = [];
     const all = await Promise.all(names.map((name) => lstat(join(this.#folder, name))));
-    // Ages count from the newest segment if the wall clock is later, so that a fast clock makes no segment old.
+    // Ages count from the newest segment if the wall clock is later, so that a fast clock does not age segments.
     const newestMs = Math.min(wallClockMs(), Math.max(...all.map(({ mtimeMs }) => mtimeMs)));
     for (const [index, name] of names.entries()) {
       const path = join(this.#folder, name);
@@ -248,7 +248,7 @@ export class SegmentLog {
       if (found === undefined) continue;
       const { size: bytes, mtimeMs: lastMs } = found;
       const ageMs = Math.max(0, newestMs - lastMs);
-      // Neither waited for nor read into memory: none of these was written here.
+      // This log never writes such files, and reading one could block or exhaust the memory.
       if (!found.isFile() || bytes > foundBytesMax) {
         await rm(path, { force: true, recursive: true });
         continue;
@@ -265,7 +265,7 @@ export class SegmentLog {
     let end = last?.first ?? 0;
     if (last !== undefined)
       for (const { position, count } of framesIn(await contentOf(last))) end = position + count;
-    // Later it stays as it is: readers are there, though the folder was emptied, and a write that failed may be whole.
+    // Keep a known position: readers rely on it even if the folder was emptied, and a failed write may be whole.
     this.#next ??= Math.max(end, this.#options.from);
     this.#segments = segments;
   }
@@ -276,11 +276,11 @@ export class SegmentLog {
     if (present !== undefined) {
       const hasRoom = present.bytes + bytes <= (isAllocated ? segmentBytes / 2 : segmentBytes);
       const isOld = nowMs - present.beganMs > ageMsMax / segmentsInAge;
-      // One without records has the name that the next would have.
+      // A segment without records already has the name of the next one.
       if (present.first === this.next || (hasRoom && !isOld)) return present;
     }
     const opened = await this.#opened(nowMs).catch((error: unknown) => {
-      // There is no room for another, so the second half of this one is used.
+      // Without room for another segment, use the second half of this one.
       if (isAllocated && present !== undefined && present.bytes + bytes <= segmentBytes) return present;
       throw error;
     });
@@ -295,13 +295,13 @@ export class SegmentLog {
   async #opened(nowMs: number): Promise<OpenSegment> {
     const { heading, segmentBytes, isAllocated } = this.#options;
     const path = join(this.#folder, nameOf(this.next));
-    // What has the same first position has no group that can be read.
+    // Overwrite a file of this name, because it does not contain readable groups.
     const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW;
     const handle = await open(path, flags, 0o600);
     try {
       const frame = await frameOf(headed(heading), this.next, this.#form, this.#options.isDeflated);
       const { bytesWritten } = await handle.write(frame, 0, frame.length, 0);
-      // Of groups behind half a heading nobody would know whose they are.
+      // Nobody could tell whose groups follow an incomplete heading.
       if (bytesWritten < frame.length) throw new Error(`${path} cannot be written`);
       if (isAllocated) await this.#allocate(handle, frame.length, segmentBytes);
       const bytes = frame.length;
@@ -314,14 +314,14 @@ export class SegmentLog {
     }
   }
 
-  /** Zeros are written, because a file that was only made longer has no room of its own. */
+  /** Writes zeros, because extending a file does not reserve room. */
   async #allocate(handle: FileHandle, from: number, to: number): Promise<void> {
     try {
       const zeros = Buffer.alloc(to - from);
       const { bytesWritten } = await handle.write(zeros, 0, zeros.length, from);
       if (bytesWritten < zeros.length) throw new Error('there is no room for a segment');
     } catch (error) {
-      // The first one grows as it is written.
+      // The first segment then grows as it is written.
       if (this.#written !== undefined) throw error;
       await handle.truncate(from);
     }
@@ -335,7 +335,7 @@ export class SegmentLog {
       if (this.bytes <= bytesMax && ageMs <= ageMsMax) return;
       if ((segments[1]?.first ?? 0) > keptFrom()) return;
       segments.shift();
-      // One that cannot be removed now is found at the next start.
+      // A segment that cannot be removed now is found at the next start.
       await rm(oldest.path, { force: true }).catch(() => undefined);
     }
   }
@@ -346,14 +346,14 @@ async function headingOf(segment: Buffer): Promise<string> {
   return frame?.count === 0 ? ((await groupIn(frame, ''))?.text ?? '') : '';
 }
 
-/** All of them. A segment has thousands of small ones, which are not looked through in one turn. */
+/** All groups with records. A segment may have thousands of small ones, so this takes several turns of the event loop. */
 async function framesOf(bytes: Buffer): Promise<Frame[]> {
   const frames: Frame[] = [];
   for (const frame of framesIn(bytes)) if (frames.push(frame) % framesInTurn === 0) await setImmediate();
   return frames;
 }
 
-/** Undefined where it cannot be read. */
+/** Returns undefined if the group cannot be decompressed. */
 async function groupIn(
   { position, ids, text, isDeflated }: Frame,
   heading: string,
@@ -366,7 +366,7 @@ async function groupIn(
   }
 }
 
-/** Nothing where it was removed meanwhile. */
+/** Content of a segment; empty if it has been removed. */
 async function contentOf({ path }: Segment): Promise<Buffer> {
   try {
     return await readFile(path);
@@ -376,7 +376,7 @@ async function contentOf({ path }: Segment): Promise<Buffer> {
   }
 }
 
-/** Which of the ids it is; -1: none. */
+/** Index of the wanted id; -1 if there is none. */
 function indexIn(ids: Buffer, wanted: Buffer): number {
   let at = ids.indexOf(wanted);
   while (at % idBytes > 0) at = ids.indexOf(wanted, at + 1);

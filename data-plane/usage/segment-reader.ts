@@ -1,6 +1,6 @@
 /**
- * Reads a log of segments in the order of its positions, from any of them on, while another thread appends to it. Nothing is
- * asynchronous: it is for a thread that waits for the disk anyway.
+ * Reads a log of segments in the order of positions, while another thread appends to it. It is synchronous, because its own
+ * thread waits for the disk anyway.
  */
 import {
   closeSync,
@@ -30,7 +30,7 @@ import {
 
 const readAtOnce = 32 * 1024;
 
-/** A group and where its segment begins. */
+/** A group with the first position of its segment. */
 export interface ReadSegmentGroup extends Omit<ReadGroup, 'ids'> {
   readonly count: number;
   readonly segment: number;
@@ -41,20 +41,20 @@ interface OpenFile {
   readonly fd: number;
   heading: string;
   form: number;
-  /** Where the next group is. */
+  /** Offset of the next group. */
   offset: number;
-  /** What was read of it, from such a place on. */
+  /** Bytes read, from `bytesFrom` on. */
   bytes: Buffer;
   bytesFrom: number;
 }
 
 export class SegmentReader {
-  /** Of the next record. */
+  /** Position of the next record. */
   position: number;
   readonly #folder: string;
   #file: OpenFile | undefined;
   #damaged: string | undefined;
-  /** What is usually read is read into it again and again. */
+  /** Buffer that most reads reuse. */
   readonly #buffer = Buffer.allocUnsafeSlow(readAtOnce);
 
   constructor(folder: string, position: number) {
@@ -62,7 +62,7 @@ export class SegmentReader {
     this.position = position;
   }
 
-  /** Position of the first record that the log has; undefined where there is none. */
+  /** Position of the first record in the log; undefined if the log is empty. */
   get oldest(): number | undefined {
     return this.#segments()[0];
   }
@@ -72,7 +72,7 @@ export class SegmentReader {
     return this.#segments().map((first) => join(this.#folder, nameOf(first)));
   }
 
-  /** Those that are called like a segment and are none: to open a pipe would wait, and none is so large. */
+  /** Files with a segment's name that cannot be one: pipes and the like, which would block, and files that are too large. */
   get otherPaths(): string[] {
     return this.paths.filter((path) => {
       const found = lstatSync(path);
@@ -81,8 +81,8 @@ export class SegmentReader {
   }
 
   /**
-   * The group that has the next record, or the one behind where that cannot be read; undefined where there is none so far.
-   * `isEnded`: nobody appends now, so what cannot be read is a damage and nothing that is being written.
+   * Returns the group with the next record or, if that is unreadable, the following one; undefined if none has arrived yet.
+   * `isEnded` means that nobody appends, so an unreadable group is damage and not a write in progress.
    */
   next(isEnded = false): ReadSegmentGroup | undefined {
     for (;;) {
@@ -100,7 +100,7 @@ export class SegmentReader {
     }
   }
 
-  /** Undefined where it has no record that is wanted, or cannot be read. */
+  /** Returns undefined if the group has no wanted record or is unreadable. */
   #groupOf(frame: Frame, file: OpenFile): ReadSegmentGroup | undefined {
     const { position, count, form } = frame;
     if (count === 0) [file.heading, file.form] = [textOf(frame) ?? '', form];
@@ -111,25 +111,24 @@ export class SegmentReader {
     return { position, count, text, heading: file.heading, segment: file.first };
   }
 
-  /** Is there something behind what was read that is no group, or no heading before it? */
+  /** Whether anything but groups follows what was read, or the heading is missing. */
   get hasRest(): boolean {
     const file = this.#file;
     if (file === undefined || fstatSync(file.fd).size === 0) return false;
     return file.heading === '' || restOf(file).some((byte) => byte !== 0);
   }
 
-  /** Of the file with the latest damage, or that which is read. */
+  /** Path of the last file with damage, otherwise of the file being read. */
   get path(): string {
     return this.#damaged ?? join(this.#folder, nameOf(this.#file?.first ?? this.position));
   }
 
-  /** Goes to a position. */
   seek(position: number): void {
     this.close();
     this.position = position;
   }
 
-  /** What was read is on the disk when it returns. */
+  /** Flushes the file, so that a power cut cannot take back what was read. */
   sync(): void {
     if (this.#file !== undefined) fdatasyncSync(this.#file.fd);
   }
@@ -145,7 +144,7 @@ export class SegmentReader {
     return names.map((name) => Number.parseInt(name, 10)).sort((one, other) => one - other);
   }
 
-  /** The segment that has the position, or the first one behind it. */
+  /** Opens the segment that contains the position, or the first one after it. */
   #opened(): OpenFile | undefined {
     const segments = this.#segments();
     const first = segments.findLast((each) => each <= this.position) ?? segments[0];
@@ -160,7 +159,7 @@ export class SegmentReader {
     return { first, fd, heading: '', form: 0, offset: 0, bytes, bytesFrom: 0 };
   }
 
-  /** A file that is on the disk is of no use without its name. */
+  /** Flushes the folder, because a flushed file is useless without its name. */
   #syncFolder(): void {
     const fd = openSync(this.#folder, constants.O_RDONLY);
     fsyncSync(fd);
@@ -177,10 +176,10 @@ export class SegmentReader {
     return read();
   }
 
-  /** Where the next group is in no place that was read; false where there is none. */
+  /** Continues after damage or in the next segment. Returns false if there is no further group. */
   #continue(file: OpenFile, isEnded: boolean): boolean {
     const later = this.#segments().find((first) => first > file.first);
-    // It may have come since it was looked for.
+    // A group may have arrived since the last look.
     if (later !== undefined && this.#frameIn(file) !== undefined) return true;
     const isWhole = later === undefined ? !isEnded : later <= this.position;
     if (later !== undefined && !isWhole) this.#damaged = join(this.#folder, nameOf(file.first));
@@ -203,7 +202,7 @@ function restOf(file: OpenFile): Buffer {
   return file.bytes;
 }
 
-/** Goes to the next whole group behind a damage; false where there is none. */
+/** Skips damage up to the next whole group. Returns false if there is none. */
 function skipTo(file: OpenFile, position: number): boolean {
   const rest = restOf(file);
   for (const frame of framesIn(rest)) {
@@ -214,7 +213,7 @@ function skipTo(file: OpenFile, position: number): boolean {
   return false;
 }
 
-/** Undefined where it cannot be read. */
+/** Returns undefined if the text cannot be decompressed. */
 function textOf({ text, isDeflated }: Frame): string | undefined {
   try {
     return (isDeflated ? inflateRawSync(text, { maxOutputLength: textBytesMax }) : text).toString();

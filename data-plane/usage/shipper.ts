@@ -1,34 +1,34 @@
-/** Reads the rows that are to be shipped from where they are kept, oldest first, each with its number. */
+/** Reads the rows to ship, oldest first, each with its number. */
 import { usageRecordRowsMax } from '../../schemas/records/usage.ts';
 import type { OutboxFile, RowPlace } from './outbox-file.ts';
 import { type ReadRows, readUsage, textsIn } from './rows.ts';
 import type { ReadSegmentGroup, SegmentReader } from './segment-reader.ts';
 import { headingIn } from './usage-log.ts';
 
-/** Rows that were counted are kept for their shipment while they are no more than these: the rest is read once more. */
+/** Maximum number of counted rows kept in memory for shipment. Any others are read again. */
 const keptRowsMax = 4_000;
 
-/** Rows of one incarnation, in order, that make one record of the usage log. */
+/** Rows of one incarnation, in order, which form one record of the usage log. */
 export interface Shipment {
   readonly incarnation: string;
   /** The rows as JSON. */
   readonly bodies: readonly string[];
-  /** Where they are in the log. */
+  /** Range of the rows in the log. */
   readonly of: { readonly from: RowPlace; readonly to: RowPlace };
 }
 
 export class Shipper {
-  /** What is before it is on the usage log. */
+  /** Place before which all rows are on the usage log. */
   shipped: RowPlace;
   readonly #file: OutboxFile;
   readonly #reader: SegmentReader;
   readonly #onError: (error: unknown) => void;
-  /** What was counted and is not shipped, oldest first. */
+  /** Counted rows that are not shipped yet, oldest first. */
   #kept: ReadRows[] = [];
   #keptRows = 0;
   /** The group that was read last. */
   #read: ReadRows | undefined;
-  /** Rows that are shipped once more, up to what is shipped; numbers below `n` are left out. */
+  /** Rows to ship again, up to `shipped`. Numbers below `n` are left out. */
   #again: { at: RowPlace; readonly incarnation: string; readonly n: number } | undefined;
 
   constructor(file: OutboxFile, reader: SegmentReader, onError: (error: unknown) => void) {
@@ -38,12 +38,12 @@ export class Shipper {
     this.shipped = file.shipped;
   }
 
-  /** More is shipped than the file knows. */
+  /** Whether more is shipped than the file knows. */
   get isAhead(): boolean {
     return this.shipped !== this.#file.shipped;
   }
 
-  /** These were counted. */
+  /** Keeps counted rows in memory, up to a bound. */
   keep(parts: readonly ReadRows[]): void {
     for (const part of parts) {
       if (this.#keptRows + part.rows.length > keptRowsMax) continue;
@@ -58,7 +58,7 @@ export class Shipper {
     this.#again = undefined;
     const shipment = this.#rows(this.shipped, this.#file.taken.taken);
     if (shipment.bodies.length > 0) return shipment;
-    // What is neither a row nor readable is passed.
+    // Skip texts that are not rows or cannot be read.
     if (shipment.of.to.position > this.shipped.position) this.#setShipped(shipment.of.to);
     return undefined;
   }
@@ -75,7 +75,7 @@ export class Shipper {
       this.#keptRows -= this.#kept.shift()?.rows.length ?? 0;
   }
 
-  /** False where these rows are not kept, or not shipped. */
+  /** Ships rows again. Returns false if they are no longer kept, or not shipped yet. */
   reship(incarnation: string, n: number): boolean {
     const at = this.#file.marks.findLast((mark) => mark.incarnation === incarnation && mark.n <= n);
     if (at === undefined || at.position >= this.shipped.position) return false;
@@ -89,7 +89,7 @@ export class Shipper {
     this.#reader.close();
   }
 
-  /** Rows of one incarnation before a position; none where the next ones are of another than is wanted. */
+  /** Rows of one incarnation before `end`; none if the next rows are not of the wanted incarnation. */
   #rows(
     from: RowPlace,
     end: number,
@@ -132,7 +132,7 @@ export class Shipper {
     return { position: next, incarnation, n, replica };
   }
 
-  /** What has the row at a position, or the first one behind it. */
+  /** Part that contains the row at a position, or the first one after it. */
   #partAt(at: number): ReadRows | undefined {
     const hasIt = ({ position, rows }: ReadRows) => position <= at && at < position + rows.length;
     const kept = this.#kept.find(hasIt);
@@ -149,13 +149,13 @@ export class Shipper {
     return this.#read;
   }
 
-  /** Without those that were not counted, because they are of another database. */
+  /** Rows of a group. Those of another database were not counted and are left out. */
   #rowsIn({ position, heading, text }: ReadSegmentGroup): ReadRows {
     const isOwn = headingIn(heading)?.database === this.#file.id;
     return { position, rows: textsIn(text).map((each) => (isOwn ? readUsage(each).row : undefined)) };
   }
 
-  /** How rows are numbered from a place on; undefined where that is in no group, and nobody knows. */
+  /** Place that numbers the rows from `at` on; undefined after a gap, where their numbers are unknown. */
   #placeIn({ position }: ReadRows, at: RowPlace): RowPlace | undefined {
     const from = Math.max(position, at.position);
     const mark = this.#file.marks.find((each) => each.position === from);

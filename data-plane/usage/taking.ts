@@ -1,4 +1,4 @@
-/** What one transaction takes of the log of rows: their numbers, what they add to the counters, and where numbers begin. */
+/** Rows that one transaction takes from their log, with their numbers and the sums that they add to the counters. */
 
 import type { OutboxFile, RowPlace, TakenPlace } from './outbox-file.ts';
 import { type ReadRows, readUsage, Sums, textsIn } from './rows.ts';
@@ -8,14 +8,14 @@ import { headingIn } from './usage-log.ts';
 export class Taking {
   taken: TakenPlace;
   records = 0;
-  /** What is counted, and what is counted or refused. */
+  /** Sums of the counted rows, and of these and the refused ones. */
   readonly counted = new Sums();
   readonly settled = new Sums();
   readonly marks: RowPlace[] = [];
   readonly faults: string[] = [];
-  /** The rows, in parts that have no gap and no mark within. */
+  /** Rows in parts that contain neither a gap nor a mark. */
   readonly parts: ReadRows[] = [];
-  /** Of which segment, and of which replica, the last mark is. */
+  /** Segment and replica of the last mark. */
   marked: string;
   readonly #file: OutboxFile;
 
@@ -25,12 +25,12 @@ export class Taking {
     this.marked = marked;
   }
 
-  /** Is it of this database? */
+  /** Whether the group belongs to this database. */
   isOwn({ heading }: ReadSegmentGroup): boolean {
     return headingIn(heading)?.database === this.#file.id;
   }
 
-  /** A group that is not of this database, or cannot be read, is passed. */
+  /** Adds a group. Skips one that does not belong to this database or has an unreadable heading. */
   add({ position, count, text, heading, segment }: ReadSegmentGroup): void {
     const { database, incarnation = '' } = headingIn(heading) ?? {};
     const end = position + count;
@@ -45,7 +45,7 @@ export class Taking {
     const { replica } = this.#file.ledger;
     const from = Math.max(position, this.taken.taken);
     const mark = `${segment} ${replica}`;
-    // Behind a gap numbers continue, but positions do not.
+    // After a gap numbers continue, but positions do not.
     const isMarked = mark !== this.marked || from > this.taken.taken;
     if (isMarked) this.marks.push({ position: from, incarnation, n: nextN, replica });
     this.marked = mark;
@@ -59,7 +59,7 @@ export class Taking {
     this.taken = { taken: end, incarnation, nextN };
   }
 
-  /** The row; undefined where it uses no number. */
+  /** Returns the row; undefined if it takes no number. */
   #count(text: string): string | undefined {
     const { entries, row, fault } = readUsage(text);
     this.settled.add(entries);

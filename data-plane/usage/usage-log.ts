@@ -1,17 +1,17 @@
 /**
- * The log of rows of a data folder: what requests used, in segments that the thread of requests appends to and the usage worker
- * reads. It is the only place where a row is kept; `outbox.db` has how far it was counted and shipped.
+ * A data folder's log of usage rows, in segments that the main thread appends to and the usage worker reads. It is the only
+ * place that stores rows; `outbox.db` stores how far they were counted and shipped.
  */
 import { join } from 'node:path';
 import { dayMs } from '../../schemas/durations.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { SegmentLog } from './segment-log.ts';
 
-/** More than the rows have that may wait for the database, which fit into one half. */
+/** Twice as much as the rows that may wait for the database need at most. */
 const segmentBytes = 2 * 1024 * 1024;
 const bytesMax = 1024 * 1024 * 1024;
 
-/** Of whom the rows of a segment are. */
+/** Origin of a segment's rows. */
 export interface RowsHeading {
   /** Id of `outbox.db`. */
   readonly database: string;
@@ -19,16 +19,16 @@ export interface RowsHeading {
   readonly incarnation: string;
 }
 
-/** Where the log of a process begins. */
+/** Place from which on a process writes to the log. */
 export interface LogStart {
   readonly folder: string;
   readonly heading: RowsHeading;
-  /** No row has a lower position. */
+  /** Lowest position that a row may have. */
   readonly from: number;
 }
 
 export interface UsageGroup {
-  /** Each row is JSON, with a comma and a newline behind it. */
+  /** Rows as JSON, each followed by a comma and a newline. */
   readonly rows: string;
   readonly count: number;
 }
@@ -37,7 +37,7 @@ export function usageFolderOf(outboxPath: string): string {
   return join(outboxPath, '..', 'usage');
 }
 
-/** What is removed is a day old, or above the bound in bytes, and on the usage log (before `keptFrom`). */
+/** Removes segments that the usage log contains (before `keptFrom`), once they are a day old or the size bound is reached. */
 export function openUsageLog({ folder, heading, from }: LogStart, keptFrom: () => number): SegmentLog {
   const options = { heading: JSON.stringify(heading), from, keptFrom, segmentBytes, bytesMax };
   return new SegmentLog(folder, { ...options, ageMsMax: dayMs, isAllocated: true, isDeflated: false });
@@ -50,7 +50,7 @@ export function append(log: SegmentLog, { rows, count }: UsageGroup): Promise<vo
   return log.append(group, performance.now());
 }
 
-/** Undefined where it is none. */
+/** Returns undefined if the text is not a heading. */
 export function headingIn(text: string): RowsHeading | undefined {
   try {
     return JSON.parse(text) as RowsHeading;

@@ -1,8 +1,7 @@
 /**
- * The usage worker: has the outbox follow the log of rows, and reports what all gateways together have counted for an account. It runs on
- * a thread of its own, so that no disk flush and no record of another gateway delays a request.
- * A row is settled in the message that has a total with it, so a consumer that processes messages in order counts every row
- * exactly once.
+ * The usage worker. It makes the outbox follow the log of rows, and reports what all gateways have counted for an account. It
+ * has a thread of its own, so that no disk flush and no record of another gateway delays a request. A row is settled in the
+ * message that contains its total, so a consumer that processes messages in order counts every row exactly once.
  */
 import type { CounterEntry, UsageGapEntry } from '../../schemas/records/limits.ts';
 import type { CounterFeedCounts } from '../../shared/limits/counter-feed.ts';
@@ -18,16 +17,16 @@ import {
   type UsageWorkerRequest,
 } from './worker-messages.ts';
 
-/** Rows of one incarnation are shipped again at most this often, ms: they need time to arrive. */
+/** Shortest time in ms between two repeated shipments of an incarnation's rows, because they need time to arrive. */
 const reshipIntervalMs = 5_000;
 
 export interface UsageWorkerParts {
   readonly outbox: Outbox;
-  /** What other gateways counted. */
+  /** Sums that other gateways counted. */
   readonly others: (key: string) => Sum;
-  /** What accounts may use, for the times of publication. */
+  /** Receives the limits of accounts, which decide when counters are published. */
   readonly onLimits: (limits: readonly AccountLimit[]) => void;
-  /** Gateways that are live, this one included. */
+  /** Number of live gateways, including this one. */
   readonly live: () => number;
   readonly counts: Readonly<CounterFeedCounts>;
   readonly post: (event: UsageWorkerEvent) => void;
@@ -36,9 +35,9 @@ export interface UsageWorkerParts {
 export class UsageWorker {
   readonly #options: UsageWorkerParts;
   readonly #ownIncarnations: ReadonlySet<string>;
-  /** When rows of an incarnation were last shipped again, monotonic ms. */
+  /** Monotonic time in ms at which an incarnation's rows were last shipped again. */
   readonly #reshippedMs = new Map<string, number>();
-  /** Accounts whose totals the main thread has. */
+  /** Accounts whose totals the main thread has requested. */
   readonly #asked = new Map<string, Account>();
   #isOpen = false;
 
@@ -64,7 +63,7 @@ export class UsageWorker {
     }
   }
 
-  /** Must be called in the turn of the event loop in which the sums of these accounts changed. */
+  /** Call this in the turn of the event loop in which the sums of these accounts changed. */
   onChanged(keys: Iterable<string>): void {
     const accounts: Account[] = [];
     for (const key of keys) {
@@ -74,7 +73,7 @@ export class UsageWorker {
     if (this.#isOpen && accounts.length > 0) this.#postTotals([], accounts);
   }
 
-  /** The usage log lost rows that it had acknowledged: the outbox still has them. */
+  /** Ships rows again that the usage log acknowledged and lost, because the outbox still has them. */
   onGaps(gaps: readonly UsageGapEntry[]): void {
     for (const [incarnation, next] of gaps) this.#reship(incarnation, next);
   }

@@ -1,18 +1,18 @@
 /**
- * Writes rows to their log, on the thread of requests and without ever waiting for the disk: one write at a time is under way, and
- * what is recorded meanwhile is written with the next. Ten times a second the usage worker receives how far the log is: each message
- * wakes that thread. Near the end of an allowance it receives that at once. Without rows nothing wakes.
+ * Writes rows to their log, on the main thread but without waiting for the disk: rows recorded during a write are in the next
+ * one. Because each message wakes its thread, the usage worker learns of new rows ten times a second, or at once near the end
+ * of an allowance.
  */
 import type { SegmentLog } from './segment-log.ts';
 import { append } from './usage-log.ts';
 import type { AccountLimit, UsageWorkerRequest } from './worker-messages.ts';
 
-/** Rows recorded within this time make one group, ms: with a timer's lateness a row is in the log within 10. */
+/** Time in ms whose rows form one group. With a timer's delay, a row is in the log within 10 ms. */
 const groupMs = 7;
-/** Groups within this time of the first one, or until there are so many rows, share a message and a transaction. */
+/** Groups within this time of the first one, or up to this number of rows, share a message and a transaction. */
 const gatherMs = 100;
 const gatherRowsMax = 500;
-/** After a write that failed, the next attempt, ms. */
+/** Pause in ms after a failed write. */
 const retryMs = 1_000;
 
 export interface UsageWriterOptions {
@@ -26,20 +26,20 @@ export class UsageWriter {
   readonly #options: UsageWriterOptions;
   /** Position of the first row of this process. */
   #from: number | undefined;
-  /** Rows that are in no write yet. */
+  /** Rows that are not in a write yet. */
   #rows = '';
   #count = 0;
   #isUrgent = false;
-  /** Rows that are in the write that is under way. */
+  /** Rows in the current write. */
   #inWrite = 0;
   #writing: Promise<void> | undefined;
   #groupTimer: NodeJS.Timeout | undefined;
   #isFailing = false;
-  /** Rows in the log that the worker does not know of. */
+  /** Rows in the log that the worker does not know of yet. */
   #unsent = 0;
   #sendTimer: NodeJS.Timeout | undefined;
   #isClosed = false;
-  /** What the accounts of the rows that were not sent may use, adjustments included, and what these rows use of it. */
+  /** Limits of the accounts of unsent rows, adjustments included, and the tokens of these rows. */
   readonly #limits = new Map<string, { readonly limit: number | null; readonly tokens: number }>();
   #onWritten: () => void = () => undefined;
   #post: (request: UsageWorkerRequest) => void = () => undefined;
@@ -53,18 +53,18 @@ export class UsageWriter {
     return Math.max(0, position - (this.#from ?? position));
   }
 
-  /** Rows that are not in the log, or not known to be. */
+  /** Rows that are not known to be in the log. */
   get unkeptRows(): number {
     return this.#count + this.#inWrite;
   }
 
-  /** Sends to the usage worker with `post`, and calls `onWritten` after each write, also one that failed. */
+  /** Sends to the usage worker with `post`, and calls `onWritten` after each write, even a failed one. */
   start(post: (request: UsageWorkerRequest) => void, onWritten: () => void): void {
     this.#post = post;
     this.#onWritten = onWritten;
   }
 
-  /** A row, as JSON. Where it is urgent the worker reads it with its group. Never throws. */
+  /** Adds a row as JSON. If it is urgent, the worker reads it with its group. Never throws. */
   add(row: string, isUrgent: boolean): void {
     this.#rows += `${row},\n`;
     this.#count++;
@@ -72,7 +72,7 @@ export class UsageWriter {
     if (this.#writing === undefined) this.#groupTimer ??= setTimeout(() => this.#begin(), groupMs);
   }
 
-  /** Notes the limit of an account, and tokens of a row. Returns those of all rows that were not sent. */
+  /** Notes an account's limit and the tokens of a row. Returns the tokens of the account's unsent rows. */
   useLimit(key: string, limit: number | null, tokens: number): number {
     const sum = (this.#limits.get(key)?.tokens ?? 0) + tokens;
     this.#limits.set(key, { limit, tokens: sum });
@@ -87,7 +87,7 @@ export class UsageWriter {
     this.#send();
   }
 
-  /** Writes what is left, and ends. Never rejects. */
+  /** Writes the remaining rows and closes the log. Never rejects. */
   async close(): Promise<void> {
     await this.sendAll();
     this.#isClosed = true;

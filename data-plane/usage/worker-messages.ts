@@ -1,6 +1,6 @@
 /**
- * The messages between the main thread and the usage worker. They arrive in the order in which they were sent, and the
- * protocol relies on it: a total is valid from its message until the next message about the same account.
+ * Messages between the main thread and the usage worker. The protocol relies on their order: a total is valid from its
+ * message until the next message about the same account.
  */
 import { type CounterEntry, visitorPrefix, visitorsSubject } from '../../schemas/records/limits.ts';
 import type { UsageRow } from '../../schemas/records/usage.ts';
@@ -10,39 +10,39 @@ import type { LoggedLine } from '../../shared/runtime/logger.ts';
 import type { LogStart } from './usage-log.ts';
 
 /**
- * What allowances are counted for, by the subject and period of its counters: an organisation in one period (by its first
- * day), a visitor in a month, or all visitors of a day.
+ * Subject and period that an allowance counts in: an organisation's period (by its first day), a visitor's month, or a day of
+ * a network or of all visitors.
  */
 export interface Account {
   readonly subject: string;
   readonly period: string;
 }
 
-/** Tokens of the pool, or turns of a visitor. */
+/** Tokens of the pool, or turns of a visitor or network. */
 export type Amount = readonly [account: Account, amount: number];
 
-/** What an account may use in its period (null: without limit). */
+/** Amount that an account may use in its period; null: without limit. */
 export type AccountLimit = readonly [key: string, limit: number | null];
 
 /** From the main thread to the worker. */
 export type UsageWorkerRequest =
-  /** The log has the rows before this position. */
+  /** The log contains the rows before this position. */
   | { readonly kind: 'written'; readonly position: number; readonly limits: readonly AccountLimit[] }
   /** Requests the total of an account; answered by `totals`. */
   | { readonly kind: 'total'; readonly account: Account }
-  /** No totals are cached any more: only those requested from here on are sent. */
+  /** The totals are no longer cached, so only those requested from now on are sent. */
   | { readonly kind: 'forget' }
   /** Ships the remaining rows for at most two seconds and closes the files; answered by `closed`. */
   | { readonly kind: 'close' };
 
 /** From the worker to the main thread. */
 export type UsageWorkerEvent =
-  /** Once, before all others but `log`. */
+  /** Sent once, before all others but `log`. */
   | { readonly kind: 'opened'; readonly log: LogStart }
-  /** Instead of `opened`: the error that prevented it. */
+  /** Sent instead of `opened`, with the error that prevented it. */
   | { readonly kind: 'failed'; readonly name: string; readonly message: string }
   | UsageWorkerState
-  /** `settled`: own amounts that are now in the totals, or were dropped. `totals`: of all gateways, from here on. */
+  /** `settled`: own amounts that the totals now contain, or that were dropped. `totals`: new totals of all gateways. */
   | { readonly kind: 'totals'; readonly settled: readonly Amount[]; readonly totals: readonly Amount[] }
   | ({ readonly kind: 'log' } & LoggedLine)
   /** The worker failed; its thread ends. */
@@ -51,17 +51,17 @@ export type UsageWorkerEvent =
 
 export interface UsageWorkerState {
   readonly kind: 'state';
-  /** Position in the log: rows before it are counted in the database. */
+  /** Position in the log before which all rows are counted in the database. */
   readonly taken: number;
-  /** Position in the log: the database knows, also after a power cut, that rows before it are on the usage log. */
+  /** Position in the log before which all rows are on the usage log, as the database knows even after a power cut. */
   readonly shipped: number;
-  /** Gateways that are live, this one included. */
+  /** Number of live gateways, including this one. */
   readonly live: number;
   /** Rows not yet known to be on the usage log. */
   readonly unshipped: number;
-  /** No further usage can be kept safely. */
+  /** Whether usage can no longer be kept safely. */
   readonly isFull: boolean;
-  /** Records of counters published, and records of others that were no valid ones. */
+  /** Counter records published, and invalid ones received. */
   readonly countersPublished: number;
   readonly countersRejected: number;
 }
@@ -84,20 +84,20 @@ export function accountOfVisitors(atMs: number): Account {
 
 type CountedUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'> & VisitFacts;
 
-/** What the counters need to know of a visitor's request in addition to its row. */
+/** Facts about a visitor's request that the counters need in addition to its row. */
 export interface VisitFacts {
-  /** The moment whose periods it counts in, ms since 1970: that of its completion where it is left out. */
+  /** Moment in ms since 1970 whose periods the request counts in; by default, its completion. */
   readonly admittedMs?: number | undefined;
-  /** The answer did not end: it is no row and no turn of the visitor, but one of the network, and its tokens count. */
+  /** Set if the answer is incomplete: no row and no turn of the visitor, but a turn of the network, and its tokens count. */
   readonly unfinished?: true | undefined;
 }
 
-/** Counted as visitors are, in turns, but by the UTC day. */
+/** Account of a network, which counts turns like a visitor's, but per UTC day. */
 export function accountOfNetwork(network: string, atMs: number): Account {
   return { subject: visitorPrefix + network, period: new Date(atMs).toISOString().slice(0, 10) };
 }
 
-/** What a row adds to the counters: nothing unless the pool served the request. */
+/** Entries that a row adds to the counters; none unless the pool served the request. */
 export function entriesOf(
   row: Omit<CountedUsage, keyof VisitFacts>,
   { admittedMs, unfinished }: VisitFacts,
@@ -115,7 +115,7 @@ export function entriesOf(
     turns,
   ];
   return [
-    // None without a turn, because it would push others out of the latest visitors.
+    // Without a turn there is no entry, because it would displace another of the latest visitors.
     ...(unfinished ? [] : [entry(accountOfVisitor(visitor, atMs), 1)]),
     ...(network === undefined ? [] : [entry(accountOfNetwork(network, atMs), 1)]),
     entry(accountOfVisitors(atMs), unfinished ? 0 : 1),
@@ -130,7 +130,7 @@ export function amountsOf(row: CountedUsage): Amount[] {
   ]);
 }
 
-/** What counts of an account: the turns of a visitor or network, the tokens of all others. */
+/** Amount that counts for an account: the turns of a visitor or network, the tokens of all others. */
 export function amountIn(subject: string, { tokens, turns }: Sum): number {
   return subject.startsWith(visitorPrefix) ? turns : tokens;
 }

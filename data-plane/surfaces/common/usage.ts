@@ -1,6 +1,4 @@
-/**
- * Token usage of one answer, as counted by the node or as a flagged estimate. Everything is checked, because it is billed.
- */
+/** Token usage of one answer, as counted by the node or as a flagged estimate. All of it is checked, because it is billed. */
 
 import type { AskedFacts } from './asked.ts';
 import { tokensPerPair } from './prompt-size.ts';
