@@ -23,7 +23,7 @@ export interface Hour {
   readonly stepMs: number;
   /** End of the last step, in ms since 1970. */
   readonly untilMs: number;
-  /** One entry per step. undefined if there was no traffic. */
+  /** Traffic by step; undefined if there was none. */
   readonly steps: readonly (TrafficStep | undefined)[];
   /** First step from which the data are complete. */
   readonly firstKnown: number;

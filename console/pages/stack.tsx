@@ -1,4 +1,4 @@
-/** One stack: what it is and serves and, under `Credentials settings`, how programs reach it and which API surface it has. */
+/** A stack's page: what it is and serves and, under `Credentials settings`, how programs reach it. */
 import type { ComponentChildren } from 'preact';
 import type { LiveNodeResource, OperationAnswer, Stack } from '../../schemas/admin/admin.ts';
 import { type Addresses, stackUrl } from '../lib/addresses.ts';

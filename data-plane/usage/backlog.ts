@@ -5,9 +5,7 @@
 /** New requests wait from this number of rows in no file, or if no row has reached a file for this time. */
 const unkeptRows = 1_000;
 const unkeptMs = 350;
-/**
- * New requests wait from this number of rows that a power cut may lose, or if none has reached the database for this time.
- */
+/** New requests wait from this number of rows that a power cut may lose, or if none was saved for this time. */
 const unwrittenRows = 4_000;
 const unwrittenMs = 2_000;
 /** Rows not in the database yet above which requests are refused; requests in flight can still be recorded. */
@@ -54,9 +52,7 @@ export class Backlog {
     return waiting > 0 && this.#isLate();
   }
 
-  /**
-   * True if the files keep up; otherwise resolves once they do or `isFull` is decided. Requests wait before they are refused.
-   */
+  /** True if the files keep up; otherwise resolves once they do. Requests wait until `isFull` refuses them. */
   awaitMeterCapacity(): true | Promise<void> {
     if (!this.#isBehind() || this.isFull) return true;
     this.#caughtUp ??= this.#wait();
@@ -113,7 +109,7 @@ export class Backlog {
     let resolve = (): void => undefined;
     const promise = new Promise<void>((done) => {
       let late = setTimeout(() => {
-        // Note when the wait was first seen, because the grace time starts then.
+        // Wait that all requests share. It resolves a little after `isFull` must have been decided.
         this.#isLate();
         late = setTimeout(() => this.#release(), 2 * stateGraceMs);
       }, waitingMsMax);

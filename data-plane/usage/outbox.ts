@@ -232,8 +232,8 @@ export class Outbox {
   }
 
   /**
-   * Moves a log aside if it belongs to another database, or begins after this one because an older `outbox.db` was restored
-   * or a newer one deleted. Most of its rows were billed under other numbers, so none is counted.
+   * Moves a log aside if it belongs to another database, or begins after this one because `outbox.db` was deleted or an older
+   * one restored. Most of its rows were billed under other numbers, so none is counted.
    */
   #keepAsideUnlessOwn(): void {
     const others = keepAside(this.#reader.otherPaths, this.#now());

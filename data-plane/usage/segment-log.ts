@@ -191,10 +191,7 @@ export class SegmentLog {
     }
   }
 
-  /**
-   * Groups that begin before a position and have records of this time or later, newest first. Skips segments that cannot
-   * contain any.
-   */
+  /** Groups that begin before a position, with records of this time or later, newest first. Reads only their segments. */
   async *backwards(before: number, sinceMs: number): AsyncGenerator<ReadGroup, void> {
     const segments = await this.#found();
     for (let end = before; ; ) {
