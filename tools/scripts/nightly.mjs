@@ -6,7 +6,7 @@ import { createWriteStream, mkdirSync, readFileSync, writeFileSync } from 'node:
 import { join } from 'node:path';
 
 const folder = join('.cache', 'nightly');
-const script = (name, ...words) => [process.execPath, `scripts/${name}.mjs`, ...words];
+const script = (name, ...words) => [process.execPath, `tools/scripts/${name}.mjs`, ...words];
 const built = (...words) => script('run-built', ...words);
 const suite = script('test', '--all', '--tenfold');
 
