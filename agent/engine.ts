@@ -17,7 +17,6 @@ import { type ModelLoader, modelLoader } from './model-loader.ts';
 
 export interface EngineView {
   readonly up: boolean;
-  /** Explains why the engine is down. */
   readonly reason?: string;
   /** undefined until an engine has answered. */
   readonly dialect?: Dialect;
@@ -52,7 +51,6 @@ interface PollResult {
   readonly dialect: Dialect;
   readonly probed: Probed;
   readonly inFlight: number | undefined;
-  /** Sequence number of the poll. */
   readonly poll: number;
 }
 

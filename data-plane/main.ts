@@ -47,7 +47,6 @@ interface AnnouncedState {
   readonly state: GatewayState;
   readonly publisher: StatusPublisher;
   readonly traffic: TrafficReports;
-  /** Number of requests in progress. */
   readonly requests: { open: number };
   readonly metrics: FoldMetrics;
 }

@@ -30,7 +30,6 @@ export interface Observers {
   readonly journal: DecisionJournal | undefined;
   readonly files: FileShortage;
   readonly traffic: TrafficReports;
-  /** Number of requests in progress. */
   readonly requests: { open: number };
 }
 

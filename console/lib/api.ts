@@ -60,7 +60,6 @@ export function callShown<Name extends OperationName>(
   return callPath(method, path, { ...options, body: rest });
 }
 
-/** Path of a read operation, with its query. */
 export function readPath<Name extends OperationName>(name: Name, input: OperationInput<Name>): string {
   const { path, rest } = resolvePath(name, input);
   return withQuery(path, rest as Query);

@@ -39,7 +39,6 @@ export function parseExplainQuery(query: URLSearchParams): ExplainQuery {
   return Object.fromEntries(found.filter(([, value]) => value !== undefined));
 }
 
-/** Link to the Explain page with this question. */
 export function explainLink(asked: ExplainQuery): string {
   return withQuery('/explain', { ...asked });
 }

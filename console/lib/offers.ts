@@ -11,7 +11,6 @@ export interface Offer {
 
 export interface Offers {
   readonly items: readonly Offer[];
-  /** Whether there are more matches. */
   readonly isMore: boolean;
   /** Number of all matches, if known. */
   readonly total?: number | undefined;

@@ -20,7 +20,6 @@ interface Page {
   readonly total?: number | undefined;
 }
 
-/** Paging state that a table shows. */
 export interface PageState {
   readonly sort: string;
   /** Number of matching rows on all pages. */

@@ -12,7 +12,6 @@ export interface ReadResult<T> {
   /** Last answer. It stays available while a later read fails. */
   readonly data: T | undefined;
   readonly failure: ApiFailure | undefined;
-  /** Reads again now. */
   refresh(): void;
 }
 

@@ -34,7 +34,6 @@ export function filterInAddress(): AddressFilter {
 /** Query changes that remove all filters from the URL. */
 export const clearedFilters = Object.fromEntries(Object.values(parameters).map((name) => [name, '']));
 
-/** Link to the Requests page with these filters. */
 export function requestsLink(filter: AddressFilter): string {
   const named = Object.entries(filter).map(([name, value]) => [parameters[name as FilterName], value]);
   return withQuery('/requests', Object.fromEntries(named));

@@ -1,7 +1,6 @@
 /** Rows of the Requests page. New rows are added before them and earlier rows after them. */
 import type { RequestList, RequestRow, RequestsMessage } from '../../schemas/admin/requests.ts';
 
-/** Maximum number of rows kept. */
 export const rowsMax = 10_000;
 /** Number of newest rows among which repeated requests are detected. */
 const repeatedAmong = 2000;

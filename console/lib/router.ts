@@ -3,7 +3,6 @@ import { signal } from '@preact/signals';
 
 export interface Location {
   readonly path: string;
-  /** Parts of the path. */
   readonly parts: readonly string[];
   readonly query: URLSearchParams;
 }

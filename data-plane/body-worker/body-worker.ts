@@ -68,7 +68,6 @@ export class BodyWorker {
     };
   }
 
-  /** Number of texts that the worker keeps at present. */
   get retainedTexts(): number {
     return this.#retainedTexts;
   }

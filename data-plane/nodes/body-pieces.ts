@@ -27,7 +27,6 @@ export class BodyPieces {
     return isLast ? rest.slice() : rest.subarray(0, pieceBytesMax);
   }
 
-  /** Drops the remaining bytes. */
   drop(): void {
     this.#rest = undefined;
   }

@@ -79,7 +79,6 @@ export interface ForwardRequest {
   readonly at: { sent: number | undefined; begun: number | undefined };
   /** The tenant's cache salt, if other tenants share the nodes. */
   readonly cacheSalt?: string | undefined;
-  /** Trace header passed to the node. */
   readonly traceparent?: string | undefined;
   /** Owner charged for the answer's memory, and scheduled fairly with other owners. */
   readonly owner: string;

@@ -53,7 +53,6 @@ export class NodePools {
     this.#sweeper = setInterval(() => this.#closeUnused(), Math.ceil(this.#unusedMs / 5)).unref();
   }
 
-  /** Number of open pools. */
   get size(): number {
     return this.#upstreams.size;
   }

@@ -37,7 +37,6 @@ function hopAddress(text: string): string {
   return unmapped(bracketed ?? (/^[\d.]+:\d+$/.test(hop) ? hop.slice(0, hop.indexOf(':')) : hop));
 }
 
-/** Whether a peer is a trusted proxy. */
 export function isProxy(peer: string | undefined, proxies: BlockList): boolean {
   return isTrusted(proxies, unmapped(peer ?? ''));
 }

@@ -22,7 +22,6 @@ const othersChecksPerSecond = 20;
 /** Answered challenges remembered: more than can be checked while they are valid, unless a clock was set back. */
 const answeredMax = 100_000;
 
-/** Origin of a new visitor. */
 export interface VisitorOrigin {
   /** Subject that stands for the network. */
   readonly network: string;

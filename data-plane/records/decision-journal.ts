@@ -158,7 +158,6 @@ export class DecisionJournal {
     }
   }
 
-  /** Gateway name in each record. */
   get gateway(): string {
     return this.#options.gateway;
   }

@@ -28,7 +28,6 @@ export interface BodyToShape {
   readonly body: Body;
   /** Tenant for which the queue schedules the work. */
   readonly owner: string;
-  /** The exchange of the request. */
   readonly exchange: Pick<Exchange, 'head' | 'gone'>;
   /** Keys by owner, for the surface that seals thoughts. */
   readonly sealKeys: TenantSecrets;

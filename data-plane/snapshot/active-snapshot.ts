@@ -59,7 +59,6 @@ export class ActiveSnapshot {
     this.#replicator = this.#replicate(log, this.#replicator.freshness);
   }
 
-  /** Starts the background verification. */
   startVerification(): void {
     const { onDamage, verifyPauseMs } = this.#options;
     this.#verifying = verifyContinuously(this.snapshot, this.#closing.signal, verifyPauseMs).then(

@@ -33,7 +33,6 @@ export interface TelemetrySources {
   /** Request bodies: the bytes held, and the number of bodies that wait for room. */
   readonly bodies: { readonly usedBytes: number; readonly waiting: number };
   readonly logger: Pick<Logger, 'warn'>;
-  /** Numbers of node choices since the start. */
   affinityChoices(): AffinityChoices;
 }
 

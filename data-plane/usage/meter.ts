@@ -123,7 +123,6 @@ export class Meter {
     return { published: this.#worker.countersPublished, rejected: this.#worker.countersRejected };
   }
 
-  /** Rows not yet known to be on the usage log. */
   get unshippedRows(): number {
     return this.#worker.unshipped + this.#backlog.recorded - this.#writer.rowsBefore(this.#worker.taken);
   }

@@ -26,7 +26,6 @@ export interface UsageWorkerParts {
   readonly others: (key: string) => Sum;
   /** Receives the limits of accounts, which decide when counters are published. */
   readonly onLimits: (limits: readonly AccountLimit[]) => void;
-  /** Number of live gateways, including this one. */
   readonly live: () => number;
   readonly counts: Readonly<CounterFeedCounts>;
   readonly post: (event: UsageWorkerEvent) => void;

@@ -83,7 +83,6 @@ export const stackSchema = z.object({
   organisation: id,
   surface: surfaceSchema,
   models: z.array(id),
-  /** Ids of the stack's nodes. */
   nodes: z.array(id),
 });
 export const poolSchema = z.object({ models: z.array(id), nodes: z.array(id) });
@@ -255,7 +254,6 @@ export function listSchema<Item extends z.ZodType>(items: Item) {
   return z.object({ items: z.array(items), position });
 }
 
-/** Page of a list. */
 export function pageSchema<Item extends z.ZodType>(items: Item) {
   return listSchema(items).extend({
     /** Cursor to pass as `after`. Absent on the last page. */

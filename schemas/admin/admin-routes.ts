@@ -106,7 +106,6 @@ export const adminRoutes = {
   'request.tail': 'GET /requests/stream',
 } as const;
 
-/** Prefix of every path of the admin API. */
 export const adminPrefix = '/admin/v1';
 
 type AdminRoutes = typeof adminRoutes;

@@ -24,7 +24,6 @@ export interface Many {
 
 export interface OperationRow {
   readonly summary: string;
-  /** Callers that may use the operation. */
   readonly access: Access;
   /** Path parameters. Absent if the path has none. */
   readonly params?: z.ZodObject;
@@ -52,7 +51,6 @@ export const managingRoles: readonly Role[] = ['owner', 'admin'];
 /** Roles that may read their organisation's data: all roles. */
 export const readingRoles: readonly Role[] = roleSchema.options;
 
-/** Number in a query string. */
 export const numberInQuery = z.coerce.number<number>();
 /** Position, time or age, such as `18240`, `2026-11-22T08:00:00Z` or `10m`. */
 export const momentInQuery = z.string().min(1).max(40);

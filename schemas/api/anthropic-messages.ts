@@ -10,7 +10,6 @@ const toolNameSchema = z.string().regex(/^[A-Za-z0-9_-]{1,128}$/, 'must be 1 to 
 
 const toolUseIdSchema = z.string().min(1).max(200);
 
-/** Maximum number of blocks in one message. */
 const blocksMax = 1000;
 
 /** Cache hint, accepted in any form but ignored, because nodes cache by content. */

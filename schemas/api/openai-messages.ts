@@ -33,7 +33,6 @@ const imagePartSchema = z.strictObject({
   prompt_cache_breakpoint: noOp(z.union([z.boolean(), freeObject])),
 });
 
-/** Maximum number of parts in one message. */
 const partsMax = 1000;
 
 const textContent = z.union([z.string(), list(z.discriminatedUnion('type', [textPartSchema]), partsMax)]);

@@ -10,7 +10,6 @@ interface OperationRow {
   readonly method: 'GET' | 'POST';
   /** Route as spans show it. `{model}` matches the non-empty rest of a path. */
   readonly path: string;
-  /** Additional paths of the operation. */
   readonly aliases?: readonly string[];
   /** Surface of the stacks that offer the operation. */
   readonly surface: Surface | 'any';

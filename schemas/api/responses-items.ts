@@ -6,7 +6,6 @@ import { z } from 'zod';
 import { carried, freeObject, list, noOp, refused, required } from './openai-fields.ts';
 import { argumentsSchema, functionNameSchema, imageUrlSchema } from './openai-messages.ts';
 
-/** Maximum number of parts in one message or output. */
 const partsMax = 1000;
 
 const inputTextSchema = z.strictObject({ type: z.literal('input_text'), text: z.string() });

@@ -5,7 +5,6 @@
 import { z } from 'zod';
 import type { StoredEvent } from './events.ts';
 
-/** Topic of the control log. */
 export const controlTopic = 'headgate.control';
 
 /** Maximum size of a commit's record, in bytes. */

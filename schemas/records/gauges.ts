@@ -5,7 +5,6 @@
  * each), the head as JSON, then the entries.
  */
 
-/** Maximum number of entries in one record. */
 export const gaugeEntriesMax = 500;
 /** Maximum number of other processes that one record names. */
 const namedMax = 200;

@@ -14,7 +14,6 @@ import {
 } from './gateway-members.ts';
 import { liveNodeSchema } from './node-messages.ts';
 
-/** Topic of all status reports. */
 export const statusTopic = 'headgate.status';
 
 /** Maximum size of a status record, in bytes. Kafka accepts at most 1 MB. */

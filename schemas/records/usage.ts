@@ -14,7 +14,6 @@ export const usagePartitions = 12;
 export const usageKeepDaysDefault = 35;
 /** Topic retention in seconds: 35 days, longer than any billing period. */
 export const usageKeepSeconds = usageKeepDaysDefault * daySeconds;
-/** Maximum number of rows in one record. */
 export const usageRecordRowsMax = 500;
 /** Maximum number of tokens of one kind in one row, so that sums of rows remain exact numbers. */
 export const usageTokensMax = 1_000_000_000;

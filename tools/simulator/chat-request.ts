@@ -11,7 +11,6 @@ export interface Tool {
   readonly parameters: unknown;
 }
 
-/** A parsed chat request. */
 export interface SimChatRequest {
   /** Requested model; empty if the request does not name one. */
   readonly model: string;

@@ -33,7 +33,6 @@ export function embeddingTokens(inputs: SimEmbeddingsRequest['inputs']): number 
   );
 }
 
-/** Encodes the answer. */
 export function embeddingsBody(
   request: SimEmbeddingsRequest,
   id: string,

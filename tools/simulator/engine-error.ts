@@ -12,7 +12,6 @@ export interface SimError {
   readonly details?: Readonly<Record<string, unknown>>;
 }
 
-/** Returns the body of the error response. */
 export function errorBody(dialect: Dialect, error: SimError): unknown {
   const { status, message, type, param = null } = error;
   switch (dialect) {

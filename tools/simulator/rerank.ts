@@ -45,7 +45,6 @@ function splitWords(text: string): Set<string> {
   return new Set(text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []);
 }
 
-/** Encodes the answer. */
 export function rerankBody(request: SimRerankRequest, dialect: Dialect, id: string, model: string): unknown {
   const tokens = pairTokens(request);
   const total = tokens.reduce((sum, one) => sum + one, 0);

@@ -55,7 +55,6 @@ export interface SimNodeOptions {
   readonly connections?: Connections;
 }
 
-/** A parsed request. */
 export interface SimRequest {
   readonly method: string;
   readonly path: string;
@@ -136,7 +135,6 @@ export class SimNode {
     return this.#requests;
   }
 
-  /** Number of requests in progress. */
   get inFlight(): number {
     return this.#inFlight;
   }

@@ -36,7 +36,6 @@ interface ToolCall {
 /** Start of a tool call in plain text, as models' templates write it. */
 const toolMarkup = /<tool_call>|<\|tool_call|<\|python_tag\|>|\[TOOL_CALLS\]|<function[=_]/;
 
-/** Rebuilds the answer. `answer` is the parsed body of the node. */
 export function rebuildChat(answer: unknown, facts: AnswerFacts): RebuiltBody {
   refuseError(answer);
   const choices = member(answer, 'choices');

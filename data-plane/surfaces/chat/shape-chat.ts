@@ -14,7 +14,6 @@ import { plainChatFields } from './plain-chat.ts';
 
 const settings: readonly [string, ChatField][] = Object.entries(chatFields);
 
-/** Facts about the request that the answer needs. */
 export interface ChatContext {
   /** Whether the client wants usage at the end of its stream. */
   readonly includeUsage: boolean;

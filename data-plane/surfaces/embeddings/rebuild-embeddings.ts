@@ -11,7 +11,6 @@ import { integer, member } from '../common/untrusted.ts';
 import { estimateUsage, readUsage } from '../common/usage.ts';
 import type { EmbeddingsContext } from './shape-embeddings.ts';
 
-/** Rebuilds the answer. `answer` is the parsed body of the node. */
 export function rebuildEmbeddings(
   answer: unknown,
   { model, promptTextBytes, most }: AnswerFacts,

@@ -7,7 +7,6 @@ import type { EmbeddingsFacts, WholeEmbeddings } from '../common/asked.ts';
 import { embeddingsPromptSize } from '../common/prompt-size.ts';
 import { parseFields } from '../common/validate.ts';
 
-/** Facts about the request that the answer needs. */
 export type EmbeddingsContext = Pick<EmbeddingsFacts, 'inputs' | 'encoding' | 'dimensions'>;
 
 /** Throws UnsupportedShapeError that names the JSON path, never a value. */

@@ -20,7 +20,6 @@ import type { ShapeHeaders } from '../common/surface.ts';
 import { parseFields, shapeRefusal } from '../common/validate.ts';
 import { type Path, toChatMessages } from './conversation.ts';
 
-/** Facts about the request that the answer needs. */
 export interface MessagesContext {
   /** `omitted` means that reasoning blocks are sent without their text. */
   readonly thinkingDisplay: 'shown' | 'omitted';

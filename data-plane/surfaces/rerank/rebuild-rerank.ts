@@ -9,7 +9,6 @@ import { integer, member } from '../common/untrusted.ts';
 import { estimateUsage, readUsage, type Usage, type UsageBounds } from '../common/usage.ts';
 import type { RerankContext } from './shape-rerank.ts';
 
-/** Rebuilds the answer. `answer` is the parsed body of the node. */
 export function rebuildRerank(
   answer: unknown,
   { unique, model, promptTextBytes, most }: AnswerFacts,

@@ -7,7 +7,6 @@ import type { WholeRerank } from '../common/asked.ts';
 import { rerankPromptSize } from '../common/prompt-size.ts';
 import { parseFields, shapeRefusal } from '../common/validate.ts';
 
-/** Facts about the request that the answer needs. */
 export interface RerankContext {
   /** Number of scores that the node must return. */
   readonly inputs: number;

@@ -28,7 +28,6 @@ interface ChatCall {
   readonly function: { readonly name: string; readonly arguments: string };
 }
 
-/** Rebuilds the answer. `answer` is the parsed body of the node. */
 export function rebuildResponses(
   answer: unknown,
   facts: AnswerFacts,

@@ -11,7 +11,6 @@ import { parseFields, shapeRefusal } from '../common/validate.ts';
 import { toConversation } from './input-items.ts';
 import { type CallNames, type OfferedTools, offeredTools, repeatedTools } from './offered-tools.ts';
 
-/** Facts about the request that the answer needs. */
 export interface ResponsesContext {
   /** Members of the request that the answer repeats, as JSON on one line without the outer braces. */
   readonly repeated: string;
