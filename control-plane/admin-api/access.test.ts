@@ -130,8 +130,8 @@ async function status(route: Route, token: string | undefined, person?: string):
 /** Treats every status except 401 and 403 as passed: the route itself answered. */
 const passed = (code: number): 'passed' | number => (code === 401 || code === 403 ? code : 'passed');
 
-describe('of every route', () => {
-  test('the document names who may call it', async () => {
+describe('access to every route', () => {
+  test('the API document states who may call it', async () => {
     const all = await routes();
     expect(all.length).toBeGreaterThan(45);
     for (const { method, path, access } of all)
@@ -145,7 +145,7 @@ describe('of every route', () => {
     expect(of('POST', '/admin/v1/keys')).toEqual(['operator', 'owner', 'admin', 'approver', 'member']);
   });
 
-  test('no token, a wrong one, the gateways’ and the operator’s are answered as it declares', async () => {
+  test('calls without a token, or with a wrong, gateway or operator token, get the declared response', async () => {
     for (const route of await routes()) {
       const kind = route.access[0];
       const open = kind === 'public';
@@ -168,7 +168,7 @@ describe('of every route', () => {
     }
   });
 
-  test('the operator’s token in the name of a person opens what the role opens, and no more', async () => {
+  test('the operator’s token on behalf of a person opens what the person’s role opens, and no more', async () => {
     for (const route of await routes()) {
       const kind = route.access[0];
       if (kind === 'public' || kind === 'node') continue;
@@ -190,7 +190,7 @@ describe('of every route', () => {
     }
   });
 
-  test('what is open to members is carried out for the operator in just this way', async () => {
+  test('what members may call, the operator may call in the same way', async () => {
     for (const route of await routes()) {
       if (route.access[0] === 'operator' && route.access.length > 1)
         expect([route.method, route.path, await status(route, operatorToken)]).toEqual([
@@ -202,7 +202,7 @@ describe('of every route', () => {
   });
 });
 
-test('a path without a route shows that to the operator alone', async () => {
+test('only the operator learns that a path has no route', async () => {
   const route = { method: 'GET', path: '/admin/v1/nowhere', access: [] };
   expect(await status(route, undefined)).toBe(401);
   expect(await status(route, gatewayToken)).toBe(401);
@@ -210,7 +210,7 @@ test('a path without a route shows that to the operator alone', async () => {
   expect(await status(route, operatorToken)).toBe(404);
 });
 
-test('HEAD asks for the same as GET', async () => {
+test('HEAD needs the same rights as GET', async () => {
   for (const route of await routes()) {
     if (route.method !== 'GET' || route.access[0] === 'public') continue;
     const head = { ...route, method: 'HEAD' };
@@ -223,7 +223,7 @@ test('HEAD asks for the same as GET', async () => {
   }
 });
 
-test('a person reads the past only with the role of now', async () => {
+test('a person reads the past only with today’s role', async () => {
   const { position } = await plane.admin.call('PUT', '/organisations/acme/members/leo', {
     role: 'viewer',
   });
@@ -242,7 +242,7 @@ async function send(person: string | undefined, method: string, path: string, bo
   return { status: response.status, text };
 }
 
-test('whether an Idempotency-Key was used is shown to nobody who may not give the command', async () => {
+test('a caller who may not give the command cannot learn whether an Idempotency-Key was used', async () => {
   const body = { organisation: 'acme', name: 'secret plan', expires: 'never' };
   expect((await send('olga', 'POST', '/keys', body, 'used-by-olga-1')).status).toBe(200);
   const other = { ...body, name: 'another' };
@@ -254,7 +254,7 @@ test('whether an Idempotency-Key was used is shown to nobody who may not give th
   expect((await send('mia', 'POST', '/keys', other, 'used-by-olga-1')).status).toBe(409);
 });
 
-test('records name what no person did by names that no person can have', async () => {
+test('events without a person name an author that no person can have', async () => {
   for (const person of ['operator', 'checkpoint', 'restore', 'control-plane:cp'])
     expect(
       (await send(undefined, 'PUT', `/organisations/acme/members/${person}`, { role: 'viewer' })).status,
@@ -274,7 +274,7 @@ describe('owners', () => {
       role === 'none' ? undefined : { role },
     );
 
-  test('only an owner makes, changes or removes one', async () => {
+  test('only an owner may add, change or remove an owner', async () => {
     expect((await set('ada', 'ada', 'owner')).status).toBe(403);
     expect((await set('ada', 'newcomer', 'owner')).status).toBe(403);
     expect((await set('ada', 'olga', 'viewer')).status).toBe(403);
@@ -284,7 +284,7 @@ describe('owners', () => {
     expect((await set('newcomer', 'newcomer', 'none')).status).toBe(200);
   });
 
-  test('the last one stays', async () => {
+  test('the last owner stays', async () => {
     for (const role of ['admin', 'none'] as const) {
       for (const query of ['', '?force=true'])
         expect((await set('olga', 'olga', role, query)).status).toBe(403);

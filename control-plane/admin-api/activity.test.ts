@@ -24,7 +24,7 @@ async function ask(api: string, key: string, model = 'no-such-model'): Promise<s
   return answer.headers.get('x-request-id') ?? '';
 }
 
-test('refusals are counted by organisation and type, with the newest request, and callers of a stack by key', async () => {
+test('refusals are counted by organisation and type, with the newest request, and a stack’s callers by key', async () => {
   const { id: key, value } = await fleet.key(organisation);
   await fleet.settle();
   const api = fleet.gateways[0]?.api ?? '';
@@ -47,7 +47,7 @@ test('refusals are counted by organisation and type, with the newest request, an
   ]);
 });
 
-test('a control plane that starts later has the same hour', async () => {
+test('a control plane that starts later reports the same hour', async () => {
   const later = await startControlPlane({
     ...{ logUrl: fleet.logUrl, dataDir: `${fleet.dir}/later`, name: 'control-plane-2', bind: '127.0.0.1' },
     ...{ port: 0, metricsPort: 0, operatorToken, gatewayToken: operatorToken, logger: quiet },

@@ -32,7 +32,7 @@ async function admin(
 }
 const errorType = ({ body }: Answer): unknown => (body['error'] as { type?: unknown } | undefined)?.type;
 
-test('a repeat with one Idempotency-Key is one command, and shows the value only once', async () => {
+test('repeating an Idempotency-Key repeats no command, and does not show the value again', async () => {
   const headers = { 'idempotency-key': 'repeat-of-a-key-1' };
   const body = { organisation: 'acme', name: 'once', expires: 'never' };
   const first = await admin('POST', '/keys', { body, headers });
@@ -50,7 +50,7 @@ test('a repeat with one Idempotency-Key is one command, and shows the value only
   expect([other.status, errorType(other)]).toEqual([409, 'Conflict']);
 });
 
-test('If-Match refuses where the position has moved, and changes nothing', async () => {
+test('If-Match refuses a command if the position has moved, and changes nothing', async () => {
   const position = Number((await admin('GET', '/status')).body['position']);
   const at = (n: number): Promise<Answer> =>
     admin('PUT', '/organisations/acme/members/max', {
@@ -77,7 +77,7 @@ test('a dry run shows the outcome and appends nothing', async () => {
   expect((await admin('GET', '/stacks/stk-dry-run-1')).status).toBe(404);
 });
 
-test('a read at a past position is answered from the state of then', async () => {
+test('a read at a past position is answered from the state at that position', async () => {
   const { body } = await admin('POST', '/stacks', {
     body: { organisation: 'cedar', id: 'stk-time-travel-1' },
   });
@@ -89,7 +89,7 @@ test('a read at a past position is answered from the state of then', async () =>
   expect(then['position']).toBe(made - 1);
 });
 
-test('broken bodies and queries are refused by name, and no value is repeated', async () => {
+test('invalid bodies and queries are refused by name, and no value is repeated', async () => {
   const broken = await fetch(`${fleet.controlPlane.admin}/admin/v1/keys`, {
     method: 'POST',
     headers: { authorization: `Bearer ${operatorToken}`, 'content-type': 'application/json' },
@@ -104,7 +104,7 @@ test('broken bodies and queries are refused by name, and no value is repeated', 
   expect((await admin('GET', '/keys?limit=1001')).status).toBe(400);
 });
 
-test('events are listed from the first commit on, with the id of what was made', async () => {
+test('events are listed from the first commit on, with the ids of created resources', async () => {
   const { body } = await admin('GET', '/events');
   const items = body['items'] as { position: number; type: string; data: { id?: string } }[];
   expect(items[0]).toMatchObject({ position: 1, type: 'log.created' });
@@ -114,7 +114,7 @@ test('events are listed from the first commit on, with the id of what was made',
   expect(JSON.stringify(items)).not.toContain('hg_');
 });
 
-test('what was completed is exported one request a line, with the name of its key and without its text', async () => {
+test('completed requests are exported one per line, with the key’s name and without the prompt', async () => {
   const { id, value } = await fleet.key('birch');
   const { name: keyName } = (await admin('GET', `/keys/${id}`)).body;
   await fleet.settle();

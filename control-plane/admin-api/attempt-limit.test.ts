@@ -64,14 +64,14 @@ const places = [
     most: 120,
   },
   {
-    place: 'snapshots of gateways',
+    place: 'gateways’ snapshots',
     path: '/admin/v1/snapshot',
     right: async () => gatewayToken,
     passes: 200,
     most: 120,
   },
   {
-    place: 'counters of gateways',
+    place: 'gateways’ counters',
     path: '/admin/v1/counters',
     right: async () => gatewayToken,
     passes: 200,
@@ -81,7 +81,7 @@ const places = [
   { place: 'the console', path: '/api/session', right: async () => operatorToken, passes: 200, most: 5 },
 ];
 
-test.each(places)('$place: $most wrong ones a minute, and the right one always', async (place) => {
+test.each(places)('$place: $most wrong tokens a minute, and the right one always works', async (place) => {
   const { path, right, passes, most } = place;
   const isConsole = path.startsWith('/api/');
   const url = `${isConsole ? plane.console : plane.url}${path}`;
@@ -99,7 +99,7 @@ test.each(places)('$place: $most wrong ones a minute, and the right one always',
   if (!isConsole) expect((await statusOf(url)).status).toBe(401);
 });
 
-test('as many addresses are remembered as wrong ones are allowed, and all of them for a minute', () => {
+test('as many addresses are remembered as wrong tokens are allowed, each for a minute', () => {
   let nowMs = 0;
   const limit = new AttemptLimit({ perAddress: 5, all: 100, logger: quiet, now: () => nowMs });
   const wrong = new CommandError('Unauthorized', 'wrong');

@@ -33,7 +33,7 @@ function fill(
   }
 }
 
-test.each(kinds)('%s: no person, session of an operator or organisation has more than its part', (kind) => {
+test.each(kinds)('%s: no person, operator session or organisation may exceed its share', (kind) => {
   const { perCaller, total, forOperators } = openCallBounds[kind];
   const members = total - forOperators;
   const calls = new OpenCalls();
@@ -118,11 +118,11 @@ const get = (path: string, cookie: string, signal: AbortSignal): Promise<Respons
   fetch(`${plane.console}/api${path}`, { headers: { cookie }, signal });
 
 test.each([
-  ['streams of pages', 50, '/stream', '/stream'],
-  ['streams of requests', 10, '/requests/stream?organisation=acme', '/requests/stream?organisation=acme'],
+  ['page streams', 50, '/stream', '/stream'],
+  ['request streams', 10, '/requests/stream?organisation=acme', '/requests/stream?organisation=acme'],
   ['waits', 20, '/confirmations/999', '/confirmations/999?timeoutSeconds=0'],
 ])(
-  '%s: a viewer has a few, the operator follows, and who leaves gives the place back',
+  '%s: a viewer gets a few, the operator always gets one, and disconnecting frees the place',
   async (_what, places, path, probe) => {
     const [viewer, operator] = [await signIn({ demo: 'vic' }), await signIn({ operatorToken })];
     const statusOf = async (cookie: string): Promise<number> => {
@@ -149,7 +149,7 @@ test.each([
   },
 );
 
-test('tails of programs: a hundred, and one more when one of them ends', async () => {
+test('programs may follow a hundred streams, and one more when one of them ends', async () => {
   const url = `${plane.url.replace('http', 'ws')}/admin/v1/events/stream?from=1`;
   const open = async (): Promise<WebSocket | undefined> => {
     const socket = new WebSocket(url, { headers: { authorization: `Bearer ${operatorToken}` } });
@@ -171,7 +171,7 @@ test('tails of programs: a hundred, and one more when one of them ends', async (
   for (const socket of sockets) socket?.terminate();
 });
 
-test('nobody but an operator asks about visitors, by any form of the question', async () => {
+test('only an operator may ask about visitors, in any form of the question', async () => {
   const { id: key } = await plane.admin.createKey('acme', 'own');
   const counters = { windowUsed: 0, inFlight: 0, poolTokens: 0, freeTurns: 0 };
   const record = {

@@ -48,7 +48,7 @@ test.each([
   ['waves=0%25', 'above 0%'],
   ['hold=never', 'must be a duration'],
   ['watch=refusal=1', 'must be like refusals=1'],
-])('a stage with %s is refused, and nothing is written', async (query, message) => {
+])('a staged change with %s is refused, and nothing is written', async (query, message) => {
   const { status, answer } = await call('PUT', `/tiers/Staged?stage=true&${query}`, limits);
   expect([status, JSON.stringify(answer)]).toEqual([400, expect.stringContaining(message)]);
   expect(JSON.stringify(answer)).toContain('"next"');
@@ -56,14 +56,14 @@ test.each([
   expect(changes['items']).toEqual([]);
 });
 
-test('what acts at once cannot be staged, and waves are of a stage alone', async () => {
+test('commands that act at once cannot be staged, and waves require staging', async () => {
   const { status, answer } = await call('POST', '/organisations?stage=true', { id: 'elm', name: 'Elm' });
   expect([status, JSON.stringify(answer)]).toEqual([400, expect.stringContaining('cannot be staged')]);
   const alone = await call('PUT', '/tiers/Staged?waves=one', limits);
   expect([alone.status, JSON.stringify(alone.answer)]).toEqual([400, expect.stringContaining('--stage')]);
 });
 
-test('while a change is open, another one and a command that writes its rows are refused by its name', async () => {
+test('while a change is open, another change and conflicting commands are refused by its name', async () => {
   const { answer: staged } = await call('PUT', '/tiers/Staged?stage=true&hold=1h', limits);
   const { id } = staged;
   const second = await call('PUT', '/tiers/Other?stage=true', limits);
@@ -83,7 +83,7 @@ test('while a change is open, another one and a command that writes its rows are
   expect((await call('PUT', '/tiers/Staged', { models: ['echo-9'], concurrency: 2 })).status).toBe(200);
 });
 
-test('a change that is completed is in force, and undone as any commit', async () => {
+test('a completed change is in force, and is undone like any commit', async () => {
   const { answer: staged } = await call('PUT', '/tiers/Staged?stage=true&waves=all&hold=1h', limits);
   const late = await call('POST', `/staged-changes/${staged['id']}/advance`, { inWave: 2 });
   expect([late.status, JSON.stringify(late.answer)]).toEqual([
@@ -103,7 +103,7 @@ test('a change that is completed is in force, and undone as any commit', async (
   expect((await call('GET', '/tiers/Staged')).answer).toMatchObject({ concurrency: 2 });
 });
 
-test('a change whose rows were removed meanwhile does not continue, and says why', async () => {
+test('a change whose rows were removed meanwhile does not continue, and gives the reason', async () => {
   await call('PUT', '/models/echo-8', { family: 'echo' });
   const { answer: staged } = await call('PUT', '/pool/models/echo-8?stage=true&hold=1h');
   await call('DELETE', '/models/echo-8');
@@ -118,7 +118,7 @@ test('a change whose rows were removed meanwhile does not continue, and says why
   expect(await findings()).toEqual([]);
 });
 
-test('a change that is withdrawn by itself has its reason in the list and in doctor', async () => {
+test('an automatically withdrawn change shows its reason in the list and in doctor', async () => {
   const query = 'stage=true&waves=all&hold=1h&watch=refusals=0,least=1';
   const { value: key } = await fleet.key('cedar');
   const { answer: staged } = await call('PUT', `/tiers/Staged?${query}`, limits);
@@ -149,7 +149,7 @@ test('nothing is staged while a gateway does not follow the log, and the refusal
   expect(readStaging({ board }, {})).toBeUndefined();
 });
 
-test('while a change is open, rows and limits of its waves are shown with the others, and which change it is', async () => {
+test('while a change is open, rows and limits are shown with their values in the wave and the change’s id', async () => {
   await call('POST', '/organisations', { id: 'waved', name: 'Waved', tier: 'Staged' });
   const { answer: staged } = await call('PUT', '/tiers/Staged?stage=true&hold=1h', limits);
   const change = { change: staged['id'], wave: 1, waves: 4 };
@@ -173,7 +173,7 @@ test('while a change is open, rows and limits of its waves are shown with the ot
   expect((await call('GET', '/organisations/waved/limits')).answer).not.toHaveProperty('inWave');
 });
 
-test('a row that the change removes has none in its wave', async () => {
+test('a row that the change removes is null in its wave', async () => {
   await call('PUT', '/models/echo-7', { family: 'echo' });
   await call('DELETE', '/models/echo-7?stage=true&hold=1h');
   const { answer } = await call('GET', '/models/echo-7?wave=true');

@@ -83,11 +83,11 @@ function guardOf(recorded: Recorded | undefined, fleet: Fleet = {}) {
 const uninstall = ['pool.uninstall', { model: 'echo-small' }] as const;
 
 test.each([
-  ['too few were recorded', { asked: 99, refused: 99, lost: ['acme'] }, false],
+  ['too few requests were recorded', { asked: 99, refused: 99, lost: ['acme'] }, false],
   ['one in a hundred is refused', { asked: 1000, refused: 10, lost: [] }, false],
   ['more than one in a hundred is refused', { asked: 1000, refused: 11, lost: [] }, true],
-  ['one organisation loses all that it asked for', { asked: 1000, refused: 1, lost: ['acme'] }, true],
-])('%s', async (_text, recorded, isRefused) => {
+  ['one organisation loses everything that it requested', { asked: 1000, refused: 1, lost: ['acme'] }, true],
+])('uninstalling a model if %s', async (_text, recorded, isRefused) => {
   const { check } = guardOf(recorded);
   const found = await check(...uninstall).catch((error: unknown) => error);
   if (isRefused)
@@ -95,7 +95,7 @@ test.each([
   else expect(found).toMatchObject({ position: 1 });
 });
 
-test('a command that is meant to refuse, or has a guard of its own, asks nobody', async () => {
+test('a command that is meant to refuse, or that has its own guard, asks no gateway', async () => {
   const { check, asked } = guardOf({ asked: 1000, refused: 900, lost: [] });
   await check('organisation.update', { id: 'acme' }, { suspended: true });
   await check('organisation.delete', { id: 'acme' });
@@ -104,13 +104,13 @@ test('a command that is meant to refuse, or has a guard of its own, asks nobody'
   expect(asked).toEqual({ gateways: 0, history: [] });
 });
 
-test('what a command is meant to refuse is not judged with the rest of it', async () => {
+test('intended refusals of a command are not judged with the rest of its effect', async () => {
   const { check, asked } = guardOf({ asked: 1000, refused: 1, lost: [] });
   await check('organisation.update', { id: 'acme' }, { suspended: true, tier: null });
   expect(asked.history).toEqual([expect.objectContaining({ meant: { organisations: ['acme'], keys: [] } })]);
 });
 
-test('gateways are asked once for commands in a row, but each time while they know too little', async () => {
+test('gateways are asked once for consecutive commands, but each time while they know too little', async () => {
   const asksOf = async (fleet: Fleet) => {
     const { check, asked } = guardOf({ asked: 1000, refused: 1, lost: [] }, fleet);
     await check(...uninstall);
@@ -122,7 +122,7 @@ test('gateways are asked once for commands in a row, but each time while they kn
   expect(await asksOf({ decisions: undefined, reported: 500 })).toBe(2);
 });
 
-test('a gateway that does not answer is judged by its reports', async () => {
+test('a gateway that does not respond is judged by its reports', async () => {
   const { check, asked } = guardOf(
     { asked: 500, refused: 500, lost: ['acme'] },
     { decisions: undefined, reported: 500 },
@@ -137,13 +137,13 @@ test('a gateway that does not answer is judged by its reports', async () => {
 
 test.each([
   [
-    'a gateway neither answers nor reports',
+    'a gateway neither responds nor reports',
     { decisions: undefined, countsTraffic: false },
     /gw-1 did not send its recorded requests, and reported nothing/,
   ],
   ['reports cannot be read', { isReadable: false }, /the reports of the gateways cannot be read/],
-  ['the history does not answer', {}, /the history does not answer/],
-])('nothing passes where %s', async (_what, fleet: Fleet, message) => {
+  ['the history does not respond', {}, /the history does not answer/],
+])('no command passes if %s', async (_what, fleet: Fleet, message) => {
   const refused = await guardOf(undefined, fleet)
     .check(...uninstall)
     .catch((error: unknown) => error);
@@ -151,7 +151,7 @@ test.each([
   expect((refused as Error).message).toMatch(message);
 });
 
-test('where nobody was served a command passes and says so', async () => {
+test('if nobody was served, a command passes with a warning', async () => {
   for (const fleet of [{ decisions: 0 }, { decisions: undefined }]) {
     const { check, asked } = guardOf(undefined, fleet);
     expect(await check(...uninstall)).toMatchObject({
@@ -161,7 +161,7 @@ test('where nobody was served a command passes and says so', async () => {
   }
 });
 
-test('what was found holds for the same events, until a commit that can turn an answer', async () => {
+test('a judgement holds for the same events until a commit that can change a response', async () => {
   const { check, guard, commit } = guardOf({ asked: 1000, refused: 1, lost: [] });
   const checked = await check(...uninstall);
   const events = [known('pool.model_uninstalled', { model: 'echo-small' })];
@@ -175,7 +175,7 @@ test('what was found holds for the same events, until a commit that can turn an 
   expect(guard.holds(checked, events)).toBe(false);
 });
 
-test('revocations, suspensions and removals of an organisation are meant, and a drain has its own guard', () => {
+test('revoking, suspending and removing are intended refusals, and a drain has its own guard', () => {
   const meant = eventTypeNames.filter((type) => effectOfEvent(type) === 'meant');
   expect(meant).toEqual(['organisation.suspended', 'organisation.removed', 'key.revoked', 'node.drained']);
   const events = [known('key.revoked', { id: 'key-1' }), known('organisation.removed', { id: 'acme' })];
@@ -183,7 +183,7 @@ test('revocations, suspensions and removals of an organisation are meant, and a 
   expect(intendedRefusals(events)).toEqual({ organisations: ['acme'], keys: ['key-1'] });
 });
 
-test('the rest of a divided command is not judged again, unless somebody wrote what can change the judgement', () => {
+test('the rest of a divided command is not judged again unless someone else’s commit matters', () => {
   const { guard, commit } = guardOf(undefined);
   const removal = known('node.removed', { id: 'n1' });
   commit(removal);

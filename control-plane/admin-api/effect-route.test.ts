@@ -39,14 +39,14 @@ async function askedOf(meanwhile: Parameters<TestState['given']>[0]) {
   return { asked, refused };
 }
 
-test('a person is shown the effect for the own organisation', async () => {
+test('a person sees the effect on their own organisation', async () => {
   expect(await askedOf([])).toEqual({
     asked: [expect.objectContaining({ organisation: 'acme' })],
     refused: undefined,
   });
 });
 
-test('a person who is no member any more, once it is decided, is shown nothing', async () => {
+test('a person who is no longer a member when the effect is ready sees nothing', async () => {
   const { asked, refused } = await askedOf([
     known('member.removed', { organisation: 'acme', person: 'ana' }),
   ]);
@@ -54,7 +54,7 @@ test('a person who is no member any more, once it is decided, is shown nothing',
   expect(refused).toMatch(/may not do this/);
 });
 
-test('where what the command is about is gone, the effect is not that of all organisations', async () => {
+test('if the command’s subject no longer exists, the effect on all organisations is not shown instead', async () => {
   const { asked, refused } = await askedOf([known('organisation.removed', { id: 'acme' })]);
   expect(asked).toEqual([]);
   expect(refused).toMatch(/may not do this/);

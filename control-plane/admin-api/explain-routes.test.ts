@@ -77,7 +77,7 @@ async function ask(
   return askAdmin(plane.url, '/explain', { body: { request }, ...asked });
 }
 
-test.each(['explain', 'decision'] as const)('%s: a second question of a person waits', async (route) => {
+test.each(['explain', 'decision'] as const)('%s: a person’s second question waits', async (route) => {
   const from = asked;
   const first = ask(route, 'vic');
   await until(() => asked === from + 1);
@@ -94,7 +94,7 @@ test.each(['explain', 'decision'] as const)('%s: a second question of a person w
   for (const answer of await Promise.all(others)) expect(answer.status).toBe(403);
 });
 
-test('few persons ask at a time, others wait for them, and operators do not', async () => {
+test('only a few persons ask at a time and others wait for them, but operators do not', async () => {
   const from = asked;
   const persons = [ask('explain', 'vic'), ask('decision', 'vera')];
   await until(() => asked === from + 2);
@@ -110,7 +110,7 @@ test('few persons ask at a time, others wait for them, and operators do not', as
 });
 
 test.each(['explain', 'decision'] as const)(
-  '%s: who leaves gives the turn back, though no gateway has answered',
+  '%s: disconnecting frees the turn, even if no gateway has answered',
   async (route) => {
     const from = asked;
     const client = new AbortController();
@@ -153,7 +153,7 @@ function inConsole(
 const signIn = async (body: object): Promise<string> =>
   (await inConsole('POST', '/api/session', { body })).cookie;
 
-test('a person has one question on all listeners', async () => {
+test('a person has one question at a time across all listeners', async () => {
   const from = asked;
   const first = ask('decision', 'vic');
   await until(() => asked === from + 1);
@@ -168,7 +168,7 @@ test('a person has one question on all listeners', async () => {
   expect((await second).status).toBe(403);
 });
 
-test('who signed in as a person by the link of another organisation keeps the person from no question', async () => {
+test('a session from another organisation’s link does not block the same person’s questions', async () => {
   const from = asked;
   const path = '/api/organisations/birch/members/vic/link';
   const { text } = await inConsole('POST', path, { cookie: await signIn({ demo: 'olga' }), body: {} });
@@ -182,7 +182,7 @@ test('who signed in as a person by the link of another organisation keeps the pe
   expect([(await other).status, (await own).status]).toEqual([403, 403]);
 });
 
-test('who is no member asks no gateway', async () => {
+test('a person who is not a member asks no gateway', async () => {
   const from = asked;
   for (const route of ['explain', 'decision'] as const) expect((await ask(route, 'nobody')).status).toBe(403);
   expect(asked).toBe(from);

@@ -52,7 +52,7 @@ test('a commit is shown with each field of each row before and after, without ha
   expect(made).not.toContain('hash');
 });
 
-test('events are listed from the newest end, by what they are about', async () => {
+test('events are listed from the newest, filtered by subject', async () => {
   const { id } = await done('POST', '/keys', { organisation: 'acme', name: 'listed', expires: 'never' });
   await done('POST', `/keys/${id}/revoke?why=it+leaked`);
   await done('PUT', '/organisations/acme/members/lea', { role: 'viewer' });
@@ -96,7 +96,7 @@ test('events are listed from the newest end, by what they are about', async () =
   }
 });
 
-test('a read of the past is of that time and by its clock, and what has no past refuses it by name', async () => {
+test('a read of the past uses that time and its clock, and resources without a past refuse it by name', async () => {
   const { id, position } = await done('POST', '/keys', { organisation: 'acme', name: 'a', expires: '30d' });
   await done('POST', `/keys/${id}/revoke`);
   expect(await done('GET', `/keys/${id}?at=${position}`)).toMatchObject({ state: 'active' });
@@ -124,7 +124,7 @@ const inverses: [string, string, unknown, string][] = [
 ];
 
 test.each(inverses)(
-  '%s %s is taken back, and leaves the state as it was',
+  '%s %s can be undone, and leaves the state as it was',
   async (method, path, body, line) => {
     const before = await done('GET', '/status');
     const { position } = await done(method, path, body);
@@ -136,7 +136,7 @@ test.each(inverses)(
   },
 );
 
-test('a commit of several events is taken back by one commit: a command for each, the last one first', async () => {
+test('a commit of several events is undone by one commit, with a command for each, last one first', async () => {
   const before = await done('GET', '/status');
   const stack = 'stk-undo-all-1';
   const fleet = {
@@ -181,7 +181,7 @@ test('a commit of several events is taken back by one commit: a command for each
   expect(again).toMatchObject({ status: 200, body: { of: position, repeated: true, position: undone } });
 });
 
-test('where one command of an inverse is refused, none is carried out', async () => {
+test('if one command of an undo is refused, none is carried out', async () => {
   const models = [{ id: 'undone-9b', family: 'Undone', weight: 1 }];
   const tiers = [{ id: 'Undone-9', models: ['undone-9b'] }];
   const organisations = [{ id: 'olm', name: 'Olm', tier: 'Undone-9' }];
@@ -196,7 +196,7 @@ test('where one command of an inverse is refused, none is carried out', async ()
   expect(types(await done('GET', `/events?from=${later['position']}`))).toEqual(['organisation.set']);
 });
 
-test('what has no inverse, or has changed since, is refused by name', async () => {
+test('commits that cannot be undone, or whose rows have changed since, are refused by name', async () => {
   const { id } = await done('POST', '/keys', { organisation: 'acme', name: 'gone', expires: 'never' });
   const { position } = await done('POST', `/keys/${id}/revoke`);
   expect(messageOf(await call('GET', `/events/${position}/undo`))).toBe(
@@ -208,7 +208,7 @@ test('what has no inverse, or has changed since, is refused by name', async () =
   expect((await call('GET', '/events/999999/undo')).status).toBe(404);
 });
 
-test('a commit is taken back while others commit all the time', async () => {
+test('a commit can be undone while others keep committing', async () => {
   const { position } = await done('PATCH', '/organisations/acme', { name: 'Acme & Sons' });
   let isOver = false;
   let commits = 0;
@@ -228,7 +228,7 @@ test('a commit is taken back while others commit all the time', async () => {
 });
 
 // Runs last, because it cuts the fleet's history.
-test('a repeated undo is answered though the history was cut since', async () => {
+test('a repeated undo is answered even if the history has been cut since', async () => {
   const { position } = await done('PATCH', '/organisations/acme', { name: 'Acme Cut' });
   const undo = `/events/${position}/undo`;
   const once = { 'idempotency-key': 'undo-before-the-cut' };

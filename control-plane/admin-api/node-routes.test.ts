@@ -96,7 +96,7 @@ const hello = (id: string): string => JSON.stringify({ type: 'hello', v: 1, node
 const heartbeat = (more: object = {}): string =>
   JSON.stringify({ type: 'beat', up: true, dialect: 'vllm', models: ['m'], ...more });
 
-test('no token, a wrong one, a revoked one and the operator’s are refused with the same bytes, before any upgrade', async () => {
+test('no token, a wrong one, a revoked one and the operator’s are refused identically, before any upgrade', async () => {
   const { tokenId, token } = await node('revoked-before');
   await admin.call('POST', `/tokens/${tokenId}/revoke`);
   const refusals = await Promise.all(
@@ -108,13 +108,13 @@ test('no token, a wrong one, a revoked one and the operator’s are refused with
   for (const refusal of refusals) expect(refusal).toEqual(refusals[0]);
 });
 
-test('an Origin is refused, with a valid token too', async () => {
+test('a request with an Origin is refused even with a valid token', async () => {
   const { token } = await node('origin');
   for (const origin of ['https://example.org', 'null', controlPlane.admin])
     await expect(open(token, { origin })).rejects.toMatchObject({ status: 403 });
 });
 
-test('what is no WebSocket, and a node that is registered without an agent, are refused', async () => {
+test('plain HTTP requests and nodes registered without an agent are refused', async () => {
   const { token } = await node('plain');
   const plain = await fetch(controlPlane.admin + nodeConnectPath, {
     headers: { authorization: `Bearer ${token}` },
@@ -124,7 +124,7 @@ test('what is no WebSocket, and a node that is registered without an agent, are 
   await expect(open(bare.token)).rejects.toMatchObject({ status: 409 });
 });
 
-test('a token is good for its own node alone', async () => {
+test('a token is valid only for its own node', async () => {
   const own = await node('own');
   await node('other');
   const { socket, closed } = await open(own.token);
@@ -143,10 +143,10 @@ test.each([
   ['an unknown type', '{"type":"install"}'],
   ['an unknown member', JSON.stringify({ type: 'beat', up: true, models: [], prompt: 'secret' })],
   ['a heartbeat before the hello', heartbeat()],
-  ['models without end', JSON.stringify({ type: 'beat', up: true, models: Array(1001).fill('m') })],
+  ['an endless list of models', JSON.stringify({ type: 'beat', up: true, models: Array(1001).fill('m') })],
   ['a name with a line break', heartbeat({ up: false, reason: 'a\nb' })],
   ['bytes', Buffer.from(hello('x'))],
-  ['another version', JSON.stringify({ type: 'hello', v: 2, node: 'x' })],
+  ['another protocol version', JSON.stringify({ type: 'hello', v: 2, node: 'x' })],
 ] as const)('%s ends the session', async (name, frame) => {
   const { token } = await node(`wrong-${name.replaceAll(' ', '-').toLowerCase()}`);
   const { socket, closed } = await open(token);
@@ -182,7 +182,7 @@ test.each(['heartbeats', 'pings', 'pongs'] as const)('a flood of %s ends the ses
   expect(await closed).toEqual({ code: 1008, reason: 'too many frames' });
 });
 
-test('what is sent after a flood is not read', async () => {
+test('frames after a flood are not read', async () => {
   const { id, token } = await node('flood-after');
   const { socket, closed } = await open(token);
   socket.send(hello(id));
@@ -210,7 +210,7 @@ test('an agent that sends nothing is disconnected', async () => {
   expect(await closed).toEqual({ code: 1008, reason: 'no beat in time' });
 });
 
-test('an agent that changes its models with each heartbeat writes few commits', async () => {
+test('an agent that changes its models in each heartbeat causes few commits', async () => {
   const { id, token } = await node('restless');
   const { socket } = await open(token);
   const before = await admin.position();
@@ -237,12 +237,12 @@ const names = (count: number, turn: number | string): string[] =>
   Array.from({ length: count }, (_, n) => long(`${turn}-${n}`));
 test.each<[string, Invented]>([
   ['invented names', { place: 'pool', models: (turn) => names(300, turn), bytesMax: 0 }],
-  ['the same names, more or fewer', { place: 'pool', models: (turn) => names(turn * 30, 0), bytesMax: 0 }],
+  ['the same names in varying number', { place: 'pool', models: (turn) => names(turn * 30, 0), bytesMax: 0 }],
   [
-    'names at an organisation',
+    'names on an organisation’s node',
     { place: 'organisation', models: (turn) => names(300, turn), bytesMax: 300_000 },
   ],
-  ['names of the catalog', { place: 'pool', models: (turn) => [`m-${turn}`, 'm'], bytesMax: 4_000 }],
+  ['catalogue names', { place: 'pool', models: (turn) => [`m-${turn}`, 'm'], bytesMax: 4_000 }],
 ])('an agent that reports %s in each heartbeat does not fill the log', async (what, { models, ...of }) => {
   const id = `fat-${what.replaceAll(/[^a-z]/g, '')}`;
   if (of.place === 'organisation') await admin.call('POST', '/organisations', { id, name: id });
@@ -274,7 +274,7 @@ test.each<[string, Invented]>([
   socket.close();
 });
 
-test('an engine that names other models at each probe does not fill the log', async () => {
+test('an engine that names different models in each probe does not fill the log', async () => {
   let probes = 0;
   const engine = createServer(({ url }, response) => {
     if (url === '/v1/models') probes++;
@@ -296,7 +296,7 @@ test('an engine that names other models at each probe does not fill the log', as
   await new Promise((resolve) => engine.close(resolve));
 });
 
-test('a model that comes to the catalog after its node has loaded it is served then', async () => {
+test('a model added to the catalogue after its node loaded it is then served', async () => {
   const { id, token } = await node('early');
   const { socket } = await open(token);
   socket.send(hello(id));
@@ -346,7 +346,7 @@ test('a revoked token ends its session and takes its node down', async () => {
   expect(await listed(id)).toMatchObject({ reason: 'its token was revoked' });
 });
 
-test('a second session of a node supersedes the first', async () => {
+test('a node’s second session supersedes the first', async () => {
   const { id, token } = await node('second');
   const first = await open(token);
   first.socket.send(hello(id));
@@ -362,7 +362,7 @@ test('a second session of a node supersedes the first', async () => {
   second.socket.close();
 });
 
-test('an engine of another kind than is registered is no node that is up', async () => {
+test('a node with a different engine than registered does not count as up', async () => {
   const { id, token } = await node('kind');
   const { socket } = await open(token);
   socket.send(hello(id));
@@ -373,7 +373,7 @@ test('an engine of another kind than is registered is no node that is up', async
   socket.close();
 });
 
-test('models that take images, or rerank, are in the log where the engine serves them, and only while it reports them', async () => {
+test('image and rerank models are in the log only while the engine serves and reports them', async () => {
   const { id, token } = await node('images');
   const before = await admin.position();
   const reported = async (): Promise<unknown[]> => {
@@ -395,7 +395,7 @@ test('models that take images, or rerank, are in the log where the engine serves
   socket.close();
 });
 
-test('installs of the place are pushed by the names of the engine, at once and when they change', async () => {
+test('a node’s installs are pushed under the engine’s names, at once and on every change', async () => {
   const { id, token } = await node('installs');
   await admin.apply({
     version: 1,
@@ -418,7 +418,7 @@ test('installs of the place are pushed by the names of the engine, at once and w
   socket.close();
 });
 
-test('nothing of all this is logged with a token, and refusals cost a line a second at most', async () => {
+test('tokens are never logged, and refusals cause at most one log line per second', async () => {
   const before = logged.length;
   await Promise.all(Array.from({ length: 100 }, () => open('ngt_guess').catch(() => undefined)));
   const lines = logged.slice(before).match(/agents refused/g) ?? [];

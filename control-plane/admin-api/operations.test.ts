@@ -67,7 +67,7 @@ interface Document {
   readonly paths: Record<string, Record<string, Documented>>;
 }
 
-test('the API document holds every operation of the table with its answer, and no other', async () => {
+test('the API document contains exactly the operations of the table, each with its response', async () => {
   const { paths } = (await call('GET', '/openapi.json')) as unknown as Document;
   const documented = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, { responses }]) => {
@@ -87,21 +87,21 @@ test('the API document holds every operation of the table with its answer, and n
   expect(new Set(ids).size).toBe(ids.length);
 });
 
-test('clients must send known fields only, and accept unknown ones', async () => {
+test('the API document forbids unknown fields in requests and allows them in responses', async () => {
   const { paths } = (await call('GET', '/openapi.json')) as unknown as Document;
   const { responses, ...request } = paths['/admin/v1/keys']?.['post'] ?? { responses: {} };
   expect(JSON.stringify(request)).toContain('"additionalProperties":false');
   expect(JSON.stringify(responses)).not.toContain('"additionalProperties":false');
 });
 
-test('a server with a route that is no operation of the table does not start', () => {
+test('a server with a route outside the operations table does not start', () => {
   const app = Fastify();
   refuseOthers(app);
   app.get('/admin/v1/status', { config: { operation: 'status.get' } }, () => ({}));
   expect(() => app.get('/admin/v1/other', () => ({}))).toThrow(/GET \/admin\/v1\/other is no operation/);
 });
 
-test('no two operations have one route, and each path has the parameters of its schema', () => {
+test('no two operations share a route, and each path has the parameters of its schema', () => {
   const routes = operationNames.map((name) => Object.values(operationRoute(name)).join(' '));
   expect(new Set(routes).size).toBe(operationNames.length);
   for (const name of operationNames) {
@@ -118,7 +118,7 @@ const shortLists: Readonly<Partial<Record<OperationName, string>>> = {
   'change.list': 'the open one, and the last that are over',
 };
 
-test('each list is paged: 100 rows without a limit, 1,000 at most, and a place to continue from', async () => {
+test('each list has pages: 100 rows by default, at most 1,000, and a cursor to continue from', async () => {
   const lists = operationNames.filter((name) => name.endsWith('.list') && !(name in shortLists));
   expect(lists.length).toBeGreaterThanOrEqual(10);
   const { id } = await call('POST', '/nodes', {
@@ -306,7 +306,7 @@ async function callExplain(): Promise<void> {
   await call('GET', '/requests?limit=3');
 }
 
-test('what each route answers is what it declares, field by field', async () => {
+test('each route’s response matches its declaration, field by field', async () => {
   await callTenants();
   await callCatalog();
   await callChanges();
@@ -327,7 +327,7 @@ test('what each route answers is what it declares, field by field', async () => 
   expect([...answered].sort()).toEqual(operationNames.filter((name) => !streams.includes(name)).sort());
 });
 
-test('the table of commands that turn answers agrees with what their events can do', async () => {
+test('the table of commands that change responses agrees with what their events can do', async () => {
   const turned = new Set<OperationName>();
   // These two commands consist of other commands.
   const whole = ['fleet.apply', 'commit.undo'];
@@ -341,7 +341,7 @@ test('the table of commands that turn answers agrees with what their events can 
   expect([...turned, ...whole].sort()).toEqual([...turningNames, ...notSaid].sort());
 });
 
-test('each line of an exported log is what the route declares', async () => {
+test('each line of an exported log matches the route’s declaration', async () => {
   const response = await askAdmin(fleet.controlPlane.admin, '/log');
   expect(response.headers.get('content-type')).toBe(adminOperations['log.export'].mediaType);
   const lines = (await response.text()).trimEnd().split('\n');

@@ -61,7 +61,7 @@ async function readers(): Promise<Readers> {
   };
 }
 
-test('who leaves while others read the past waits no longer, and may ask again at once', async () => {
+test('a client that disconnects while others read the past stops waiting, and may ask again at once', async () => {
   const { ask, counts, complete } = await readers();
   const others = [ask('vic'), ask('vera')];
   await until(() => counts.asked === others.length);
@@ -77,7 +77,7 @@ test('who leaves while others read the past waits no longer, and may ask again a
   expect(await Promise.all([...others, again])).toEqual([200, 200, 200]);
 });
 
-test('who leaves while their own question waits gives its turn to the next', async () => {
+test('a client that disconnects while its question waits gives its turn to the next', async () => {
   const { ask, counts } = await readers();
   const clients = [new AbortController(), new AbortController()];
   const waiting = clients.map(({ signal }, person) => ask(`waits-${person}`, signal).catch(() => 'left'));

@@ -41,7 +41,7 @@ async function statusOf(to: Endpoint, text: string, from?: string): Promise<numb
   return statusesIn(peer.text)[0];
 }
 
-test('an address that holds its share of memory with bodies that never end keeps nobody else out', async () => {
+test('an address that fills its share of memory with endless bodies keeps nobody else out', async () => {
   const { bytes } = bodyLimits.tiny;
   const half = `${head(page, '/api/session', bytes)}${' '.repeat(bytes - 1)}`;
   const held = await Promise.all(Array.from({ length: 300 }, () => open(page, half)));
@@ -59,7 +59,7 @@ test('an address that holds its share of memory with bodies that never end keeps
   await vi.waitFor(async () => expect(await statusOf(page, asks)).toBe(200), { timeout: 20_000 });
 });
 
-test('a body is asked for where it would be read, and only then', async () => {
+test('a body is requested with 100 Continue only if it would be read', async () => {
   const waits = 'Expect: 100-continue';
   const asked = await open(api, head(api, '/admin/v1/organisations', 9, waits));
   expect(await asked.received(/100 Continue/)).toBe(true);
@@ -72,7 +72,7 @@ test('a body is asked for where it would be read, and only then', async () => {
   expect(await statusOf(api, unknown)).toBe(401);
 });
 
-test('a body that no route reads is dropped, and its client reads the answer', async () => {
+test('an unread body is dropped, and its client still reads the response', async () => {
   const text = ' '.repeat(1024 * 1024);
   for (const [to, path, status] of [
     [page, '/nothing', 404],
@@ -89,7 +89,7 @@ test.each([
   ['depth', `{"a":${'['.repeat(20)}${']'.repeat(20)}}`, 'nested deeper than 16'],
   ['names', `{${Array.from({ length: 2001 }, (_, n) => `"n${n}":0`).join()}}`, 'more than 2000 names'],
   ['values', `[${Array(10_001).fill('0').join()}]`, 'more than 10000 values'],
-])('a body with too much %s is refused by what it has too much of', async (_, body, message) => {
+])('a body with too much %s is refused by that name', async (_, body, message) => {
   const answer = await exchange(
     api,
     head(api, '/admin/v1/organisations', body.length, 'Connection: close') + body,
@@ -98,7 +98,7 @@ test.each([
   expect(answer).toContain(message);
 });
 
-test('an upgrade to a WebSocket is asked for no body', async () => {
+test('a WebSocket upgrade with a body is not asked for it', async () => {
   const asks = [
     'GET /admin/v1/events/stream?from=1 HTTP/1.1',
     `Host: 127.0.0.1:${api.port}`,

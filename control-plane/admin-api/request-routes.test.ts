@@ -15,7 +15,7 @@ import { publish, reportOf } from '../../test/support/status-reports.ts';
 import { until } from '../../test/support/until.ts';
 import { writeRows } from './request-routes.ts';
 
-test('a turn of any size is read in messages, and what waits to be read is bounded', async () => {
+test('a batch of any size is read in messages, and the unread part is bounded', async () => {
   const rows = Array.from(
     { length: 20_000 },
     (_, n) => ({ request: `req_${n}`, gateway: 'a-gateway-name-that-is-long'.repeat(12) }) as RequestRow,
@@ -58,7 +58,7 @@ test.each([
   [undefined, '', null],
   [undefined, '&rows-per-second=10000', '20000'],
 ] as const)(
-  'a stream of member %s with the query "%s" asks the only gateway for %s rows per second',
+  'a stream for member %s with the query "%s" asks the only gateway for %s rows per second',
   async (as, query, rate) => {
     const plane = await startControlPlaneAlone();
     onTestFinished(() => plane.close());

@@ -23,7 +23,7 @@ async function connect(): Promise<WebSocket> {
   return (await accepted)[0] as WebSocket;
 }
 
-test('a socket whose client answers no pings is ended', async () => {
+test('a socket whose client answers no pings is closed', async () => {
   const socket = await connect();
   client.pause();
   endWhenSilent(socket, 20);
@@ -31,7 +31,7 @@ test('a socket whose client answers no pings is ended', async () => {
   expect(code).toBe(1006);
 });
 
-test('a socket whose client sends nothing but answers to pings stays', async () => {
+test('a socket whose client sends only pongs stays open', async () => {
   const socket = await connect();
   endWhenSilent(socket, 20);
   let pongs = 0;

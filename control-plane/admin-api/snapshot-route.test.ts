@@ -80,7 +80,7 @@ async function bytesOf(pending: Download): Promise<number> {
 
 const copies = (): string[] => readdirSync(join(plane.dir, 'cp', 'snapshot-copies'));
 
-test('fifty gateways of one address are served at once, from one copy, whether they read it or not', async () => {
+test('fifty gateways at one address are served at once from one copy, even beside clients that do not read', async () => {
   const silent = Array.from({ length: 10 }, () => download('127.0.0.2'));
   await until(() => silent.every(({ status }) => status === 200));
   const all = Array.from({ length: 50 }, () => download('127.0.0.2'));
@@ -89,7 +89,7 @@ test('fifty gateways of one address are served at once, from one copy, whether t
   expect(copies()).toHaveLength(1);
 });
 
-test('an address has a bound, which leaves room for other addresses and the operator', async () => {
+test('downloads per address are limited, which leaves room for other addresses and the operator', async () => {
   const greedy = Array.from({ length: 70 }, () => download('127.0.0.2'));
   const withStatus = (status: number): Download[] => greedy.filter((each) => each.status === status);
   await until(() => withStatus(200).length === 64 && withStatus(503).length === 6);
@@ -105,7 +105,7 @@ test('an address has a bound, which leaves room for other addresses and the oper
     expect(await bytesOf(download(address, token))).toBeGreaterThan(stateBytesMin);
 });
 
-test('a copy that is known is not sent again, and a part of this very copy is', async () => {
+test('a copy that the client already has is not sent again, and a part of the same copy can be requested', async () => {
   const get = (headers: Record<string, string> = {}) =>
     fetch(`${plane.url}/admin/v1/snapshot`, {
       headers: { authorization: `Bearer ${gatewayToken}`, ...headers },

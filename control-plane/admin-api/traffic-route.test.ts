@@ -40,7 +40,7 @@ async function requestsIn(query: string, person?: string): Promise<number> {
   return Math.round(steps.reduce((sum, step) => sum + step.requestsPerSecond * stepSeconds, 0));
 }
 
-test('requests are counted where they were made', async () => {
+test('requests are counted for their organisation, stack and gateway', async () => {
   expect(await requestsIn('?organisation=acme')).toBe(4);
   expect(await requestsIn(`?stack=${stack}`)).toBe(2);
   expect(await requestsIn(`?stack=${stack}&organisation=acme`)).toBe(1);
@@ -54,7 +54,7 @@ test('requests are counted where they were made', async () => {
   expect(nodes.length).toBeGreaterThan(0);
 });
 
-test('a member reads the numbers of the own organisation alone', async () => {
+test('a member reads only the figures of their own organisation', async () => {
   expect(await requestsIn('?organisation=acme', 'ana')).toBe(4);
   // The figures exclude requests that other organisations made to the stack.
   expect(await requestsIn(`?stack=${stack}`, 'ana')).toBe(1);

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { guardRoutes } from './access.ts';
 import type { AdminContext } from './context.ts';
 
-test('a server with a route that does not declare who may call it does not start', () => {
+test('a server with a route that does not declare its callers does not start', () => {
   const app = Fastify();
   // No request arrives, so the context is never read.
   guardRoutes(app, {} as AdminContext);
@@ -11,7 +11,7 @@ test('a server with a route that does not declare who may call it does not start
   expect(() => app.get('/undeclared', () => 'x')).toThrow(/GET \/undeclared does not declare/);
 });
 
-test('a server with a route whose body has no limit, or a large one for everybody, does not start', () => {
+test('a server does not start with a route whose body is unlimited, or large for every caller', () => {
   const app = Fastify();
   guardRoutes(app, {} as AdminContext);
   app.post('/declared', { config: { access: 'operator', body: 'fleet' } }, () => 'x');

@@ -65,23 +65,23 @@ async function exported(query: string): Promise<UsageRow[]> {
 }
 const numbers = (rows: readonly UsageRow[]): number[] => rows.map(({ n }) => n);
 
-test('the export of one organisation reads the rows of no other', async () => {
+test('exporting one organisation reads no other organisation’s rows', async () => {
   expect(numbers(await exported('organisation=acme'))).toEqual([1, 1201, 2401, 601, 1801]);
   expect(rowsRead).toBe(5);
   expect(await exported('organisation=nobody')).toEqual([]);
   expect(rowsRead).toBe(0);
 });
 
-test('the days hold for the export of one organisation', async () => {
+test('exporting one organisation respects the requested days', async () => {
   expect(numbers(await exported('organisation=acme&from=2026-11-01'))).toEqual([601, 1801]);
   expect(numbers(await exported('organisation=acme&to=2026-11-01'))).toEqual([1, 1201, 2401]);
 });
 
-test('the export of all holds every row once, in slices', async () => {
+test('exporting everything contains every row once, in slices', async () => {
   expect(numbers(await exported(''))).toEqual(Array.from({ length: 3000 }, (_, index) => index + 1));
 });
 
-test('an export says from which day on it is complete', async () => {
+test('an export states from which day it is complete', async () => {
   const completeFrom = async () => {
     const response = await fetch(url);
     // Read the answer, because an unread one keeps its connection open and the server waits for it when it closes.

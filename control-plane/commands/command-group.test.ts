@@ -78,7 +78,7 @@ const outcomeOf = (run: Promise<CommandResult>): Promise<CommandResult | Command
     throw error;
   });
 
-test('commands that wait at the same time are folded to the head once, and each has a commit of its own', async () => {
+test('commands waiting together are folded to the head once, and each gets its own commit', async () => {
   const topic = newTopic();
   const replica = await replicaOn(topic);
   const before = replica.endsAsked();
@@ -92,7 +92,7 @@ test('commands that wait at the same time are folded to the head once, and each 
   expect(results.map(({ answer }) => answer)).toEqual(names.map((organisation) => ({ organisation })));
 });
 
-test('each is decided on what those before it leave: a refusal, a position, a repeat, a dry run', async () => {
+test('each command sees the effects of those before it: refusals, positions, repeats and dry runs', async () => {
   const replica = await replicaOn(newTopic());
   const { groups } = replica;
   const outcomes = await Promise.all([
@@ -116,7 +116,7 @@ test('each is decided on what those before it leave: a refusal, a position, a re
   expect(replica.organisations()).toEqual(['a', 'b', 'd']);
 });
 
-test('what was decided behind a commit that the log does not have is decided again', async () => {
+test('commands decided on a commit that the log does not have are decided again', async () => {
   const topic = newTopic();
   // The first record of the first group never reaches the log.
   const faults: AppendFault[] = ['refused'];
@@ -134,7 +134,7 @@ test('what was decided behind a commit that the log does not have is decided aga
   expect(replica.organisations()).toEqual(['a', 'b']);
 });
 
-test('a state that is previewed for others stays nowhere', async () => {
+test('a state previewed for other commands is not kept', async () => {
   const replica = await replicaOn(newTopic());
   const twin = await replicaOn(newTopic());
   const names = Array.from({ length: 20 }, (_, n) => `org-${n}`);
@@ -149,7 +149,7 @@ function newSigner(): Signer {
   return { publicKey: der.toString('base64'), sign: (raw) => sign(null, raw, privateKey) };
 }
 
-test('nothing is appended behind a change of the signers before that is in force', async () => {
+test('nothing is appended after a change of the signers before the change is in force', async () => {
   const [signer, other] = [newSigner(), newSigner()];
   const replica = await replicaOn(newTopic(signer), { signer });
   const events: KnownEvent[] = [known('log.signers_set', { signers: [other.publicKey] })];
@@ -220,7 +220,7 @@ async function randomRun(random: () => number): Promise<Record<string, number>> 
   return counts;
 }
 
-test(`in random runs from seed ${seed} on, what is answered holds`, async () => {
+test(`in random runs from seed ${seed} on, every given response holds`, async () => {
   const counts: Record<string, number> = {};
   for (let n = 0; n < runs({ fast: 8, full: 20 }); n++) {
     const found = await randomRun(seededRandom(seed + n));

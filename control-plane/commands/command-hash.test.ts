@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { commandHash } from './command-hash.ts';
 
-test('one command has one hash, however it is written; another has another', () => {
+test('a command has the same hash however it is written, and other commands have other hashes', () => {
   const hash = commandHash('a', { x: 1, y: undefined }, { b: [1, { d: 1, c: 2 }], a: null });
   expect(commandHash('a', { x: 1 }, { a: null, b: [1, { c: 2, d: 1 }] })).toBe(hash);
   expect(hash).toMatch(/^[0-9a-f]{64}$/);

@@ -68,7 +68,7 @@ const sorted = ({ organisations = [], ...rest }: Fleet): object => ({
   organisations: [...organisations].sort((a, b) => (a.id < b.id ? -1 : 1)),
 });
 
-test('a file that does not fit one commit is several, and what is exported makes the same of an empty log', async () => {
+test('a file too large for one commit takes several, and its export recreates the same state', async () => {
   const first = replica();
   const one = await first.apply(fleet);
   expect(one).toMatchObject({ status: 'done', position: 2 });
@@ -85,7 +85,7 @@ test('a file that does not fit one commit is several, and what is exported makes
   expect(second.export()).toEqual(first.export());
 });
 
-test('atomic, and of a dry run, nothing is written, and the numbers are said', async () => {
+test('with --atomic or in a dry run nothing is written, and the number of commits is reported', async () => {
   const { apply, snapshot } = replica();
   await expect(apply(fleet, { inParts: false })).rejects.toMatchObject({
     type: 'CommandTooLarge',
@@ -99,7 +99,7 @@ test('atomic, and of a dry run, nothing is written, and the numbers are said', a
   expect(snapshot.seq).toBe(1);
 });
 
-test('guards and the position are judged on the whole, before the first part', async () => {
+test('guards and If-Match judge the whole file before its first part', async () => {
   const { apply, snapshot } = replica();
   await expect(apply(fleet, { ifAt: 7 })).rejects.toMatchObject({ type: 'PositionMoved' });
   expect(await apply(fleet, { ifAt: 1 })).toMatchObject({ status: 'done', position: 2 });
@@ -114,7 +114,7 @@ test('guards and the position are judged on the whole, before the first part', a
   expect(forced.remaining).toBeGreaterThan(0);
 });
 
-test('what others write between two parts is in the state from which the rest is planned', async () => {
+test('the rest of a file is planned on a state that includes commits made between the parts', async () => {
   const { apply, write } = replica();
   await apply(fleet);
   const last = fleet.organisations?.at(-1)?.id ?? '';
@@ -150,7 +150,7 @@ function slow(decidesMax: number, piece: (decided: number) => boolean) {
   };
 }
 
-test('others have their turns while a plan is made, and it is written as it was made', async () => {
+test('other work gets its turn while a plan is made, and the plan is then written as made', async () => {
   const { run, snapshot } = replica();
   let turns = 0;
   const countTurns = (): boolean => {
@@ -165,7 +165,7 @@ test('others have their turns while a plan is made, and it is written as it was 
   expect(snapshot.seq).toBe(2);
 });
 
-test('a plan that the state has left is made again, and in one turn where the state moves each time', async () => {
+test('a plan on an outdated state is made again, and without pauses if the state keeps moving', async () => {
   const { run, snapshot, write } = replica();
   const small = largeFleet(10);
   const id = small.organisations?.[0]?.id ?? '';
@@ -190,7 +190,7 @@ test('a plan that the state has left is made again, and in one turn where the st
   expect(await run(slow(0, () => false).definition, small)).toMatchObject({ status: 'unchanged' });
 });
 
-test('what a plan refuses is refused by the state at the head, and a repeat is answered before', async () => {
+test('a plan’s refusal comes from the state at the head, and a repeat is answered before planning', async () => {
   const { run, snapshot } = replica();
   const { definition } = slow(0, () => false);
   const request = { id: randomUUID() };
@@ -216,7 +216,7 @@ function plan(sizes: readonly number[], mayBegin: (at: number) => boolean = () =
   return (emptyBytes = commitBytesMax - room) => firstPart(sized, emptyBytes, true);
 }
 
-test('a part takes what fits, ends where the next may begin, and one that fits whole is one', () => {
+test('a part takes what fits and ends where the next may begin, and a file that fits is one part', () => {
   // Two events have a comma between them.
   const sizes = [200, 200, 200, 200];
   expect(plan([...sizes, 196])()).toMatchObject({ remaining: 0, commits: 1 });

@@ -61,7 +61,7 @@ const createKey = (organisation: string, as?: string, agent?: Agent, query = '')
   send('POST', `/keys${query}`, { organisation: person(organisation), name: 'k', expires: '30d' }, as, agent);
 
 test.each([['without a rate', anyRate] as const, ['with the default bounds', {}] as const])(
-  'a member who floods keeps no operator and no other organisation out, %s',
+  'a member who floods keeps neither operators nor other organisations out, %s',
   async (_name, bounds) => {
     await setBounds(bounds);
     const keys: string[] = [];
@@ -102,23 +102,19 @@ test.each([['without a rate', anyRate] as const, ['with the default bounds', {}]
 
 const ofMembers = commands.filter(({ access }) => access !== 'operator');
 
-test.each(ofMembers)(
-  '$name takes a share of its person, whatever becomes of it',
-  async ({ method, path }) => {
-    await setBounds({ commandsPerPersonPerMinute: 1 });
-    const url = path.replaceAll(/:[a-z]+/g, 'nothing');
-    const first = await send(method, `${url}?dryRun=true`, {}, person('mem'));
-    expect([400, 403]).toContain(first.status);
-    const second = await send(method, url, {}, person('mem'));
-    expect(second).toMatchObject({ status: 429, type: 'TooManyRequests' });
-    expect(Number(second.retryAfter)).toBeGreaterThan(50);
-    expect(Number(second.retryAfter)).toBeLessThanOrEqual(60);
-    for (const as of [undefined, person('own')])
-      expect((await send(method, url, {}, as)).status).not.toBe(429);
-  },
-);
+test.each(ofMembers)('$name uses up the person’s share, whatever its outcome', async ({ method, path }) => {
+  await setBounds({ commandsPerPersonPerMinute: 1 });
+  const url = path.replaceAll(/:[a-z]+/g, 'nothing');
+  const first = await send(method, `${url}?dryRun=true`, {}, person('mem'));
+  expect([400, 403]).toContain(first.status);
+  const second = await send(method, url, {}, person('mem'));
+  expect(second).toMatchObject({ status: 429, type: 'TooManyRequests' });
+  expect(Number(second.retryAfter)).toBeGreaterThan(50);
+  expect(Number(second.retryAfter)).toBeLessThanOrEqual(60);
+  for (const as of [undefined, person('own')]) expect((await send(method, url, {}, as)).status).not.toBe(429);
+});
 
-test('what is refused and what is only tried counts as much as what is done', async () => {
+test('refused commands and dry runs count as much as successful ones', async () => {
   await setBounds({ commandsPerPersonPerMinute: 5 });
   const as = person('mem');
   const statuses = [
@@ -132,7 +128,7 @@ test('what is refused and what is only tried counts as much as what is done', as
   expect(statuses).toEqual([200, 200, 400, 403, 404, 429]);
 });
 
-test('the members of an organisation share its part, which nobody else can use up', async () => {
+test('an organisation’s members share its allowance, which nobody else can use up', async () => {
   await setBounds({ commandsPerOrganisationPerMinute: 2 });
   for (let n = 0; n < 4; n++) expect((await createKey('acme', person('ben'))).status).toBe(403);
   expect((await createKey('acme', person('mem'))).status).toBe(200);
@@ -142,7 +138,7 @@ test('the members of an organisation share its part, which nobody else can use u
   expect((await createKey('acme')).status).toBe(200);
 });
 
-test('bounds of a fleet file hold at once, are exported, and go with the commit that set them', async () => {
+test('bounds in a fleet file apply at once, are exported, and can be undone with their commit', async () => {
   expect(await plane.admin.call('GET', '/bounds')).toEqual(boundDefaults);
   const { position, changes } = await setBounds({ activeKeysPerOrganisation: 1 });
   expect(changes).toMatchObject([{ kind: 'bounds', fields: ['activeKeysPerOrganisation'] }]);
@@ -156,7 +152,7 @@ test('bounds of a fleet file hold at once, are exported, and go with the commit 
   expect(await plane.admin.call('GET', '/bounds')).toEqual(boundDefaults);
 });
 
-test('in every minute a person gives as many commands as the bound says, and no more', () => {
+test('in every minute, a person may give exactly as many commands as the bound allows', () => {
   const gaps = fc.array(fc.oneof(fc.nat(2000), fc.nat(40_000)), { maxLength: 60 });
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 6 }), gaps, (commandsPerPersonPerMinute, waits) => {
@@ -215,15 +211,19 @@ async function served(names: readonly string[]): Promise<string[]> {
 test.each<[rule: string, waiting: string[], order: string[]]>([
   ['persons alternate', ['a@x', 'a@x', 'b@y'], ['a@x', 'b@y', 'a@x']],
   [
-    'organisations alternate, however many persons ask',
+    'organisations alternate, whatever their number of persons',
     ['a@x', 'b@x', 'c@x', 'd@y'],
     ['a@x', 'd@y', 'b@x', 'c@x'],
   ],
-  ['a person has one part of all organisations', ['a@x', 'a@y', 'a@z', 'b@w'], ['a@x', 'b@w', 'a@y', 'a@z']],
-  ['operators are first', ['a@x', 'b@y', 'operator', 'operator'], ['operator', 'operator', 'a@x', 'b@y']],
-  ['a person fills a part', ['a@x', 'a@y', 'a@z', 'a@w'], ['a@x', 'a@y', 'a@z', 'busy a@w']],
   [
-    'an organisation fills a part',
+    'a person has one share across all organisations',
+    ['a@x', 'a@y', 'a@z', 'b@w'],
+    ['a@x', 'b@w', 'a@y', 'a@z'],
+  ],
+  ['operators come first', ['a@x', 'b@y', 'operator', 'operator'], ['operator', 'operator', 'a@x', 'b@y']],
+  ['a person can fill one share', ['a@x', 'a@y', 'a@z', 'a@w'], ['a@x', 'a@y', 'a@z', 'busy a@w']],
+  [
+    'an organisation can fill one share',
     ['a@x', 'b@x', 'c@x', 'd@x', 'e@x', 'f@x'],
     ['a@x', 'b@x', 'c@x', 'd@x', 'e@x', 'busy f@x'],
   ],
@@ -231,7 +231,7 @@ test.each<[rule: string, waiting: string[], order: string[]]>([
   expect(await served(waiting)).toEqual(order);
 });
 
-test('a queue that members fill has room for operators and the replica', async () => {
+test('a queue full of members’ commands has room for operators and the replica', async () => {
   const members = Array.from({ length: 25 }, (_, index) => `p${index}@o${index}`);
   const order = await served([...members, 'operator']);
   expect(order[0]).toBe('operator');

@@ -55,7 +55,7 @@ async function replicaOn(topic: MemoryTopic, now = () => firstMomentMs + logMs) 
 const month = '2026-01-31T00:00:00Z';
 const three = [created(1), created(2, month), created(3)];
 
-test('a revoked and an expired key are forgotten 90 days after their end, and one in force never', async () => {
+test('revoked and expired keys are deleted 90 days after their end, and active keys never', async () => {
   const { endedKeys, ids, at } = await replicaOn(topicOf(three, [known('key.revoked', { id: 'key-1' })]));
   await at(89);
   expect([await endedKeys.forget(), ids()]).toEqual([0, ['key-1', 'key-2', 'key-3']]);
@@ -67,7 +67,7 @@ test('a revoked and an expired key are forgotten 90 days after their end, and on
   expect([await endedKeys.forget(), ids()]).toEqual([0, ['key-3']]);
 });
 
-test('the log keeps id, organisation and name of a key that is forgotten', async () => {
+test('the log keeps a deleted key’s id, organisation and name', async () => {
   const topic = topicOf([created(2, month)]);
   const { endedKeys, at } = await replicaOn(topic);
   await at(121);
@@ -84,7 +84,7 @@ test('the log keeps id, organisation and name of a key that is forgotten', async
   expect(events.map(({ critical }) => critical)).toEqual([false]);
 });
 
-test('neither an own clock that is ahead forgets a key too soon, nor a log whose clock is', async () => {
+test('neither this machine’s fast clock nor the log’s deletes a key too soon', async () => {
   const ahead = await replicaOn(topicOf([created(2, month)]), () => firstMomentMs + 1000 * dayMs);
   await ahead.at(100);
   expect([await ahead.endedKeys.forget(), ahead.ids()]).toEqual([0, ['key-2']]);
@@ -93,7 +93,7 @@ test('neither an own clock that is ahead forgets a key too soon, nor a log whose
   expect([await behind.endedKeys.forget(), behind.ids()]).toEqual([0, ['key-2']]);
 });
 
-test('both clocks together forget no key faster than time passes', async () => {
+test('even both clocks together delete no key faster than time passes', async () => {
   const { endedKeys, ids, at } = await replicaOn(topicOf([created(2, month)]));
   passedMs = 0;
   await at(1);
@@ -104,7 +104,7 @@ test('both clocks together forget no key faster than time passes', async () => {
   expect([await endedKeys.forget(), ids()]).toEqual([1, []]);
 });
 
-test('several replicas forget each key once', async () => {
+test('several replicas delete each key once', async () => {
   const topic = topicOf([created(1, month), created(2, month), created(3, month)]);
   const replicas = [await replicaOn(topic), await replicaOn(topic), await replicaOn(topic)];
   await replicas[0]?.at(200);
@@ -117,7 +117,7 @@ test('several replicas forget each key once', async () => {
   }
 });
 
-test('a commit forgets a bounded number of keys, the oldest end first', async () => {
+test('a commit deletes a limited number of keys, oldest end first', async () => {
   const many = Array.from({ length: 1200 }, (_, n) =>
     created(n, new Date(firstMomentMs + dayMs - n * 1000).toISOString()),
   );
@@ -132,7 +132,7 @@ test('a commit forgets a bounded number of keys, the oldest end first', async ()
   expect(ids()).toEqual([]);
 });
 
-test('nothing is forgotten before a record of the log says what time it is', async () => {
+test('nothing is deleted before a record of the log gives the time', async () => {
   const topic = topicOf([created(2, month)]);
   const first = await replicaOn(topic);
   await first.at(500);

@@ -52,7 +52,7 @@ const whole = {
   ],
 };
 
-test('a file on an empty state makes everything, and the second time nothing', () => {
+test('applying a file to an empty state creates everything, and applying it again changes nothing', () => {
   const state = new TestState();
   const { events, answer } = apply(state, whole);
   expect(events.map(({ type }) => type)).toEqual([
@@ -85,7 +85,7 @@ test.each<[claim: string, change: (fleet: typeof whole) => object, changes: obje
     [{ action: 'change', kind: 'tier', id: 'Starter', fields: ['requestsPerMinute'] }],
   ],
   [
-    'a limit left out: unlimited',
+    'an omitted limit becomes unlimited',
     (fleet) => ({ ...fleet, tiers: [{ id: 'Starter', models: ['echo-small'] }, fleet.tiers[1]] }),
     [{ action: 'change', kind: 'tier', id: 'Starter', fields: ['requestsPerMinute'] }],
   ],
@@ -94,7 +94,7 @@ test.each<[claim: string, change: (fleet: typeof whole) => object, changes: obje
     (fleet) => ({ ...fleet, organisations: [{ ...fleet.organisations[0], tier: null }] }),
     [{ action: 'change', kind: 'organisation', id: 'acme', fields: ['tier'] }],
   ],
-  ['a tier left out: as it is', (fleet) => ({ ...fleet, organisations: [{ id: 'acme', name: 'Acme' }] }), []],
+  ['an omitted tier stays', (fleet) => ({ ...fleet, organisations: [{ id: 'acme', name: 'Acme' }] }), []],
   [
     'a role',
     (fleet) => ({
@@ -112,7 +112,7 @@ test.each<[claim: string, change: (fleet: typeof whole) => object, changes: obje
     [{ action: 'change', kind: 'stack', id: stackId, fields: ['surface'] }],
   ],
   [
-    'the place and address of a node',
+    'a node’s place and address',
     (fleet) => ({
       ...fleet,
       pool: { nodes: [{ id: 'acme-1', url: 'http://127.0.0.1:9', dialect: 'llamacpp', agent: true }] },
@@ -121,7 +121,7 @@ test.each<[claim: string, change: (fleet: typeof whole) => object, changes: obje
     [{ action: 'change', kind: 'node', id: 'acme-1', fields: ['place', 'url', 'agent'] }],
   ],
   [
-    'a tier above all',
+    'a tier above all others',
     (fleet) => ({ ...fleet, tiers: [...fleet.tiers, { id: 'Diamond', models: '*' }] }),
     [{ action: 'create', kind: 'tier', id: 'Diamond' }],
   ],
@@ -133,8 +133,8 @@ test.each<[claim: string, change: (fleet: typeof whole) => object, changes: obje
       { action: 'change', kind: 'tier', id: 'Platinum', fields: ['rank'] },
     ],
   ],
-  ['nothing, by leaving everything out', () => ({ version: 1 }), []],
-])('only what differs is changed: %s', (_claim, change, changes) => {
+  ['nothing, if everything is omitted', () => ({ version: 1 }), []],
+])('only differences are changed: %s', (_claim, change, changes) => {
   const state = new TestState();
   apply(state, whole);
   // Needs force, because one change takes the role of the only owner away.
@@ -149,7 +149,7 @@ test.each<[claim: string, change: (fleet: typeof whole) => object, changes: obje
   expect(apply(state, change(whole)).events).toEqual([]);
 });
 
-test('pruning removes what the file does not have, and no key of an organisation that stays', () => {
+test('pruning removes what the file does not list, but no key of a remaining organisation', () => {
   const state = new TestState().given(smallFleet);
   const fleet = { version: 1, organisations: [{ id: 'acme', name: 'Acme', tier: null }] };
   expect(() => apply(state, fleet, { prune: true })).toThrow(
@@ -175,14 +175,14 @@ test('pruning removes what the file does not have, and no key of an organisation
   ]);
 });
 
-test('pruning with a file that has no visitors closes the service to them', () => {
+test('pruning with a file without visitors closes the service to them', () => {
   const state = new TestState();
   apply(state, whole);
   apply(state, { version: 1, models: [whole.models[1]] }, { prune: true });
   expect(exportFleet(state.db).anonymous).toBeUndefined();
 });
 
-test('a file may name models and tiers that the state has, but not ones that it would prune', () => {
+test('a file may name existing models and tiers, except those that it would prune', () => {
   const state = new TestState().given(smallFleet);
   const partial = {
     version: 1,
@@ -206,7 +206,7 @@ test('a file may name models and tiers that the state has, but not ones that it 
   expect(apply(state, partial).events.length).toBe(3);
 });
 
-test('a stack cannot change its organisation', () => {
+test('a stack cannot move to another organisation', () => {
   const state = new TestState().given(smallFleet);
   const fleet = { version: 1, organisations: [{ id: 'other', name: 'Other', stacks: [{ id: stackId }] }] };
   expect(() => apply(state, fleet)).toThrow(
@@ -214,7 +214,7 @@ test('a stack cannot change its organisation', () => {
   );
 });
 
-test('a node that leaves a stack which is pruned stays as it was, drained too', () => {
+test('a node that leaves a pruned stack keeps its state, even if it is drained', () => {
   const state = new TestState();
   apply(state, whole);
   state.given([{ type: 'node.drained', data: { id: 'acme-s1' } }]);
@@ -225,7 +225,7 @@ test('a node that leaves a stack which is pruned stays as it was, drained too', 
   ]);
 });
 
-test('an omitted field of a new resource has its default, and of an existing one stays', () => {
+test('an omitted field gets its default in a new resource, and keeps its value in an existing one', () => {
   const state = new TestState();
   const fleet = {
     version: 1,
@@ -242,7 +242,7 @@ test('an omitted field of a new resource has its default, and of an existing one
   expect(apply(state, fleet).events).toEqual([]);
 });
 
-test('an invalid document is refused with every fault', () => {
+test('an invalid document is refused with a list of every fault', () => {
   const state = new TestState();
   const fleet = { version: 1, models: [], tiers: [{ id: 'T', models: ['a', 'b'] }] };
   expect(() => apply(state, fleet)).toThrow(
@@ -401,7 +401,7 @@ test('applying any file twice changes nothing the second time', () => {
   );
 });
 
-test('an export applies as unchanged, also with pruning, and makes the same state elsewhere', () => {
+test('an export applies as unchanged, even with pruning, and recreates the same state elsewhere', () => {
   fc.assert(
     fc.property(fleets, fleets, (one, two) => {
       const state = new TestState();
@@ -422,7 +422,7 @@ test('an export applies as unchanged, also with pruning, and makes the same stat
   );
 });
 
-test('with pruning the state becomes what the file declares, whatever it was before', () => {
+test('with pruning, the state becomes what the file declares, whatever it was before', () => {
   fc.assert(
     fc.property(fleets, fleets, (one, two) => {
       const state = new TestState();
@@ -459,7 +459,7 @@ test('with pruning the state becomes what the file declares, whatever it was bef
   );
 });
 
-test('a difference is found without changing anything', () => {
+test('comparing a file with the state changes nothing', () => {
   const state = new TestState().given(smallFleet);
   const before = dump(state);
   const plan = atOnce(diffFleet(state.db, fleetSchema.parse(whole), { nowMs: testNowMs }));

@@ -42,10 +42,10 @@ test.each<[claim: string, given: KnownEvent[], refused: boolean]>([
   ['10 keys of 11', keys('acme', 9), true],
   ['10 keys of 100', [...keys('acme', 9), ...keys('other', 89)], false],
   ['10 keys of 99', [...keys('acme', 9), ...keys('other', 88)], true],
-  ['10 nodes of 11, inside its stack', nodes('acme', 10), true],
-  ['10 nodes of 100, inside its stack', [...nodes('acme', 10), ...nodes('pool', 89)], false],
-  ['9 nodes of 10, inside its stack', nodes('acme', 9), false],
-])('an organisation that takes %s along needs force: %s', (_claim, given, refused) => {
+  ['10 nodes of 11, in its stack', nodes('acme', 10), true],
+  ['10 nodes of 100, in its stack', [...nodes('acme', 10), ...nodes('pool', 89)], false],
+  ['9 nodes of 10, in its stack', nodes('acme', 9), false],
+])('whether removing an organisation with %s needs force: %s', (_claim, given, refused) => {
   const state = new TestState().given(smallFleet).given(given);
   const text = { params: { id: 'acme' } };
   const decide = () => state.decide('organisation.delete', text);
@@ -54,7 +54,7 @@ test.each<[claim: string, given: KnownEvent[], refused: boolean]>([
   expect(state.decide('organisation.delete', text, { force: true }).events).toHaveLength(1);
 });
 
-test('revoking one key never needs force, even the only one', () => {
+test('revoking one key never needs force, even if it is the only one', () => {
   const state = new TestState().given(smallFleet).given(keys('acme', 20));
   for (let index = 0; index < 20; index++)
     expect(state.when('key.revoke', { params: { id: `key-acme-${index}` } }).events).toHaveLength(1);
@@ -69,7 +69,7 @@ test('pruning that empties the fleet needs force', () => {
     expect(state.db.prepare(`SELECT * FROM ${table}`).all()).toEqual([]);
 });
 
-test('nodes that move out of what is removed are not counted as removed', () => {
+test('nodes that move out of a removed resource do not count as removed', () => {
   const state = new TestState().given(smallFleet).given(nodes('acme', 20));
   const moved = nodes('acme', 20).map(({ data }) => {
     const { id, url, dialect } = data as { id: string; url: string; dialect: string };
@@ -131,7 +131,7 @@ test.each<[limit: keyof typeof limits, fill: string, event: KnownEvent]>([
     `INSERT INTO node_token (id, node) SELECT 't-' || n, 'pool-1' FROM n`,
     { type: 'node.token_created', data: { id: 'tok-1', node: 'pool-1', hash: 'd'.repeat(64) } },
   ],
-])('there is room for the last of %s, and for none beyond', (limit, fill, event) => {
+])('the last of %s is accepted, and one more is refused', (limit, fill, event) => {
   const state = new TestState();
   const series = `WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?)`;
   // In an INSERT, WITH comes before SELECT.
@@ -148,7 +148,7 @@ test.each<[limit: keyof typeof limits, fill: string, event: KnownEvent]>([
   );
 });
 
-test('several additions of one command are counted together', () => {
+test('several additions in one command are counted together', () => {
   const state = new TestState().given(smallFleet);
   const stacks = Array.from({ length: cardinalityLimits.stacksPerOrganisation }, (_, index) => ({
     type: 'stack.created' as const,
@@ -158,7 +158,7 @@ test('several additions of one command are counted together', () => {
   checkCardinality(state.db, stacks.slice(1), testNowMs);
 });
 
-test('the bounds of the fleet hold instead of the defaults', () => {
+test('the fleet’s own bounds replace the defaults', () => {
   const state = new TestState().given(smallFleet);
   state.when('bounds.set', { body: { activeKeysPerOrganisation: 3, keysPerOrganisation: 4 } });
   checkCardinality(state.db, keys('acme', 2), testNowMs);
@@ -169,7 +169,7 @@ test('the bounds of the fleet hold instead of the defaults', () => {
   checkCardinality(state.db, keys('acme', 100), testNowMs);
 });
 
-test('revoked and expired keys leave room for new ones of their organisation', () => {
+test('revoked and expired keys leave room for new keys of their organisation', () => {
   const state = new TestState().given(smallFleet);
   const series = 'WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 10000)';
   state.db.exec(
@@ -184,7 +184,7 @@ test('revoked and expired keys leave room for new ones of their organisation', (
   expect(aMomentBefore).not.toThrow();
 });
 
-test('of all keys only those that have not ended count, and a refusal says how to make room', () => {
+test('only active keys count towards the fleet’s bound, and the refusal says how to make room', () => {
   const state = new TestState().given(smallFleet);
   const today = Math.floor(testNowMs / dayMs);
   const there = (day: number, count: number) => {
@@ -204,7 +204,7 @@ test('of all keys only those that have not ended count, and a refusal says how t
   expect(two).not.toThrow();
 });
 
-test('each bound says what makes room, and what is said of keys can be done', () => {
+test('each bound says how to make room, and the advice about keys works', () => {
   const state = new TestState().given(smallFleet);
   state.when('bounds.set', { body: { activeKeysPerOrganisation: 2, keysPerOrganisation: 2 } });
   const { id } = state.when('key.create', {

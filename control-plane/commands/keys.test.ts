@@ -7,7 +7,7 @@ import { expiresAtMs, keyCommands } from './keys.ts';
 const create = { body: { organisation: 'acme', name: 'laptop', expires: 'never' } };
 const revoke = { params: { id: 'key-acme' } };
 
-test('a key of another organisation and a key that does not exist are refused alike', () => {
+test('another organisation’s key and a nonexistent key are refused alike', () => {
   const state = new TestState().given(smallFleet);
   const refusals = ['key-other', 'key-nowhere'].map((id) => {
     try {
@@ -21,7 +21,7 @@ test('a key of another organisation and a key that does not exist are refused al
   expect(refusals[0]).toBe(refusals[1]);
 });
 
-test('a dry run shows no value, because none will be valid', () => {
+test('a dry run shows no value, because no key will be created', () => {
   const state = new TestState().given(smallFleet);
   expect(state.decide('key.create', create, { dryRun: true }).result()).not.toHaveProperty('value');
 });
@@ -31,20 +31,20 @@ test.each([
   ['30d', '2026-12-21T00:00:00.000Z'],
   ['90d', '2027-02-19T00:00:00.000Z'],
   ['1y', '2027-11-21T00:00:00.000Z'],
-])('Limits 6: a key with expiry %s made on 2026-11-21 expires at %s', (expires, expiresAt) => {
+])('Limits 6: a key with expiry %s created on 2026-11-21 expires at %s', (expires, expiresAt) => {
   const state = new TestState().given(smallFleet);
   const { answer } = state.when('key.create', { body: { ...create.body, expires } });
   expect(answer).toMatchObject({ expires, expiresAt });
 });
 
-test.each(['1d', '', null, 30, undefined])('Limits 6: %j is no expiry choice', (expires) => {
+test.each(['1d', '', null, 30, undefined])('Limits 6: %j is not an expiry choice', (expires) => {
   const state = new TestState().given(smallFleet);
   expect(() => state.decide('key.create', { body: { ...create.body, expires } })).toThrow(
     expect.objectContaining({ type: 'InvalidCommand' }),
   );
 });
 
-test('a year from 29 February ends on 1 March', () => {
+test('a year after 29 February ends on 1 March', () => {
   expect(expiresAtMs('1y', Date.UTC(2028, 1, 29))).toBe(Date.UTC(2029, 2, 1));
 });
 
@@ -59,7 +59,7 @@ test('revoking is final, and revoking again changes nothing', () => {
 test.each([
   ['key.create', { body: { ...create.body, organisation: 'nobody' } }],
   ['key.revoke', { params: { id: 'key-nowhere' } }],
-])('%s of something that is not there is 404 for the operator', (name, text) => {
+])('%s of something that does not exist is a 404 for the operator', (name, text) => {
   const state = new TestState().given(smallFleet);
   expect(() => state.decide(name, text)).toThrow(expect.objectContaining({ type: 'NotFound', status: 404 }));
 });
@@ -73,7 +73,7 @@ const two = {
   },
 };
 
-test('many keys are created by one command, each with a value that is in this answer only', () => {
+test('one command creates many keys, each with a value that only this response contains', () => {
   const state = new TestState().given(smallFleet);
   const { events, answer } = state.when('key.create', two);
   const { items } = answer as { items: { id: string; organisation: string; name: string; value: string }[] };
@@ -89,7 +89,7 @@ test('many keys are created by one command, each with a value that is in this an
   for (const { id, name } of items) expect(findKey(state.db, id, testNowMs)).toMatchObject({ name });
 });
 
-test('of many keys a dry run and a repeat show no value, and a repeat the ids that there are', () => {
+test('for many keys, a dry run and a repeat show no value, and the repeat shows the existing ids', () => {
   const state = new TestState().given(smallFleet);
   const dry = state.decide('key.create', two, { dryRun: true }).result() as { items: object[] };
   expect(dry.items.map((item) => Object.keys(item))).toEqual(Array(2).fill(['id', 'organisation', 'name']));
@@ -104,7 +104,7 @@ test('of many keys a dry run and a repeat show no value, and a repeat the ids th
   expect(shown).toMatchObject({ items: ids.map((id) => ({ id })) });
 });
 
-test('of many keys all are created or none, and each item that cannot be is named', () => {
+test('many keys are created all or none, and each item at fault is named', () => {
   const state = new TestState().given(smallFleet);
   const [a, b] = two.body.items;
   const items = [a, { ...b, organisation: 'nobody' }, a, { ...a, organisation: 'none' }];
@@ -133,7 +133,7 @@ test('of many keys all are created or none, and each item that cannot be is name
     );
 });
 
-test('a thousand keys count against the bounds together', () => {
+test('a thousand new keys count against the bounds together', () => {
   const state = new TestState().given(smallFleet);
   const [a] = two.body.items;
   state.when('bounds.set', { body: { activeKeysPerOrganisation: 1000 } });
@@ -142,7 +142,7 @@ test('a thousand keys count against the bounds together', () => {
   expect(state.when('key.create', items(999)).events).toHaveLength(999);
 });
 
-test('a person creates many keys of one organisation, in which the role allows it', () => {
+test('a person may create many keys of one organisation if their role allows it', () => {
   const state = new TestState().given(smallFleet);
   const [a] = two.body.items;
   const ana = { actor: { person: 'ana' } };

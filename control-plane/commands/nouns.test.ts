@@ -160,7 +160,7 @@ test.each(cases)('%s %j: %j', (name, { params, body, force, given = [] }, expect
   }
 });
 
-test('a new tier without a rank is above all others', () => {
+test('a new tier without a rank comes above all others', () => {
   const state = new TestState().given(smallFleet);
   expect(state.when('tier.set', { params: { id: 'Gold' }, body: { models: '*' } }).answer).toEqual({
     id: 'Gold',
@@ -169,7 +169,7 @@ test('a new tier without a rank is above all others', () => {
   });
 });
 
-test('a refusal names the users of a resource, and the next step', () => {
+test('a refusal names the resource’s users and the next step', () => {
   const state = new TestState().given(smallFleet);
   expect(() => state.decide('model.delete', { params: { id: 'echo-small' } })).toThrow(
     expect.objectContaining({
@@ -180,7 +180,7 @@ test('a refusal names the users of a resource, and the next step', () => {
   );
 });
 
-test('a model removed by force leaves nothing that names it', () => {
+test('removing a model by force leaves nothing that names it', () => {
   const state = new TestState().given(smallFleet);
   state.given([{ type: 'anonymous.set', data: { freeTurns: 1, models: ['echo-small', 'echo-large'] } }]);
   for (const id of ['echo-small', 'echo-large'])
@@ -190,7 +190,7 @@ test('a model removed by force leaves nothing that names it', () => {
   }
 });
 
-test('an organisation without a tier has none, and its period begins on the day of its making', () => {
+test('an organisation without a tier has none, and its period begins on the day of its creation', () => {
   const state = new TestState();
   expect(state.when('organisation.create', { body: { id: 'new', name: 'New' } }).answer).toEqual({
     id: 'new',
@@ -201,7 +201,7 @@ test('an organisation without a tier has none, and its period begins on the day 
   });
 });
 
-test('a stack gets an id of the right shape that nobody has', () => {
+test('a stack gets an unused id of the right shape', () => {
   const state = new TestState().given(smallFleet);
   let byte = 0;
   // The first generated id is taken, the second is free.
@@ -214,7 +214,7 @@ test('a stack gets an id of the right shape that nobody has', () => {
   expect(second).not.toBe(first);
 });
 
-test('a random source that gives one id only ends in a refusal, not in a loop', () => {
+test('a random source that repeats one id leads to a refusal, not to a loop', () => {
   const state = new TestState().given(smallFleet);
   const mint = (bytes: number) => new Uint8Array(bytes);
   state.when('stack.create', { body: { organisation: 'acme' } }, { mint });
@@ -223,7 +223,7 @@ test('a random source that gives one id only ends in a refusal, not in a loop', 
   );
 });
 
-test("a token's value is in the answer once, and the event holds its hash only", () => {
+test('a token’s value appears once, in the response, and the event contains only its hash', () => {
   const state = new TestState().given(smallFleet);
   const { events, answer } = state.when('node-token.create', { params: { id: 'pool-1' } });
   expect(answer).toMatchObject({
@@ -234,7 +234,7 @@ test("a token's value is in the answer once, and the event holds its hash only",
   expect(JSON.stringify(events)).not.toContain(answer['value']);
 });
 
-test('tokens of many nodes are one command: all of them or none, and a repeat has their ids', () => {
+test('tokens for many nodes are one command: all or none, and a repeat returns their ids', () => {
   const state = new TestState().given(smallFleet);
   const items = Array.from({ length: 3 }, () => ({ node: 'pool-1' }));
   const { events, answer } = state.when('token.create', { body: { items } });
@@ -255,7 +255,7 @@ test('tokens of many nodes are one command: all of them or none, and a repeat ha
   expect(() => state.decide('token.create', tooMany)).toThrow(/body cannot be used/);
 });
 
-test('a node shows its place, its names for models and its health', () => {
+test('a node shows its place, its model names and its health', () => {
   const state = new TestState().given(smallFleet);
   const body = { ...node, credential: 'KEY', models: { 'echo-large': 'served' }, agent: true };
   expect(state.when('node.register', { body }).answer).toEqual({

@@ -13,21 +13,21 @@ const check = (events: readonly KnownEvent[], readers?: readonly LogReader[]) =>
 const oldOne = { name: 'gw-old', foldVersion: 0 };
 const newOne = { name: 'gw-new', foldVersion: 1 };
 
-test('design 3: a critical event waits until every gateway has reported a fold version that knows it', () => {
+test('a critical event waits until every gateway has reported a fold version that knows it', () => {
   expect(check([other, critical], [newOne, oldOne])).toThrow(/would halt at it: gw-old/);
   expect(check([other, critical], [newOne])).not.toThrow();
   expect(check([critical], [])).not.toThrow();
 });
 
-test('an event that may be passed over waits for nobody', () => {
+test('an event that older versions may skip waits for no gateway', () => {
   expect(check([other], [oldOne])).not.toThrow();
 });
 
-test('nothing is written while the gateways are not known', () => {
+test('nothing is written while the gateways are unknown', () => {
   expect(check([critical])).toThrow(/not known yet/);
 });
 
-test('no event names a version of the fold that this build does not have', () => {
+test('no event requires a fold version that this build does not have', () => {
   for (const { foldVersion: needed } of Object.values(eventDefinitions))
     expect(needed).toBeLessThanOrEqual(foldVersion);
 });

@@ -30,7 +30,7 @@ const signersSet = (...signers: readonly string[]) => [{ type: 'log.signers_set'
 const refusal = (type: string, message: RegExp) =>
   expect.objectContaining({ type, message: expect.stringMatching(message) });
 
-test('a key is added to the present ones, and adding it again changes nothing', () => {
+test('a key is added to the existing ones, and adding it again changes nothing', () => {
   const { events, result } = add(b, view([a], a));
   expect(events).toEqual(signersSet(a, b));
   expect(result()).toMatchObject({
@@ -40,20 +40,20 @@ test('a key is added to the present ones, and adding it again changes nothing', 
   expect(add(b, view([a, b], a)).events).toEqual([]);
 });
 
-test('a key is the same key in PEM and in base64, and nothing else is a key', () => {
+test('a key is the same in PEM and in base64, and other texts are not keys', () => {
   const pem = `-----BEGIN PUBLIC KEY-----\n${a}\n-----END PUBLIC KEY-----\n`;
   expect(add(pem, view([a], a)).events).toEqual([]);
   for (const text of ['', 'x', a.slice(4), `-----BEGIN PRIVATE KEY-----\n${a}\n-----END PRIVATE KEY-----\n`])
     expect(() => add(text, view([a], a))).toThrow(expect.objectContaining({ type: 'InvalidCommand' }));
 });
 
-test('the first signer of a log is the replica that signs the change', () => {
+test('a log’s first signer is the replica that signs the change', () => {
   expect(add(a, view([], a)).events).toEqual(signersSet(a));
   expect(() => add(b, view([], a))).toThrow(refusal('Conflict', /not signed/));
   expect(() => add(b, view([], undefined), true)).toThrow(refusal('Conflict', /not signed/));
 });
 
-test('no change leaves a running replica without the right to write, unless it is forced', () => {
+test('without force, no change takes a running replica’s right to write', () => {
   const others = [replica('cp-2', b), replica('cp-3')];
   expect(() => add(a, view([], a, ...others))).toThrow(refusal('GuardRefused', /cp-2, cp-3/));
   expect(() => remove(b, view([a, b], a, replica('cp-2', b)))).toThrow(refusal('GuardRefused', /: cp-2$/));
@@ -66,7 +66,7 @@ test('no change leaves a running replica without the right to write, unless it i
   expect(remove(a, view([a, b], a, replica('cp-2', a)), true).events).toEqual(signersSet(b));
 });
 
-test('the last signer stays, forced or not, and an unknown one cannot be removed', () => {
+test('the last signer stays even with force, and an unknown one cannot be removed', () => {
   for (const force of [false, true]) {
     expect(() => remove(a, view([a], a), force)).toThrow(refusal('Conflict', /last signer/));
     expect(() => remove(b, view([a], a), force)).toThrow(refusal('NotFound', /no signer/));
@@ -74,7 +74,7 @@ test('the last signer stays, forced or not, and an unknown one cannot be removed
   }
 });
 
-test('a log has no more signers than a reader of the log accepts', () => {
+test('a log has no more signers than its readers accept', () => {
   const many = Array.from({ length: 15 }, () => newSigner().publicKey);
   expect(add(b, view([a, ...many.slice(1)], a)).events).toEqual(signersSet(a, ...many.slice(1), b));
   expect(() => add(b, view([a, ...many], a))).toThrow(refusal('Conflict', /at most 16/));

@@ -12,7 +12,7 @@ test('Resources, Stack: a minted id has the shape stk-<word>-<word>-<suffix> and
   }
 });
 
-test('every byte picks a word', () => {
+test('every byte selects a word', () => {
   for (let byte = 0; byte < 256; byte++) {
     let draws = 0;
     const id = mintStackId((bytes) => new Uint8Array(bytes).fill(draws++ === 0 ? byte : 0));
@@ -33,6 +33,6 @@ test.each([
   ['stk-amber-otter-9k2f\n', false],
   [`stk-${'a'.repeat(60)}-b-c`, false],
   ['', false],
-])('Resources, Stack: %j is a stack id: %s', (text, accepted) => {
+])('Resources, Stack: whether %j is a stack id: %s', (text, accepted) => {
   expect(stackIdSchema.safeParse(text).success).toBe(accepted);
 });

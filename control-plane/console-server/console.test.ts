@@ -91,8 +91,8 @@ const me = (cookie: string | undefined, console?: string): Promise<Answer> =>
 const moved = (cookie: string, from: string, to: string): string =>
   cookie.replace(new URL(from).port, new URL(to).port);
 
-describe('ways in', () => {
-  test('a link of `console open` signs the operator in, once on all replicas', async () => {
+describe('signing in', () => {
+  test('a link from `console open` signs the operator in once, across all replicas', async () => {
     const { url } = await plane.admin.consoleLink();
     expect(url).toMatch(new RegExp(`^${plane.console}/sign-in#[\\w-]+$`));
     const link = url.slice(url.indexOf('#') + 1);
@@ -104,7 +104,7 @@ describe('ways in', () => {
     }
   });
 
-  test('the page of the sign-in learns who is signed in, so that it can ask before a link replaces them', async () => {
+  test('the sign-in page learns who is signed in, so that it can ask before a link replaces them', async () => {
     const session = async (cookie?: string) =>
       JSON.parse((await call({ path: '/api/sign-in', cookie })).text).session;
     expect(await session()).toBe(null);
@@ -113,7 +113,7 @@ describe('ways in', () => {
     expect(await session(await asOperator())).toEqual({ person: null });
   });
 
-  test('an address names its stack, so members see those of their organisations alone', async () => {
+  test('members see only the addresses of their own organisations’ stacks', async () => {
     const stacksOf = async (cookie: string) =>
       JSON.parse((await call({ path: '/api/addresses', cookie })).text).stacks;
     const own = { [amber]: 'http://127.0.0.1:2/v1' };
@@ -122,7 +122,7 @@ describe('ways in', () => {
     ).toEqual([...[own, own, {}]]);
   });
 
-  test('of many uses of one link at the same time, one succeeds', async () => {
+  test('if one link is used many times at once, one use succeeds', async () => {
     const { url } = await plane.admin.consoleLink();
     const body = { link: url.slice(url.indexOf('#') + 1) };
     const uses = [plane.console, second.console, plane.console, second.console].map((console) =>
@@ -132,7 +132,7 @@ describe('ways in', () => {
     expect(statuses).toEqual([200, 401, 401, 401]);
   });
 
-  test.each(['', 'x', 'a'.repeat(200), 'a'.repeat(5000)])('no link: %#', async (link) => {
+  test.each(['', 'x', 'a'.repeat(200), 'a'.repeat(5000)])('a bad link is refused: %#', async (link) => {
     const answer = await call({
       method: 'POST',
       path: '/api/session',
@@ -143,7 +143,7 @@ describe('ways in', () => {
     expect(answer.headers['set-cookie']).toBeUndefined();
   });
 
-  test('demo members only where the console is a demo’s', async () => {
+  test('demo members can sign in only to a demo console', async () => {
     const ways = async (console?: string) => JSON.parse((await call({ path: '/api/sign-in', console })).text);
     expect((await ways()).demo).toContainEqual({ organisation: 'acme', person: 'olga', role: 'owner' });
     expect((await ways(second.console)).demo).toEqual([]);
@@ -156,7 +156,7 @@ describe('ways in', () => {
       ).toBe(401);
   });
 
-  test('an owner’s link opens only the organisation of that owner; an operator’s all', async () => {
+  test('an owner’s link opens only that owner’s organisation; an operator’s opens all', async () => {
     const made = async (person: string | undefined, cookie: string) =>
       call({ method: 'POST', path: `/api/organisations/acme/members/${person}/link`, cookie, body: {} });
     const linkOf = ({ text }: Answer): string => String(JSON.parse(text).url).split('#')[1] ?? '';
@@ -188,7 +188,7 @@ describe('ways in', () => {
   });
 });
 
-test('guessing an operator token ends after five attempts a minute, and the right one is still accepted', async () => {
+test('guesses of an operator token stop after five a minute, and the right one is still accepted', async () => {
   const guess = (token = 'wrong') =>
     call({ method: 'POST', path: '/api/session', body: { operatorToken: token }, console: third.console });
   const third = await startControlPlaneAlone({ console: { bind: '127.0.0.1', port: 0, hosts: [] } });
@@ -203,8 +203,8 @@ test('guessing an operator token ends after five attempts a minute, and the righ
   }
 });
 
-describe('the session', () => {
-  test('its cookie is not for scripts, for this port alone, and its content is sealed', async () => {
+describe('a session', () => {
+  test('has a cookie hidden from scripts, bound to this port, with sealed content', async () => {
     const answer = await call({ method: 'POST', path: '/api/session', body: { demo: 'olga' } });
     const { port } = new URL(plane.console ?? '');
     const [value, ...flags] = String(answer.headers['set-cookie']).split('; ');
@@ -213,7 +213,7 @@ describe('the session', () => {
     expect(Buffer.from(value?.split('=')[1] ?? '', 'base64url').toString('latin1')).not.toContain('olga');
   });
 
-  test('no cookie, a changed one, one of another purpose and one of another token are nobody', async () => {
+  test('does not exist without a cookie, or with a changed one or one for another purpose or token', async () => {
     const cookie = await as('olga');
     const changed = `${cookie.slice(0, -6)}${cookie.slice(-6) === 'AAAAAA' ? 'BBBBBB' : 'AAAAAA'}`;
     const link = (await plane.admin.consoleLink()).url.split('#')[1] ?? '';
@@ -235,7 +235,7 @@ describe('the session', () => {
     expect((await me(cookie)).status).toBe(200);
   });
 
-  test('it counts on every replica, and so does its end', async () => {
+  test('is valid on every replica, and so is its end', async () => {
     const cookie = await as('olga');
     const there = moved(cookie, plane.console ?? '', second.console ?? '');
     expect((await me(there, second.console)).status).toBe(200);
@@ -244,7 +244,7 @@ describe('the session', () => {
     await until(async () => (await me(there, second.console)).status === 401);
   });
 
-  test('signing out everywhere ends all sessions of the person, and nobody else’s', async () => {
+  test('that signs out everywhere ends all of that person’s sessions, and nobody else’s', async () => {
     const [one, two, other] = [await as('mia'), await as('mia'), await as('olga')];
     const ended = await call({
       method: 'DELETE',
@@ -258,7 +258,7 @@ describe('the session', () => {
     expect((await me(await as('mia'))).status).toBe(200);
   });
 
-  test('with the link of an owner it ends sessions of such links alone, and calls at once are one commit', async () => {
+  test('from an owner’s link ends only such sessions, and simultaneous calls make one commit', async () => {
     const path = '/api/organisations/acme/members/mia/link';
     const { text } = await call({ method: 'POST', path, cookie: await as('olga'), body: {} });
     const link = String(JSON.parse(text).url).split('#')[1] ?? '';
@@ -272,7 +272,7 @@ describe('the session', () => {
     expect((await plane.admin.call('GET', '/status', {})).position).toBe(before + 1);
   });
 
-  test('who is no member any more is out at the next request', async () => {
+  test('loses its rights at the next request once its person is no longer a member', async () => {
     await plane.admin.call('PUT', '/organisations/acme/members/leo', { role: 'member' });
     const cookie = await as('leo');
     expect((await call({ path: '/api/keys?organisation=acme', cookie })).status).toBe(200);
@@ -281,7 +281,7 @@ describe('the session', () => {
     expect(JSON.parse((await me(cookie)).text)).toMatchObject({ person: 'leo', organisations: [] });
   });
 
-  test('it acts as its person, whatever a header says, and the log has who and by which way', async () => {
+  test('acts as its person, whatever a header says, and the log names the person and the way', async () => {
     const cookie = await as('olga');
     const headers = {
       'sec-fetch-site': 'same-origin',
@@ -296,7 +296,7 @@ describe('the session', () => {
   });
 });
 
-describe('a page brings the answers to what it reads first', () => {
+describe('a page includes the first responses that it needs', () => {
   const page = (path: string, cookie?: string, site = 'none') =>
     call({ path, cookie, headers: { 'sec-fetch-site': site } });
   const block = /<script type="application\/json" id="answers">(.*?)<\/script>/s;
@@ -309,7 +309,7 @@ describe('a page brings the answers to what it reads first', () => {
     return found === undefined ? undefined : JSON.parse(found);
   };
 
-  test('to who is signed in, by their rights', async () => {
+  test('for a signed-in reader, according to their rights', async () => {
     const [operator, member] = [await asOperator(), await as('mia')];
     const ofOperator = answersIn(await page('/gateways', operator));
     expect(Object.keys(ofOperator ?? {})).toEqual(['/me', '/gateways']);
@@ -322,7 +322,7 @@ describe('a page brings the answers to what it reads first', () => {
     });
   });
 
-  test('to nobody else, and not where the page of another origin asks', async () => {
+  test('for nobody else, and not if another origin’s page asks', async () => {
     const operator = await asOperator();
     for (const [path, cookie, site] of [
       ['/gateways', undefined, 'none'],
@@ -336,7 +336,7 @@ describe('a page brings the answers to what it reads first', () => {
     }
   });
 
-  test('kept by no cache, which keeps the page of nobody in its place', async () => {
+  test('without being cached, unlike a signed-out reader’s page', async () => {
     const operator = await asOperator();
     const { etag } = (await page('/gateways')).headers;
     const found = await call({
@@ -353,7 +353,7 @@ describe('a page brings the answers to what it reads first', () => {
     expect([after.status, after.text]).toEqual([304, '']);
   });
 
-  test('and renews a session, which a call of the page in the background does not', async () => {
+  test('and renews the session, which background calls do not', async () => {
     const [name = '', value = ''] = (await as('mia')).split('=');
     const sealer = new Sealer(operatorToken, 'console session');
     const session = z.looseObject({ sealedMs: z.number() });
@@ -365,7 +365,7 @@ describe('a page brings the answers to what it reads first', () => {
     expect(sealer.open(renewed.split('=')[1] ?? '', session)?.sealedMs).toBeGreaterThan(Date.now() - 60_000);
   });
 
-  test('whatever a name holds, it ends neither the block nor the script', async () => {
+  test('in a block that no name can break out of', async () => {
     const name = '</script><script>alert(1)</script><!-- $&';
     await plane.admin.call('PATCH', '/organisations/acme', { name });
     const found = await page('/keys', await as('mia'));
@@ -375,7 +375,7 @@ describe('a page brings the answers to what it reads first', () => {
   });
 });
 
-describe('names', () => {
+describe('host names', () => {
   const { port } = new URL('http://x:1');
   test.each([
     ['127.0.0.1', 200],
@@ -392,7 +392,7 @@ describe('names', () => {
     ['evil.test', 421],
     ['127.0.0.1.evil.test', 421],
     ['user@localhost', 421],
-  ])('Host %s: %i', async (name, status) => {
+  ])('whether Host %s is accepted: %i', async (name, status) => {
     for (const path of ['/', '/api/sign-in'])
       for (const host of [name, `${name}:${port}`]) {
         const answer = await call({ path, headers: { host } });
@@ -401,7 +401,7 @@ describe('names', () => {
   });
 });
 
-describe('calls of other pages', () => {
+describe('calls from other pages', () => {
   const origin = () => new URL(plane.console ?? '').origin;
   const json = { 'content-type': 'application/json' };
   const table: readonly (readonly [string, () => Record<string, string>, read: boolean, write: boolean])[] = [
@@ -412,9 +412,9 @@ describe('calls of other pages', () => {
     ['no Sec-Fetch-Site, own Origin', () => ({ ...json, origin: origin() }), true, true],
     ['no Sec-Fetch-Site, other Origin', () => ({ ...json, origin: 'http://127.0.0.1:1' }), true, false],
     ['no Sec-Fetch-Site, Origin null', () => ({ ...json, origin: 'null' }), true, false],
-    ['neither of them', () => json, true, false],
+    ['neither header', () => json, true, false],
     ['a form', () => ({ 'content-type': 'text/plain', 'sec-fetch-site': 'same-origin' }), true, false],
-    ['no type', () => ({ 'sec-fetch-site': 'same-origin' }), true, false],
+    ['no content type', () => ({ 'sec-fetch-site': 'same-origin' }), true, false],
   ];
   test.each(table)('%s', async (_name, headers, read, write) => {
     const cookie = await as('olga');
@@ -433,7 +433,7 @@ describe('calls of other pages', () => {
     expect(await status('POST', '/api/session', { demo: 'olga' })).toBe(write);
   });
 
-  test('every answer carries the policy, and none of the API is stored', async () => {
+  test('every response has the security policy, and API responses are not stored', async () => {
     for (const path of ['/', '/keys', '/api/me', '/api/sign-in', '/nowhere.js']) {
       const { headers } = await call({ path });
       expect(headers['content-security-policy']).toMatch(/^default-src 'none'; script-src 'self'; /);
@@ -445,7 +445,7 @@ describe('calls of other pages', () => {
   });
 });
 
-test('a mistyped address is a page for a person, and a line for what loads a file', async () => {
+test('a mistyped address gives a page to a person and a line of text to a file request', async () => {
   const page = await call({ path: '/organisations/acme', headers: { accept: 'text/html,*/*;q=0.8' } });
   expect([page.status, page.headers['content-type']]).toEqual([404, 'text/html; charset=utf-8']);
   expect(page.headers['content-security-policy']).toMatch(/^default-src 'none'; /);
@@ -453,7 +453,7 @@ test('a mistyped address is a page for a person, and a line for what loads a fil
   expect([file.status, file.headers['content-type']]).toEqual([404, 'text/plain; charset=utf-8']);
 });
 
-test('neither the operator token nor a node’s is a way to the console’s API', async () => {
+test('neither the operator token nor a node’s token opens the console’s API', async () => {
   const headers = { authorization: `Bearer ${operatorToken}`, 'sec-fetch-site': 'same-origin' };
   expect((await call({ path: '/api/me', headers })).status).toBe(401);
   expect((await call({ path: '/api/events', headers })).status).toBe(401);
@@ -480,7 +480,7 @@ describe('role × route', () => {
     },
   };
 
-  test('each command and read is open to a session exactly where the admin API opens it, and /me says so', async () => {
+  test('each operation is open to a session exactly as in the admin API, and /me agrees', async () => {
     const { paths } = (await (await fetch(`${plane.url}/admin/v1/openapi.json`)).json()) as {
       paths: Record<string, Record<string, Operation>>;
     };
@@ -564,7 +564,7 @@ describe('role × route', () => {
   });
 });
 
-test('the stream reports each commit, shows its events to the operator alone, and ends with the session', async () => {
+test('the stream reports each commit, shows its events only to the operator, and ends with the session', async () => {
   const open = async (cookie: string) => {
     const answer = await fetch(`${plane.console}/api/stream`, { headers: { cookie } });
     const reader = (answer.body as ReadableStream<Uint8Array>)

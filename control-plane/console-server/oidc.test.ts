@@ -91,13 +91,13 @@ async function invite(role: string, as?: string): Promise<{ status: number; invi
   return { status: answer.status, invitation: url.split('#invitation.')[1] ?? '' };
 }
 
-describe('who comes in', () => {
-  test('a person of the operators’ group is an operator', async () => {
+describe('signing in with a provider', () => {
+  test('makes a person in the operators’ group an operator', async () => {
     const { to, session } = await signIn('olga');
     expect([to, (await me(session)).operator]).toEqual(['/', true]);
   });
 
-  test('the log names which operator did it, and “everywhere” ends the sessions of that one alone', async () => {
+  test('names each operator in the log, and signing out everywhere ends only that operator’s sessions', async () => {
     const [olga, otto] = [(await signIn('olga')).session, (await signIn('otto')).session];
     const send = (method: string, path: string, session = '', body: object = {}) =>
       fetch(`${plane.console}/api${path}`, {
@@ -120,7 +120,7 @@ describe('who comes in', () => {
     expect((await me(otto)).operator).toBe(true);
   });
 
-  test('anybody else is a person under an opaque id that stays the same, and a member of nothing', async () => {
+  test('gives anyone else a stable opaque id and no membership', async () => {
     const [first, second] = [await signIn('sam'), await signIn('sam')];
     const { operator, person = '', organisations } = await me(first.session);
     expect([operator, organisations]).toEqual([false, []]);
@@ -131,7 +131,7 @@ describe('who comes in', () => {
 });
 
 describe('invitations', () => {
-  test('one makes one person a member with its role, once', async () => {
+  test('an invitation makes one person a member with its role, once', async () => {
     const { invitation } = await invite('member', 'ada');
     const { session } = await signIn('ina', invitation);
     expect((await me(session)).organisations).toMatchObject([{ id: 'acme', role: 'member' }]);
@@ -146,7 +146,7 @@ describe('invitations', () => {
     ]);
   });
 
-  test('nobody invites to what they could not give, not even later', async () => {
+  test('nobody can invite with a role that they cannot give, even if only later', async () => {
     expect((await invite('owner', 'ada')).status).toBe(403);
     expect((await invite('viewer', 'nobody')).status).toBe(403);
     const { invitation } = await invite('viewer', 'ada');
@@ -155,14 +155,14 @@ describe('invitations', () => {
     await plane.admin.call('PUT', '/organisations/acme/members/ada', { role: 'admin' });
   });
 
-  test('a text that is none', async () => {
+  test('a text that is not an invitation is refused', async () => {
     const forged = await signIn('eve', 'a'.repeat(400));
     expect([forged.to, forged.session]).toEqual(['/sign-in?failed=invitation', undefined]);
   });
 });
 
-describe('what is no answer', () => {
-  test('the request has PKCE, state and nonce, and its cookie can be set by no sibling name', async () => {
+describe('a sign-in response', () => {
+  test('is tied to its request by PKCE, state and nonce, in a cookie that no sibling name can set', async () => {
     const { url, flags } = await begin();
     const query = new URL(url).searchParams;
     expect(query.get('code_challenge_method')).toBe('S256');
@@ -173,7 +173,7 @@ describe('what is no answer', () => {
     );
   });
 
-  test('another browser’s, one without a cookie, one used before, another state, the provider’s refusal', async () => {
+  test('is refused from another browser, without a cookie, twice, with another state, or if it is a refusal', async () => {
     const [mine, theirs] = [await begin(), await begin()];
     const address = await provider.signIn(mine.url, 'sam');
     expect((await comeBack(address, theirs.cookie)).to).toBe('/sign-in?failed=expired');
@@ -189,7 +189,7 @@ describe('what is no answer', () => {
     expect((await comeBack(refused.href, mine.cookie)).to).toBe('/sign-in?failed=provider');
   });
 
-  test('a code of another sign-in, with the right state', async () => {
+  test('is refused with another sign-in’s code, even with the right state', async () => {
     const [mine, theirs] = [await begin(), await begin()];
     const stolen = new URL(await provider.signIn(theirs.url, 'sam'));
     stolen.searchParams.set('state', new URL(mine.url).searchParams.get('state') ?? '');
@@ -198,8 +198,8 @@ describe('what is no answer', () => {
   });
 });
 
-describe('the signature of the ID token', () => {
-  test('of a key that the provider does not publish is no sign-in, and neither is one where it publishes none', async () => {
+describe('an ID token', () => {
+  test('signed with an unpublished key is refused, even if the provider publishes none', async () => {
     const { keys } = (await (await fetch(`${provider.issuer}/jwks`)).json()) as { keys: { kid: string }[] };
     for (const published of [[strangeKey()], [strangeKey(keys[0]?.kid)], []]) {
       provider.published = published;
@@ -210,15 +210,15 @@ describe('the signature of the ID token', () => {
     expect((await signIn('olga')).session).toBeDefined();
   });
 
-  test('of a new key of the provider signs in at once', async () => {
+  test('signed with the provider’s new key is accepted at once', async () => {
     expect((await signIn('sam')).session).toBeDefined();
     provider.rotateKey();
     expect((await signIn('sam')).session).toBeDefined();
   });
 });
 
-describe('what an operator of the provider has', () => {
-  test('lasts an hour, whatever they do, so that one whose group was taken away is none any longer', async () => {
+describe('an operator’s rights from a provider', () => {
+  test('last an hour whatever the operator does, so that leaving the group takes effect', async () => {
     const [name = '', value = ''] = ((await signIn('olga')).session ?? '').split('=');
     const sealer = new Sealer(operatorToken, 'console session');
     const session = z.looseObject({ endsMs: z.number() });
@@ -229,14 +229,14 @@ describe('what an operator of the provider has', () => {
   });
 });
 
-describe('calls of the provider', () => {
+describe('calls to the provider', () => {
   const withCode = (address: string, code: string): string => {
     const changed = new URL(address);
     changed.searchParams.set('code', code);
     return changed.href;
   };
 
-  test('one sign-in takes at most three answers to it, however many come at once', async () => {
+  test('one sign-in takes at most three responses, however many come at once', async () => {
     const { url, cookie } = await begin();
     const address = await provider.signIn(url, 'sam');
     const before = provider.tokenRequests;
@@ -247,7 +247,7 @@ describe('calls of the provider', () => {
     expect(to.filter((path) => path === '/sign-in?failed=expired')).toHaveLength(27);
   });
 
-  test('failures of some keep nobody else of the same address out', async () => {
+  test('failures of some clients keep nobody else at the same address out', async () => {
     for (let n = 0; n < 25; n++) {
       const { url, cookie } = await begin();
       const state = new URL(url).searchParams.get('state') ?? '';
@@ -258,7 +258,7 @@ describe('calls of the provider', () => {
   });
 });
 
-test('an issuer over plain HTTP from another machine is refused at the start', async () => {
+test('an issuer over plain HTTP on another machine is refused at the start', async () => {
   const oidc = { issuer: 'http://login.example', clientId: 'c', clientSecret: 's' };
   await expect(
     startControlPlaneAlone({ console: { bind: '127.0.0.1', port: 0, hosts: [], oidc } }),

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { type OidcRoutesOptions, registerOidcCallback } from './oidc-routes.ts';
 import { ProviderCalls } from './provider-calls.ts';
 
-test('one address has half of the calls at once, all together have twenty, and an end makes room again', () => {
+test('one address may use half of the twenty simultaneous calls, and each end makes room again', () => {
   const calls = new ProviderCalls(600);
   const begin = (count: number, address: string): string[] =>
     Array.from({ length: count }, (_, n) => calls.begin(`${address} ${n}`, address));
@@ -17,7 +17,7 @@ test('one address has half of the calls at once, all together have twenty, and a
   expect(calls.begin('a 10', 'a')).toBe('begun');
 });
 
-test('a sign-in that was refused as busy has not used an answer up', () => {
+test('a sign-in refused as busy has not used up its response', () => {
   const calls = new ProviderCalls(600);
   for (let n = 0; n < 10; n++) calls.begin(`other ${n}`, 'a');
   for (let n = 0; n < 5; n++) expect(calls.begin('mine', 'a')).toBe('busy');
@@ -26,7 +26,7 @@ test('a sign-in that was refused as busy has not used an answer up', () => {
   expect(uses).toEqual(['begun', 'begun', 'begun', 'used']);
 });
 
-test('busy keeps the cookie, so that the callback can be loaded again; failures are one line in the log', async () => {
+test('a busy response keeps the cookie so that the callback can be reloaded, and failures log one line', async () => {
   const lines: object[] = [];
   let answer = (): void => undefined;
   const answered = new Promise<void>((resolve) => {

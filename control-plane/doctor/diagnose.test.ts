@@ -202,32 +202,32 @@ const found = (facts: DoctorFacts): string =>
     .map(({ code, level, object }) => [code, level, object].filter(Boolean).join(' '))
     .join(', ');
 
-test.each(faults)('a fault is found by its check alone: %#', (facts, expected) => {
+test.each(faults)('a fault is found only by its own check: %#', (facts, expected) => {
   expect(found(facts)).toBe(expected);
 });
 
-test('a fleet in which all is well has no findings, and each check counts', () => {
+test('a healthy fleet has no findings, and every check counts', () => {
   const { ok, warn, fail, checks } = diagnose(well);
   expect({ warn, fail }).toEqual({ warn: 0, fail: 0 });
   expect(ok).toBe(checks.length);
 });
 
 test.each(['operator', 'operator:p-abcdefghij', 'restore', 'ana'])(
-  'a key made by %s misses nobody',
+  'no one is missing as the owner of a key made by %s',
   (createdBy) => {
     const keys = [{ id: 'key-1', organisation: 'acme', expiresInDays: 30, createdBy }];
     expect(found(models({ keys }))).toBe('');
   },
 );
 
-test('facts that are not known are not checked', () => {
+test('unknown facts are not checked', () => {
   expect(diagnose({}).checks).toEqual([]);
   expect(new Set(diagnose({ machine: well.machine }).checks.map(({ group }) => group))).toEqual(
     new Set(['machine']),
   );
 });
 
-test('a topic is not read or not reached, and silence is judged only by a replica that reads its own reports', () => {
+test('unread and unreachable topics differ, and silence is judged only while own reports are read back', () => {
   const of = (facts: DoctorFacts, code: string) =>
     diagnose(facts).checks.find((check) => check.code === code);
   const failing = (isReached: boolean) => topics({ failing: { seconds: 9, reason: 'why', isReached } });
@@ -307,18 +307,18 @@ const said: readonly (readonly [DoctorFacts, string, RegExp, RegExp])[] = [
   ],
 ];
 
-test.each(said)('a finding says what is so, and what helps: %#', (facts, code, text, next) => {
+test.each(said)('a finding says what is wrong and what to do: %#', (facts, code, text, next) => {
   const check = diagnose(facts).checks.find((each) => each.code === code);
   expect(check?.text).toMatch(text);
   expect(check?.next).toMatch(next);
 });
 
-test('a gateway that is behind by no commit has none to catch up with', () => {
+test('a gateway that lags by no commits is not told to catch up', () => {
   const fault = '/log/headgate.control was removed while it was in use';
   expect(found(gateway({ state: 'LAGGING', lagEvents: 0, fault }))).toBe('HG4006 fail gw-1');
 });
 
-test('brokers and ports that nobody looked at are not said to be well', () => {
+test('brokers and ports that were not examined are not reported as healthy', () => {
   const brokerCodes = ['HG2009', 'HG2010', 'HG2011'];
   const unchecked = (facts: DoctorFacts): string[] => {
     const checked = new Set(diagnose(facts).checks.map(({ code }) => code));
@@ -330,7 +330,7 @@ test('brokers and ports that nobody looked at are not said to be well', () => {
   expect(unchecked(log({ brokers: { faults: [] } }))).toEqual(['HG2010', 'HG2011']);
 });
 
-test('each check is made to fail, and has a page under its code; each page has a check', () => {
+test('each check can fail, and each has a page under its code', () => {
   const codes = diagnose(well).checks.map(({ code }) => code);
   expect(codes).toEqual([...new Set(codes)].sort());
   expect(codes.filter((code) => !faults.some(([, expected]) => expected.includes(code)))).toEqual([]);
@@ -345,7 +345,7 @@ test('each check is made to fail, and has a page under its code; each page has a
   }
 });
 
-test('many findings of one kind are one, which counts them and has examples; a few are shown one by one', () => {
+test('many findings of one kind become one with a count and examples; a few are listed singly', () => {
   const nodes = (count: number, change: object): DoctorFacts => ({
     ...well,
     nodes: Array.from({ length: count }, (_, n) => ({
@@ -380,7 +380,7 @@ test('many findings of one kind are one, which counts them and has examples; a f
   ]);
 });
 
-test('what is found of the largest fleet is a bounded text', () => {
+test('the findings of the largest fleet fit in a bounded text', () => {
   const ids = Array.from({ length: 10_000 }, (_, n) => `id-${n}`);
   const { checks, warn, fail } = diagnose({
     ...well,

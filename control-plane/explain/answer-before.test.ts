@@ -11,7 +11,7 @@ const refused: RuledVerdict = {
   type: 'InferenceUnavailableError',
 };
 
-test('the answer before is found wherever the last change is, with few reads', () => {
+test('the previous answer is found with few reads, wherever the last change is', () => {
   fc.assert(
     fc.property(
       fc
@@ -35,7 +35,7 @@ test('the answer before is found wherever the last change is, with few reads', (
   );
 });
 
-test('an answer that came and went is found between it and now', () => {
+test('an answer that existed only for a while is found between then and now', () => {
   const found = answerBefore({ at: 100, now: served, candidates: [45] }, 1, (seq) =>
     seq >= 40 && seq < 60 ? refused : served,
   );
@@ -43,12 +43,12 @@ test('an answer that came and went is found between it and now', () => {
   expect(found?.position).toBe(59);
 });
 
-test('an answer that was never another one has none before it', () => {
+test('an answer that never changed has no previous one', () => {
   expect(answerBefore({ at: 500, now: served, candidates: [7] }, 1, () => served)).toBeUndefined();
   expect(answerBefore({ at: 1, now: served, candidates: [] }, 1, () => refused)).toBeUndefined();
 });
 
-test('of a past that was cut nothing before its begin is read, and the begin itself is', () => {
+test('in a truncated history nothing before its start is read, but the start itself is', () => {
   const read: number[] = [];
   const changed = (at: number) => (seq: number) => {
     read.push(seq);

@@ -55,15 +55,15 @@ test.each([
   ['stack_model', 'stk-amber-otter-1/team/echo', 'set_at', 12, true],
   ['api_key', 'key-1', 'set_at', 12, true],
   ['organisation', 'acme', 'tier_set_at', 12, true],
-] as const)('%s %s: %s is of the commit that last set it', (table, key, mark, index, removed) => {
+] as const)('%s %s: %s names the commit that last set it', (table, key, mark, index, removed) => {
   expect(findSetCommit(snapshot.db, table, key, mark)).toEqual({ seq: first + index, removed });
 });
 
-test('of what never was there nothing is known', () => {
+test('nothing is known of a row that never existed', () => {
   expect(findSetCommit(snapshot.db, 'node', 'pool-2')).toBeUndefined();
 });
 
-test('positions are no part of the digests', () => {
+test('positions are not part of the digests', () => {
   const { db } = snapshot;
   expect(verify(db).differing).toEqual([]);
   db.exec('BEGIN; UPDATE node SET set_at = 99, up_set_at = 99, drained_set_at = 99, loaded_set_at = 99');
@@ -73,7 +73,7 @@ test('positions are no part of the digests', () => {
   db.exec('ROLLBACK');
 });
 
-test('of removed things the newest 10 000 are kept', () => {
+test('for removed rows, the newest 10 000 are kept', () => {
   const many = memorySnapshot();
   const commits = Array.from({ length: 60 }, (_, n) =>
     Array.from({ length: 200 }, (_, m) => {

@@ -73,7 +73,7 @@ let differing = 0;
 afterAll(() => expect(differing).toBeGreaterThan(100));
 
 test.each([...changingTypes, 'key.revoked' as const, 'usage.adjusted' as const, 'mixed' as const])(
-  'recorded requests that a random %s turns are those that differ when each is decided by itself',
+  'recorded requests changed by a random %s are those that differ when decided one by one',
   (type) => {
     for (let seed = 1; seed <= runs({ fast: 3, full: 4 }); seed++) {
       const random = seededRandom(seed);
@@ -136,7 +136,7 @@ test.each([...changingTypes, 'key.revoked' as const, 'usage.adjusted' as const, 
   },
 );
 
-test('requests of organisations and keys that are meant to be refused are none of those asked', () => {
+test('requests whose refusal is intended are not counted among the requests asked about', () => {
   const random = seededRandom(7);
   const before = snapshotOf([...servingFleet(random), keys]);
   const records = randomSample(random);
@@ -151,7 +151,7 @@ test('requests of organisations and keys that are meant to be refused are none o
   expect(foundOf({ organisations: [], keys: ['key-org-1'] })).toMatchObject(rest);
 });
 
-test('requests without a key are none of those asked, so that nobody makes what is refused a small share', () => {
+test('requests without a key are not counted, so that nobody can make the refused share look small', () => {
   const random = seededRandom(7);
   const before = snapshotOf([...servingFleet(random), keys]);
   const records = randomSample(random);
@@ -168,7 +168,7 @@ test('requests without a key are none of those asked, so that nobody makes what 
   expect(foundOf([...records, flood])).toEqual(foundOf(records));
 });
 
-test('what cannot be read of a sample is left out, and what is not of the organisation', () => {
+test('unreadable lines of a sample are skipped, as are those of other organisations', () => {
   const [one] = randomSample(seededRandom(1));
   const record = { ...one?.record, organisation: 'org-1' };
   const lineOf = (more: object) => `${JSON.stringify({ requests: 2, decision: { ...record, ...more } })}\n`;

@@ -77,7 +77,7 @@ test('requests that a silent gateway only reported are decided like recorded one
   expect(atOnce(effectSteps(snapshot, question)).recorded).toMatchObject({ asked: 70, refused: 0 });
 });
 
-test('lowered limits have what was used of them at most; of visitors those of one, and of all together', () => {
+test('lowered limits show their peak use: for visitors that of one, and that of all together', () => {
   const anonymous = { models: '*' as const, freeTurns: 10, requestsPerMinute: 5 };
   const organisations = ['org-1', 'org-2'];
   const tier = { id: 'Plus', rank: 1, models: '*' as const, requestsPerMinute: 100, concurrency: 9 };

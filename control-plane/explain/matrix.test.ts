@@ -41,7 +41,7 @@ function page(question: MatrixQuestion): MatrixPage & { readonly steps: number }
   }
 }
 
-test('pages have each model at each host once, at most 1 000 answers, each a step of its own', () => {
+test('pages contain each model on each host once, with at most 1,000 answers, each a step of its own', () => {
   const cells = new Set<string>();
   let after: string | undefined;
   let pages = 0;
@@ -56,7 +56,7 @@ test('pages have each model at each host once, at most 1 000 answers, each a ste
   expect([cells.size, pages]).toEqual([modelCount * (1 + stacks.length), 23]);
 });
 
-test('what neither the tier nor a stack has is not in it, and one host can be asked for alone', () => {
+test('models outside the tier and its stacks are left out, and one host can be requested alone', () => {
   const { items, next } = page({ organisation: 'birch' });
   expect(items.map(({ model, host }) => `${model} ${host}`)).toEqual(
     [idOf(3), idOf(7)].flatMap((id) => [`${id} shared`, `${id} stk-amber-otter-zzzz`]),
@@ -67,7 +67,7 @@ test('what neither the tier nor a stack has is not in it, and one host can be as
   expect([one.items.length, one.next]).toEqual([1000, idOf(999)]);
 });
 
-test('a model that reranks is asked to, every other one for a chat, or for messages by the surface of the stack', () => {
+test('a rerank model is asked to rerank, and others for a chat, or for messages if the stack speaks them', () => {
   const own = memorySnapshot();
   const [stack = '', switched = ''] = stacks;
   const byModel = (a: unknown, b: unknown): number =>

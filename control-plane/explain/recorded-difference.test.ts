@@ -27,11 +27,11 @@ function decided(cause: Cause): TracedVerdict {
 test.each([
   ['earlier than before', 'allowance', 'revoked', 'key'],
   ['later than before', 'revoked', 'allowance', 'key'],
-] as const)('what is refused %s differs at the earlier of both steps', (_, before, now, step) => {
+] as const)('a request refused %s differs at the earlier of the two steps', (_, before, now, step) => {
   expect(findDifference(recorded(before), decided(now))).toMatchObject({ step });
 });
 
-test('a gateway that refuses a prompt by its length read no use, unless a node counted it: then all limits had let it pass', () => {
+test('a refusal for length read no limits, unless a node counted the prompt after all limits passed', () => {
   expect(unreadSteps(recorded('context'))).toEqual(expect.arrayContaining(['requests', 'concurrency']));
   expect(unreadSteps(recorded('context', 'node'))).toEqual([]);
 });

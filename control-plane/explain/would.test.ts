@@ -29,7 +29,7 @@ const ofVisitors: readonly Cause[] = [
   ...(['network turns', 'visitor tokens', 'visitor requests', 'visitor concurrency'] as const),
 ];
 
-test('each cause of the rules has a command that turns it, or is known to have none', async () => {
+test('for each cause of a refusal a command exists that changes it, or none is known to exist', async () => {
   const records = recordsOfCorpus();
   const turned = new Map<Cause, readonly string[]>();
   for (const { atSeq, gateway, ...golden } of goldenCases) {

@@ -21,25 +21,25 @@ function stepOf(inside: Partial<ChangeFigures['inside']>, more: Partial<WatchedC
   return nextStep({ open, figures, faults: new Map(), nowMs: heldMs, ...more });
 }
 
-test('a change continues once its wave has lasted, and not before', () => {
+test('a change continues once its wave has lasted long enough, and not before', () => {
   expect(stepOf({})).toEqual({ kind: 'advance' });
   expect(stepOf({}, { nowMs: heldMs - 1 })).toEqual({ kind: 'wait' });
 });
 
-test('a change waits while its wave has too few requests, unless it was staged to advance unseen', () => {
+test('a change waits while its wave has too few requests, unless staged to advance unseen', () => {
   expect(stepOf({ requests: 49, refusals: 0 })).toEqual({ kind: 'wait' });
   const unseen = { ...open, advance_unseen: 1 };
   expect(stepOf({ requests: 0, refusals: 0 }, { open: unseen })).toEqual({ kind: 'advance' });
 });
 
-test('a change is withdrawn at once where more is refused in its wave than outside and before', () => {
+test('a change is withdrawn at once if its wave refuses more than other gateways and than before', () => {
   const reason = '3.0% refused in the wave, 1.0% usual';
   expect(stepOf({ refusals: 3 }, { nowMs: 100_001 })).toEqual({ kind: 'withdraw', reason });
   // Stays within the allowed percentage point.
   expect(stepOf({ refusals: 2 })).toEqual({ kind: 'advance' });
 });
 
-test('refusals that the gateways outside have too, or that the wave had before, withdraw nothing', () => {
+test('refusals that also occur outside the wave, or occurred before it, do not withdraw a change', () => {
   const figures = { ...well, inside: { ...well.inside, refusals: 30 } };
   const outside = { ...well.outside, refusals: 90 };
   expect(stepOf({}, { figures: { ...figures, outside } })).toEqual({ kind: 'advance' });
@@ -47,22 +47,22 @@ test('refusals that the gateways outside have too, or that the wave had before, 
   expect(stepOf({}, { figures: { ...figures, before } })).toEqual({ kind: 'advance' });
 });
 
-test('too few requests withdraw nothing for their refusals, and an internal error always does', () => {
+test('a few requests do not withdraw a change for refusals, but an internal error always does', () => {
   expect(stepOf({ requests: 49, refusals: 49 })).toEqual({ kind: 'wait' });
   expect(stepOf({ requests: 1, errors: 1 })).toMatchObject({ kind: 'withdraw' });
 });
 
-test('failures of nodes that are no refusals, and the time of the gateway, withdraw nothing: no definition makes them', () => {
+test('node failures and the gateway’s own time do not withdraw a change, since no definition causes them', () => {
   expect(stepOf({ nodeFailures: 90, ownP95Ms: 900 })).toEqual({ kind: 'advance' });
 });
 
-test('a gateway of the wave that is silent, diverged or halted withdraws it', () => {
+test('a silent, diverged or halted gateway in the wave withdraws the change', () => {
   const faults = new Map([['gw-1', 'silent'] as const]);
   const reason = 'gateway gw-1 of the wave is silent';
   expect(stepOf({}, { faults })).toEqual({ kind: 'withdraw', reason });
 });
 
-test('a gateway is silent that had time enough to report, and reported last in the wave or just before it', () => {
+test('a gateway is silent if it last reported around the wave’s start and had time to report again', () => {
   const nowMs = Date.now();
   const waveMs = nowMs - 60_000;
   const isSilent = (silentMs: number, { listeningMs = 90_000, isRemembered = false } = {}) =>
@@ -86,11 +86,11 @@ test('a gateway is silent that had time enough to report, and reported last in t
   expect(isSilent(20_000, { listeningMs: 5_000 })).toBe(false);
 });
 
-test('a change that rows of today make impossible does not continue', () => {
+test('a change that today’s rows make impossible does not continue', () => {
   expect(stepOf({}, { open: { ...open, passed_over: 1 } })).toEqual({ kind: 'wait' });
 });
 
-test('of reports that began before the wave, those of its gateways are what was usual', () => {
+test('reports that began before the wave give the usual figures of its gateways', () => {
   const row = (requests: number, refused: number) => ({
     organisation: 'cedar',
     requests,

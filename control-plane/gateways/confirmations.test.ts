@@ -29,7 +29,7 @@ afterEach(async () => {
 const here = (): AbortSignal => new AbortController().signal;
 const confirming = (): Confirming => new Confirming({ board, snapshot: { log: log1 } });
 
-test('however many wait, the end is asked for as often as for one', async () => {
+test('any number of waits asks for the log’s end as often as one', async () => {
   const waits = confirming();
   const before = ends;
   const answers = await Promise.all(Array.from({ length: 200 }, () => waits.wait(99, 1, here())));
@@ -37,7 +37,7 @@ test('however many wait, the end is asked for as often as for one', async () => 
   expect(ends - before).toBeLessThan(20);
 });
 
-test('a wait that begins while the reports are read is answered by a later read', async () => {
+test('a wait that begins while reports are being read is answered by a later read', async () => {
   const waits = confirming();
   const first = waits.wait(99, 5, here());
   await publish(log, reportOf({ name: 'edge-2', applied: 99, stalePolicy: 'serve' }));
@@ -50,7 +50,7 @@ test('a wait that begins while the reports are read is answered by a later read'
   expect((await first).complete).toBe(true);
 });
 
-test('a wait ends when its client leaves, and asks for nothing any more', async () => {
+test('a wait ends when its client disconnects, and asks for nothing more', async () => {
   const client = new AbortController();
   const wait = confirming().wait(99, 75, client.signal);
   const before = ends;

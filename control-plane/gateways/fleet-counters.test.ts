@@ -107,7 +107,7 @@ beforeEach(() => {
   offset = 0;
 });
 
-test('what a restore let stand for lost counters is published at once, and counts once, however many planes have it', async () => {
+test('a restore’s total for lost counters is published at once and counts once across control planes', async () => {
   const state = new CounterState();
   const restored = { id: rowsReplica, process: 'the-restore', name: undefined, ownMs: 0, anyMs: 0 };
   state.restore(restored, [['acme', period, 70, 2]]);
@@ -128,7 +128,7 @@ test('what a restore let stand for lost counters is published at once, and count
 });
 
 test.each([-40, 40])(
-  'what gateways counted is kept while the time of the log, or the clock of a control plane that starts, is off by %i days',
+  'counters are kept while the log’s time or a starting control plane’s clock is off by %i days',
   async (days) => {
     const offMs = days * 24 * hourMs;
     const trueMs = nowMs;
@@ -142,7 +142,7 @@ test.each([-40, 40])(
   },
 );
 
-test('what a silent gateway counted is published again each hour, because the topic keeps a day, by one of the control planes', async () => {
+test('one control plane republishes a silent gateway’s counters each hour, since the topic keeps one day', async () => {
   const [one, other] = [plane('one'), plane('other')];
   const { publish, published } = gateway();
   await publish({ entries: [['acme', period, 100, 1]] });
@@ -165,7 +165,7 @@ test('what a silent gateway counted is published again each hour, because the to
   expect(other.counters.used('acme', period).tokens).toBe(100);
 });
 
-test('where counters and rows differ at rest a control plane says by how much, and only then', async () => {
+test('a control plane reports by how much counters and rows differ at rest, and only then', async () => {
   const only = plane();
   const { publish } = gateway();
   await publish({
@@ -187,7 +187,7 @@ test('where counters and rows differ at rest a control plane says by how much, a
   expect(only.counters.differenceTokens).toBe(0);
 });
 
-test('rows that the usage log lost are asked for on the topic', async () => {
+test('missing rows of the usage log are requested on the topic', async () => {
   const only = plane();
   const { published } = gateway();
   fold(only, row(1, 10), row(3, 10));
@@ -195,7 +195,7 @@ test('rows that the usage log lost are asked for on the topic', async () => {
   expect(published(rowsReplica).flatMap(({ gaps = [] }) => gaps)).toContainEqual([incarnation, 2]);
 });
 
-test('records that are foreign, cut, forged, huge or out of bounds change nothing and are counted', async () => {
+test('foreign, cut, forged, huge or out-of-range records change nothing and are counted', async () => {
   const { counters } = plane();
   const { publish } = gateway();
   const registry = new Registry();
@@ -224,7 +224,7 @@ test('records that are foreign, cut, forged, huge or out of bounds change nothin
   expect(counters.valuesOf('acme', period)).toHaveLength(1);
 });
 
-test('a control plane continues from its copy, and a topic that was replaced changes no sum', async () => {
+test('a control plane continues from its copy, and replacing the topic changes no sum', async () => {
   const before = plane();
   const { publish } = gateway();
   await publish({ entries: [['acme', period, 100, 1]] });

@@ -47,7 +47,7 @@ function open(memory: MemoryTopic, isAway: () => boolean = () => false) {
   };
 }
 
-test('requests of a minute outlive their gateway, and weight in flight ends with it, said or silent', async () => {
+test('a minute’s requests outlive their gateway, but its concurrency ends with it, announced or silent', async () => {
   const { gauges, append, pass, close } = open(new MemoryTopic());
   gauges.start();
   await append(record('a1', 1, { entries: [entry(minute, 5), entry(inFlightWindow, 3)] }));
@@ -83,7 +83,7 @@ test('requests of a minute outlive their gateway, and weight in flight ends with
   await close();
 });
 
-test('while the topic cannot be read nothing is known, and afterwards all is', async () => {
+test('while the topic cannot be read nothing is known, and everything is known again afterwards', async () => {
   let isAway = true;
   const memory = new MemoryTopic();
   const { gauges, append, close } = open(memory, () => isAway);
@@ -100,7 +100,7 @@ test.each([
   ['the log', 0, 40],
   ['the record', 0, 0, 40],
 ])(
-  'the time of periods is that of the gateways while the clock of %s alone is wrong',
+  'period times follow the gateways’ while only the clock of %s is wrong',
   async (_, own, log, said = log) => {
     const dayMs = 86_400_000;
     const trueMs = Date.now() - own * dayMs;

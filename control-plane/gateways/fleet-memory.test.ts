@@ -73,7 +73,7 @@ async function sweeps(of: readonly Replica[]): Promise<void> {
 
 const named = (of: Replica) => expect.poll(() => of.names(), { timeout: 10_000 });
 
-test('design 4: a silent gateway is known after a restart, although the topic has expired its reports', async () => {
+test('a silent gateway is known after a restart, even after the topic has expired its reports', async () => {
   const first = await replica('cp-1');
   await publish(log, reportOf());
   await named(first).toEqual(['edge-1']);
@@ -84,7 +84,7 @@ test('design 4: a silent gateway is known after a restart, although the topic ha
   await empty.close();
 });
 
-test('design 4: a new replica learns a silent gateway from another, and persists it', async () => {
+test('a new replica learns of a silent gateway from another one, and persists it', async () => {
   const first = await replica('cp-1');
   await publish(log, reportOf());
   await named(first).toEqual(['edge-1']);
@@ -108,7 +108,7 @@ test('design 4: a new replica learns a silent gateway from another, and persists
   await another.close();
 });
 
-test('silent gateways are republished each hour, by one of the replicas', async () => {
+test('one of the replicas republishes silent gateways each hour', async () => {
   const clock = takeMonotonicClock();
   const both = [await replica('cp-1'), await replica('cp-2')];
   await publish(log, reportOf());
@@ -123,7 +123,7 @@ test('silent gateways are republished each hour, by one of the replicas', async 
   expect((await log.end()) - before).toBeLessThanOrEqual(2);
 });
 
-test('a forgotten gateway is removed on every replica, also on one that was down at that time', async () => {
+test('a forgotten gateway is removed from every replica, including one that was down at the time', async () => {
   const clock = takeMonotonicClock();
   const [first, second] = [await replica('cp-1'), await replica('cp-2')];
   await publish(log, reportOf({ n: 7 }));
@@ -146,7 +146,7 @@ test('a forgotten gateway is removed on every replica, also on one that was down
   await later.close();
 });
 
-test('a gateway that is forgotten while it reports stays in the registry: its next report adds it again', async () => {
+test('a gateway forgotten while it still reports is added again by its next report', async () => {
   const first = await replica('cp-1');
   const report = reportOf();
   await publish(log, report);
@@ -165,7 +165,7 @@ test('a gateway that is forgotten while it reports stays in the registry: its ne
   await empty.close();
 });
 
-test('a clean stop is final: no memory record adds the gateway again', async () => {
+test('after a clean stop, no memory record adds the gateway again', async () => {
   const first = await replica('cp-1');
   const report = reportOf();
   await publish(log, report);
@@ -175,7 +175,7 @@ test('a clean stop is final: no memory record adds the gateway again', async () 
   expect(first.names()).toEqual([]);
 });
 
-test('thousands of gateways with long texts are republished in records of bounded size', async () => {
+test('thousands of gateways with long texts are republished in records of limited size', async () => {
   const first = await replica('cp-1');
   const halted = '\u{1f600}'.repeat(250);
   for (let n = 0; n < 1000; n++)

@@ -19,7 +19,7 @@ const acme = (requests: number, more: object = {}) => ({
 const requestsIn = (traffic: FleetTraffic, atMs = nowMs): number[] =>
   [...traffic.rows(atMs)].map(({ row }) => row.requests);
 
-test('a report takes the place of those that it contains, and of no others', () => {
+test('a report replaces only the reports that it contains', () => {
   const traffic = new FleetTraffic();
   traffic.add(report(0, acme(1)), edge, nowMs - 5000, nowMs);
   traffic.add(report(10_000, acme(2)), edge, nowMs - 4000, nowMs);
@@ -28,7 +28,7 @@ test('a report takes the place of those that it contains, and of no others', () 
   expect(requestsIn(traffic)).toEqual([1, 4, 8]);
 });
 
-test('an hour is kept, by the time of the log', () => {
+test('reports are kept for an hour by the log’s time', () => {
   const traffic = new FleetTraffic();
   traffic.add(report(0, acme(1)), edge, nowMs - hourMs, nowMs);
   traffic.add(report(0, acme(2)), edge, nowMs - hourMs + 1, nowMs);
@@ -37,20 +37,20 @@ test('an hour is kept, by the time of the log', () => {
   expect(traffic.sinceMs(nowMs)).toBe(nowMs - hourMs);
 });
 
-test('a report that a wrong clock dated counts when it was read', () => {
+test('a report dated by a wrong clock counts from when it was read', () => {
   const traffic = new FleetTraffic(undefined, () => nowMs);
   traffic.add(report(0, acme(1)), edge, nowMs - 1000);
   traffic.add(report(0, acme(2)), other, nowMs - 48 * hourMs);
   expect(requestsIn(traffic)).toEqual([1, 2]);
 });
 
-test('a time that is still to come is now', () => {
+test('a time in the future counts as now', () => {
   const traffic = new FleetTraffic();
   traffic.add(report(0, acme(1)), edge, nowMs + 48 * hourMs, nowMs);
   expect([requestsIn(traffic), requestsIn(traffic, nowMs + hourMs)]).toEqual([[1], []]);
 });
 
-test('what cannot be read is left out', () => {
+test('unreadable reports are skipped', () => {
   const traffic = new FleetTraffic();
   const noTime = { status: 400, requests: 1, lastAtMs: 9e15, lastRequest: 'req' };
   const refused = report(0, acme(1, { refused: { NoTime: noTime } }));
@@ -59,7 +59,7 @@ test('what cannot be read is left out', () => {
   expect(traffic.reports(nowMs)).toEqual([]);
 });
 
-test('memory is bounded: the oldest give way, and it says since when all is there', () => {
+test('memory is bounded: the oldest reports are dropped, and the start of complete data is known', () => {
   const traffic = new FleetTraffic(20);
   for (let at = 0; at < 30; at++)
     traffic.add(report(at * 10_000, acme(at, {})), edge, nowMs - 30_000 + at * 1000, nowMs);
@@ -78,7 +78,7 @@ test('a refusal takes as much room as a row', () => {
   expect(requestsIn(traffic)).toEqual([5, 6]);
 });
 
-test('rows by each name, and what each node has answered', () => {
+test('rows can be filtered by each name, and each node’s answers are counted', () => {
   const traffic = new FleetTraffic();
   const elm = { organisation: 'elm', model: 'm', stack: 'stk-a', requests: 5 };
   const nodes = [{ node: 'pool-1', requests: 7 }];

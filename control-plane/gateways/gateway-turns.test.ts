@@ -4,7 +4,7 @@ import { GatewayTurns } from './gateway-turns.ts';
 
 const here = new AbortController().signal;
 
-test('of many questions at once few are asked of gateways, and none of operators waits for persons', async () => {
+test('only a few of many simultaneous questions reach gateways, and operators do not wait for persons', async () => {
   const turns = new GatewayTurns();
   const running = { operators: 0, persons: 0 };
   const most = { operators: 0, persons: 0 };
@@ -27,7 +27,7 @@ test('of many questions at once few are asked of gateways, and none of operators
   expect(most).toEqual({ operators: 2, persons: 2 });
 });
 
-test('a person has one question asked at a time', async () => {
+test('a person has one question running at a time', async () => {
   const turns = new GatewayTurns();
   let isFirst = true;
   const first = turns.run({ person: 'ana' }, here, async () => {
@@ -39,7 +39,7 @@ test('a person has one question asked at a time', async () => {
   expect(await second).toBe(false);
 });
 
-test('who leaves while others have their turns waits no longer, and may ask again at once', async () => {
+test('a client that disconnects while others take their turns stops waiting, and may ask again at once', async () => {
   const turns = new GatewayTurns();
   let release = (): void => undefined;
   const held = new Promise<void>((resolve) => {
@@ -56,7 +56,7 @@ test('who leaves while others have their turns waits no longer, and may ask agai
   await Promise.all(others);
 });
 
-test('persons cannot take all the streams that a gateway follows, at four replicas', () => {
+test('persons on four replicas together cannot use up the streams that a gateway allows', () => {
   const { total, forOperators } = openCallBounds.follow;
   expect(4 * (total - forOperators)).toBeLessThan(128);
 });

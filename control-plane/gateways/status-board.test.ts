@@ -44,10 +44,10 @@ test.each<[string, () => [Buffer, Buffer | null], string]>([
   ['with an empty MAC', () => [bytes(reportOf()), Buffer.alloc(0)], 'unsigned'],
   ['with the MAC of another token', () => withMac(reportOf(), new StatusMac('another')), 'wrong_mac'],
   ['with the MAC of another record', () => [bytes(reportOf()), testMac.of(bytes(reportOf()))], 'wrong_mac'],
-  ['of a build before this one, as it writes it', () => [bytes(versionOne), null], 'unsigned'],
-  ['of a build before this one, with a MAC', () => withMac(versionOne), 'unreadable'],
+  ['from an earlier build', () => [bytes(versionOne), null], 'unsigned'],
+  ['from an earlier build, with a MAC', () => withMac(versionOne), 'unreadable'],
   ['with a terminal escape in its name', () => withMac(reportOf({ name: '\u001b[2J' })), 'unreadable'],
-  ['that is no report', () => withMac([1, 2]), 'unreadable'],
+  ['that is not a report', () => withMac([1, 2]), 'unreadable'],
   ['that is not JSON', () => [Buffer.from('{'), testMac.of(Buffer.from('{'))], 'unreadable'],
 ])('a record %s is ignored and counted', async (_what, make, cause) => {
   const [value, mac] = make();
@@ -61,7 +61,7 @@ function withMac(record: object, mac = testMac): [Buffer, Buffer] {
   return [bytes(record), mac.of(bytes(record))];
 }
 
-test('a record with the MAC of the previous token counts while that token is accepted', async () => {
+test('a record with the previous token’s MAC counts while that token is accepted', async () => {
   const both = await boardOn(log, new StatusMac('the-next-gateway-token', gatewayToken));
   await publish(log, reportOf({ name: 'before' }));
   await publish(log, reportOf({ name: 'after' }), new StatusMac('the-next-gateway-token'));
@@ -70,12 +70,12 @@ test('a record with the MAC of the previous token counts while that token is acc
   await both.stop();
 });
 
-test('an empty gateway token makes no MAC', () => {
+test('an empty gateway token is refused as a MAC key', () => {
   expect(() => new StatusMac('')).toThrow(/empty/);
   expect(() => new StatusMac('a-token', '')).toThrow(/empty/);
 });
 
-test('only a newer report of the same incarnation counts: a repeated one neither confirms nor removes', async () => {
+test('only a newer report of the same incarnation counts; a repeated one neither confirms nor removes', async () => {
   const first = reportOf({ n: 1, applied: 20 });
   const second = { ...first, n: 2, applied: 5 };
   await send(first, second, first);
@@ -92,21 +92,21 @@ test.each<[string, Partial<StatusReport>, boolean]>([
   ['beyond it', { applied: 99 }, true],
   ['before it', { applied: 9 }, false],
   ['beyond it, of another log', { applied: 99, log: 'log-0' }, false],
-  ['beyond it, of no log', { applied: 99, log: null }, false],
+  ['beyond it, without a log', { applied: 99, log: null }, false],
   ['beyond it, but halted', { applied: 99, halted: 'an event it does not know' }, false],
   ['beyond it, but quarantined', { applied: 99, halted: 'its rows differ', diverged: true }, false],
-])('design 4: a gateway %s confirms: %#', async (_what, report, confirmed) => {
+])('whether a gateway %s confirms: %#', async (_what, report, confirmed) => {
   board.addOwnDigest(10, 'd');
   await send(reportOf(report));
   expect(confirms(10)).toEqual([confirmed]);
 });
 
-test('design 4: nothing is confirmed for a log that this replica does not know', async () => {
+test('nothing is confirmed for a log that this replica does not know', async () => {
   await send(reportOf({ applied: 99, log: null }));
   expect(board.gateways().map((seen) => board.confirms(seen, 1, null))).toEqual([false]);
 });
 
-test('design 4: a silent gateway that fences confirms 60 s after its last proof, one that serves never', async () => {
+test('a silent gateway that fences confirms 60 s after its last proof, and one that serves never does', async () => {
   const clock = takeMonotonicClock();
   board.addOwnDigest(11, 'd');
   await send(reportOf({ name: 'a', stalePolicy: 'fence' }), reportOf({ name: 'b', stalePolicy: 'serve' }));
@@ -121,7 +121,7 @@ test('design 4: a silent gateway that fences confirms 60 s after its last proof,
   expect(confirms(11)).toEqual([true, false]);
 });
 
-test('design 4: silence counts only as far as the topic was read', async () => {
+test('silence counts only once the topic has been read to its end', async () => {
   const clock = takeMonotonicClock();
   board.addOwnDigest(11, 'd');
   await send(reportOf({ stalePolicy: 'fence' }));
@@ -134,23 +134,20 @@ test('design 4: silence counts only as far as the topic was read', async () => {
 test.each([
   ['that was about to be fenced', 50],
   ['that had no proof yet', null],
-])(
-  'design 4: a gateway %s may have proven itself since, before the position was written',
-  async (_what, freshSeconds) => {
-    const clock = takeMonotonicClock();
-    await send(reportOf({ stalePolicy: 'fence', freshSeconds }));
-    clock.advanceSeconds(20);
-    board.addOwnDigest(11, 'd');
-    expect(await board.readToEnd(5000)).toBe(true);
-    expect(confirms(11)).toEqual([false]);
-    clock.advanceSeconds(51);
-    expect(await board.readToEnd(5000)).toBe(true);
-    expect(confirms(11)).toEqual([true]);
-    expect(confirms(12)).toEqual([false]);
-  },
-);
+])('a gateway %s may have renewed its proof before the position was written', async (_what, freshSeconds) => {
+  const clock = takeMonotonicClock();
+  await send(reportOf({ stalePolicy: 'fence', freshSeconds }));
+  clock.advanceSeconds(20);
+  board.addOwnDigest(11, 'd');
+  expect(await board.readToEnd(5000)).toBe(true);
+  expect(confirms(11)).toEqual([false]);
+  clock.advanceSeconds(51);
+  expect(await board.readToEnd(5000)).toBe(true);
+  expect(confirms(11)).toEqual([true]);
+  expect(confirms(12)).toEqual([false]);
+});
 
-test('two processes of one name are two rows; a later start from one folder replaces the earlier', async () => {
+test('two processes with one name are two rows, but a later start on the same folder replaces the earlier', async () => {
   const folder = { id: randomUUID(), start: 4 };
   const first = reportOf({ folder });
   await send(first, reportOf({ folder: { id: randomUUID(), start: 1 } }));
@@ -166,14 +163,14 @@ test('two processes of one name are two rows; a later start from one folder repl
   expect([...board.conflicts()]).toEqual([['edge-1', 3]]);
 });
 
-test('a gateway at the position and digest of another log is neither in sync nor divergent', async () => {
+test('a gateway at another log’s position and digest is neither in sync nor divergent', async () => {
   board.addOwnDigest(10, 'own');
   await send(reportOf({ log: 'log-0', digest: 'theirs' }));
   const head = { log: log1, seq: 10, foldVersion: 1 };
   expect(board.gateways().map((seen) => board.state(seen, head))).toEqual(['LAGGING']);
 });
 
-test('what was reported before a replica started is shown as stale until the gateway reports again', async () => {
+test('reports from before a replica’s start are shown as stale until the gateway reports again', async () => {
   const report = reportOf();
   await send(report);
   const later = await boardOn(log);
@@ -186,7 +183,7 @@ test('what was reported before a replica started is shown as stale until the gat
   await later.stop();
 });
 
-test('after a start, the traffic of gateways that are known to have ended is handed on', async () => {
+test('after a start, the traffic of gateways that have already stopped is passed on', async () => {
   const ended = reportOf({ n: 2, traffic: 'counted', stopped: true });
   await publish(log, { ...ended, n: 1, stopped: undefined, traffic: 'earlier' });
   await publish(log, ended);
@@ -202,7 +199,7 @@ test('after a start, the traffic of gateways that are known to have ended is han
   await watching.stop();
 });
 
-test('what was counted is handed on once, whatever it is, and no row keeps it', async () => {
+test('traffic is passed on once, whatever its form, and no row keeps it', async () => {
   const traffic: unknown[] = [];
   const watching = new StatusBoard({
     ...{ log, mac: testMac, logger: { warn: () => undefined } },

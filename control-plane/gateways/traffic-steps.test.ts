@@ -9,7 +9,7 @@ const counted = (atMs: number, spanMs: number) => ({
   report: { fromMs: 50_000, toMs: 50_000 + spanMs },
 });
 
-test('reports that come late by turns make an even line', () => {
+test('reports that alternate between early and late add up to an even line', () => {
   const steps = new TrafficSteps({ untilMs, stepMs, steps: 6 });
   for (let at = 0; at < 8; at++)
     steps.add(counted(untilMs + 10_600 - at * 10_600, 10_600), {
@@ -25,7 +25,7 @@ test('reports that come late by turns make an even line', () => {
     expect([requests, tokens].map(Math.round)).toEqual([100, 100]);
 });
 
-test('what a report has is in the steps of its time, and nothing of it twice or nowhere', () => {
+test('a report’s figures are divided over the steps of its time, without loss or repetition', () => {
   fc.assert(
     fc.property(fc.integer({ min: 0, max: 50_000 }), fc.integer({ min: 0, max: 300_000 }), (ago, spanMs) => {
       const steps = new TrafficSteps({ untilMs, stepMs, steps: 36 });
@@ -45,21 +45,21 @@ test('what a report has is in the steps of its time, and nothing of it twice or 
   );
 });
 
-test('what is outside of the steps is left out', () => {
+test('reports outside the steps are left out', () => {
   const steps = new TrafficSteps({ untilMs, stepMs, steps: 2 });
   steps.add(counted(untilMs + stepMs, stepMs), { requests: 1 });
   steps.add(counted(untilMs - 2 * stepMs, stepMs), { requests: 1 });
   expect(steps.found()).toEqual([]);
 });
 
-test('what is in flight is the mean over all reports of a step', () => {
+test('requests in flight are averaged over all reports of a step', () => {
   const steps = new TrafficSteps({ untilMs, stepMs, steps: 1 });
   steps.addInFlight(counted(untilMs - stepMs / 2, 30_000), 4);
   steps.addInFlight(counted(untilMs, stepMs / 2), 8);
   expect(steps.found()[0]?.[1].inFlight).toBeCloseTo(6);
 });
 
-test('a quantile is between the bounds of its bucket, and the last bound where it is above all', () => {
+test('a quantile lies within its bucket, or at the last bound if it is above all of them', () => {
   const bounds = [10, 20, 50];
   expect(interpolateQuantile([], bounds, 0.5)).toBeUndefined();
   expect(interpolateQuantile([0, 0], bounds, 0.5)).toBeUndefined();

@@ -67,7 +67,7 @@ const rowsOf = (db: Database): unknown =>
       .sort(),
   );
 
-test('at every position the rows and digests are those of a fold up to it', async () => {
+test('at every position, rows and digests are those of a fold up to it', async () => {
   const records = recordsOf(fleetHistory(7, 120));
   const { past, rowsAt } = open(records);
   const folded = memorySnapshot();
@@ -79,7 +79,7 @@ test('at every position the rows and digests are those of a fold up to it', asyn
   }
 });
 
-test('digests follow from those of the last thousandth commit, and a file that is opened again continues', async () => {
+test('digests continue from every thousandth commit, and so does a reopened file', async () => {
   const records = recordsOf(fleetHistory(11, 1060));
   const first = open(records.slice(0, 1030));
   expect((await first.past.at(1020)).seq).toBe(1020);
@@ -105,7 +105,7 @@ const spoil: [string, (db: Database) => void][] = [
   ['another build', (db) => db.pragma('user_version = 1')],
 ];
 
-test.each(spoil)('a file with %s is discarded and made again', async (_what, damage) => {
+test.each(spoil)('a file with %s is discarded and rebuilt', async (_what, damage) => {
   const records = recordsOf(fleetHistory(13, 90));
   const first = open(records);
   await first.past.ask('past', [records.length]);
@@ -127,7 +127,7 @@ test.each(spoil)('a file with %s is discarded and made again', async (_what, dam
   expect(again.notes.join()).toContain('history.db is being rebuilt from the log');
 });
 
-test('a history that is too large is cut at its old end, and what is left is whole', async () => {
+test('a history that is too large is truncated at its old end, and the rest stays complete', async () => {
   const records = recordsOf(fleetHistory(19, 4200));
   const bytesMax = 2 * 1024 * 1024;
   const cutting = open(records, bytesMax);
@@ -178,14 +178,14 @@ test('a history that is too large is cut at its old end, and what is left is who
   expect([found.begin, found.items[0]?.position, notes]).toEqual([first, first, []]);
 });
 
-test('a file that is no database is discarded', async () => {
+test('a file that is not a database is discarded', async () => {
   writeFileSync(path, 'a text');
   const { past, notes } = open(recordsOf(fleetHistory(17, 20)));
   expect((await past.at(10)).seq).toBe(10);
   expect(notes).toHaveLength(1);
 });
 
-test('a moment is a position, a time or a time ago, and brings its clock', async () => {
+test('a moment can be a position, a time or an age, and comes with its clock', async () => {
   const { past } = open(recordsOf(Array.from({ length: 5 }, () => [known('no_op', {})])));
   const timeOf = (seq: number): number => firstMomentMs + seq * 1000;
   expect(await past.moment('3')).toEqual({ seq: 3, nowMs: timeOf(3) });
@@ -198,7 +198,7 @@ test('a moment is a position, a time or a time ago, and brings its clock', async
   await expect(past.moment('yesterday')).rejects.toThrow('at takes a position, a time');
 });
 
-test('a node that flaps does not make its past slow: versions are found by key', async () => {
+test('a flapping node does not slow down reading its past, because versions are found by key', async () => {
   const health = Array.from({ length: 300 }, (_, n) => [
     known('node.health_changed', { id: 'n', owner: 'c', generation: 1, up: n % 2 === 0, models: ['m'] }),
   ]);

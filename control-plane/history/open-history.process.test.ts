@@ -22,7 +22,7 @@ afterEach(async () => {
   for (const close of closing.splice(0)) await close();
 });
 
-test('the thread ends a question that is cancelled, and not only its owner', async () => {
+test('a cancelled question also ends in the history thread', async () => {
   const dir = mkdtempSync(join(tmpdir(), 'headgate-history-thread-'));
   const records = recordsOf(fleetHistory(7, 20));
   const logUrl = `sqlite:${join(dir, 'log')}`;
@@ -45,7 +45,7 @@ test('the thread ends a question that is cancelled, and not only its owner', asy
   expect(answer).toMatchObject({ id: 1, error: { message: 'This operation was aborted' } });
 });
 
-test('a question of a client that leaves ends at once; the same one asked again is answered once the commit is there', async () => {
+test('a disconnected client’s question ends at once, and asked again is answered once its commit arrives', async () => {
   const dir = mkdtempSync(join(tmpdir(), 'headgate-open-history-'));
   const records = recordsOf(fleetHistory(7, 20));
   const logUrl = `sqlite:${join(dir, 'log')}`;

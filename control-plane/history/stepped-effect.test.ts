@@ -56,7 +56,7 @@ function historyOf() {
   return { snapshot, fold, steps };
 }
 
-test('without a request of the last hour it has the rows that differ, and the state is as before', () => {
+test('without requests in the last hour, the effect lists the differing rows and leaves the state unchanged', () => {
   const { snapshot } = historyOf();
   const digest = snapshot.digest();
   const reader = new HistoryReader(snapshot, () => ({ position: snapshot.seq, bytes: 0 }));
@@ -80,7 +80,7 @@ test('without a request of the last hour it has the rows that differ, and the st
 
 const suspended = (is: boolean) => known('organisation.suspended', { id: 'org-2', suspended: is });
 
-test('between two steps the state is that before it, and no step decides very many requests', () => {
+test('between two steps the original state is restored, and no step decides too many requests', () => {
   const { snapshot, steps } = historyOf();
   const digest = snapshot.digest();
   const work = steps();
@@ -100,7 +100,7 @@ test('between two steps the state is that before it, and no step decides very ma
   snapshot.close();
 });
 
-test('what is folded meanwhile is the state of the answer, and it ends where each step finds another state', () => {
+test('commits folded meanwhile are part of the answer, which gives up if every step finds a new state', () => {
   const { snapshot, fold, steps } = historyOf();
   const once = steps();
   for (let n = 0; n < texts.length + 8; n++) expect(once.next().done).toBe(false);

@@ -21,22 +21,22 @@ function reported(
   return changes;
 }
 
-test('a node without a report is up at once', () => {
+test('a node without an earlier report is up at once', () => {
   expect(reported(3, () => true, resumeDamping(undefined))).toEqual([[0, true]]);
 });
 
-test('down is reported at once, up after five seconds', () => {
+test('a node is reported down at once, and up after five seconds', () => {
   expect(reported(60, (second) => second !== 10)).toEqual([
     [10, false],
     [16, true],
   ]);
 });
 
-test('a node that flaps each second is reported down once in an hour', () => {
+test('a node that flaps each second is reported down once per hour', () => {
   expect(reported(3600, (second) => second % 2 === 1)).toEqual([[0, false]]);
 });
 
-test('with each time down an up must last twice as long, a minute at most', () => {
+test('after each failure the node must stay up twice as long, up to a minute', () => {
   // Worst case: the node goes down as soon as it is reported up.
   let damped = resumeDamping(true);
   const lasted: number[] = [];
@@ -49,7 +49,7 @@ test('with each time down an up must last twice as long, a minute at most', () =
   expect(lasted).toEqual([5, 10, 20, 40, 60, 60, 60]);
 });
 
-test('the penalty of a node is reset after five minutes up', () => {
+test('a node’s penalty is reset after five minutes up', () => {
   const falls = [0, 20, 60, 460];
   const up = (second: number): boolean => !falls.includes(second);
   expect(reported(600, up).filter(([, state]) => state)).toEqual([

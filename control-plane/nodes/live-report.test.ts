@@ -21,7 +21,7 @@ function live(count: number, of: Beat): Map<string, LiveNode> {
   return new Map(Array.from({ length: count }, (_, n) => [nodeId(n), node]));
 }
 
-test('the retained part of a heartbeat is bounded for any lists of models and reasons, and counts omitted entries', () => {
+test('the kept part of a heartbeat is bounded for any models and reasons, and counts omitted entries', () => {
   const most = heartbeat({
     models: Array.from({ length: 1000 }, () => worst),
     windows: { [worst]: 1 },

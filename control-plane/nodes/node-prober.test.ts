@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { startFleet } from '../../test/support/fleet.ts';
 import { specFleet } from '../../test/support/spec-fleet.ts';
 
-test('many nodes are probed without a warning of the runtime', async () => {
+test('probing many nodes causes no runtime warning', async () => {
   const warnings: string[] = [];
   const note = (warning: Error): void => {
     warnings.push(warning.message);

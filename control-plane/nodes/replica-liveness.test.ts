@@ -25,7 +25,7 @@ async function boardOfTwo() {
 
 const incarnations = new Map(['cp-1', 'cp-2'].map((name) => [name, randomUUID()]));
 
-test('a replica is dead once it was silent while this one ran and read its own reports, not because this one did not run', async () => {
+test('a replica counts as dead only after silence during which this replica ran and read its own reports', async () => {
   const clock = takeMonotonicClock();
   const { report, dead } = await boardOfTwo();
 
@@ -46,7 +46,7 @@ test('a replica is dead once it was silent while this one ran and read its own r
   expect(dead()).toEqual(['never-seen']);
 });
 
-test('a replica that does not read back its own reports calls nobody dead, nor at once when it reads them again', async () => {
+test('a replica that cannot read back its own reports declares none dead, even just after it can again', async () => {
   const clock = takeMonotonicClock();
   const { report, dead } = await boardOfTwo();
   const wait = (checks: number) => {

@@ -70,14 +70,14 @@ const longWalks = fc
   .map((choices) => walk(['first-heartbeat', ...choices]));
 const walks = fc.oneof(steps, longWalks);
 
-test('one report is in flight at most, also across ends and stops', () => {
+test('at most one report is in flight, even across ends and stops', () => {
   fc.assert(
     fc.property(walks, (path) => path.length >= 0),
     { numRuns: 3000 },
   );
 });
 
-test('a session attaches once and detaches once, and nothing has effects after its end', () => {
+test('a session attaches once and detaches once, and has no effects after its end', () => {
   fc.assert(
     fc.property(walks, (path) => {
       const end = path.findIndex(({ to }) => to === 'ended');
@@ -90,7 +90,7 @@ test('a session attaches once and detaches once, and nothing has effects after i
   );
 });
 
-test('the node of an agent that is lost is verified, of one that misbehaves or is revoked it is down, and of no other', () => {
+test('only a lost agent’s node is verified, and only misbehaviour or revocation reports it down', () => {
   fc.assert(
     fc.property(walks, (path) => {
       for (const { event, from, effects } of path) {
@@ -104,7 +104,7 @@ test('the node of an agent that is lost is verified, of one that misbehaves or i
   );
 });
 
-test('an agent is released once, after its stop is in the log, and its heartbeats count no more', () => {
+test('an agent is released once, after the log contains its stop, and its later heartbeats are ignored', () => {
   fc.assert(
     fc.property(walks, (path) => {
       const stop = path.findIndex(({ effects }) => effects.includes('record-stop'));
@@ -119,7 +119,7 @@ test('an agent is released once, after its stop is in the log, and its heartbeat
   );
 });
 
-test('a node that this replica owned is given up to another that claims it, not claimed back', () => {
+test('a node that this replica owned is given up to a replica that claims it, not claimed back', () => {
   fc.assert(
     fc.property(walks, (path) => {
       const owned = path.findIndex(({ to }) => to === 'owned');
@@ -136,7 +136,7 @@ test('a node that this replica owned is given up to another that claims it, not 
   );
 });
 
-test('every state can be reached, and from every state a session can end', () => {
+test('every state can be reached, and a session can end from every state', () => {
   const reached = new Set<SessionState>(['connected']);
   for (const state of reached) for (const event of events) reached.add(nextState(state, event).to);
   expect(reached.size).toBe(8);

@@ -16,13 +16,13 @@ function contend(durationMs: number): number {
   return count;
 }
 
-test('replicas that contend for a node for a day write hundreds of commits, not a hundred thousand', () => {
+test('replicas that contend for a node all day write hundreds of commits, not a hundred thousand', () => {
   expect(contend(10_000)).toBe(4);
   expect(contend(hourMs)).toBeLessThan(40);
   expect(contend(24 * hourMs)).toBeLessThan(600);
 });
 
-test('a node that was not contended is taken at once, and each node has a wait of its own', () => {
+test('an uncontended node is taken at once, and each node has its own wait', () => {
   const takeovers = new Takeovers();
   takeovers.count('n1', 0);
   expect(takeovers.mayTake('n1', 4999)).toBe(false);

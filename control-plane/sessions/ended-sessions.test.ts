@@ -53,7 +53,7 @@ const end = (kind: 'link' | 'session' | 'person', n: number, hours: number) =>
 /** Restarts after all of the log has been read. */
 const again = () => open({ log: 'test-log', seq: 1 });
 
-test('what ended stays ended after a start, however much ends after it, and nothing else is over', async () => {
+test('ended sessions stay ended after a start, however many end later, and no others have ended', async () => {
   const before = await open();
   before.onCommits([commitAt(3, end('link', 1, 30 * 24), end('person', 2, 8))]);
   for (let n = 0; n < 500; n++) before.onCommits([commitAt(10 + n, end('session', n, 8))]);
@@ -68,13 +68,13 @@ test('what ended stays ended after a start, however much ends after it, and noth
   check(await again());
 });
 
-test('an end is forgotten once what ended would not be accepted anyway', async () => {
+test('an end is forgotten once its session would have expired anyway', async () => {
   const ended = await open();
   ended.onCommits([commitAt(3, end('session', 1, -1), end('session', 2, 1))]);
   expect([1, 2].map((n) => ended.hasEnded('session', subject(n)))).toEqual([false, true]);
 });
 
-test('an end that the disk does not take counts, and is written with the next one', async () => {
+test('an end that the disk rejects still counts, and is written with the next one', async () => {
   const before = await open();
   const other = openDatabase(path, { durability: 'normal' });
   other.exec('BEGIN IMMEDIATE');
@@ -91,7 +91,7 @@ test('an end that the disk does not take counts, and is written with the next on
   expect([1, 2].map((n) => after.hasEnded('session', subject(n)))).toEqual([true, true]);
 });
 
-test('a file of another log counts for nothing, and a damaged one is made again', async () => {
+test('a file of another log is ignored, and a damaged file is replaced', async () => {
   const first = await open();
   first.onCommits([commitAt(3, end('session', 1, 8))]);
   first.close();

@@ -23,7 +23,7 @@ async function logOf(commits: number): Promise<{ log: MemoryLog; reads: number[]
   return { log, reads };
 }
 
-test('page after page holds each commit once, and no page but the first reads from the beginning', async () => {
+test('successive pages contain each commit once, and only the first reads from the beginning', async () => {
   const { log, reads } = await logOf(3000);
   const marks = new ReadMarks();
   const seen: number[] = [];
@@ -39,9 +39,9 @@ test('page after page holds each commit once, and no page but the first reads fr
 });
 
 test.each([
-  ['ends before what was folded', 3, 'test-log'],
-  ['is another one', 9, 'other-log'],
-])('a log that %s is an error of each reading, never an empty page', async (_, commits, id) => {
+  ['ends before the folded commits', 3, 'test-log'],
+  ['is a different one', 9, 'other-log'],
+])('reading a log that %s always fails, and never gives an empty page', async (_, commits, id) => {
   const { log } = await logOf(commits);
   const reader = new CommitReader(log, id);
   const read = async (): Promise<void> => {

@@ -108,7 +108,7 @@ const compare = (a: string | number, b: string | number): number =>
   typeof a === 'number' ? a - Number(b) : Buffer.compare(Buffer.from(a), Buffer.from(String(b)));
 
 test.each(Object.keys(keyListing.sorts).flatMap((sort) => [sort, `-${sort}`]))(
-  'pages sorted by %s have each key that was made once, in this order',
+  'pages sorted by %s contain each key once, in this order',
   (sort) => {
     for (const filter of [
       {},
@@ -125,12 +125,12 @@ test.each(Object.keys(keyListing.sorts).flatMap((sort) => [sort, `-${sort}`]))(
   },
 );
 
-test('a page has 100 rows without a limit, and says how many there are', () => {
+test('a page has 100 rows by default, and states how many there are', () => {
   const page = listPage(state.db, keyListing, { nowMs: testNowMs });
   expect([page.items.length, page.total, page.next === undefined]).toEqual([100, keys, false]);
 });
 
-test('a page of a long list searches a part of it and continues where it ended', () => {
+test('a page of a long list searches part of it, and the next one continues there', () => {
   const long = { ...keyListing, searchedMax: 50 };
   for (const sort of ['createdAt', '-createdAt', 'id', '-organisation'])
     for (const filter of [{ text: 'billing' }, { text: 'nowhere' }, { state: 'expired' }, { text: 'ana' }]) {
@@ -150,7 +150,7 @@ test('a page of a long list searches a part of it and continues where it ended',
     }
 });
 
-test('a long list is not sorted by what no index has, and says what it is sorted by', () => {
+test('a long list is sorted only by indexed fields, and says which', () => {
   const long = { ...keyListing, searchedMax: 50 };
   const page = (query: object) => listPage(state.db, long, { nowMs: testNowMs, ...query });
   expect(() => page({ sort: '-name' })).toThrow('this list is too long to be sorted by name');
@@ -159,7 +159,7 @@ test('a long list is not sorted by what no index has, and says what it is sorted
   expect(listPage(state.db, few, { nowMs: testNowMs, sort: 'name', owner: 'org-1' }).total).toBe(keys / 3);
 });
 
-test('the order of a page of keys is that of an index', () => {
+test('every indexed key order uses its index', () => {
   const { db } = memorySnapshot();
   db.exec(keyOrdersSql);
   for (const sort of keyListing.indexed) {
@@ -171,7 +171,7 @@ test('the order of a page of keys is that of an index', () => {
   }
 });
 
-test('the reverse order is the reverse, and an order has the sense of its field', () => {
+test('a descending order is the reverse of the ascending one, and expiry is sorted by time', () => {
   expect(whole({ sort: '-state' })).toEqual(whole({ sort: 'state' }).toReversed());
   const ends = listPage(state.db, keyListing, { nowMs: testNowMs, sort: 'expiresAt', limit: 1000 }).items;
   const times = ends.map(({ expiresAt }) =>
@@ -180,7 +180,7 @@ test('the reverse order is the reverse, and an order has the sense of its field'
   expect(times).toEqual([...times].sort((a, b) => (a < b ? -1 : a > b ? 1 : 0)));
 });
 
-test('rows that appear between two pages shift none', () => {
+test('rows added between two pages shift no others', () => {
   let added = keys;
   const before = whole({});
   const { ids } = pages({ sort: '-createdAt' }, () => {
@@ -199,37 +199,37 @@ test.each([
   ["' OR 1=1 --", () => false],
   // Spans the end of one column and the beginning of the next.
   ['deploykey', () => false],
-])('the text %s is looked for as it is', (text, isFound) => {
+])('the text %s is searched for literally', (text, isFound) => {
   const found = new Set(whole({ text }).filter((id) => Number(id.slice('key-'.length)) < keys));
   const wanted = Array.from({ length: keys }, (_, n) => madeKey(n)).filter(({ name }) => isFound(name));
   expect(found).toEqual(new Set(wanted.map(({ id }) => id)));
 });
 
-test('the state of a key is the one at the time of the reader, and can be looked for', () => {
+test('a key’s state is the one at the reader’s time, and can be filtered by', () => {
   const active = (nowMs: number) =>
     listPage(state.db, keyListing, { nowMs, state: 'active', limit: 1 }).total;
   expect(active(testNowMs - 3600_000)).toBeGreaterThan(active(testNowMs) ?? 0);
 });
 
 test.each([
-  ['no cursor', 'x', undefined],
+  ['not a cursor', 'x', undefined],
   ['JSON of another shape', Buffer.from('{"a":1}').toString('base64url'), undefined],
   ['too few parts', Buffer.from('["createdAt",1]').toString('base64url'), undefined],
   ['a nested part', Buffer.from('["createdAt",[1],"key-1"]').toString('base64url'), undefined],
-  ['one of another order', listPage(state.db, keyListing, { nowMs: 0, limit: 1 }).next, 'name'],
-])('%s is refused', (_name, after, sort) => {
+  ['from another order', listPage(state.db, keyListing, { nowMs: 0, limit: 1 }).next, 'name'],
+])('the cursor is refused: %s', (_name, after, sort) => {
   const read = () => listPage(state.db, keyListing, { nowMs: testNowMs, limit: 5, after, sort });
   expect(read).toThrow('after is not from a page of this list in this order');
 });
 
 test.each(['hash', 'created_at', '-', '--name', 'constructor', 'name; DROP TABLE api_key'])(
-  'a sort by %s is refused',
+  'sorting by %s is refused',
   (sort) => {
     expect(() => listPage(state.db, keyListing, { nowMs: testNowMs, sort })).toThrow('not sorted by');
   },
 );
 
-test('a key of several columns continues in the middle of the first', () => {
+test('a list with a key of several columns continues in the middle of the first column', () => {
   const members = Array.from({ length: 30 }, (_, n) => `p-${n}`);
   for (const organisation of ['org-0', 'org-1'])
     state.given(members.map((person) => known('member.set', { organisation, person, role: 'member' })));
@@ -239,7 +239,7 @@ test('a key of several columns continues in the middle of the first', () => {
   expect(new Set([...first.items, ...second.items].map((item) => JSON.stringify(item))).size).toBe(60);
 });
 
-test('nodes with many names continue by their names, after a cursor that the API takes', () => {
+test('nodes with many model names continue by name, with a cursor short enough for the API', () => {
   const many = new TestState();
   const ids = Array.from({ length: 7 }, (_, n) => `many-${n}`);
   for (const [n, id] of ids.entries()) {
@@ -270,7 +270,7 @@ test('nodes with many names continue by their names, after a cursor that the API
   }
 });
 
-test('a page of nodes names a node by its state as by its id', () => {
+test('nodes can be found by state and by id, and a list without states refuses a state', () => {
   state.given([
     known('node.registered', {
       ...{ id: 'n1', url: 'http://127.0.0.1:1', dialect: 'vllm', agent: true },

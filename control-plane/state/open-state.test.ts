@@ -33,7 +33,7 @@ function folded(): { path: string; records: LogRecord[] } {
   return { path, records };
 }
 
-test('the fold of the same log continues', async () => {
+test('the fold continues on the same log', async () => {
   const { path, records } = folded();
   const snapshot = await openState(path, await logOf(records), quiet);
   expect(snapshot.seq).toBe(2);
@@ -62,10 +62,10 @@ function change(path: string, sql: string): void {
 }
 
 test.each([
-  ['is not as it was written', change, 'next_offset = 4611686018427387904'],
-  ['is of no commit', forgePositionIn, 'seq = -1'],
-  ['is of another commit', forgePositionIn, 'seq = 1'],
-  ['is of another log', forgePositionIn, "log = 'other'"],
+  ['was changed', change, 'next_offset = 4611686018427387904'],
+  ['belongs to no commit', forgePositionIn, 'seq = -1'],
+  ['belongs to another commit', forgePositionIn, 'seq = 1'],
+  ['belongs to another log', forgePositionIn, "log = 'other'"],
 ])('a state whose position %s is quarantined and rebuilt from the log', async (_, harm, columns) => {
   const { path, records } = folded();
   harm(path, `UPDATE position SET ${columns}`);

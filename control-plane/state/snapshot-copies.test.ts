@@ -27,7 +27,7 @@ const files = (): number => readdirSync(folder).length;
 const operator = { kind: 'operator' } as const;
 const present = new AbortController().signal;
 
-test('a copy is the state of one moment, readable by its owner only', async () => {
+test('a copy is the state at one moment, readable only by its owner', async () => {
   const copy = await copies().acquire(operator, present);
   expect(copy).toMatchObject({ log: snapshot.log, seq: snapshot.seq, digest: snapshot.digest() });
   expect(copy.sha256).toBe(createHash('sha256').update(readFileSync(copy.path)).digest('hex'));
@@ -40,7 +40,7 @@ test('a copy is the state of one moment, readable by its owner only', async () =
   copy.release();
 });
 
-test('of a state whose position was changed by hand there is no copy, until it is whole again', async () => {
+test('a state whose position was changed by hand is not copied until it is intact again', async () => {
   const { seq } = snapshot;
   snapshot.db.exec('UPDATE position SET seq = seq + 1');
   await expect(copies().acquire(operator, present)).rejects.toThrow('position does not match its checksum');
@@ -57,7 +57,7 @@ function move(): void {
   snapshot.apply([writer.add([known('tier.set', { id: 'T1', rank: snapshot.seq % 1000, models: '*' })])]);
 }
 
-test('fifty gateways of one address at once read one copy', async () => {
+test('fifty gateways at one address read the same copy', async () => {
   const shared = copies();
   const all = await Promise.all(
     Array.from({ length: 50 }, () => shared.acquire(gateway('192.0.2.1'), present)),
@@ -70,7 +70,7 @@ test('fifty gateways of one address at once read one copy', async () => {
   expect(files()).toBe(1);
 });
 
-test('a gateway gets a copy that is at most a minute and a thousand commits old, the operator the present state', async () => {
+test('a gateway’s copy is at most a minute and 1,000 commits old, and the operator’s is current', async () => {
   const clock = { ms: 0 };
   const shared = copies({ now: () => clock.ms });
   const first = await shared.acquire(gateway('192.0.2.1'), present);
@@ -90,7 +90,7 @@ test('a gateway gets a copy that is at most a minute and a thousand commits old,
   expect((await far.acquire(gateway('192.0.2.1'), present)).seq).toBe(snapshot.seq);
 });
 
-test('an earlier copy is removed once nobody reads it, and there are at most three', async () => {
+test('an older copy is removed once nobody reads it, and at most three exist', async () => {
   const shared = copies();
   const first = await shared.acquire(operator, present);
   const reads = [first];
@@ -110,7 +110,7 @@ test('an earlier copy is removed once nobody reads it, and there are at most thr
   for (const copy of [...reads, latest]) copy.release();
 });
 
-test('downloads are bounded by address, of all gateways, and of the operator, each apart', async () => {
+test('downloads are limited per address, for all gateways and for the operator, separately', async () => {
   const shared = copies({ downloadsMax: { address: 2, gateways: 3, operator: 1 } });
   const [one, other] = [gateway('192.0.2.1'), gateway('192.0.2.2')];
   const held = [await shared.acquire(one, present), await shared.acquire(one, present)];
@@ -123,7 +123,7 @@ test('downloads are bounded by address, of all gateways, and of the operator, ea
   for (const who of [one, one, other, operator]) await shared.acquire(who, present);
 });
 
-test('a failure leaves no file and no download counted, and the next may succeed', async () => {
+test('a failure leaves no file and no counted download, and the next attempt may succeed', async () => {
   const shared = new SnapshotCopies({
     ...{ state: join(dir, 'nothing.db'), folder, position: () => 1 },
     downloadsMax: { operator: 2 },
@@ -136,7 +136,7 @@ test('a failure leaves no file and no download counted, and the next may succeed
   expect(existsSync(join(dir, 'nothing.db'))).toBe(false);
 });
 
-test('who leaves while the copy is made reads none, and others get it', async () => {
+test('a client that disconnects while the copy is made gets none, and others still get it', async () => {
   const shared = copies({ downloadsMax: { operator: 2 } });
   const client = new AbortController();
   const taken = shared.acquire(operator, client.signal);
@@ -148,7 +148,7 @@ test('who leaves while the copy is made reads none, and others get it', async ()
   for (let times = 0; times < 2; times++) await shared.acquire(operator, present);
 });
 
-test('what a killed process left is removed at the start', () => {
+test('files left by a killed process are removed at the start', () => {
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, 'left.db'), 'left');
   copies();

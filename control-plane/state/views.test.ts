@@ -5,7 +5,7 @@ import { findAnonymous, listTiers } from './catalog.ts';
 import { listPage } from './list-page.ts';
 import { findKey, keyListing, listMembers, listOrganisations } from './tenants.ts';
 
-test('lists are in order, and cut with a limit', () => {
+test('lists are sorted, and a limit truncates them', () => {
   const { db } = new TestState().given(smallFleet);
   expect(listOrganisations(db).map(({ id }) => id)).toEqual(['acme', 'other']);
   expect(listOrganisations(db, 1).map(({ id }) => id)).toEqual(['acme']);
@@ -21,7 +21,7 @@ test('lists are in order, and cut with a limit', () => {
   expect(listNodes(db)).toHaveLength(1);
 });
 
-test('visitors are no tier, and have no limits until some are set', () => {
+test('visitors are not a tier, and have no limits until some are set', () => {
   const state = new TestState().given(smallFleet);
   expect(findAnonymous(state.db)).toBeUndefined();
   state.given([{ type: 'anonymous.set', data: { freeTurns: 3, concurrency: 1, models: '*' } }]);
@@ -42,7 +42,7 @@ test('a stack and the pool show their installs and nodes', () => {
   expect(findPool(state.db)).toEqual({ models: ['echo-small'], nodes: ['pool-1'] });
 });
 
-test('a node shows its owner and health once it has them', () => {
+test('a node shows its owner and health once they are known', () => {
   const state = new TestState().given(smallFleet);
   state.given([
     { type: 'node.joined', data: { id: 'pool-1', owner: 'cp-a', generation: 1 } },
@@ -90,13 +90,13 @@ test('no resource shows a hash', () => {
   expect(findKey(state.db, 'key-acme', testNowMs)).not.toHaveProperty('hash');
 });
 
-test('a revocation whose key was never created is no key', () => {
+test('a revocation of a key that was never created does not appear as a key', () => {
   const state = new TestState().given([{ type: 'key.revoked', data: { id: 'key-early' } }]);
   expect(findKey(state.db, 'key-early', testNowMs)).toBeUndefined();
   expect(listPage(state.db, keyListing, { nowMs: testNowMs }).items).toEqual([]);
 });
 
-test('two databases keep their statements apart', () => {
+test('two databases do not share prepared statements', () => {
   const one = new TestState().given(smallFleet);
   const two = new TestState();
   expect(listOrganisations(one.db)).toHaveLength(2);

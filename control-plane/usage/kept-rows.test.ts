@@ -89,7 +89,7 @@ function waiting(): number {
   }
 }
 
-test('rows are moved into the files of their days and read from there, in their order, with those that came since', async () => {
+test('rows are moved into day files and read from there in order, together with later rows', async () => {
   const store = openStore();
   fold(store, ...upTo(60).map((n) => row(n)));
   const moving = mover(store);
@@ -109,7 +109,7 @@ test('rows are moved into the files of their days and read from there, in their 
   expect(checkUsage(path)).toEqual([]);
 });
 
-test('the files of other days than were asked for are not read', async () => {
+test('only the files of the requested days are read', async () => {
   const store = openStore();
   fold(store, ...upTo(60).map((n) => row(n)));
   await mover(store).move();
@@ -123,7 +123,7 @@ test('the files of other days than were asked for are not read', async () => {
   expect(checkUsage(path).map(({ object }) => object)).toEqual([`day ${days[0]}`, `day ${days[2]}`]);
 });
 
-test('files of days before those that are kept are removed, their sums stay, and late rows of them are not kept', async () => {
+test('files older than the retention are removed but their sums stay, and late rows for them are dropped', async () => {
   const store = openStore();
   fold(store, ...upTo(30).map((n) => row(n)));
   await mover(store).move();
@@ -140,7 +140,7 @@ test('files of days before those that are kept are removed, their sums stay, and
   expect(checkUsage(path)).toEqual([]);
 });
 
-test('a clock that leaps ahead removes nothing, neither that of this machine nor that of the log, nor both at once', async () => {
+test('a leap of this machine’s clock, of the log’s or of both removes nothing', async () => {
   const store = openStore();
   fold(store, ...upTo(30).map((n) => row(n)));
   let nowMs = 0;
@@ -161,7 +161,7 @@ test('a clock that leaps ahead removes nothing, neither that of this machine nor
   expect(store.rows.days).toEqual([...days.slice(1), '2027-01-01']);
 });
 
-test('the last rows of a service without requests are removed when their time is over', async () => {
+test('the last rows of an idle service are removed when their time is over', async () => {
   const store = openStore();
   fold(store, ...upTo(30).map((n) => row(n)));
   let nowMs = 0;
@@ -174,7 +174,7 @@ test('the last rows of a service without requests are removed when their time is
   expect([read(store), store.rows.days]).toEqual([[], []]);
 });
 
-test('what a process wrote into files and did not note is written again, once', async () => {
+test('rows that a process moved without recording it are written again, once', async () => {
   const store = openStore();
   fold(store, ...upTo(25).map((n) => row(n)));
   await mover(store).move();
@@ -189,7 +189,7 @@ test('what a process wrote into files and did not note is written again, once', 
   expect(checkUsage(path)).toEqual([]);
 });
 
-test('where a power cut takes the last rows of usage.db back, those in the files do not count', async () => {
+test('if a power cut undoes the last rows of usage.db, their moved copies do not count', async () => {
   const store = openStore();
   fold(store, ...upTo(20).map((n) => row(n)));
   await mover(store).move();
@@ -208,7 +208,7 @@ test('where a power cut takes the last rows of usage.db back, those in the files
   expect(checkUsage(path)).toEqual([]);
 });
 
-test('files of another usage.db are renamed, and the check says what is missing', async () => {
+test('files of another usage.db are renamed, and the check reports what is missing', async () => {
   const store = openStore();
   fold(store, ...upTo(10).map((n) => row(n)));
   await mover(store).move();
@@ -225,7 +225,7 @@ test('files of another usage.db are renamed, and the check says what is missing'
   expect(checkUsage(path)).toEqual([expect.objectContaining({ object: `day ${days[0]}` })]);
 });
 
-test('a row of a file that was changed, and one that is gone, are found by its day', async () => {
+test('a changed and a missing row of a file are both found by day', async () => {
   const store = openStore();
   fold(store, ...upTo(30).map((n) => row(n)));
   await mover(store).move();
@@ -248,7 +248,7 @@ test('a row of a file that was changed, and one that is gone, are found by its d
   ]);
 });
 
-test('the room of many rows that were moved is given back at the next start', async () => {
+test('disk space of many moved rows is released at the next start', async () => {
   const store = openStore();
   for (let group = 0; group < 90; group++)
     fold(

@@ -28,12 +28,12 @@ function row(n: number, promptTokens: number, v = 1): Buffer {
 
 test.each<[what: string, outcome: string, records: Buffer[], macOf?: (value: Buffer) => Buffer | null]>([
   ['a repeat that differs', 'differing', [row(1, 5), row(1, 6)]],
-  ['a row of a version that is not known', 'unread', [row(1, 5, 99)]],
-  ['what is no row', 'junk', [Buffer.from('no row')]],
+  ['a row of an unknown version', 'unread', [row(1, 5, 99)]],
+  ['something that is not a row', 'junk', [Buffer.from('no row')]],
   ['a record without a MAC', 'unsigned', [row(1, 5)], () => null],
-  ['a record with the MAC of another token', 'wrong_mac', [row(1, 5)], nobody],
+  ['a record with another token’s MAC', 'wrong_mac', [row(1, 5)], nobody],
 ])(
-  'design 7: %s alarms: a log line and a metric',
+  '%s raises an alarm: a log line and a metric',
   async (_what, outcome, records, macOf = mac.of.bind(mac)) => {
     const logUrl = `sqlite:${join(dir, 'log')}`;
     const log = await usageLogAddress(logUrl).open(0);

@@ -51,18 +51,18 @@ function read(path: string, options: UsageStoreOptions = {}) {
   }
 }
 
-test('a file in which all is well has no fault', () => {
+test('an intact file has no faults', () => {
   expect(checkUsage(usageFile())).toEqual([]);
 });
 
 test.each([
-  ['its beginning', '{', 'z'],
-  ['its end', '}', '|'],
-  ['a name of a field', '"at"', '"`t"'],
-  ['a moment', '2026-11-21T', '2026-11-21U'],
-  ['a number', '"promptTokens":1', '"promptTokens":q'],
-  ['the sign of a number', '"promptTokens":10', '"promptTokens":1.'],
-])('a row is left out and named, and the rows behind it are read: %s', (_, text, flipped) => {
+  ['a changed beginning', '{', 'z'],
+  ['a changed end', '}', '|'],
+  ['a changed field name', '"at"', '"`t"'],
+  ['a changed time', '2026-11-21T', '2026-11-21U'],
+  ['a changed number', '"promptTokens":1', '"promptTokens":q'],
+  ['a changed sign', '"promptTokens":10', '"promptTokens":1.'],
+])('an unreadable row is skipped and named, and later rows are read: %s', (_, text, flipped) => {
   const path = usageFile();
   const db = openDatabase(path, { durability: 'normal' });
   db.prepare('UPDATE request SET body = replace(body, ?, ?) WHERE id = 20').run(text, flipped);
@@ -74,7 +74,7 @@ test.each([
   expect(checkUsage(path).map(({ object }) => object)).toEqual(named);
 });
 
-test('fewer rows than asked for come only at the end, also where unreadable ones are among them', () => {
+test('a short page means the end, even with unreadable rows', () => {
   const path = usageFile();
   const db = openDatabase(path, { durability: 'normal' });
   db.exec(`UPDATE request SET body = 'x' WHERE id BETWEEN 11 AND 29`);
@@ -90,7 +90,7 @@ test('fewer rows than asked for come only at the end, also where unreadable ones
   expect(ids).toEqual([...Array(60).keys()].map((at) => at + 1).filter((id) => id < 11 || id > 29));
 });
 
-test('a parked row that cannot be read holds up none behind it', () => {
+test('an unreadable parked row does not hold up later ones', () => {
   const path = usageFile();
   const db = openDatabase(path, { durability: 'normal' });
   expect(db.prepare(`UPDATE parked SET body = '{'`).run().changes).toBe(1);
@@ -110,13 +110,13 @@ const ofTotal = `in the period from ${period} the total of pool echo-small is no
 const ofDay = 'on 2026-11-21 the sum of pool echo-smal';
 
 test.each<[what: string, sql: string, text?: string]>([
-  ['a number of a row', `UPDATE request SET body = replace(body, '1002', '1003')`],
-  ['a number of a total', `UPDATE total SET requests = requests + 8 WHERE organisation = 'acme'`, ofTotal],
-  ['a sum of an hour', `UPDATE hour_sum SET prompt_tokens = 7 WHERE organisation = 'acme'`, ofTotal],
+  ['a number in a row', `UPDATE request SET body = replace(body, '1002', '1003')`],
+  ['a number in a total', `UPDATE total SET requests = requests + 8 WHERE organisation = 'acme'`, ofTotal],
+  ['an hour’s sum', `UPDATE hour_sum SET prompt_tokens = 7 WHERE organisation = 'acme'`, ofTotal],
   ['a name in a row', `UPDATE request SET body = replace(body, 'echo-small', 'echo-smalm') WHERE id = 2`],
-  ['a row that is gone', 'DELETE FROM request WHERE id = 2'],
-  ['a total that is gone', `DELETE FROM total WHERE organisation = 'acme'`, ofTotal],
-])('sums that are not those of their rows are found: %s', (_, sql, text = ofDay) => {
+  ['a missing row', 'DELETE FROM request WHERE id = 2'],
+  ['a missing total', `DELETE FROM total WHERE organisation = 'acme'`, ofTotal],
+])('sums that do not match their rows are found: %s', (_, sql, text = ofDay) => {
   const path = usageFile();
   const db = openDatabase(path, { durability: 'normal' });
   db.exec(sql);
@@ -126,7 +126,7 @@ test.each<[what: string, sql: string, text?: string]>([
   expect(faults[0]?.text).toContain(text);
 });
 
-test('no flipped bit of a file ends a check or a reader with another error than that of damage', () => {
+test('any flipped bit in a file leads a check or reader only to a damage error', () => {
   const step = 197;
   const whole = usageFile();
   const { length } = readFileSync(whole);
@@ -151,9 +151,9 @@ test('no flipped bit of a file ends a check or a reader with another error than 
 });
 
 test.each([
-  ['made once it is not', 0.1, true],
-  ['made after six hours all the same', 6, false],
-])('a check is put off while the write-ahead log is long, and %s', async (_, hours, isRemoved) => {
+  ['made once it is short again', 0.1, true],
+  ['made after six hours in any case', 6, false],
+])('a check is postponed while the write-ahead log is long, and %s', async (_, hours, isRemoved) => {
   const path = usageFile();
   const lines: unknown[] = [];
   const note = (fields: object): void => void lines.push(fields);

@@ -58,7 +58,7 @@ test('a store follows every partition, from the beginning and live', async () =>
   expect(store.poolTokens('acme', period)).toBe(6);
 });
 
-test('applied rows are reported in the turn in which the store applied them', async () => {
+test('applied rows are reported in the same turn of the event loop in which they were applied', async () => {
   const topic = new MemoryTopic();
   const store = newStore();
   const reports: [tokens: number, applied: AppliedUsage][] = [];
@@ -120,7 +120,7 @@ test('an unreachable log is reported once, retried, and reported when it answers
   expect([reports, replicator.reachable]).toEqual([[false, true], true]);
 });
 
-test('a partition that fails does not hold up the others', async () => {
+test('a failing partition does not hold up the others', async () => {
   const topic = new MemoryTopic();
   topic.add(...record(1));
   const store = newStore();

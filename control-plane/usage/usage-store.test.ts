@@ -63,7 +63,7 @@ function records(from: number, ...values: unknown[]): LogRecord[] {
   });
 }
 
-test('Limits 4: totals sum pool, stacks and own nodes, the allowance only the pool', () => {
+test('Limits 4: totals include pool, stacks and own nodes, and allowances only the pool', () => {
   const usage = store();
   usage.apply(
     0,
@@ -90,7 +90,7 @@ test('Limits 4: totals sum pool, stacks and own nodes, the allowance only the po
   expect(usage.totals('nobody', period)).toEqual({ totalTokens: 0, requests: 0, models: [] });
 });
 
-test('all visitors together are summed by UTC day, apart from what control planes compare and publish', () => {
+test('all visitors together are summed by UTC day, outside what control planes compare and publish', () => {
   const usage = store();
   const later = { at: '2026-11-30T23:59:59.999Z', visitor: 'v2', replica: b };
   const rows = [
@@ -119,7 +119,7 @@ test('all visitors together are summed by UTC day, apart from what control plane
   expect(usage.poolTotals().map(({ organisation }) => organisation)).toEqual(['acme']);
 });
 
-test('a repeated row counts once, and one that differs from the last is an alarm', () => {
+test('a repeated row counts once, and a repeat that differs raises an alarm', () => {
   const usage = store();
   const applied = usage.apply(0, records(0, [row(a, 1), row(a, 2)], [row(a, 1), row(a, 2)], [row(a, 2)]));
   expect(applied).toMatchObject({ consumed: 3, gaps: [] });
@@ -130,7 +130,7 @@ test('a repeated row counts once, and one that differs from the last is an alarm
   expect(usage.poolTokens('acme', period)).toBe(2 + 3);
 });
 
-test('a repeat that differs is an alarm as long as the hash of its row is kept, also after a restart', () => {
+test('a differing repeat raises an alarm while its row’s hash is kept, even after a restart', () => {
   const path = join(folder(), 'usage.db');
   const forged = (n: number): object => row(a, n, { organisation: 'nobody' });
   const rowsFrom = (n: number, count: number, of: (n: number) => object) =>
@@ -178,9 +178,9 @@ const mac = new RecordMac(usageTopic, 'present-gateway-token');
 test.each<[claim: string, forge: (record: LogRecord) => LogRecord, outcome: 'unsigned' | 'wrong_mac']>([
   ['no MAC', (record) => signed(undefined, record), 'unsigned'],
   ['an empty MAC', (record) => ({ ...record, signature: Buffer.alloc(0) }), 'unsigned'],
-  ['a MAC of another token', (record) => signed(new RecordMac(usageTopic, 'another'), record), 'wrong_mac'],
+  ['another token’s MAC', (record) => signed(new RecordMac(usageTopic, 'another'), record), 'wrong_mac'],
   [
-    'a MAC of another topic',
+    'another topic’s MAC',
     (record) => signed(new RecordMac(statusTopic, 'present-gateway-token'), record),
     'wrong_mac',
   ],
@@ -190,12 +190,12 @@ test.each<[claim: string, forge: (record: LogRecord) => LogRecord, outcome: 'uns
     'wrong_mac',
   ],
   [
-    'the MAC of another incarnation',
+    'another incarnation’s MAC',
     (record) => ({ ...record, signature: mac.of(Buffer.from(record.value.toString().replace(a, b))) }),
     'wrong_mac',
   ],
   [
-    'the MAC of another number',
+    'another number’s MAC',
     (record) => ({
       ...record,
       signature: mac.of(Buffer.from(record.value.toString().replace('"n":1', '"n":2'))),
@@ -211,7 +211,7 @@ test.each<[claim: string, forge: (record: LogRecord) => LogRecord, outcome: 'uns
   expect(usage.refused).toEqual([{ count: 1, first: 0, last: 0 }]);
 });
 
-test('records of a former token count while it is known; without any token none counts', () => {
+test('records with a former token count while that token is known, and without a token none counts', () => {
   const [record] = records(0, [row(a, 1)]);
   const former = new RecordMac(usageTopic, 'former-gateway-token');
   const both = new RecordMac(usageTopic, 'present-gateway-token', 'former-gateway-token');
@@ -229,7 +229,7 @@ test('records of a former token count while it is known; without any token none 
   expect(none.counts).toMatchObject({ applied: 0, unsigned: 1, wrong_mac: 1 });
 });
 
-test('what was refused is read again at the next start, and counts once its writer is accepted', () => {
+test('refused records are read again at the next start, and count once their writer is accepted', () => {
   const path = join(folder(), 'usage.db');
   const rows = records(0, [row(a, 1)], [row(a, 2)], [row(a, 3)], [row(b, 1)]);
   const other = new RecordMac(usageTopic, 'another');
@@ -252,7 +252,7 @@ test('what was refused is read again at the next start, and counts once its writ
   expect(read({})).toEqual([4, 2 + 3 + 4 + 2, 0]);
 });
 
-test('rows behind a gap are parked and reported, and count once the missing ones arrive', () => {
+test('rows after a gap are parked and reported, and count once the missing ones arrive', () => {
   const usage = store();
   const gapped = usage.apply(0, records(0, [row(a, 1), row(a, 3), row(a, 5)], [row(b, 1)]));
   expect(gapped.gaps).toEqual([{ incarnation: a, next: 2 }]);
@@ -268,7 +268,7 @@ test('rows behind a gap are parked and reported, and count once the missing ones
   expect(usage.highWater(a)).toBe(5);
 });
 
-test('too many parked rows skip the missing ones, which then never count', () => {
+test('with too many parked rows the missing ones are skipped, and never count later', () => {
   const usage = store({ parkedMax: 2 });
   const applied = usage.apply(0, records(0, [row(a, 4), row(a, 5), row(a, 6), row(a, 3), row(a, 7)]));
   expect(applied.rows.map(({ n }) => n)).toEqual([4, 5, 6, 7]);
@@ -277,7 +277,7 @@ test('too many parked rows skip the missing ones, which then never count', () =>
   expect(usage.parkedRows).toBe(0);
 });
 
-test('an unknown incarnation begins at 1 on a whole log, and at its first row kept on a trimmed one', () => {
+test('an unknown incarnation begins at 1 in a whole log, and at its first kept row in a trimmed one', () => {
   const whole = store();
   expect(whole.apply(0, records(0, [row(a, 7)])).gaps).toEqual([{ incarnation: a, next: 1 }]);
   const trimmed = store();
@@ -300,7 +300,7 @@ test('an incarnation with waiting rows does not restart where the log was trimme
   expect([usage.highWater(a), usage.parkedRows, usage.counts.applied]).toEqual([7, 0, 7]);
 });
 
-test('a row of a later version is stepped over, and junk changes nothing', () => {
+test('a row of a later version is skipped, and junk changes nothing', () => {
   const usage = store();
   const junk = [Buffer.from([0xff, 0x00]), Buffer.from('{'), {}, [7, null, { incarnation: a, n: 1, v: 1 }]];
   usage.apply(0, records(0, ...junk, [{ v: 2, incarnation: a, n: 1 }, row(a, 2)]));
@@ -308,7 +308,7 @@ test('a row of a later version is stepped over, and junk changes nothing', () =>
   expect(usage.nextOffset(0)).toBe(5);
 });
 
-test('a slice ends when its time is up, after one record at least, and the next continues after it', () => {
+test('a slice ends when its time is up, after at least one record, and the next continues there', () => {
   const usage = store();
   const all = records(0, [row(a, 1)], [row(a, 2)], [row(a, 3)]);
   let rest = all;
@@ -337,7 +337,7 @@ test('totals, marks, parked rows and position survive a restart together', () =>
   expect(after.poolTokens('acme', period)).toBe(2 + 3 + 4 + 5);
 });
 
-test('a transaction that fails changes nothing, neither in the file nor in memory', () => {
+test('a failed transaction changes nothing, neither in the file nor in memory', () => {
   const path = join(folder(), 'usage.db');
   const usage = store({}, path);
   usage.apply(0, records(0, [row(a, 1)]));
@@ -353,7 +353,7 @@ test('a transaction that fails changes nothing, neither in the file nor in memor
   expect(usage.poolTokens('acme', period)).toBe(5);
 });
 
-test('every row is kept for export where that is asked for, and pages continue after the last', () => {
+test('rows are kept for export if requested, and pages continue after the last row', () => {
   const usage = store({ keepRows: true });
   usage.apply(
     0,
@@ -383,7 +383,7 @@ const keyRows = [
 const k1 = { key: 'k1', lastUsedAt: '2026-11-20T12:00:00.000Z', requestsOfDay: 2 };
 const k2 = { key: 'k2', lastUsedAt: '2026-11-21T10:00:00.000Z', requestsOfDay: 1 };
 
-test('the latest request of each key and those of a day are known after a start too, with no row read again', () => {
+test('after a start, each key’s latest and daily requests are known without reading rows again', () => {
   vi.setSystemTime('2026-11-20T12:30:00Z');
   const path = join(folder(), 'usage.db');
   const first = store({ keepRows: true }, path);
@@ -405,7 +405,7 @@ test.each<[claim: string, spoil: (path: string) => void, refusal: RegExp]>([
     /usage\.db is damaged \(SQLITE_NOTADB\); move it away and put a backup/,
   ],
   [
-    'a file of another format',
+    'a file in another format',
     (path) => {
       const db = openDatabase(path, { durability: 'normal' });
       db.pragma('user_version = 99');
@@ -413,7 +413,7 @@ test.each<[claim: string, spoil: (path: string) => void, refusal: RegExp]>([
     },
     /usage\.db/,
   ],
-])('%s is refused, as it is primary data', (_claim, spoil, refusal) => {
+])('%s is refused, because it is primary data', (_claim, spoil, refusal) => {
   const path = join(folder(), 'usage.db');
   spoil(path);
   expect(() => openUsageStore(path)).toThrow(refusal);
@@ -464,7 +464,7 @@ test('any interleaving of rows, repeats and partitions gives the same totals', (
   );
 });
 
-test('a copy of signed rows in another partition takes nothing from a reader that comes to it first', () => {
+test('a copy of signed rows in another partition does not keep them from counting in their own', () => {
   const mac = new RecordMac(usageTopic, 'the gateway token');
   const usage = store({ mac, partitions: 12 });
   const signed = (from: number, ...values: unknown[]): LogRecord[] =>
@@ -480,7 +480,7 @@ test('a copy of signed rows in another partition takes nothing from a reader tha
   expect(usage.counts).toMatchObject({ applied: 3, repeated: 0, junk: 1 });
 });
 
-test.each([4, 6])('a file of format %i is refused by name: no released version made one', (format) => {
+test.each([4, 6])('a file of format %i is refused by name, because no released version made it', (format) => {
   const path = join(folder(), 'usage.db');
   store({}, path).close();
   const former = openDatabase(path, { durability: 'normal' });
@@ -491,7 +491,7 @@ test.each([4, 6])('a file of format %i is refused by name: no released version m
 
 const dayOf = (day: string) => ({ day, first_id: 0, last_id: 0, rows: 0 });
 
-test('Limits 4: a row that is ahead of the time of the log counts at that time and in its period, a late one in its own', () => {
+test('Limits 4: a row ahead of the log’s time counts at the log’s time, and a late row in its own period', () => {
   const usage = store({ keepRows: true });
   usage.rows.noteMoved({ moved: 0, days: [dayOf('2026-11-20')] });
   const atMs = Date.parse('2026-11-21T12:00:00Z');
@@ -511,7 +511,7 @@ test('Limits 4: a row that is ahead of the time of the log counts at that time a
   expect(usage.counts).toMatchObject({ applied: 4, repeated: 4, differing: 0 });
 });
 
-test('Limits 4: while the time of the log is behind that of earlier rows, a row counts in its own period', () => {
+test('Limits 4: while the log’s time is behind earlier rows, a row counts in its own period', () => {
   const usage = store({ keepRows: true });
   usage.rows.noteMoved({ moved: 0, days: [dayOf('2026-11-21')] });
   usage.apply(0, [{ ...records(0, [row(a, 1)])[0]!, atMs: Date.parse('2026-10-12T12:00:00Z') }]);

@@ -7,24 +7,24 @@ const row = { v: 1, incarnation: '0f8fad5b-d9cb-469f-a165-70867728950e', n: 1, .
 const { organisation: _, period: __, ...ownerless } = row;
 
 test.each<[claim: string, value: object, written: boolean, read: boolean]>([
-  ['a row of an organisation', row, true, true],
+  ['an organisation’s row', row, true, true],
   ['a pinned, estimated row', { ...row, draw: 'stack', stack: 'stk-a-b-c', estimated: true }, true, true],
-  ['a row of a visitor', { ...ownerless, organisation: null, period: null, visitor: 'v1' }, true, true],
+  ['a visitor’s row', { ...ownerless, organisation: null, period: null, visitor: 'v1' }, true, true],
   ['a row with an unknown field', { ...row, colour: 'red' }, false, true],
   [
-    'a row of a visitor outside the pool',
+    'a visitor’s row outside the pool',
     { ...ownerless, organisation: null, period: null, visitor: 'v1', draw: 'own' },
     false,
     false,
   ],
-  ['a row of nobody', { ...ownerless, organisation: null, period: null }, false, false],
-  ['a row of two owners', { ...row, visitor: 'v1' }, false, false],
-  ['a row of an organisation without a period', { ...row, period: null }, false, false],
-  ['a row with half a token', { ...row, promptTokens: 0.5 }, false, false],
+  ['a row without an owner', { ...ownerless, organisation: null, period: null }, false, false],
+  ['a row with two owners', { ...row, visitor: 'v1' }, false, false],
+  ['an organisation’s row without a period', { ...row, period: null }, false, false],
+  ['a row with a fractional token count', { ...row, promptTokens: 0.5 }, false, false],
   ['a row with a negative count', { ...row, completionTokens: -1 }, false, false],
   ['a row with more tokens than one request can have', { ...row, promptTokens: 1e9 + 1 }, false, false],
   ['a row numbered 0', { ...row, n: 0 }, false, false],
-  ['a row of no incarnation', { ...row, incarnation: 'x' }, false, false],
+  ['a row without an incarnation', { ...row, incarnation: 'x' }, false, false],
 ])('%s is written and read as it must be', (_claim, value, written, read) => {
   expect(usageRowSchema.safeParse(value).success).toBe(written);
   expect(readUsageRow(value) !== undefined).toBe(read);
