@@ -1,7 +1,4 @@
-/**
- * Composition root of a control-plane replica. A replica folds the log, runs commands, monitors nodes, and publishes its
- * status. Any number of equal replicas may run over one log.
- */
+/** Composition root of a control-plane replica. Any number of equal replicas may run over one log. */
 import type { AddressInfo } from 'node:net';
 import { controlTopic } from '../schemas/events/commit.ts';
 import type { ControlLog } from '../shared/log/core/control-log.ts';

@@ -1,4 +1,4 @@
-/** How each event affects answers, and what it adds to or removes from the state. A missing event type does not compile. */
+/** Effect of each event on answers, and what it adds to or removes from the state. A missing event type does not compile. */
 import { dayMs } from '../../schemas/durations.ts';
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
 import type { EventData, KnownEvent } from '../../schemas/events/events.ts';

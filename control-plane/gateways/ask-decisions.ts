@@ -171,7 +171,7 @@ async function challenged(
   return sign(challenge);
 }
 
-/** Does not follow redirects. */
+/** Sends a GET request. Does not follow redirects. */
 async function get(
   address: string,
   { dispatcher, signal }: Way,

@@ -1,7 +1,4 @@
-/**
- * Past states for reads of the admin API. The history thread reads their rows. Callers take turns, so that no caller delays
- * the others for long.
- */
+/** Past states for reads of the admin API, from the history thread. Callers take turns, so that none delays the others. */
 import { momentForms, type NamedMoment, parseMoment } from '../../schemas/admin/moments.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -59,10 +56,7 @@ export class PastStates {
     this.#history = history;
   }
 
-  /**
-   * Resolves the moment given as `--at`. Throws InvalidCommand, Busy, or NotFound if the moment is before the log or after
-   * its end.
-   */
+  /** Resolves the moment given as `--at`. Throws InvalidCommand, Busy, or NotFound if the log has no such moment. */
   async moment(text: string, reader = alwaysThere()): Promise<PastMoment> {
     const parsed = namedMoment(text);
     const head = this.#present.seq;
@@ -101,9 +95,7 @@ export class PastStates {
     return seq === this.#present.seq ? this.#present.digests() : this.ask('digests', [seq], reader);
   }
 
-  /**
-   * Asks the history when it is the caller's turn. If the client leaves, stops waiting and rejects with the signal's reason.
-   */
+  /** Asks the history when it is the caller's turn. Rejects with the signal's reason as soon as the client leaves. */
   ask<Name extends keyof HistoryQueries>(
     name: Name,
     args: Parameters<HistoryQueries[Name]>,

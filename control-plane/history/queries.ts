@@ -142,10 +142,7 @@ export class HistoryReader {
     return this.#at(seq, ({ db }) => atOnce(matrixSteps(db, ...asked)));
   }
 
-  /**
-   * Effect of events on the latest state, which may be later than the given position. `sample` contains lines of recorded
-   * decisions.
-   */
+  /** Effect of events on the latest state, at or after the position. `sample` contains lines of recorded decisions. */
   *effect(
     _seq: number,
     asked: Omit<EffectQuestion, 'records'>,
@@ -212,10 +209,7 @@ export class HistoryReader {
     };
   }
 
-  /**
-   * Rows that differ between two positions, which may be in either order. Returns at most `max` rows. Callers ask for one
-   * more than they show, to detect that there are more.
-   */
+  /** Rows that differ between two positions, at most `max`. Callers ask for one more than they show, to detect more. */
   changes(_head: number, from: number, to: number, max: number): RowChange[] {
     this.#needKept(Math.min(from, to));
     if (from <= to) return shownChanges(this.#versions.between(from, to, max));
@@ -248,10 +242,7 @@ export class HistoryReader {
     );
   }
 
-  /**
-   * Throws CommandError NotFound if the history was cut and no longer contains the position. The state before the first
-   * commit is empty.
-   */
+  /** Throws NotFound if the position was cut from the history. The state before the first commit is empty. */
   #needKept(seq: number): void {
     const begin = this.#begin();
     if (seq >= begin || begin === 1) return;

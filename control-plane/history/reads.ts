@@ -35,9 +35,7 @@ export type ReadQuery = Omit<PageQuery, 'owner'> & { readonly organisation?: str
 interface StateRead<Params> {
   /** Organisation whose members may read the result. undefined if only operators may. */
   organisationOf?(db: Database, params: Params, query: ReadQuery): string | undefined;
-  /**
-   * Returns a list, a resource, or undefined if the resource does not exist. `live` adds the agent's last report to a node.
-   */
+  /** Returns a list, a resource, or undefined if there is none. `live` adds the agent's last report to a node. */
   read(
     db: Database,
     params: Params,

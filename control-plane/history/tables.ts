@@ -1,7 +1,4 @@
-/**
- * Tables of `history.db`: the tables of a snapshot, every version that a row has had, and every commit with its subjects. A
- * version is valid from `set_seq` up to but not including `end_seq`.
- */
+/** Tables of `history.db`: every commit, and every version of a row, valid from `set_seq` up to but not at `end_seq`. */
 import { createHash } from 'node:crypto';
 import { columnsSql, integer, orNull, type RowWith, text } from '../../shared/runtime/table-columns.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
@@ -21,9 +18,9 @@ export const openEnd = Number.MAX_SAFE_INTEGER;
 export const commitsPerSpan = 1000;
 
 /**
- * Tables whose rows are created once and revoked at most once, and which look-ups search by a hash. A filter on the interval
- * reads few versions of them. Rows of other tables may change any number of times, so each is found by its key and its last
- * version before the position.
+ * Tables whose rows are created once, revoked at most once, and searched by a hash, so a filter on the interval reads few
+ * versions. Rows of other tables change any number of times: each is found by its key and its last version before the
+ * position.
  */
 const madeOnce: ReadonlySet<TableName> = new Set(['api_key', 'node_token']);
 

@@ -1,15 +1,9 @@
-/**
- * Bounds the size of `history.db`. It cuts whole spans from the oldest end, together with the versions that were no longer
- * valid at the end of the span. The remaining file equals a history that began there, so all later states are complete.
- */
+/** Bounds the size of `history.db` by cutting whole spans from the oldest end. All states after the cut stay complete. */
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { type TableName, tableNames, tableSpecs } from '../../shared/snapshot/tables.ts';
 
-/**
- * Share of the bound that remains after a cut. Cutting more than necessary makes cuts rare, because each ends with a pass
- * over all subjects.
- */
+/** Share of the bound that remains after a cut. Cuts should be rare, because each ends with a pass over all subjects. */
 const keptShare = 7 / 8;
 const subjectsPerStep = 20_000;
 
@@ -68,10 +62,7 @@ class SpanCutter {
     ];
   }
 
-  /**
-   * Cuts the first span. Returns false if it is the only one. The changes of the span's last commit stay, so that they can be
-   * shown.
-   */
+  /** Cuts the first span, except its last commit's changes, which can be shown. Returns false if it is the only span. */
   cutFirst(): boolean {
     const [first, next] = this.#spans.all();
     if (first === undefined || next === undefined) return false;

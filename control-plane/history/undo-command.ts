@@ -1,7 +1,4 @@
-/**
- * Undoes a commit with a single new commit. The commands of its inverse are decided one after the other, each on the state
- * that the previous ones leave, and are written together or not at all.
- */
+/** Undoes a commit with a single new one. The commands of its inverse are decided in turn, and written all or not at all. */
 import { adminOperations, type OperationAnswer } from '../../schemas/admin/admin.ts';
 import { operationRoute, resolvePath } from '../../schemas/admin/admin-routes.ts';
 import type { OperationRow } from '../../schemas/admin/admin-row.ts';
@@ -13,10 +10,7 @@ import { type CommandDefinition, defineCommand, parseInput, planCommand } from '
 import { commandsByName } from '../commands/registry.ts';
 import { type CommitInverse, checkUnchanged } from './undo.ts';
 
-/**
- * Command definition of the undo. It is decided in one turn of the event loop like any other command, so nothing can be
- * written between its decision and its append.
- */
+/** Command definition of the undo. It is decided in one turn, so that nothing is written between decision and append. */
 export function undoDefinition(snapshot: Snapshot, inverse: CommitInverse): CommandDefinition {
   return defineCommand('commit.undo', {
     decide: (db, { params: { position } }, context) => {

@@ -1,17 +1,11 @@
-/**
- * Computes the commands that undo a commit. A commit can be undone if each of its events has an inverse and nothing that it
- * set has changed since.
- */
+/** Computes the commands that undo a commit, if all its events have an inverse and nothing that it set has changed. */
 import { type KnownEvent, readEvent, type StoredEvent } from '../../schemas/events/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { Inverse, UndoCommand } from '../../shared/snapshot/effect.ts';
 import { eventEffects } from '../../shared/snapshot/effects.ts';
 import { CommandError } from '../core/command-error.ts';
 
-/**
- * Inverse of a commit, with what the commit left, to check that it is unchanged. It depends only on the past, so it is
- * computed once and then compared with the present. It is plain data and can be sent between threads.
- */
+/** Inverse of a commit, with what the commit left, to compare with the present. It can be sent between threads. */
 export interface CommitInverse {
   /** Commands in the order of execution. */
   readonly commands: readonly UndoCommand[];
@@ -19,10 +13,7 @@ export interface CommitInverse {
   readonly subjects: readonly { readonly event: StoredEvent; readonly was: string | undefined }[];
 }
 
-/**
- * Computes the inverse from the states before and after the commit. Throws CommandError Conflict with the reason if an event
- * has no inverse.
- */
+/** Computes the inverse from the states before and after the commit. Throws Conflict if an event has no inverse. */
 export function inverseOfCommit(
   events: readonly StoredEvent[],
   states: { readonly before: Database; readonly after: Database },

@@ -1,9 +1,7 @@
 /**
- * Checks nodes that are up but whose agent is silent. A silent agent proves nothing about its node, because gateways reach
- * the node by another way. So before reporting such a node down, its owner, this replica, probes the node's URL. A node that
- * answers stays up and is probed like a node without an agent until its agent returns. A node that does not answer is down
- * after the first probe. If most of this replica's nodes stop answering at once, the replica itself is probably cut off, so
- * the nodes stay as they are.
+ * Checks nodes whose agent is silent. That proves nothing about a node, so its owner probes the node before reporting it
+ * down. A node that answers stays up and is probed until its agent returns; another one is down after the first probe. If
+ * most of this replica's nodes stop answering at once, the replica itself is probably cut off, so the nodes stay as they are.
  */
 import { setMaxListeners } from 'node:events';
 import { AskedModels } from '../../shared/engines/asked-models.ts';
@@ -27,10 +25,7 @@ export interface AbsentAgentsOptions {
   isAttached(id: string): boolean;
   /** Whether an agent of the node has a valid token. */
   canAttach(id: string): boolean;
-  /**
-   * Number of nodes whose agent has recently sent a heartbeat, and number of this replica's healthy nodes whose agent has
-   * not.
-   */
+  /** Numbers of nodes whose agent reports, and of this replica's healthy nodes whose agent is silent. */
   reportingAndSilent(): readonly [reporting: number, silent: number];
   /** Rejects if the log cannot be written. */
   reportDown(id: string, reason: string): Promise<void>;
@@ -86,10 +81,7 @@ export class AbsentAgents {
     this.#held.close();
   }
 
-  /**
-   * Probes the node while its agent is away. If the log cannot be written, it stops, and the next scan for orphans starts
-   * again.
-   */
+  /** Probes the node while its agent is away. Stops if the log cannot be written; the next scan then starts again. */
   async #probeWhileAway(absence: Absence): Promise<void> {
     const { credential, intervals, reportDown } = this.#options;
     for (let row = this.#awayRow(absence.id); row !== undefined; row = this.#awayRow(absence.id)) {
@@ -127,9 +119,7 @@ export class AbsentAgents {
     return row?.owner === reporter.owner && row.agent === 1 && row.up === 1 ? row : undefined;
   }
 
-  /**
-   * Whether more nodes are silent, both by agent and by probe, than answer. Nodes that were not probed yet count as silent.
-   */
+  /** Whether more nodes are silent, both by agent and by probe, than answer. Nodes not probed yet count as silent. */
   #isCutOff(): boolean {
     const [reporting, away] = this.#options.reportingAndSilent();
     const answered = [...this.#absent.values()].filter(({ answer }) => answer !== 'silent').length;

@@ -1,7 +1,6 @@
 /**
- * The WebSocket of a node's agent. It reads and bounds the agent's frames and detects silence. Apart from its token, the
- * agent is untrusted: a frame that breaks the protocol, or too many frames, end the session. agent-sessions.ts decides what a
- * heartbeat means for the node.
+ * WebSocket of a node's agent. It bounds the agent's frames and detects silence. Apart from its token, the agent is
+ * untrusted: a frame that breaks the protocol, or too many frames, end the session.
  */
 import {
   type AgentMessage,
@@ -20,7 +19,6 @@ export interface AgentSocket {
   send(text: string): void;
   close(code: number, reason: string): void;
   terminate(): void;
-  /** Stops reading from the socket. */
   pause(): void;
   on(event: 'message', listener: (data: unknown, isBinary: boolean) => void): unknown;
   on(event: 'ping' | 'pong' | 'close', listener: () => void): AgentSocket;

@@ -1,8 +1,7 @@
 /**
- * Sessions of the agents attached to this replica. They derive from heartbeats who owns a node and whether it is healthy. A
- * node whose agent falls silent is checked. Down is reported at once, up only after a delay. Heartbeats themselves never
- * enter the log, and the reports of each node are bounded, whatever its agent sends. Every heartbeat and every scan compares
- * the present with the log, so the next one repeats a failed report. session-state.ts defines the states of a session.
+ * Sessions of the agents attached to this replica. They derive from heartbeats who owns a node and whether it is healthy:
+ * down is reported at once, up only after a delay. Heartbeats never enter the log, and each node's reports are bounded. Every
+ * heartbeat and every scan compares the present with the log, so the next one repeats a failed report.
  */
 import {
   type Beat,
@@ -175,10 +174,7 @@ export class AgentSessions {
     return buildNodesReport(all);
   }
 
-  /**
-   * Number of reporting and of silent nodes. A node counts as silent as soon as one heartbeat is missing, because nodes that
-   * fall silent together are noticed one after another.
-   */
+  /** Numbers of reporting and silent nodes. One missing heartbeat counts, to notice nodes that fall silent together. */
   #reportingAndSilent(): readonly [number, number] {
     const sinceMs = performance.now() - reportingMsMax;
     let reporting = 0;

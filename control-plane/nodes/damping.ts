@@ -1,7 +1,6 @@
 /**
- * Decides when a node's observed health becomes an event. Down is reported at once. Up is reported only after it has lasted,
- * and the wait grows for a node that keeps going down, so that a flapping node causes few commits. The functions are pure:
- * they take observations and return the state to report.
+ * Decides when a node's observed health becomes an event. Down is reported at once, up only after it has lasted. The wait
+ * grows for a node that keeps going down, so that a flapping node causes few commits. The functions are pure.
  */
 import { nodeIntervals } from './intervals.ts';
 
@@ -18,10 +17,7 @@ export interface Damped {
   readonly upSinceMs: number | undefined;
 }
 
-/**
- * Initial state of a replica that has not yet observed the node, derived from the log. `reportedUp` is undefined if the log
- * has no report. A node that was reported down must stay up as long as one that this replica saw go down.
- */
+/** Initial state before the first observation, from the log. A node that was reported down must first stay up as usual. */
 export function resumeDamping(
   reportedUp: boolean | undefined,
   dampSecondsMin = nodeIntervals.dampSecondsMin,

@@ -1,7 +1,4 @@
-/**
- * Last report of a node's agent, on any replica. If the agent is attached to this replica, its session supplies the report.
- * Otherwise it comes from the status report of the node's owner, which is at most two seconds older.
- */
+/** Last report of a node's agent, from its session here or from its owner's status report, at most two seconds older. */
 import type { LiveNode } from '../../schemas/records/node-messages.ts';
 import type { StatusBoard } from '../gateways/status-board.ts';
 import type { AgentSessions } from './agent-sessions.ts';

@@ -1,7 +1,4 @@
-/**
- * Bounds the live state of nodes that a replica keeps in memory and reports, because agents choose the names and reasons in
- * it. Omitted entries are counted, so that a truncated list is recognisable.
- */
+/** Bounds the live state of nodes that a replica keeps, because agents choose its texts. Omitted entries are counted. */
 import type { Beat, LiveNode } from '../../schemas/records/node-messages.ts';
 
 /** Bounds per node. The first failed loads show the cause, and more would add nothing. */

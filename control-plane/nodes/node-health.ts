@@ -20,10 +20,7 @@ export function lastReportedUp(node: NodeRow): boolean | undefined {
   return node.changed_at === null ? undefined : node.up === 1;
 }
 
-/**
- * Whether a model name belongs in the log. It does if requests can use it: through the catalog, through the node's own names,
- * or because the node belongs to an organisation.
- */
+/** Whether requests can use a model name, so that it belongs in the log. They can use any on an organisation's node. */
 export function isForLog(row: NodeRow, isCatalogued: (model: string) => boolean): (name: string) => boolean {
   if (row.place.startsWith('organisation:')) return () => true;
   const declared = new Set(row.models === null ? [] : Object.values(parseColumn(row.models)));
@@ -60,10 +57,7 @@ export function partForLog(
   return { health: { ...health, models: kept, windows, imageModels, rerankModels }, unlisted };
 }
 
-/**
- * Health in a heartbeat. A node counts as down if its engine is not the registered one, because requests would use the wrong
- * dialect.
- */
+/** Health in a heartbeat. Down if the engine is not the registered one, because requests would use the wrong dialect. */
 export function toHealth(heartbeat: Beat, row: NodeRow): Health {
   const { up, dialect, models, windows = {}, imageModels = [], rerankModels = [], reason } = heartbeat;
   if (!up) return down(reason);
@@ -83,10 +77,7 @@ export function down(reason: string | undefined): Health {
   return { up: false, models: [], windows: {}, imageModels: [], rerankModels: [], reason };
 }
 
-/**
- * Whether the log has another health. Names that do not belong in the log (from an earlier build, or since removed from the
- * catalog) are ignored.
- */
+/** Whether the log has another health. Names that do not belong in the log are ignored. */
 export function differs(node: NodeRow, health: Health, isKnown: (name: string) => boolean): boolean {
   if ((node.up === 1) !== health.up) return true;
   if (!health.up) return node.changed_at === null;

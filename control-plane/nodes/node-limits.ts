@@ -1,7 +1,6 @@
 /**
- * Bounds what one node can cause to be written into the log, whatever its agent sends and its engine answers: only names that
- * someone has configured, in reports of bounded size, and a bounded number of reports and bytes per day. A withheld report is
- * compared again at the next heartbeat or probe, so a model that is added to the catalog later is served from then on.
+ * Bounds what a node can cause to be written into the log, whatever its agent or engine sends: only configured names, and a
+ * bounded number of reports and bytes per day. A withheld report is compared again at the next heartbeat or probe.
  */
 import { daySeconds } from '../../schemas/durations.ts';
 import { RateLimit } from '../../shared/runtime/rate-limit.ts';

@@ -1,7 +1,4 @@
-/**
- * Probes nodes without an agent. Each is owned by one replica, which probes it every two seconds. After three misses the node
- * is down. If a node's owner has been silent for five seconds, the first replica that notices claims the node.
- */
+/** Probes nodes without an agent every two seconds. After five seconds of an owner's silence, another replica claims them. */
 import { setMaxListeners } from 'node:events';
 import { AskedModels, type ProbeTarget } from '../../shared/engines/asked-models.ts';
 import { type Probed, probe, provesNothing } from '../../shared/engines/probe.ts';

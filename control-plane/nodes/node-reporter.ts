@@ -1,8 +1,7 @@
 /**
  * Writes observations of nodes to the log: it claims nodes for this replica and reports changes of their health. The chain
- * makes a claim unique (generation + 1). The fold ignores reports of a replica that is not the owner, so a replica that has
- * lost a node without noticing does no harm. Reports that arrive during a write are combined into the next commit, so that
- * many simultaneous changes cost few commits.
+ * makes a claim unique (generation + 1), and the fold ignores reports of a replica that is not the owner. Reports that arrive
+ * during a write are combined into the next commit.
  */
 import { randomUUID } from 'node:crypto';
 import type { KnownEvent } from '../../schemas/events/events.ts';
@@ -62,10 +61,7 @@ export class NodeReporter {
     return owner === null || owner === this.owner || this.#takeovers.mayTake(id);
   }
 
-  /**
-   * Claims the node and returns whether this replica owns it afterwards. Rejects with CommandError if the log cannot be
-   * written.
-   */
+  /** Claims the node; returns whether this replica then owns it. Rejects with CommandError if the log cannot be written. */
   async claim(id: string): Promise<boolean> {
     if (!this.mayClaim(id)) return false;
     await this.#enqueue(id, { claim: true, health: undefined });
@@ -115,10 +111,7 @@ export class NodeReporter {
     return this.#next;
   }
 
-  /**
-   * Keeps the models that an organisation's own node last had loaded, so that requests for them are refused as an outage
-   * rather than as an unknown model.
-   */
+  /** Keeps the models that an organisation's own node last had, so that their requests are refused as an outage. */
   #withLastLoaded(id: string, health: Health): Health {
     const node = health.up ? undefined : this.node(id);
     if (!node?.place.startsWith('organisation:')) return health;

@@ -1,7 +1,7 @@
 /**
- * Monitors the nodes of a replica: probes those without an agent, serves the agents of the others, and writes the results to
- * the log. The room `control-plane/nodes` promises that each node has at most one owner and that a flapping or hostile node
- * cannot fill the log. It must never write heartbeats to the log, only transitions.
+ * Monitors a replica's nodes: probes those without an agent, and serves the agents of the others. The room
+ * `control-plane/nodes` promises one owner at most per node, and a log that no node can fill: it gets transitions, never
+ * heartbeats.
  */
 import type { Commit } from '../../schemas/events/commit.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';

@@ -1,7 +1,6 @@
 /**
- * Finds nodes with agents on which no replica reports. It claims those of a dead replica. It has a node of this replica
- * checked if no agent has been attached to it for five seconds. It scans twice a second, and soon after the state has
- * changed.
+ * Finds nodes with agents on which no replica reports: claims those of a dead replica, and checks those of this replica after
+ * five seconds without an agent. It scans twice a second, and soon after the state has changed.
  */
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';

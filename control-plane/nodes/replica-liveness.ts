@@ -1,9 +1,7 @@
 /**
  * Decides which replicas are dead, by when their status reports arrived here. A replica that announced its end is dead at
- * once. A replica that has never reported is dead once this replica has followed the status topic for a while. Another
- * replica's silence counts only up to the last of this replica's own reports that it has read back, because after that it may
- * itself be cut off from the topic. Silence does not count while this process was suspended either. A replica whose fold has
- * stopped cannot write to the log, so for its nodes it counts as silent.
+ * once. Silence counts only up to this replica's own last report that it read back, because it may be cut off itself, and not
+ * while this process was suspended. A replica whose fold has stopped cannot write, so it counts as silent for its nodes.
  */
 import type { Seen, StatusBoard } from '../gateways/status-board.ts';
 

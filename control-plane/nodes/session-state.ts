@@ -45,10 +45,7 @@ export type SessionEvent =
   | 'heartbeat-foreign'
   /** The claim or report that was being written is now in the log. */
   | 'report-acked'
-  /**
-   * The claim or report was not written, because the log could not be written or the node's rate is used up. The next
-   * heartbeat tries again.
-   */
+  /** The claim or report was not written: the log was unavailable or the rate used up. The next heartbeat tries again. */
   | 'report-failed'
   | 'stop-announced'
   /** The log contains the agent's stop. */

@@ -1,13 +1,7 @@
-/**
- * Decides when this replica may take a node from another one. Each takeover is a commit that is kept permanently. So two replicas
- * that contend for a node, for example because neither reads the other's reports, must not write a commit with each scan.
- */
+/** Decides when to take a node from another replica. Contending replicas must not write a takeover with each scan. */
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 
-/**
- * Shortest time between two takeovers of a node by this replica, in ms. Doubles with each takeover while another replica
- * contends.
- */
+/** Shortest time in ms between two takeovers of a node by this replica. Doubles while another replica contends. */
 const waitMs = { first: 5000, longest: 320_000 };
 const nodesMax = 20_000;
 

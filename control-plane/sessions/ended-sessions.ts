@@ -1,7 +1,6 @@
 /**
- * Ended sessions and used sign-in links, collected from the log's events. Only consoles need them, so they are not a table of
- * the state. A file keeps each end until the session or link would have expired anyway, and the position read so far. A
- * restart reads only what is new; a new replica reads the whole log once.
+ * Ended sessions and used sign-in links from the log's events, for consoles only. A file keeps each end until the session or
+ * link would have expired, and the position read so far: a restart reads only what is new, a new replica the whole log once.
  */
 import { rmSync } from 'node:fs';
 import { z } from 'zod';
@@ -44,10 +43,7 @@ const endingTypes: ReadonlySet<string> = new Set<EventTypeName>([
   'organisation.removed',
 ]);
 
-/**
- * The end of sessions that an event causes. `at` is the commit's time; no earlier session outlives it by more than
- * `sessionMsMax`. Returns undefined if no session that the event ends could still be valid at `nowMs`.
- */
+/** The end of sessions that an event causes at the commit's time `at`; undefined if none of them can be valid at `nowMs`. */
 function toEnd(event: StoredEvent, at: string, nowMs: number): End | undefined {
   const read = readEvent(event);
   if (read.outcome !== 'known') return undefined;

@@ -1,7 +1,4 @@
-/**
- * One-time links to the console. The URL fragment contains a sealed ticket, so no server, proxy or log sees it. The first
- * person to open the link signs in. That use is an event in the log, so every replica knows of it.
- */
+/** Links to the console, usable once. No server, proxy or log sees the ticket in the URL fragment. Each use is an event. */
 import { randomBytes } from 'node:crypto';
 import { z } from 'zod';
 import { roleSchema } from '../../schemas/names.ts';
@@ -68,9 +65,7 @@ export class SignInLinks {
     return this.#made(seconds, (link) => this.#sealer.seal({ ...link, person, within, exceptRoles }));
   }
 
-  /**
-   * Opens a sign-in link. Returns undefined if it is invalid, expired or of another log. Its first use is checked elsewhere.
-   */
+  /** Opens a sign-in link; undefined if it is invalid, expired or of another log. First use is checked elsewhere. */
   open(text: string): Ticket | undefined {
     return this.#valid(this.#sealer.open(text, ticketSchema));
   }

@@ -1,6 +1,4 @@
-/**
- * Names under which ended sessions and links are recorded. The log contains only digests, from which nobody can derive an id.
- */
+/** Names under which ended sessions and links are recorded: digests, from which nobody can derive an id. */
 import { createHash } from 'node:crypto';
 
 /** Longest life of a session, in ms. */
@@ -10,10 +8,7 @@ export function sessionSubject(id: string): string {
   return createHash('sha256').update(id).digest('hex');
 }
 
-/**
- * Subject of all sign-in links of an organisation. Only its owners and admins create links for members, so all of these count
- * as its own. No person has an id of this form.
- */
+/** Subject of all sign-in links of an organisation, which only its owners and admins create. No person has such an id. */
 export function linksSubject(organisation: string): string {
   return `links:${createHash('sha256').update(organisation).digest('base64url')}`;
 }

@@ -1,7 +1,6 @@
 /**
- * A fair queue for work with low concurrency. Each caller runs one task at a time, and callers alternate, so frequent callers
- * get no more than others. Waits are bounded, and each caller may fill only a part of the queue. If callers belong to
- * organisations, organisations alternate too, and each has a part of the queue that its callers share.
+ * A fair queue for work with low concurrency. Each caller runs one task at a time, and callers alternate, as do
+ * organisations. Waits are bounded, and each caller and organisation may fill only a part of the queue.
  */
 
 import { CommandError } from '../core/command-error.ts';
@@ -24,10 +23,7 @@ export interface QueueLimits {
 export interface QueueCaller {
   readonly caller: string;
   readonly organisation?: string | undefined;
-  /**
-   * Priority caller: it goes before all others, runs any number of tasks at a time, and has `waitersMax` waiting places of
-   * its own.
-   */
+  /** Whether the caller goes before all others, runs any number of tasks, and has `waitersMax` places of its own. */
   readonly isFirst?: boolean;
 }
 
@@ -56,10 +52,7 @@ export class CallerQueue {
     return this.#limits.what;
   }
 
-  /**
-   * Resolves with a function that releases the turn and must be called once. Rejects with CommandError, or with the reason of
-   * `signal`.
-   */
+  /** Resolves with a function that releases the turn; call it once. Rejects with CommandError or the reason of `signal`. */
   async acquire(who: string | QueueCaller, signal?: AbortSignal): Promise<() => void> {
     signal?.throwIfAborted();
     const of = typeof who === 'string' ? { caller: who } : who;

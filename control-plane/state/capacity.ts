@@ -1,7 +1,4 @@
-/**
- * Reads stacks, the pool, nodes and node tokens, as the admin API presents them. A token's hash is never returned, and its
- * value was never stored.
- */
+/** Reads stacks, the pool, nodes and node tokens, as the admin API presents them. It never returns a token's hash. */
 import type { NodeResource, NodeToken, Pool, Stack } from '../../schemas/admin/admin.ts';
 import { nodeStateSchema, nodeTokenStates } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';

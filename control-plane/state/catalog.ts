@@ -1,7 +1,4 @@
-/**
- * Reads models, tiers, the visitors' limits and the members' bounds, as the admin API presents them. A list is complete
- * unless a limit is given.
- */
+/** Reads models, tiers, visitors' limits and members' bounds for the admin API. A list is complete unless limited. */
 import type { Model, Tier } from '../../schemas/admin/admin.ts';
 import { type Overweight, overweightPairs } from '../../schemas/events/overweight.ts';
 import { type Bounds, boundDefaults } from '../../schemas/shapes.ts';

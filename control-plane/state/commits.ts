@@ -18,10 +18,7 @@ interface CommitMark {
 
 const marksMax = 4000;
 
-/**
- * Positions that earlier readers of a log have passed, so that reading several pages does not start from the beginning each
- * time.
- */
+/** Positions that earlier readers of a log have passed, so that later pages do not start from the beginning. */
 export class ReadMarks {
   readonly #marks = new BoundedMap<number, CommitMark>(marksMax, 'oldest');
 
@@ -64,10 +61,7 @@ export class CommitReader {
     return this.#head.seq;
   }
 
-  /**
-   * Yields the unread commits up to `toSeq` in batches. They must have been folded before. Throws the errors of a tail, and
-   * LogTruncated if the log ends before `toSeq`, because a silent early end would look complete.
-   */
+  /** Yields the unread commits up to `toSeq`, which must be folded. Throws LogTruncated if the log ends before them. */
   async *upTo(toSeq: number): AsyncIterable<AcceptedRecord[]> {
     if (this.#head.seq >= toSeq) return;
     for await (const records of batchesToEnd(this.#log, { from: this.#offset, recordsMax: 500 })) {

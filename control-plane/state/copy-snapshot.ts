@@ -1,7 +1,7 @@
 /**
- * Copies the state at one moment into a separate file. The larger the state, the longer this takes, so it runs on a thread
- * and a connection of its own while the fold continues. The calling thread then reads the copy's position and digest, because
- * it has already loaded the schemas for that. Loading them in the other thread would cost more than copying a small state.
+ * Copies the state at one moment into a separate file, on a thread and connection of its own, while the fold continues. The
+ * calling thread then reads the copy's position and digest, because loading the schemas elsewhere costs more than a small
+ * copy.
  */
 import { createHash } from 'node:crypto';
 import { closeSync, createReadStream, openSync, statSync } from 'node:fs';

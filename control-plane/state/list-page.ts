@@ -1,7 +1,4 @@
-/**
- * Pages of lists. The database filters, searches and sorts, so a page costs only as much as it shows. A cursor continues
- * where the previous page ended, whatever has been added meanwhile.
- */
+/** Pages of lists, filtered, searched and sorted by the database. A cursor continues even if rows were added meanwhile. */
 import { z } from 'zod';
 import { pageRows } from '../../schemas/admin/page-rows.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -26,9 +23,7 @@ export interface PageQuery {
   readonly nowMs: number;
 }
 
-/**
- * Maximum number of rows that one page of a long list searches. Beyond this length, only orders with an index are available.
- */
+/** Maximum rows that one page of a long list searches. Longer lists can be sorted only by indexed orders. */
 const searchedMaxDefault = 100_000;
 
 /** A table with the columns by which it is sorted and searched. All strings are SQL of this program, never input. */

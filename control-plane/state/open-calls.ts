@@ -1,8 +1,7 @@
 /**
- * Bounds the simultaneously open calls on this replica, such as streams, waits, questions and downloads. There are bounds per
- * caller and in total, and a part of the total is reserved for operators. An organisation may open a call while it has fewer
- * open calls than remain free. If none is free, an organisation without an open call replaces the newest call of the
- * organisation with the most.
+ * Bounds the open calls on this replica, such as streams, waits, questions and downloads, per caller and in total; a part is
+ * reserved for operators. An organisation may open a call while it has fewer than remain free. If none is free, one without a
+ * call replaces the newest call of the organisation with the most.
  */
 import type { OpenCall } from '../../schemas/admin/admin-row.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -21,9 +20,7 @@ export const openCallBounds = {
   stream: { what: 'streams of pages', perCaller: 50, total: 1000, forOperators: 100 },
   /** Programs' tails, with their buffers. */
   tail: { what: 'tails of events', perCaller: 20, total: 100, forOperators: 50 },
-  /**
-   * Each distinct question makes every gateway send rows. A gateway accepts at most 128 of them from all replicas together.
-   */
+  /** Each distinct question makes every gateway send rows. A gateway accepts at most 128 from all replicas. */
   follow: { what: 'streams of requests', perCaller: 10, total: 60, forOperators: 30 },
   wait: { what: 'waits for confirmations', perCaller: 20, total: 1000, forOperators: 200 },
   /** Explanations, and reads of gateways' records and of the past. */
@@ -51,9 +48,9 @@ export class OpenCalls {
   readonly #ofPersons = new Set<PersonCall>();
 
   /**
-   * Opens a call and returns a function that ends it. Calling that function again has no effect. A person's call counts
-   * against whichever of `organisations` has the fewest calls. `replaced` runs when another organisation takes the call's
-   * place. Throws CommandError TooManyRequests if the caller has too many calls, and Busy if the replica has.
+   * Opens a call and returns an idempotent function that ends it. A person's call counts against the one of `organisations`
+   * with the fewest. `replaced` runs when another takes its place. Throws TooManyRequests for the caller, Busy for the
+   * replica.
    */
   begin(
     kind: OpenCall,

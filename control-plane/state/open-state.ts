@@ -1,7 +1,6 @@
 /**
- * Opens the state from which a control plane starts: the snapshot on its disk, which must belong to the log. If the log is a
- * different one, starting fails. The room `control-plane/state` reads the present rows for the admin API. It never writes
- * rows, because only the fold does.
+ * Opens the state from which a control plane starts: the snapshot on its disk, which must belong to the log. The room
+ * `control-plane/state` reads the present rows for the admin API. It never writes rows, because only the fold does.
  */
 import { type ControlLog, LogReplaced, LogTruncated } from '../../shared/log/core/control-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
@@ -13,9 +12,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 const startTimeoutMs = 60_000;
 const rebuiltMessage = 'state.db was quarantined and is rebuilt from the log';
 
-/**
- * Opens the state. Rejects with the log's errors, or with an Error that names the next step if this log must not be folded.
- */
+/** Opens the state. Rejects with the log's errors, or an Error with the next step if this log must not be folded. */
 export async function openState(path: string, log: ControlLog, logger: Logger): Promise<Snapshot> {
   // A log without its beginning is refused even if nothing has been folded yet.
   await readLogId(log).catch(refuse);
@@ -41,10 +38,7 @@ function refuse(error: unknown): never {
   throw new Error(`${error.message}; ${next}`, { cause: error });
 }
 
-/**
- * Waits until the log is folded. Times out only if no commit is folded meanwhile, because the first start on a long log takes
- * long.
- */
+/** Waits until the log is folded. Times out only if no commit is folded meanwhile, because a long log takes long. */
 export async function foldedToEnd(replicator: Replicator, snapshot: Snapshot): Promise<void> {
   for (;;) {
     const before = snapshot.seq;

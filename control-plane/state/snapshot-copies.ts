@@ -1,8 +1,7 @@
 /**
- * Copies of the state for download. A copy is a file in the data folder that serves a span of positions, and all simultaneous
- * downloads share it. It is removed once a later copy exists and nobody reads it. Operators get the present state. Gateways
- * get a slightly older one, because they read the rest from the log. All gateways share one token and differ only by address,
- * so each address has a bounded share of the downloads.
+ * Copies of the state for download: files that serve a span of positions and are shared by simultaneous downloads. A copy is
+ * removed once a later one exists and nobody reads it. Operators get the present state, gateways a slightly older one,
+ * because they read the rest from the log. Each address has a bounded share of the downloads.
  */
 import { randomUUID } from 'node:crypto';
 import { mkdirSync, rmSync } from 'node:fs';
@@ -72,10 +71,7 @@ export class SnapshotCopies {
     mkdirSync(options.folder, { recursive: true, mode: 0o700 });
   }
 
-  /**
-   * Returns a copy for the caller. Abort `signal` when it is no longer needed. Rejects with CommandError or the errors of
-   * shared/runtime/sqlite.ts.
-   */
+  /** Returns a copy for the caller, who aborts `signal` to give it up. Rejects with CommandError or errors of sqlite.ts. */
   async acquire(caller: SnapshotCaller, signal: AbortSignal): Promise<SnapshotCopy> {
     signal.throwIfAborted();
     const leave = this.#enter(caller);

@@ -1,7 +1,4 @@
-/**
- * Reads organisations, members and keys, as the admin API presents them. A key's state is computed when it is read: its
- * expiry is compared with the caller's time.
- */
+/** Reads organisations, members and keys for the admin API. A key's state is computed when read, from the caller's time. */
 import type { ApiKey, Member, Organisation } from '../../schemas/admin/admin.ts';
 import { keyStateSchema } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -80,7 +77,7 @@ export function findMember(db: Database, organisation: string, person: string): 
   return first(db, 'SELECT * FROM member WHERE organisation = ? AND person = ?', organisation, person);
 }
 
-/** One person's memberships, by organisation. */
+/** Memberships of one person, by organisation. */
 export function listMemberships(db: Database, person: string): Member[] {
   return all(db, 'SELECT * FROM member WHERE person = ? ORDER BY organisation', person);
 }

@@ -1,9 +1,7 @@
 /**
- * Looks for damage in `usage.db` and the files of its days: pages that contradict each other, rows that cannot be read, totals that
- * are not the sums of their hours, and hours that are not the sums of their rows. The files have no digest, and a bit that flips in a
- * number shows nowhere else. Takes as long as the files are large, so it runs on a thread of its own, over connections of its own.
- * Each organisation, and each day, is compared in one read transaction, because totals, sums and rows change together. Rows that
- * have moved into the file of a day never change.
+ * Looks for damage in `usage.db` and the files of its days: contradicting pages, unreadable rows, and totals or sums by hour
+ * that differ from what they add up. The files have no digest, so a flipped bit in a number shows nowhere else. A check reads
+ * all files, on a thread of its own. Each organisation and each day is compared in one read transaction.
  */
 import { hourMs } from '../../schemas/durations.ts';
 import { readKeptRow } from '../../schemas/records/usage.ts';
@@ -14,20 +12,20 @@ import type { DayRows, Kept } from './kept-tables.ts';
 import type { RequestBody } from './request-table.ts';
 
 export interface UsageFault {
-  /** The table, and the row in it where it is known. */
+  /** Table, and its row if known. */
   readonly object: string;
   readonly text: string;
-  /** Of a day: requests by the sums of its hours, and rows that are kept. */
+  /** Requests of a day by the sums of its hours, and rows kept, if the two numbers differ. */
   readonly differs?: { readonly day: string; readonly counted: number; readonly rows: number };
 }
 
-/** Faults named at most: a file that lost a page has thousands. */
+/** Maximum faults listed, because a file that lost a page has thousands. */
 export const usageFaultsMax = 20;
 const textMax = 200;
 export const unreadableText = 'this row cannot be read, and is in no export';
 export const unreadableDayText = 'the file of this day cannot be read, and its rows are in no export';
 
-/** Opens the files for reading alone. Empty where all is well. Throws what says nothing of a file, such as that it cannot be opened. */
+/** Checks the files read-only; empty if all is well. Throws errors that say nothing about the content. */
 export function checkUsage(path: string): readonly UsageFault[] {
   const db = openDatabase(path, { durability: 'normal', readOnly: true });
   try {
@@ -35,7 +33,7 @@ export function checkUsage(path: string): readonly UsageFault[] {
     // Damaged pages make rows unreadable, and reading them may end in an error.
     return faults.length > 0 ? faults : new UsageCheck(db, dayFolderOf(path)).faults();
   } catch (error) {
-    // Every statement is right, so it is the file that has other tables.
+    // All statements are valid, so the file must contain other tables.
     if (error instanceof Error && 'code' in error && error.code === 'SQLITE_ERROR')
       return [
         {
@@ -58,7 +56,7 @@ function pageFaults(db: Database, object: string): readonly UsageFault[] {
     .map(({ quick_check: text }) => ({ object, text: text.slice(0, textMax) }));
 }
 
-/** Amounts of an organisation. */
+/** Sums of an organisation for one capacity and model. */
 interface Amounts {
   readonly organisation: string;
   readonly what: string;
@@ -69,7 +67,7 @@ interface Amounts {
 
 const amountsSql =
   'sum(prompt_tokens) AS promptTokens, sum(completion_tokens) AS completionTokens, sum(requests) AS requests';
-/** Totals and sums by hour that differ, of which one may be missing. */
+/** Totals that differ from the sums of their hours. Either may be missing. */
 const differentSql = `
   WITH both (organisation, period, draw, model, p, c, r) AS (
     SELECT organisation, period, draw, model, prompt_tokens, completion_tokens, requests FROM total
@@ -77,7 +75,7 @@ const differentSql = `
   SELECT organisation, period, draw, model FROM both GROUP BY organisation, period, draw, model
   HAVING sum(p) <> 0 OR sum(c) <> 0 OR sum(r) <> 0 LIMIT ${usageFaultsMax}`;
 
-/** Undefined where a bit that flipped made it no hour. */
+/** Returns undefined if a flipped bit made the hour invalid. */
 function dayOfHour(hour: number): string | undefined {
   const at = new Date(hour * hourMs);
   return Number.isNaN(at.getTime()) ? undefined : at.toISOString().slice(0, 10);
@@ -114,7 +112,7 @@ class UsageCheck {
     return prepare<Kept>(this.#db, 'SELECT * FROM kept').get() as Kept;
   }
 
-  /** Of which there are rows or sums, and of which all rows are kept. */
+  /** Days with rows or sums, except days whose rows are no longer kept. */
   #days(): string[] {
     const { from_day: from } = this.#kept();
     const files = prepare<DayRows>(this.#db, 'SELECT * FROM day').all();
@@ -129,7 +127,7 @@ class UsageCheck {
   #checkDay(day: string): void {
     const before = this.#faults.length;
     const rows = new Map<string, Amounts>();
-    // Its file can be long: to read it within the transaction would let the write-ahead log grow for as long.
+    // Do not read the day's file within the transaction: it may be long, and the write-ahead log would grow meanwhile.
     this.#db.exec('BEGIN');
     const { id, moved } = this.#kept();
     const file = this.#fileOf(day);
@@ -163,14 +161,14 @@ class UsageCheck {
       const rows = prepare<RequestBody, [number]>(db, 'SELECT id, body FROM request WHERE id <= ?');
       if (faults.length === 0) this.#addRows(rows.iterate(lastId), day, sums);
     } catch {
-      // Unless it is no longer kept, and was removed meanwhile.
+      // The file may have been removed meanwhile, because the day is no longer kept.
       if (this.#fileOf(day) !== undefined) this.#add({ object: `day ${day}`, text: unreadableDayText });
     } finally {
       db?.close();
     }
   }
 
-  /** Of the rows that can be read; the others are added to the faults. */
+  /** Adds up the readable rows of a day. Unreadable rows become faults. */
   #addRows(rows: Iterable<RequestBody>, day: string, sums: Map<string, Amounts>): void {
     for (const { id, body } of rows) {
       const row = readKeptRow(body);
@@ -219,7 +217,7 @@ class UsageCheck {
   }
 
   #add(fault: UsageFault): void {
-    // A row that arrived lately is met with each day.
+    // The latest rows are read again for each day, so the fault may be known.
     if (this.#faults.some(({ object, text }) => object === fault.object && text === fault.text)) return;
     this.#faults.push({ ...fault, text: fault.text.slice(0, textMax) });
   }

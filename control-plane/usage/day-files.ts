@@ -1,7 +1,4 @@
-/**
- * Completed requests by the UTC day of their completion, each day a file of its own in `usage-rows`, which is removed as a whole.
- * `usage.db` says which rows of it count: what is behind them was written before a crash, and is removed at the next start.
- */
+/** Completed requests in `usage-rows`, one file per UTC day of completion. `usage.db` says which of their rows count. */
 import { mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import {
@@ -24,7 +21,7 @@ const suffixes = ['', '-wal', '-shm'];
 
 const folderName = 'usage-rows';
 
-/** Next to `usage.db`. */
+/** Folder next to `usage.db`. */
 export function dayFolderOf(usagePath: string): string {
   return join(dirname(usagePath), folderName);
 }
@@ -48,7 +45,7 @@ export function removeDay(folder: string, day: string): void {
   for (const suffix of suffixes) rmSync(dayPath(folder, day) + suffix, { force: true });
 }
 
-/** Throws the errors of shared/runtime/sqlite.ts: DatabaseCorrupt where the file is of another `usage.db` too. */
+/** Opens a day's file. Throws errors of sqlite.ts, and DatabaseCorrupt if the file belongs to another `usage.db`. */
 export function openDay(path: string, owner: string): Database {
   const db = openDatabase(path, { durability: 'normal', readOnly: true });
   try {
@@ -65,7 +62,7 @@ function refuseOther(db: Database, path: string, owner: string): void {
   if (found?.id !== owner) throw new DatabaseCorrupt(`${path} has the rows of another usage.db`);
 }
 
-/** Writes to the files of days. What it wrote is on the disk when it returns. */
+/** Writes to the files of days. Rows are on the disk when `write` returns. */
 export class DayWriter {
   readonly #folder: string;
   readonly #owner: string;
@@ -88,7 +85,7 @@ export class DayWriter {
     })();
   }
 
-  /** Removes the rows behind an id, and the files of days before another. */
+  /** Removes the rows after an id, and the files of days before `fromDay`. */
   cut(lastId: number, fromDay: string): void {
     for (const day of daysIn(this.#folder))
       if (day < fromDay) removeDay(this.#folder, day);
@@ -109,7 +106,7 @@ export class DayWriter {
       return this.#openFile(day, path);
     } catch (error) {
       if (!(mapSqliteError(error, path) instanceof DatabaseCorrupt)) throw error;
-      // It is kept for people; the check of the day finds what is missing then.
+      // The file is kept for people. The check of the day reports the missing rows.
       quarantineFile(path);
       return this.#openFile(day, path);
     }

@@ -1,4 +1,4 @@
-/** Sums of usage by hour, organisation, period, key, capacity and model: small, and kept when their rows are gone, too. */
+/** Sums of usage by hour, organisation, period, key, capacity and model. They are small, and outlive their rows. */
 import { dayMs, hourMs } from '../../schemas/durations.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { UsageRow } from '../../schemas/records/usage.ts';
@@ -22,7 +22,7 @@ const columns = {
 type Sum = RowWith<typeof columns.hour_sum>;
 type HourSum = { -readonly [Name in keyof Sum]: Sum[Name] };
 
-/** The present hour comes last, so that the fold writes to few pages. */
+/** The key begins with the hour, so that the fold writes only to the last pages. */
 export const hourSumSql = `
 CREATE TABLE hour_sum (
   ${columnsSql(columns.hour_sum)}, PRIMARY KEY (hour, organisation, key, period, draw, model)
@@ -44,7 +44,7 @@ export function prepareHourSums(db: Database) {
 
 type HourSumStatements = ReturnType<typeof prepareHourSums>;
 
-/** Whose totals a row counts in. The sum of all visitors names none of them. */
+/** Organisation and period whose totals a row counts in. The sum of all visitors does not name any of them. */
 export function ownerOf({ organisation, period, at }: UsageRow): { organisation: string; period: string } {
   if (organisation !== null && period !== null) return { organisation, period };
   return { organisation: visitorsSubject, period: at.slice(0, 10) };
@@ -54,13 +54,13 @@ export function hourOf(ms: number): number {
   return Math.floor(ms / hourMs);
 }
 
-/** The first hour of a day, since 1970. */
+/** First hour of a day, counted from 1970. */
 export function firstHourOf(day: string): number {
   return hourOf(Date.parse(day));
 }
 export const hoursOfDay = dayMs / hourMs;
 
-/** What several rows add. */
+/** Sums that several rows add. */
 export class HourSums {
   readonly #sums = new Map<string, HourSum>();
 
@@ -94,7 +94,7 @@ export class HourSums {
   }
 }
 
-/** In the caller's transaction. */
+/** Writes the sums in the caller's transaction. */
 export function writeHourSums({ addHourSum }: HourSumStatements, sums: Iterable<HourSum>): void {
   for (const sum of sums) addHourSum.run(sum);
 }

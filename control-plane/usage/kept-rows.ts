@@ -1,4 +1,4 @@
-/** The completed requests that are kept for export: the latest ones in `usage.db`, all others in the files of their days. */
+/** Completed requests kept for export: the latest ones in `usage.db`, all others in the files of their days. */
 import { readKeptRow, type UsageRow } from '../../schemas/records/usage.ts';
 import { type Database, mapSqliteError } from '../../shared/runtime/sqlite.ts';
 import { dayPath, openDay, removeDay } from './day-files.ts';
@@ -7,13 +7,13 @@ import type { MovedPart } from './move-rows.ts';
 import { prepareRequests, type RequestBody, type RequestQuery, readRequests } from './request-table.ts';
 import type { UsageStatements } from './usage-tables.ts';
 
-/** Files of days that stay open for reading. An export reads one after the other. */
+/** Maximum number of open files of days. An export reads one after the other. */
 const openMax = 4;
-/** Rows that were moved are removed so many at a time: some milliseconds. */
+/** Number of moved rows removed at once, which takes some milliseconds. */
 const removedAtOnce = 500;
 
 export interface KeptRequest {
-  /** Increases from row to row; the cursor of the next page. */
+  /** Id that increases from row to row. It is the cursor of the next page. */
   readonly id: number;
   readonly row: UsageRow;
 }
@@ -33,10 +33,10 @@ export class KeptRows {
   readonly #onUnreadable: OnUnreadable;
   readonly #open = new Map<string, OpenDay>();
   #kept: Kept;
-  /** In the order of their first rows. */
+  /** Days in the order of their first rows. */
   #days: readonly DayRows[];
 
-  /** `folder`: of the files of days; undefined where all rows stay in the database. */
+  /** `folder` contains the files of days; undefined if all rows stay in the database. */
   constructor(
     {
       db,
@@ -69,10 +69,7 @@ export class KeptRows {
     return this.#kept.from_day || undefined;
   }
 
-  /**
-   * In the order in which they were folded; fewer than `limit` only at their end. Files of other days than were asked for are not read;
-   * of the latest rows those of all days come.
-   */
+  /** Returns rows in folding order, and fewer than `limit` only at the end. The latest rows may be of any day. */
   requests(query: RequestQuery): KeptRequest[] {
     const { limit } = query;
     const kept: KeptRequest[] = [];

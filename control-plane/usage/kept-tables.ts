@@ -6,9 +6,9 @@ import { prepareRequests } from './request-table.ts';
 const columns = {
   kept: {
     one: integer(), // 1
-    id: text(), // names this file in those of the days
+    id: text(), // identifies this database in the files of days
     moved: integer(), // rows of `request` up to this id are in the files of their days
-    uncounted: integer(), // 0, and of no use: version 0.2.0 opens no file without it
+    uncounted: integer(), // always 0; version 0.2.0 opens only files with this column
     from_day: text(), // rows of earlier days are not kept
   },
   day: {
@@ -20,7 +20,7 @@ const columns = {
 } as const;
 
 export type Kept = RowWith<typeof columns.kept>;
-/** Which rows the file of a day has. */
+/** Range of rows in the file of a day. */
 export type DayRows = RowWith<typeof columns.day>;
 
 export const keptSql = `

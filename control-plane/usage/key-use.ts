@@ -1,4 +1,4 @@
-/** When each key was last used, folded with the rows, and how often in a day, by the sums of its hours. */
+/** Time when each key was last used, and its requests per day, by the sums of its hours. */
 import type { UsageRow } from '../../schemas/records/usage.ts';
 import { type Database, prepare } from '../../shared/runtime/sqlite.ts';
 import { columnsSql, integer, type RowWith, text } from '../../shared/runtime/table-columns.ts';
@@ -19,7 +19,7 @@ CREATE INDEX key_use_by_organisation ON key_use (organisation);
 
 type KeyUseRow = Pick<RowWith<typeof columns.key_use>, 'id' | 'last_at'> & { readonly requests: number };
 
-/** With the requests from an hour on. Each hour is looked up by itself: those of other keys are not read. */
+/** Adds the requests since an hour. Each hour is looked up separately, so that sums of other keys are not read. */
 const useSql = `
 WITH RECURSIVE day (hour) AS (SELECT ? UNION ALL SELECT hour + 1 FROM day LIMIT ${hoursOfDay})
 SELECT id, last_at,
@@ -44,7 +44,7 @@ type KeyUseStatements = ReturnType<typeof prepareKeyUses>;
 export interface KeyUse {
   readonly key: string;
   readonly lastUsedAt: string;
-  /** In the present hour and the 23 before it. */
+  /** Requests in the present hour and the 23 before it. */
   readonly requestsOfDay: number;
 }
 
@@ -60,7 +60,7 @@ export function keyUseOf({ id, last_at: lastMs, requests }: KeyUseRow): KeyUse {
 /** A key, its organisation, and when it was last used, ms since 1970. */
 type LastUse = [key: string, organisation: string, lastMs: number];
 
-/** What several rows add. */
+/** Uses that several rows add. */
 export class KeyUses {
   readonly #uses = new Map<string, LastUse>();
 
@@ -77,7 +77,7 @@ export class KeyUses {
   }
 }
 
-/** In the caller's transaction. */
+/** Writes the uses in the caller's transaction. */
 export function writeKeyUses({ addKeyUse }: KeyUseStatements, uses: Iterable<LastUse>): void {
   for (const use of uses) addKeyUse.run(...use);
 }

@@ -1,7 +1,6 @@
 /**
- * Moves completed requests from `usage.db`, where they arrive, into the files of their days: a task of a thread. It only reads
- * `usage.db`. Its rows count as moved once the process has noted the result there (kept-rows.ts), and until then they are written
- * again after a crash, to the same ids.
+ * Moves completed requests from `usage.db` into the files of their days, on a thread that only reads `usage.db`. Rows count
+ * as moved once the process has noted that (kept-rows.ts). After a crash before that, they are written again to the same ids.
  */
 import { readKeptRow, type UsageRow } from '../../schemas/records/usage.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
@@ -10,20 +9,20 @@ import { DayWriter, dayFolderOf } from './day-files.ts';
 import type { DayRows, Kept } from './kept-tables.ts';
 import type { StoredRequest } from './request-table.ts';
 
-/** To note a part takes some milliseconds. */
+/** Number of rows that are noted at once, which takes some milliseconds. */
 const partRows = 1_000;
 export const partsMax = 40;
 
 export interface MoveTask {
-  /** Of `usage.db`. */
+  /** Path of `usage.db`. */
   readonly path: string;
-  /** Files may have rows of a process that ended before they were noted. */
+  /** Whether files may contain rows that an earlier process wrote but did not note. */
   readonly isFirst: boolean;
 }
 
-/** Rows behind those of the part before it. */
+/** Rows that follow those of the previous part. */
 export interface MovedPart {
-  /** Id of the last one. */
+  /** Id of the last row. */
   readonly moved: number;
   readonly days: readonly DayRows[];
 }
@@ -66,7 +65,7 @@ function move(rows: readonly StoredRequest[], kept: Kept, writer: DayWriter): Mo
   return { moved: rows.at(-1)?.id ?? 0, days: [...days].map(dayRows) };
 }
 
-/** What cannot be read is kept for people with the rows of the present day. */
+/** Returns the day of a row. Unreadable rows are kept for people, with those of the present day. */
 function dayOf(row: UsageRow | undefined): string {
   return row?.at.slice(0, 10) ?? dayOfMs(wallClockMs());
 }

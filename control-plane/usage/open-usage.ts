@@ -1,7 +1,4 @@
-/**
- * Opens the usage totals of a process: `usage.db` in its data folder, kept at the end of the usage log.
- * The log need not be reachable at the opening: the fold continues from the position in the file.
- */
+/** Opens a process's usage totals: `usage.db`, kept at the end of the usage log, which need not be reachable at first. */
 import { join } from 'node:path';
 import { usageKeepDaysDefault, usageTopic } from '../../schemas/records/usage.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
@@ -20,16 +17,16 @@ import {
 } from './usage-store.ts';
 
 const usageFileName = 'usage.db';
-/** Results that are always errors: two writers of one incarnation, usage that is not billed, or records of nobody known. */
+/** Results that are always errors: two writers of one incarnation, unbilled usage, or unauthenticated records. */
 const alarming = ['differing', 'lost', 'unread', 'junk', 'unsigned', 'wrong_mac'] as const;
 
 export interface OpenUsageOptions extends Omit<UsageStoreOptions, 'mac' | 'partitions'> {
   readonly logUrl: string;
-  /** The folder of `usage.db`. */
+  /** Folder of `usage.db`. */
   readonly dataDir: string;
-  /** The first is the present one; records of the others count too, during a rotation. */
+  /** Tokens, the present one first. Records of the others also count, during a rotation. */
   readonly tokens: readonly [string, ...string[]];
-  /** Each completed request is kept for so many days. */
+  /** Number of days for which completed requests are kept. */
   readonly usageKeepDays?: number | undefined;
   readonly logger: LineLogger<'info' | 'warn' | 'error' | 'fatal'>;
 }
@@ -39,7 +36,7 @@ export interface OpenedUsage {
   readonly file: UsageFile;
   readonly replicator: UsageReplicator;
   readonly counts: Readonly<FoldCounts>;
-  /** Begins to tail. Calls `onApplied` in the turn of the event loop in which the store applied rows. */
+  /** Starts tailing. Calls `onApplied` in the turn of the event loop in which the store applied rows. */
   start(onApplied?: (applied: AppliedUsage) => void): void;
   close(): Promise<void>;
 }

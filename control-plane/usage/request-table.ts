@@ -1,4 +1,4 @@
-/** Completed requests as rows, the same in `usage.db`, where they arrive, and in the files of their days. */
+/** Table of completed requests, in `usage.db`, where they arrive, and in the files of their days. */
 import type { UsageRow } from '../../schemas/records/usage.ts';
 import { type Database, prepare } from '../../shared/runtime/sqlite.ts';
 import {
@@ -44,14 +44,14 @@ export interface RequestQuery {
   readonly organisation?: string;
   /** First day of the period; only together with the organisation. */
   readonly period?: string;
-  /** Days of the completion: from the first on, and before the other. */
+  /** Range of completion days, without the day `to`. */
   readonly from?: string | undefined;
   readonly to?: string | undefined;
   readonly afterId?: number;
   readonly limit: number;
 }
 
-/** The next ones behind an id; fewer than `limit` only at the end. */
+/** Reads the rows after an id; fewer than `limit` only at the end. */
 export function readRequests(
   sql: RequestStatements,
   { organisation, period }: RequestQuery,

@@ -1,7 +1,6 @@
 /**
- * Once a minute, moves completed requests from `usage.db` into a file for each day, and removes the files of old days. A day is old
- * if both this machine's clock and the newest rows, which have the log's time, say so. A leap of either clock removes nothing
- * (RemovalTime).
+ * Moves completed requests from `usage.db` into daily files once a minute, and removes old files. A day is old if both this
+ * machine's clock and the newest rows say so, so that a leap of either clock removes nothing (RemovalTime).
  */
 import { dayMs } from '../../schemas/durations.ts';
 import { monotonicMs, RemovalTime, wallClockMs } from '../../shared/runtime/clock.ts';
@@ -12,12 +11,12 @@ import type { KeptRows } from './kept-rows.ts';
 import { dayOfMs, type MovedPart, moveRows, partsMax } from './move-rows.ts';
 
 const moveEveryMs = 60_000;
-/** Between two parts, so that they take no more than half of the event loop. */
+/** Pause in ms between two parts, so that they take no more than half of the event loop. */
 const partEveryMs = 10;
 
 export interface RowMoverOptions {
   readonly rows: KeptRows;
-  /** Of `usage.db`. */
+  /** Path of `usage.db`. */
   readonly path: string;
   readonly keepDays: number;
   readonly logger: LineLogger<'info' | 'warn' | 'error' | 'fatal'>;
@@ -30,11 +29,11 @@ export class RowMover {
   readonly #stop = new AbortController();
   #task: ThreadTask<MovedPart[]> | undefined;
   #running: Promise<void> | undefined;
-  /** What a process wrote and did not note is removed before anything else is written. */
+  /** Whether rows that a process wrote but did not note must be removed first. */
   #isFirst = true;
   readonly #monotonicMs: () => number;
   readonly #removal: RemovalTime;
-  /** The newest day with rows, and when this process first saw it; monotonic, ms. */
+  /** Newest day with rows, and the monotonic time in ms when this process first saw it. */
   #newest = { day: '', sinceMs: 0 };
 
   constructor(options: RowMoverOptions) {
@@ -53,7 +52,7 @@ export class RowMover {
     await this.#running;
   }
 
-  /** Moves what there is, up to some ten thousand rows. Returns whether there are more. */
+  /** Moves up to some ten thousand rows. Returns whether there are more. */
   async move(): Promise<boolean> {
     const { rows, path } = this.#options;
     this.#removeOld();

@@ -1,4 +1,4 @@
-/** What is known of damage in `usage.db`: found by a check after the start and each day, and by each reader of its rows. */
+/** Known damage in `usage.db`, found by a check after the start and each day, and by readers of its rows. */
 import { dayMs } from '../../schemas/durations.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
@@ -12,21 +12,21 @@ import {
   usageFaultsMax,
 } from './check-usage.ts';
 
-/** After the start has taken its processor time. */
+/** Delay in ms of the first check, which must not slow the start. */
 const firstCheckMs = 5_000;
 const checkIntervalMs = dayMs;
-/** Before a check that failed is repeated. */
+/** Pause in ms before a failed check is repeated. */
 const retryMs = 10 * 60_000;
-/** What arrives while a check reads stays in the write-ahead log, so one that lasts through a backlog is put off. */
+/** Interval in ms of looks at the write-ahead log, which grows during a check. A check in a backlog is put off. */
 const watchMs = 1000;
 const putOffMs = 60_000;
-/** For six hours of load without a pause; then the file is checked, and its log grows meanwhile. */
+/** Limit on put-offs: six hours of load without a pause. Then the check runs, although the write-ahead log grows. */
 const putOffsMax = 360;
 
 export interface UsageFileState {
-  /** Since the last check that ended, ms; left out before the first. */
+  /** Time in ms since the last complete check; absent before the first. */
   readonly checkedMsAgo?: number;
-  /** At most 20 of the last check, and as many that readers met since. */
+  /** Up to 20 faults of the last check, and up to 20 that readers met since. */
   readonly faults: readonly UsageFault[];
 }
 
@@ -34,7 +34,7 @@ export class UsageFile {
   readonly #path: string;
   readonly #logger: LineLogger;
   readonly #line: RateLimitedLine;
-  /** Of rows that readers could not read, by object. */
+  /** Faults of rows that readers could not read, by object. */
   readonly #met = new Map<string, UsageFault>();
   #found: readonly UsageFault[] = [];
   #checkedMs: number | undefined;
@@ -64,7 +64,7 @@ export class UsageFile {
       : { checkedMsAgo: performance.now() - this.#checkedMs, faults };
   }
 
-  /** A reader met such a row, which it left out. */
+  /** Records that a reader left out an unreadable row. */
   noteUnreadable(table: 'request' | 'parked' | 'day', key: string): void {
     const object = `${table} ${key}`;
     const text = table === 'day' ? unreadableDayText : unreadableText;
@@ -72,12 +72,12 @@ export class UsageFile {
     this.#line.add(table);
   }
 
-  /** Checks after some seconds, and each day. */
+  /** Starts the checks: one after some seconds, then one each day. */
   start(): void {
     this.#checkIn(firstCheckMs);
   }
 
-  /** Ends a check that runs: waits for its statement, about a second for each 400 MB of the file at the most. */
+  /** Ends a running check. Waits for its statement, at most about a second for each 400 MB of the file. */
   async close(): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#timer);
@@ -96,7 +96,7 @@ export class UsageFile {
     if (!this.#isClosed) this.#checkIn(pauseMs);
   }
 
-  /** Returns when the next one is due, ms. */
+  /** Returns the time in ms until the next check. */
   async #checkUnless(isPutOff: () => boolean): Promise<number> {
     let wasPutOff = false;
     let watch: NodeJS.Timeout | undefined;

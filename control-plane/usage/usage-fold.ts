@@ -1,7 +1,7 @@
 /**
- * The effect of one row of the usage log on the totals. Pure over `UsageState`, total, and the same at start and live.
- * Each incarnation's rows count once and in the order of their numbers, however often and in whatever order they come:
- * the next one is applied, an earlier one is a repeat, a later one is parked until the rows before it have arrived.
+ * Effect of one row of the usage log on the totals, pure over `UsageState`. Each incarnation's rows count once, in the order
+ * of their numbers: the next one is applied, an earlier one is a repeat, a later one is parked until the rows before it
+ * arrive.
  */
 import type { ReadUsageRow } from '../../schemas/records/usage.ts';
 import type { UsageState } from './usage-state.ts';
@@ -11,25 +11,25 @@ export interface FoldCounts {
   applied: number;
   /** Rows that were applied or parked before. */
   repeated: number;
-  /** Repeats that differ from the row that they repeat: an alarm, two writers share an incarnation, and rows of one are not counted. */
+  /** Repeats that differ from their row. This is an alarm: two writers share an incarnation, so some usage is not counted. */
   differing: number;
-  /** Rows that arrived before earlier rows of their incarnation: an alarm. */
+  /** Rows that arrived before earlier rows of their incarnation. This is an alarm. */
   parked: number;
-  /** Missing rows that were skipped because too many later ones were parked: an alarm, this usage is not counted. */
+  /** Missing rows that were skipped because too many later ones were parked. This is an alarm: their usage is not counted. */
   lost: number;
-  /** Rows of a version that this build does not know: an alarm, this usage is not counted. */
+  /** Rows of a version that this build does not know. This is an alarm: their usage is not counted. */
   unread: number;
-  /** Records that are not usage rows, and rows in another partition than that of their incarnation. */
+  /** Records that are not usage rows, and rows in a partition other than their incarnation's. */
   junk: number;
-  /** Records without a MAC, or with none of the gateway token: an alarm, nothing in them is counted. */
+  /** Records without a valid MAC of the gateway token. This is an alarm: nothing in them is counted. */
   unsigned: number;
   wrong_mac: number;
 }
 
 export interface FoldOptions {
-  /** The log no longer has its first records: an unknown incarnation begins at its first row kept. */
+  /** Whether the log no longer has its first records. An unknown incarnation then begins at its first row kept. */
   readonly trimmedStart: boolean;
-  /** Rows of one incarnation that may be parked. */
+  /** Number of one incarnation's rows that may be parked. */
   readonly parkedMax: number;
 }
 
@@ -58,7 +58,7 @@ export function foldRow(
   return 'applied';
 }
 
-/** The first number of an unknown incarnation. If rows of it are parked, it waits for the rows before them. */
+/** First number of an unknown incarnation. If some of its rows are parked, it waits for the rows before them. */
 function firstOf(state: UsageState, { incarnation, n }: ReadUsageRow, options: FoldOptions): number {
   return options.trimmedStart && state.parkedOf(incarnation).count === 0 ? n : 1;
 }
@@ -90,7 +90,7 @@ function applyParked(state: UsageState, incarnation: string, n: number, counts: 
   }
 }
 
-/** Missing rows must not block all later ones: a skipped row is never counted, so none is counted twice. */
+/** Skips missing rows, which must not block all later ones. A skipped row is never counted, so none is counted twice. */
 function skipMissing(
   state: UsageState,
   incarnation: string,

@@ -1,7 +1,7 @@
 /**
- * Where the fold is in each partition of the usage log, and which of its records count: those with a MAC of the gateway
- * token. The position continues behind a record that was refused, and the file keeps where the first one is: it is read
- * again by the next process, which may have the token that was missing.
+ * Position of the fold in each partition of the usage log. Only records with a MAC of the gateway token count. The fold
+ * continues after a refused record, but its offset is kept: the next process, which may have the missing token, reads from
+ * there.
  */
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import {
@@ -14,27 +14,27 @@ import {
 import type { UsageStatements } from './usage-tables.ts';
 
 export interface UsageAuthenticity {
-  /** MAC of the gateway token. Without it no record counts. */
+  /** MAC of the gateway token. Without it, no records count. */
   readonly mac?: RecordMac;
 }
 
 export interface PartitionState {
   readonly nextOffset: number;
-  /** The log no longer has its first records. */
+  /** Whether the log no longer has its first records. */
   readonly trimmed: boolean;
-  /** Offset of the first record that was refused. */
+  /** Offset of the first refused record. */
   readonly refusedFrom: number | null;
 }
 
 export const beginning: PartitionState = { nextOffset: 0, trimmed: false, refusedFrom: null };
 
-/** Before a process reads a partition. */
+/** Returns the state from which a process begins to read a partition. */
 export function begun(state: PartitionState): PartitionState {
   const nextOffset = Math.min(state.nextOffset, state.refusedFrom ?? state.nextOffset);
   return { ...state, nextOffset, refusedFrom: null };
 }
 
-/** After a record. */
+/** Returns the state after a record. */
 export function after(
   state: PartitionState,
   { offset }: LogRecord,
@@ -75,7 +75,7 @@ export class UsagePartitions {
     return checkMac(record, this.#options.mac);
   }
 
-  /** In the caller's transaction; `set` it once that has succeeded. */
+  /** Writes the state in the caller's transaction. Call `set` once that has succeeded. */
   write(partition: number, state: PartitionState): void {
     const { nextOffset, trimmed, refusedFrom } = state;
     this.#sql.setPosition.run(partition, nextOffset, trimmed ? 1 : 0);

@@ -1,7 +1,7 @@
 /**
- * Keeps a usage store at the end of the usage log, one loop a partition: tails, and folds in slices that never hold the
- * event loop for long. Every failure is retried with back-off and without end: the store recognises
- * repeats, so a log that was truncated or replaced is read from its beginning again. Only a damaged store stops it for good.
+ * Keeps a usage store at the end of the usage log, with one loop per partition that folds in short slices. Failures are
+ * retried endlessly. A truncated or replaced log is read again, because the store recognises repeats. Only a damaged store
+ * stops it.
  */
 import { Follower } from '../../shared/log/core/follower.ts';
 import { ReopenedLog } from '../../shared/log/reopened-log.ts';
@@ -9,7 +9,7 @@ import { DatabaseCorrupt } from '../../shared/runtime/sqlite.ts';
 import type { UsageLogAddress } from '../../shared/usage/usage-log.ts';
 import type { AppliedUsage, UsageStore } from './usage-store.ts';
 
-/** The longest the fold may hold the event loop in one go. */
+/** Longest time in ms for which the fold may hold the event loop. */
 const sliceBudgetMs = 6;
 
 export interface UsageReplicatorOptions extends UsageLogAddress {
@@ -25,7 +25,7 @@ export interface UsageReplicatorOptions extends UsageLogAddress {
 export class UsageReplicator {
   readonly #options: UsageReplicatorOptions;
   readonly #logs: readonly ReopenedLog[];
-  /** One of each partition. */
+  /** Followers of the partitions, in order. */
   readonly #followers: readonly Follower[];
   #reachable = true;
   #fault: Error | undefined;
@@ -39,7 +39,7 @@ export class UsageReplicator {
     this.#followers = this.#logs.map((log, partition) => this.#follower(log, partition));
   }
 
-  /** Why it stopped for good. */
+  /** Fault that stopped the replicator for good. */
   get fault(): Error | undefined {
     return this.#fault;
   }
@@ -52,7 +52,7 @@ export class UsageReplicator {
     for (const follower of this.#followers) follower.start();
   }
 
-  /** Resolves true once all that the log holds now is folded, false at the deadline. Rejects on a fault and once stopped. */
+  /** Resolves true once everything in the log is folded, false at the deadline. Rejects on a fault or once stopped. */
   async caughtUp(timeoutMs: number): Promise<boolean> {
     const read = await Promise.all(this.#followers.map((follower) => follower.caughtUp(timeoutMs)));
     return read.every((isRead) => isRead);

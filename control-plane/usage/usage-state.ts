@@ -1,7 +1,4 @@
-/**
- * The fold's view of `usage.db` within one transaction: reads through to the tables, collects changes, and writes them once
- * at the end. Nothing collected here outlives a failed transaction.
- */
+/** The fold's view of `usage.db` in one transaction: collects changes and writes them at the end. None survives a failure. */
 import { hash as digest } from 'node:crypto';
 import {
   type ReadUsageRow,
@@ -27,31 +24,31 @@ export interface KeepOptions {
   readonly onUnreadable?: (table: 'request' | 'parked' | 'day', key: string) => void;
 }
 
-/** Rows of each incarnation whose hashes are kept, those of the largest record: a repeat of one must be equal to it. */
+/** Number of each incarnation's last rows whose hashes are kept: as many as a record can have. A repeat must be equal. */
 export const comparedRows = usageRecordRowsMax;
-/** Hexadecimal digits of a hash: enough for an alarm, and few, because all of an incarnation are written with each of its records. */
+/** Hexadecimal digits of a hash: enough for an alarm, and few, because each record rewrites all of an incarnation's. */
 const hashDigits = 8;
 
 function hashOf(text: string): string {
   return digest('sha256', text, 'hex').slice(0, hashDigits);
 }
 
-/** The last rows of an incarnation: their hashes as they are stored, and those of rows that this transaction adds. */
+/** Hashes of an incarnation's last rows: the stored ones, and those that this transaction adds. */
 class RowHashes {
-  /** Of the last row that was applied. */
+  /** Number of the last applied row. */
   n: number;
   readonly #stored: string;
   readonly #added: string[] = [];
   isChanged: boolean;
 
-  /** `stored`: what `toStore` gave; undefined where rows before the next one never arrived. */
+  /** `stored` is a result of `toStore`; undefined if rows before the next one never arrived. */
   constructor(n: number, stored: string | null | undefined) {
     this.n = n;
     this.#stored = stored ?? '';
     this.isChanged = stored === undefined;
   }
 
-  /** Of the row with this number; undefined where it never arrived, or is not among the last `comparedRows`. */
+  /** Hash of the row with this number; undefined if it never arrived or is not among the last `comparedRows`. */
   hashAt(n: number): string | undefined {
     const behind = this.n - n;
     if (behind < this.#added.length) return this.#added[this.#added.length - 1 - behind];
@@ -59,14 +56,14 @@ class RowHashes {
     return end < hashDigits ? undefined : this.#stored.slice(end - hashDigits, end);
   }
 
-  /** Of the row that comes next. */
+  /** Adds the hash of the next row. */
   add(text: string): void {
     this.n++;
     this.isChanged = true;
     this.#added.push(hashOf(text));
   }
 
-  /** Null where there is none, as after rows that never arrived. */
+  /** Returns null if there are no hashes, as after rows that never arrived. */
   toStore(): string | null {
     const all = this.#stored + this.#added.join('');
     return all === '' ? null : all.slice(-comparedRows * hashDigits);
@@ -90,7 +87,7 @@ export class UsageState {
   readonly #sums = new Map<string, Sum>();
   readonly #hourSums = new HourSums();
   readonly #keyUses = new KeyUses();
-  /** Rows parked, by incarnation. Shared with the store, which reads it again after a failed transaction. */
+  /** Numbers of parked rows by incarnation. Shared with the store, which reads them again after a failed transaction. */
   readonly #parkedCounts: Map<string, number>;
 
   constructor(sql: UsageStatements, parkedCounts: Map<string, number>, options: KeepOptions) {
@@ -109,7 +106,7 @@ export class UsageState {
     return mark;
   }
 
-  /** `text`: of the row applied; null where it never arrived. */
+  /** `text` is the applied row; null if it never arrived. */
   setMark(incarnation: string, n: number, text: string | null): void {
     let mark = this.mark(incarnation);
     if (mark?.n !== n - 1 || text === null) {
@@ -129,7 +126,7 @@ export class UsageState {
     const read = parsedRow(found.body);
     if (read !== undefined) return read;
     this.#options.onUnreadable?.('parked', `${incarnation} ${n}`);
-    // It takes its place like a row of a version that this build does not know: the rows behind it count.
+    // An unreadable row counts like one of an unknown version, so that the rows after it are applied.
     return { incarnation, n, text: found.body };
   }
 
@@ -145,7 +142,7 @@ export class UsageState {
     else this.#parkedCounts.delete(incarnation);
   }
 
-  /** How many rows of an incarnation are parked, and the lowest number among them. */
+  /** Number of an incarnation's parked rows, and the lowest row number among them. */
   parkedOf(incarnation: string): { count: number; lowest: number | null } {
     const count = this.#parkedCounts.get(incarnation) ?? 0;
     return { count, lowest: count > 0 ? (this.#sql.parkedLowest.get(incarnation)?.n ?? null) : null };

@@ -1,7 +1,4 @@
-/**
- * `usage.db`: the usage log folded into totals. Position, marks and totals change in one transaction, so that reading a
- * record again changes nothing. The file is primary data, because it has periods that the log no longer has.
- */
+/** `usage.db`: the usage log folded into totals. It is primary data, because it has periods that the log no longer has. */
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { UsageTotals } from '../../schemas/admin/admin.ts';
@@ -41,37 +38,37 @@ import {
 import { type KeepOptions, UsageState } from './usage-state.ts';
 import { type PoolTotal, prepareUsage, type UsageStatements, usageFormat } from './usage-tables.ts';
 
-/** Rows of one incarnation that may be parked. */
+/** Number of one incarnation's rows that may be parked. */
 const parkedMaxDefault = 10_000;
 const poolCacheMax = 10_000;
-/** A row that is further ahead of the log's time has a wrong time. Clocks of brokers may differ by less. */
+/** Time in ms by which a row may be ahead of the log's time. Brokers' clocks differ by less. */
 const aheadMsMax = hourMs;
-/** Bytes of `usage.db` that may stay without use at a start. */
+/** Bytes of `usage.db` that may be unused at a start. */
 const emptyBytesMax = 8 * 1024 * 1024;
 
 export interface UsageStoreOptions extends UsageAuthenticity, KeepOptions {
   readonly parkedMax?: number;
-  /** Of the log. Rows count in the partition of their incarnation alone: a copy elsewhere could be read before the rows before them. */
+  /** Number of partitions of the log. Rows count only in their incarnation's partition, so that they stay in order. */
   readonly partitions?: number;
 }
 
-/** Models in the order of their ids. */
+/** Totals of a period, with models in the order of their ids. */
 export type PeriodUsage = Pick<UsageTotals, 'totalTokens' | 'requests' | 'models'>;
 
-/** Rows of an incarnation that are missing: the numbers from `next` on. */
+/** Missing rows of an incarnation, from the number `next` on. */
 export interface UsageGap {
   readonly incarnation: string;
   readonly next: number;
 }
 export interface AppliedUsage {
-  /** Records that are folded completely; the position is after them. */
+  /** Number of completely folded records. The position is after them. */
   readonly consumed: number;
   readonly rows: readonly UsageRow[];
   /** Gaps that these records opened and did not close. */
   readonly gaps: readonly UsageGap[];
 }
 
-/** Opens `path` (or `:memory:`), or creates it. Throws the errors of shared/runtime/sqlite.ts, and an Error on a file of another format. */
+/** Opens or creates a store at `path` or `:memory:`. Throws errors of sqlite.ts, or an Error for another file format. */
 export function openUsageStore(path: string, options: UsageStoreOptions = {}): UsageStore {
   if (path !== ':memory:') mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   try {
@@ -81,7 +78,7 @@ export function openUsageStore(path: string, options: UsageStoreOptions = {}): U
   }
 }
 
-/** The file is the only place of what is older than the usage topic, so nothing replaces it without a person. */
+/** Adds a next step to damage: only a person may replace the file, because the topic no longer has its oldest data. */
 function withNextStep(error: unknown): unknown {
   if (!(error instanceof DatabaseCorrupt)) return error;
   const next =
@@ -101,7 +98,7 @@ function openUsageDatabase(path: string): Database {
   }
 }
 
-/** Many rows that were moved at once leave most of a large file empty. What it copies is what is left in it. */
+/** Shrinks a large file that is mostly empty after rows were moved. VACUUM copies only what is left. */
 function giveRoomBack(db: Database): void {
   const numberOf = (name: string): number => Number(db.pragma(name, { simple: true }));
   const [free, pages] = [numberOf('freelist_count'), numberOf('page_count')];
@@ -129,7 +126,7 @@ export class UsageStore {
   readonly #options: UsageStoreOptions;
   readonly #begun = new Set<number>();
   readonly #partitions: UsagePartitions;
-  /** Of every completed request. */
+  /** Rows of all completed requests. */
   readonly rows: KeptRows;
   #parkedCounts = new Map<string, number>();
   /** Tokens by organisation and period, read at first need. */
@@ -151,7 +148,7 @@ export class UsageStore {
     return this.#partitions.refused;
   }
 
-  /** Must be called before records of a partition are folded; what comes after the first call changes nothing. */
+  /** Call this before folding records of a partition. Further calls have no effect. */
   begin(partition: number): void {
     if (this.#begun.has(partition)) return;
     this.#begun.add(partition);
@@ -168,7 +165,7 @@ export class UsageStore {
     return this.#sql.mark.get(incarnation)?.n ?? 0;
   }
 
-  /** Rows parked until the rows before them have arrived. */
+  /** Number of rows that are parked until the rows before them arrive. */
   get parkedRows(): number {
     let sum = 0;
     for (const count of this.#parkedCounts.values()) sum += count;
@@ -176,9 +173,8 @@ export class UsageStore {
   }
 
   /**
-   * Folds records of one partition, in their order, until all are or `budgetMs` has passed (but one at least).
-   * Never throws at what a record holds; throws the errors of shared/runtime/sqlite.ts where the file cannot be written, and
-   * then has changed nothing.
+   * Folds at least one record of a partition, and more in order until `budgetMs` has passed. Never throws for a record's
+   * content. If the file cannot be written, throws the errors of shared/runtime/sqlite.ts and changes nothing.
    */
   apply(partition: number, records: readonly LogRecord[], budgetMs = Number.POSITIVE_INFINITY): AppliedUsage {
     const until = performance.now() + budgetMs;
@@ -211,12 +207,12 @@ export class UsageStore {
     return { consumed, rows: state.applied, gaps: this.#gaps(gapped) };
   }
 
-  /** Reads a partition from its beginning again: rows that are folded already are recognised as repeats. */
+  /** Reads a partition from its beginning again. Rows that are folded already are recognised as repeats. */
   restart(partition: number): void {
     this.#setPartition(partition, beginning);
   }
 
-  /** Over all capacities. */
+  /** Totals over all capacities. */
   totals(organisation: string, period: string): PeriodUsage {
     const models = this.#sql.totals.all(organisation, period).map((row) => ({
       model: row.model,
@@ -250,7 +246,7 @@ export class UsageStore {
     return this.#sql.poolTotals.all();
   }
 
-  /** Of the keys of an organisation, or of all, that completed a request. */
+  /** Uses of an organisation's keys, or of all keys, that completed a request. */
   keyUses(organisation: string | undefined, nowMs: number): KeyUse[] {
     const { keyUses, keyUsesOf } = this.#sql;
     const hour = firstHourOfDay(nowMs);
@@ -263,12 +259,12 @@ export class UsageStore {
     return found && keyUseOf(found);
   }
 
-  /** Rows kept for export, in the order in which they were folded; fewer than `limit` only at their end. */
+  /** Rows kept for export, in folding order; fewer than `limit` only at the end. */
   requests(query: RequestQuery): KeptRequest[] {
     return this.rows.requests(query);
   }
 
-  /** First day from which every request is kept; undefined until the first search for old ones. */
+  /** First day from which all requests are kept; undefined until the first search for old ones. */
   get completeFrom(): string | undefined {
     return this.rows.completeFrom;
   }
@@ -299,9 +295,8 @@ export class UsageStore {
   }
 
   /**
-   * Corrects a row whose time is far ahead of its record. No request completes after its record was appended, so the gateway's clock
-   * was wrong, and the row counts at the log's time and in its period. If earlier rows do not agree with the log, the log may be
-   * wrong, and the row stays as it is. So does a row before the log's time, because it may have waited for the log.
+   * Corrects a row far ahead of its record's time, because the gateway's clock was wrong: it counts at the log's time. The
+   * row stays if earlier rows contradict the log, or if it is before the log's time, because it may have waited.
    */
   #inLogTime(read: ReadUsageRow, logMs = Number.POSITIVE_INFINITY): ReadUsageRow {
     const { row } = read;
@@ -320,8 +315,7 @@ export class UsageStore {
 
   #transaction(change: () => void): void {
     try {
-      // Threads read this file while rows come without a pause, and a log that has a reader at each commit never begins again.
-      // First, because what throws here must have changed nothing.
+      // Threads read this file, so its write-ahead log never restarts. Shorten it first: a failure must not change anything.
       shortenWal(this.#db, this.#path);
       this.#db.transaction(change).immediate();
     } catch (error) {

@@ -1,7 +1,4 @@
-/**
- * The tables of `usage.db` and their statements. Totals, marks and positions change in one transaction.
- * `request`, the sums by hour and the uses of keys are filled only where every request is kept for export.
- */
+/** Tables of `usage.db` and their statements. Rows, sums by hour and key uses are filled only if rows are kept. */
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import { type Database, prepare as prepareTyped, type Statement } from '../../shared/runtime/sqlite.ts';
 import { columnsSql, integer, orNull, type RowWith, text } from '../../shared/runtime/table-columns.ts';
@@ -19,12 +16,12 @@ const columns = {
   incarnation: {
     id: text(),
     n: integer(), // number of the last row applied
-    hash: orNull(text()), // of the last rows up to that one, 8 hexadecimal digits of the SHA-256 of each; NULL where it was given up
+    hash: orNull(text()), // hashes of the last rows up to that one, 8 hexadecimal digits of each SHA-256; NULL if they were given up
   },
   authenticity: {
     partition: integer(),
     unsigned_until: orNull(integer()), // 0. Earlier builds counted records before it without a MAC
-    refused_from: orNull(integer()), // the first record without a valid MAC, which did not count; NULL: none
+    refused_from: orNull(integer()), // first record without a valid MAC, which did not count; NULL if none
   },
   parked: { incarnation: text(), n: integer(), body: text() /* the row as JSON, of any version */ },
   total: {
@@ -42,7 +39,7 @@ const columns = {
 
 type RowOf<Table extends keyof typeof columns> = RowWith<(typeof columns)[Table]>;
 type Total = Pick<RowOf<'total'>, 'model' | 'prompt_tokens' | 'completion_tokens' | 'requests'>;
-/** Of the pool, by organisation and period. */
+/** Use of the pool, by organisation and period. */
 export type PoolTotal = Pick<RowOf<'total'>, 'organisation' | 'period' | 'requests'> & {
   readonly tokens: number;
 };

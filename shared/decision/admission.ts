@@ -1,11 +1,8 @@
 /**
  * Composes all decisions made before a node is asked. The room `shared/decision` decides host, operation, key, plan, limits
- * and route, so that serving, `explain` and replay always agree. It must stay pure: look-up, time and the gateway's state are
- * parameters, and nothing here reads a clock, a file or a network.
- *
- * `admit` decides from a request's head, before its body is read: host → operation → key → listing. `decideRequest`
- * (decide.ts) decides from the body. Serving calls them one after the other as the request arrives. `admission` calls both at
- * once, for explain and replay. Host and operation are resolved without a look-up, so they do not reveal which stacks exist.
+ * and route, so that serving, `explain` and replay agree. It must stay pure: look-up, time and the gateway's state are
+ * parameters. Serving calls `admit`, which decides from a request's head (host → operation → key → listing), then
+ * `decideRequest` for the body; `admission` calls both. Host and operation do not reveal which stacks exist.
  */
 
 import { type InferenceKind, listPaths, operationKinds, operations } from '../../schemas/api/operations.ts';
@@ -33,10 +30,7 @@ import type { Target } from './route.ts';
 import { refuse, type Trace } from './trace.ts';
 
 export interface HostNames {
-  /**
-   * Names of the shared host, in lower case and without a port. `*` stands for every name whose first label is not a stack
-   * id.
-   */
+  /** Names of the shared host, in lower case without a port. `*` is any name whose first label is not a stack id. */
   readonly shared: ReadonlySet<string>;
   /** Domain of stack hosts, in lower case. A stack's host is `<stack id>.<stackDomain>`. */
   readonly stackDomain: string;
@@ -124,10 +118,7 @@ export interface AdmittedInference {
   readonly caller: Client;
 }
 
-/**
- * Makes the decisions that precede the body. Throws a Refusal. With a trace, it throws only if nothing further can be
- * decided.
- */
+/** Makes the decisions that precede the body. Throws a Refusal; with a trace, only if nothing further can be decided. */
 export function admit(
   lookup: Lookup,
   hosts: HostNames,
@@ -164,9 +155,7 @@ function noSuchPath({ method, path }: RequestHead): Refusal {
   return new Refusal('no such path', `There is nothing at this path.${hint}`);
 }
 
-/**
- * Whether the operation needs a key. Only the model listing on the shared host does not (specification, Authentication 7).
- */
+/** Whether the operation needs a key. Only the model listing on the shared host does not (Authentication 7). */
 function needsKey(target: Target, operation: Operation): boolean {
   return target.kind === 'stack' || !isListing(operation);
 }
@@ -186,8 +175,7 @@ function identify(
     trace?.add('fresh', 'ok');
     return authenticate(lookup, target, head, nowMs, trace);
   }
-  // A snapshot this old proves nothing about a key. All credentials get the same response, so that it does not reveal which
-  // keys pass the checksum.
+  // A snapshot this old proves nothing about a key. All credentials get one answer, which does not reveal valid checksums.
   if (carriesCredential(target, head)) refuse(trace, cannotTakeNow('fenced'));
   else refuse(trace, unauthorized('fenced without a key'));
   return authenticate(lookup, target, head, nowMs, trace);

@@ -1,7 +1,6 @@
 /**
- * Identifies the caller of a request. A key resolves to one organisation. Otherwise the request is refused with bytes that do
- * not reveal the reason (specification, Authentication 8). The key's checksum is verified before any look-up (Authentication
- * 3).
+ * Identifies the caller of a request. A key resolves to one organisation; any other gets a refusal that does not reveal the
+ * reason (Authentication 8). The key's checksum is verified before any look-up (Authentication 3).
  */
 import type { keyFaults } from '../../schemas/records/decisions.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
@@ -26,9 +25,7 @@ export type Caller =
       readonly visitor: string;
       /** Keyed hash of the visitor's network and the day. undefined if the network is not counted. */
       readonly network?: string | undefined;
-      /**
-       * Moment whose month and day the visitor's hashes belong to, in ms since 1970. Defaults to the time of the decision.
-       */
+      /** Moment whose month and day the visitor's hashes belong to, ms since 1970; default: the time of the decision. */
       readonly admittedMs?: number | undefined;
     }
   | { readonly kind: 'nobody' };
@@ -44,10 +41,7 @@ export function limitSubject(client: Client): string {
   return client.kind === 'key' ? client.owner.organisation : `${visitorPrefix}${client.visitor}`;
 }
 
-/**
- * Subject whose requests share memory, worker turns and evidence about nodes. All visitors are one sharer, because one person
- * can appear as many visitors.
- */
+/** Subject that shares memory, worker turns and evidence about nodes. All visitors are one: a person can be many. */
 export function memorySharer(subject: string): string {
   return subject.startsWith(visitorPrefix) ? visitorsSubject : subject;
 }
@@ -113,9 +107,8 @@ function acceptKey(lookup: Lookup, key: PresentedKey, nowMs: number): KeyOwner |
 }
 
 /**
- * Accepts `x-api-key` only if the stack belongs to the key's organisation and uses the Anthropic-style API (specification,
- * Authentication 2). In all other cases the header counts as absent, so that it reveals nothing about other organisations'
- * stacks.
+ * Accepts `x-api-key` only if the stack belongs to the key's organisation and uses the Anthropic-style API (Authentication
+ * 2). Otherwise the header counts as absent, so that it reveals nothing about others' stacks.
  */
 function acceptXApiKey(
   lookup: Lookup,
@@ -130,10 +123,7 @@ function acceptXApiKey(
   return stack?.surface === 'anthropic' && stack.organisation === owner?.organisation ? found : undefined;
 }
 
-/**
- * Whether `x-api-key` contains a second, different key. Only checked on a stack of the key's organisation with the
- * Anthropic-style API, because only there `x-api-key` counts.
- */
+/** Whether `x-api-key` contains a second, different key, on a stack where `x-api-key` counts. */
 function isSecondKey(
   lookup: Lookup,
   target: Target,
@@ -166,10 +156,7 @@ export function carriesKey(lookup: Lookup, authorization: string, nowMs: number)
   return !('fault' in acceptKey(lookup, bearerKey(authorization), nowMs));
 }
 
-/**
- * Cause to record. If `Authorization` is present but contains no key, the cause is the header: it was sent twice or is
- * malformed.
- */
+/** Cause to record. If `Authorization` contains no key, the cause is the header: it was sent twice or is malformed. */
 function recordedFault({ fault }: KeyFault, authorization: string | undefined): KeyFault['fault'] {
   if (fault !== 'missing' || authorization === undefined || isEmptyBearer(authorization)) return fault;
   return authorization.includes(fieldSeparator) ? 'two Authorization headers' : 'malformed';
@@ -179,10 +166,7 @@ function isEmptyBearer(authorization: string): boolean {
   return /^(bearer)?\s*$/i.test(authorization);
 }
 
-/**
- * Identifies the caller. Throws Unauthorized with the same answer for every cause. With a trace, it throws only if the caller
- * remains unknown.
- */
+/** Identifies the caller. Throws Unauthorized, the same for every cause; with a trace, only if the caller stays unknown. */
 export function authenticate(
   lookup: Lookup,
   target: Target,
@@ -226,10 +210,7 @@ function keyFacts({ keyId, organisation, expiresAtMs }: KeyOwner, state: string)
   return { keyId, organisation, expiresAtMs, state };
 }
 
-/**
- * Whether the request contains anything that might be a key. Used if the snapshot is too old to look keys up. The key's value
- * does not matter, so the answer reveals nothing about it. On the shared host `x-api-key` counts as absent.
- */
+/** Whether the request carries anything like a key, for a snapshot too old to look keys up. Its value does not matter. */
 export function carriesCredential(
   target: Target,
   { authorization, xApiKey, recorded }: Credentials,

@@ -1,7 +1,7 @@
 /**
- * All causes for which a request can be refused, one row each. A row states the step at which the request ends, the stage
- * that detects the cause, the type of the refusal, and the explanation's text. Only causes of the stage `admission` follow
- * from rules alone, so only they can be decided again. Logs, metrics and records contain the cause as text.
+ * All causes of refusals, one row each: the step at which the request ends, the stage that detects the cause, the refusal's
+ * type and the explanation's text. Only causes of the stage `admission` follow from rules alone, so only they can be decided
+ * again.
  */
 
 import type { RefusalType } from '../../schemas/api/refusals.ts';

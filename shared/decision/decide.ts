@@ -1,8 +1,7 @@
 /**
- * Decides a request with its body, before anything is sent to a node: freshness → plan → limits → route. The function is
- * pure: the snapshot's answers, counters, facts, time and gateway state are parameters. Serving and replay both call it. The
- * route is computed first, but it is reported last, so it reveals nothing. The refusals come in this order: context →
- * allowance → requests per minute → concurrency → route. Every message about a limit names the tier.
+ * Decides a request with its body: freshness → plan → limits → route. It is pure: the snapshot's answers, counters, facts,
+ * time and gateway state are parameters. The route is computed first but reported last, so it reveals nothing. Refusals come
+ * in this order: context → allowance → requests per minute → concurrency → route. Every message about a limit names the tier.
  */
 import type { KeyOwner, Lookup, TierLimits, VisitorTotals } from '../snapshot/lookup.ts';
 import { type Client, limitSubject, organisationPlan } from './authenticate.ts';
@@ -53,9 +52,7 @@ export interface Decision {
   readonly weight: number;
   /** Limits on all visitors together, counted under the subject `visitorsSubject`. Only for a visitor. */
   readonly total?: VisitorTotals | undefined;
-  /**
-   * Whether the prompt's bounds leave open if it fits the tier. If so, a node must count it before the request is forwarded.
-   */
+  /** Whether the prompt's bounds leave open if it fits the tier, so that a node must count it first. */
   readonly uncounted: boolean;
 }
 
@@ -69,10 +66,7 @@ export interface Counters extends RateCounters {
 
 export const windowMs = 60_000;
 
-/**
- * Start of the subject's window. The subject's id determines the phase of its minute, so that windows do not all end at once.
- * Requests that only count tokens use the same phase.
- */
+/** Start of the subject's window. Its id determines the phase, so that windows do not all end at once. */
 export function windowStartMs(subject: string, nowMs: number): number {
   let phase = 0;
   const first = subject.startsWith(countingPrefix) ? countingPrefix.length : 0;
@@ -93,10 +87,7 @@ function answerNeeded(maxTokens: number | undefined): number {
   return maxTokens ?? 1;
 }
 
-/**
- * Weight of the request. A refused model outside the pool weighs 1, so that the weight does not reveal other organisations'
- * models.
- */
+/** Weight of the request. A refused model outside the pool weighs 1, so that other organisations' models stay hidden. */
 function requestWeight(lookup: Lookup, model: string, placement: Placement | Refusal): number {
   return placement instanceof Refusal && !lookup.isPooled(model) ? 1 : lookup.weight(model);
 }
@@ -106,10 +97,7 @@ function callerTier(lookup: Lookup, caller: RequestFacts['caller']): TierLimits 
   return organisationPlan(caller.owner);
 }
 
-/**
- * Whether the pool would answer, which is the condition for checking the allowance. The model must be in the pool and the
- * plan, and no own node may serve it.
- */
+/** Whether the pool would answer, so that the allowance is checked: pool and plan have the model, and no own node does. */
 function usesPool(
   lookup: Lookup,
   facts: RequestFacts,
@@ -171,8 +159,7 @@ export function decide(
   if (tier === null) throw noPlan(caller, trace, routeTrace);
   trace?.add('plan', 'ok', { tier: tier.id }, planReads(caller, tier));
   const subject = limitSubject(caller);
-  // Clients count tokens before each turn. Counting has separate limits of the same size, so it takes nothing from the actual
-  // requests.
+  // Clients count tokens before each turn, so counting has separate limits of the same size.
   const counted = facts.onlyCounts ? `${countingPrefix}${subject}` : subject;
   const modelWeight = requestWeight(lookup, facts.model, placement);
   const weight = weightWithin(modelWeight, tier.concurrency);
@@ -201,10 +188,7 @@ export function decide(
   return { placement, tier, subject, counted, weight, uncounted, ...total };
 }
 
-/**
- * Decides a request with its body. Freshness is checked again, because the body may have taken long to arrive, and a
- * suspended process resumes with an old snapshot. Throws the refusals of plan and limits.
- */
+/** Decides a request with its body. Freshness is checked again, because the body may have taken long to arrive. */
 export function decideRequest(
   lookup: Lookup,
   counters: Counters,

@@ -1,8 +1,6 @@
 /**
- * Limits of a plan, one row each, in the order in which they are checked (specification, Errors 7 to 10 and Limits 1 to 4).
- * In addition to a visitor's own turns, requests and concurrency, there are limits on the visitor's network per day and on
- * all visitors together. These protect paying callers from people who keep returning as new visitors. The checks are pure,
- * like decide.ts.
+ * Limits of a plan, one row each, in the order in which they are checked (Errors 7 to 10, Limits 1 to 4). Limits per network
+ * and day and on all visitors protect paying callers from people who keep returning as new visitors. The checks are pure.
  */
 
 import { countNoun } from '../../schemas/grouped.ts';
@@ -35,10 +33,7 @@ export interface RateCounters {
   inFlight(subject: string, limit: number | null, weight: number): number;
   /** Breakdown of these numbers, read in the same turn of the event loop. undefined if unknown. */
   users?(kind: LimitKind, subject: string, nowMs: number, limit: number): LimitUsers | undefined;
-  /**
-   * Turns of a network's visitors on the day of `atMs`, completed, stopped or in flight. The network's hash is specific to
-   * that day.
-   */
+  /** Turns of a network's visitors on the day of `atMs`, in any state. The network's hash is specific to that day. */
   networkTurns(network: string, atMs: number): number;
   /** Tokens that all visitors together used on the day of `atMs`. */
   visitorTokens(atMs: number): number;
@@ -64,10 +59,7 @@ export interface LimitFacts {
   readonly weight: number;
   /** The model's own weight. Exceeds `weight` only if the tier's concurrency is smaller. */
   readonly modelWeight?: number | undefined;
-  /**
-   * Id of the next tier that allows more of this model. undefined if there is none. Called only for the refusal that names
-   * the tier.
-   */
+  /** Id of the next tier that allows more of this model; undefined if none. Called only for a refusal that names it. */
   readonly nextTier: () => string | undefined;
   /** Additional counts for a visitor. */
   readonly visitors?: VisitorFacts | undefined;
@@ -150,10 +142,7 @@ function checkVisitorTokens({ tier, visitors }: LimitFacts): void {
   );
 }
 
-/**
- * Weight that counts against a limit. It is at most the limit, because a larger weight would never fit. It is at least one,
- * so that a limit of 0 admits nothing.
- */
+/** Weight that counts against a limit: at most the limit, so that it can fit, and at least 1, so that 0 admits nothing. */
 export function weightWithin(weight: number, limit: number | null): number {
   return limit === null ? weight : Math.max(1, Math.min(weight, limit));
 }
@@ -301,10 +290,7 @@ const limits: readonly Limit[] = [
   concurrency('visitor concurrency', all),
 ];
 
-/**
- * Checks all limits in order. Refusals that waiting cannot cure come first, so a curable refusal never hides them. A request
- * counts against the limits only if it passes all of them.
- */
+/** Checks all limits, first those that waiting cannot cure. A request counts against limits only if it passes all. */
 export function checkLimits(facts: LimitFacts, counters: RateCounters, nowMs: number, trace?: Trace): void {
   const { id } = facts.tier;
   for (const { step, holds, check, compares, otherwise } of limits) {

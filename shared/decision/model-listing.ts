@@ -1,12 +1,8 @@
 /**
- * The model listing. On the shared host it contains the pool's models and nothing about any organisation. On a stack's host
- * it contains exactly what the stack can answer, so it is empty for an organisation without a plan. A stack of another
- * organisation gets the same answer as a missing stack. A request for a single model is answered like an inference request
- * for that model.
- *
- * Clients of both API families read the same document, with id, family and creation time (specification, Model listing
- * entry). Models are sorted by time, newest first, then by id, so that equal listings have equal bytes. `owned_by` repeats
- * the family and never names an organisation.
+ * The model listing. On the shared host it contains the pool's models, on a stack's host exactly what the stack can answer; a
+ * stack of another organisation gets the same answer as a missing one. A request for a single model is answered like an
+ * inference request for it. Both API families read the same document (specification, Model listing entry). Models are sorted
+ * newest first, then by id, so that equal listings have equal bytes. `owned_by` never names an organisation.
  */
 
 import { type OperationKind, operations } from '../../schemas/api/operations.ts';

@@ -1,7 +1,4 @@
-/**
- * A refusal: the client's error message, its cause, and a separate text for the log. If a phase of a request throws anything
- * else, that is a fault of this program and becomes InternalError.
- */
+/** A refusal: the client's message, its cause and a text for the log. Anything else thrown becomes InternalError. */
 import { type ErrorEnvelope, type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
 import { type Cause, type CauseWithType, causes, causeText } from './causes.ts';
 

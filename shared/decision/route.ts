@@ -1,7 +1,7 @@
 /**
- * Chooses the place that serves a request (specification, Routing algorithm). On the shared host this is the organisation's
- * own node, then the pool. On a stack's host it is that stack only. Otherwise the request is refused. Routing is a pure
- * look-up. It must not balance load, prefer nodes or fall back to another place.
+ * Chooses the place that serves a request (specification, Routing algorithm): on the shared host an own node, then the pool;
+ * on a stack's host only that stack. Routing is a pure look-up. It must not balance load, prefer nodes or fall back to
+ * another place.
  */
 
 import { operations } from '../../schemas/api/operations.ts';
@@ -233,10 +233,7 @@ function routeNodes(candidates: readonly Route[]): readonly string[] {
   return candidates.map(({ node }) => node).sort();
 }
 
-/**
- * Chooses the place or returns a refusal. The refusal is returned rather than thrown, because the limits are reported before
- * the route. With a trace, every step is recorded, including those after the refusal.
- */
+/** Chooses the place or returns a refusal, because limits are reported before the route. A trace records every step. */
 export function route(lookup: Lookup, facts: RoutingFacts, trace?: Trace): Placement | Refusal {
   if (facts.tier === null && trace === undefined) return refuseWithoutPlan(facts.organisation);
   return facts.target.kind === 'stack'

@@ -139,10 +139,7 @@ export const visitorTokens = tierLimit(
   ({ used, allowed }) => `${tokensText(used)} of all visitors used today, ${limitText(allowed)}`,
 );
 
-/**
- * Text about the use of a limit. It shows the sum that gateways published, the deciding gateway's own knowledge, or only the
- * remaining room.
- */
+/** Text about a limit's use: the sum that gateways published, the gateway's own knowledge, or only the remaining room. */
 export function uses(what: string): Describe {
   return tierLimit(({ used, here, elsewhere, held, room, weight, allowed }) => {
     const counts = weight === undefined ? '' : `, this one counts ${number(weight)}`;

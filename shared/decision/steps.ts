@@ -1,17 +1,13 @@
 /**
- * Steps of a decision, in the order in which they are decided. A row contains everything that other files need to know of a
- * step: when explanations show it, what it needs, whose names it contains, which plan limit it compares, and a text for each
- * possible result. causes.ts assigns each cause to its step.
+ * Steps of a decision in their order. A row contains all that other files need of a step: when explanations show it, what it
+ * needs, whose names it contains, which limit it compares, and a text for each result. causes.ts assigns causes to steps.
  */
 import type { SayingStep } from './causes.ts';
 import type { StepName } from './step.ts';
 import type { Describe, StepTexts } from './step-texts.ts';
 import * as say from './step-texts.ts';
 
-/**
- * Limit of a tier: the option of `headgate tier set` that changes it, and its field in the tier or in the totals of all
- * visitors.
- */
+/** Limit of a tier: the option of `headgate tier set` that changes it, and its field in the tier or visitors' totals. */
 interface PlanLimit {
   readonly flag: string;
   readonly field: string;
@@ -23,15 +19,9 @@ export interface StepRow {
   readonly group: 'http' | 'head' | 'listing' | 'body' | 'route' | 'answer';
   /** When explanations show the step although it was not decided: always, on one kind of host, or never. */
   readonly shown: 'always' | 'stack' | 'shared' | 'asked';
-  /**
-   * Kind of data that the step reads. Sums are read together before the first limit. Uses are read one after the other until
-   * a limit refuses.
-   */
+  /** Kind of data that the step reads. Sums are read together before the first limit, uses until a limit refuses. */
   readonly needs: 'head' | 'body' | 'sums' | 'use';
-  /**
-   * Owner of the names in the step's facts, because members must not see others' names. With `place`, the owner of the place
-   * decides.
-   */
+  /** Owner of the names in the step's facts, because members must not see others' names. `place`: the place's owner. */
   readonly names: 'own' | 'others' | 'place';
   /** Whether passing this step determines what is served. */
   readonly gives?: true;

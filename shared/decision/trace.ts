@@ -1,7 +1,4 @@
-/**
- * Record of a decision's steps. Without a trace, serving stops at the first refusal. With a trace, the same functions go on,
- * because a second cause often hides behind the first. The first refusal remains the verdict.
- */
+/** Record of a decision's steps. With a trace, deciding goes on after the first refusal, which remains the verdict. */
 import { causes } from './causes.ts';
 import { Refusal } from './refusal.ts';
 import type { Read, Step, StepFacts, StepName } from './step.ts';

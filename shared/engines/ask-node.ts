@@ -1,7 +1,4 @@
-/**
- * Sends one request to an inference server and reads the response. The node is untrusted: redirects are not followed, the
- * response size and the wait are bounded, and JSON with too many values is not parsed.
- */
+/** Sends one request to an untrusted inference server. Redirects are not followed; response size and wait are bounded. */
 import type { Dispatcher } from 'undici';
 import { ChunkBuffer } from '../runtime/chunk-buffer.ts';
 import { type JsonBounds, scanJson } from '../runtime/json-scan.ts';
@@ -46,10 +43,7 @@ class ResponseWait implements Timed {
   }
 }
 
-/**
- * Sends a POST if there is a body, otherwise a GET. `timeoutMs` covers the whole response. Time in which this process stalls
- * does not count.
- */
+/** Sends a POST if there is a body, otherwise a GET. `timeoutMs` does not count time in which this process stalls. */
 export async function askNode(
   { url, credential }: NodeAddress,
   path: string,

@@ -1,7 +1,6 @@
 /**
- * Detects which models of a node accept images and which rerank, for engines that report this only one model at a time.
- * Responses are cached, so few probes send a request. The number and time of one probe's requests are bounded, because the
- * node's health must not wait for them. Later probes send the rest.
+ * Detects which models of a node accept images and which rerank, for engines that report this one model at a time. Responses
+ * are cached. The requests of one probe are bounded, because the node's health must not wait; later probes send the rest.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import { askNode, boundedJson, type NodeAddress } from './ask-node.ts';
@@ -91,10 +90,7 @@ class ModelQuestion {
     }
   }
 
-  /**
-   * Models due for a request. Models that were never asked about come first, so that one unresponsive model does not delay
-   * the others.
-   */
+  /** Models due for a request, new ones first, so that one unresponsive model does not delay the others. */
   #due(models: ReadonlyMap<string, EngineModel>, nowMs: number): (readonly [string, EngineModel])[] {
     const dueMs = (key: string): number => this.#known.get(key)?.askAgainMs ?? 0;
     const due = [...models].filter(([key]) => dueMs(key) <= nowMs);

@@ -1,6 +1,4 @@
-/**
- * Detects the engine at a URL and its models, by routes that only that engine has. Used if an operator supplies only a URL.
- */
+/** Detects the engine at a URL and its models, by routes that only that engine has. */
 import type { Dialect } from '../../schemas/names.ts';
 import { askNode, boundedJson } from './ask-node.ts';
 import { modelsPath, servedModels } from './node-answers.ts';

@@ -1,8 +1,6 @@
 /**
- * Properties of an engine, one table per engine, read by the functions in the neighbouring files. chat-fields.ts lists the
- * chat settings that each engine supports. Anything that neither supports is refused by name and never dropped, because
- * engines ignore fields that they do not know. The facts come from the captured frames in test/fixtures/captures and from the
- * engines' sources.
+ * Properties of an engine, one table each. A chat setting that neither a table nor chat-fields.ts supports is refused by
+ * name, because engines ignore unknown fields. The facts come from test/fixtures/captures and the engines' sources.
  */
 import type { Dialect } from '../../schemas/names.ts';
 
@@ -41,10 +39,7 @@ export interface DialectTable {
   /** Signs of a reranker, all of which must be present. Empty if the engine cannot rerank. */
   readonly rerankSigns: readonly RerankSign[];
   readonly tokenCounter: TokenCounter | undefined;
-  /**
-   * Whether the engine closes the connection after each stream without announcing it in the header. The next request on that
-   * connection could be lost.
-   */
+  /** Whether the engine silently closes a connection after each stream, so that the next request could be lost. */
   readonly closesAfterStream: boolean;
   /** Error texts that mean that the prompt is too long. A capture group, if present, is the window in tokens. */
   readonly contextErrors: readonly RegExp[];
@@ -55,15 +50,9 @@ export interface DialectTable {
   readonly takesMaxCompletionTokens: boolean;
   /** Message field that contains the model's reasoning. */
   readonly reasoningField: 'reasoning' | 'reasoning_content';
-  /**
-   * Whether the first chunk of a stream contains the prompt's token count if `continuous_usage_stats` requests usage on every
-   * chunk.
-   */
+  /** Whether `continuous_usage_stats` makes the first chunk of a stream contain the prompt's token count. */
   readonly reportsUsageAtStart: boolean;
-  /**
-   * Whether the engine returns an error for an image to a model without vision. If not, images are sent only to models known
-   * to accept them.
-   */
+  /** Whether the engine refuses an image to a model without vision. If not, only models known to accept images get one. */
   readonly refusesUnseenImages: boolean;
   readonly toolChoices: readonly ('none' | 'auto' | 'required')[];
   /** Support for naming one tool. `as-required` sends only that tool and requires some tool call. */

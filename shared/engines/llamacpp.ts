@@ -1,7 +1,6 @@
 /**
- * llama.cpp's server. It copies every unknown field into its sampling settings, so only known fields are ever sent. It
- * reports the usage of one choice only, treats a named tool choice as none, ignores `dimensions`, and always continues a
- * final assistant message.
+ * llama.cpp's server. It copies unknown fields into its sampling settings, so only known fields are sent. It reports one
+ * choice's usage only, treats a named tool choice as none, ignores `dimensions`, and continues a final assistant message.
  */
 import { member } from '../runtime/member.ts';
 import type { DialectTable } from './dialect.ts';

@@ -1,7 +1,4 @@
-/**
- * Interprets a node's responses other than completions: context errors, token counts and served models. Everything read here
- * is untrusted. It may have any type, and none of its text leaves this file.
- */
+/** Interprets a node's responses other than completions. They are untrusted, and none of their text leaves this file. */
 import type { Dialect } from '../../schemas/names.ts';
 import { member } from '../runtime/member.ts';
 import type { Inability, NodeBody } from './dialect.ts';
@@ -54,18 +51,12 @@ export interface Rejection {
 
 /** Error statuses that the request itself causes. Any server on the way to the model may send them. */
 const rejecting: readonly unknown[] = [400, 413, 422, 501];
-/**
- * Statuses for which the error's text decides. Engines answer many bad requests with 500, and errors within a stream may have
- * no status.
- */
+/** Statuses for which the error's text decides. Engines answer bad requests with 500, or in a stream without a status. */
 const rejectingWhereKnown: readonly unknown[] = [500, undefined, null];
 /** Error types that mean status 400 if an error has no status. */
 const rejectingTypes = /^(bad ?request|invalid_request)/i;
 
-/**
- * Returns a rejection if the error means that the engine will never accept this request. `status` is the status of the node's
- * answer. An error within a stream contains its own status.
- */
+/** Returns a rejection if the engine will never accept this request. An error within a stream contains its own status. */
 export function findRejection(status: number | undefined, error: unknown): Rejection | undefined {
   const its = status ?? member(member(error, 'error') ?? error, 'code');
   const text = errorText(error);

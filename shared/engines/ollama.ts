@@ -1,7 +1,6 @@
 /**
- * Ollama, through its OpenAI-compatible routes. It does not reject unsuitable requests: a long prompt is cut, an image for a
- * model without vision is dropped, and without `max_tokens` the answer may never end. So the gateway refuses most such
- * requests before sending them. If Ollama's runner dies, it sends one empty chunk without a model and ends the body cleanly.
+ * Ollama's OpenAI-compatible routes. They cut long prompts, drop images for models without vision, and may never end without
+ * `max_tokens`, so the gateway refuses most such requests. If the runner dies, one empty chunk without a model ends the body.
  */
 import type { DialectTable } from './dialect.ts';
 

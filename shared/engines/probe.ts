@@ -1,7 +1,4 @@
-/**
- * Probes one inference server: first its health route, then the models that it serves. The node is untrusted: redirects are
- * not followed, the response size and the wait are bounded, and only valid model names are kept from its text.
- */
+/** Probes one untrusted inference server: its health route, then its models. Only valid model names are kept. */
 import { isOutOfFiles } from '../runtime/open-files.ts';
 import { askNode, boundedJson } from './ask-node.ts';
 import type { AskedModels, ProbeTarget } from './asked-models.ts';
@@ -18,10 +15,7 @@ export type Probed =
       /** Models that only rerank, if the engine shows this. */
       readonly rerankModels: readonly string[];
     }
-  /**
-   * `reason` is a short fixed text without any text from the node, so events may contain it. `silent` means that the node did
-   * not answer and may only be slow.
-   */
+  /** `reason` is a fixed text, so events may contain it. `silent`: the node did not answer and may only be slow. */
   | { readonly up: false; readonly reason: string; readonly silent: boolean; readonly isOwnFault?: true };
 
 const timeoutDefaultMs = 2000;

@@ -1,7 +1,4 @@
-/**
- * Fixed texts for the reasons why engines reject well-formed requests. The patterns match the engines' own texts and errors
- * raised by chat templates. A template raises the same error in every engine.
- */
+/** Fixed texts for the reasons why engines reject requests, matched by the engines' own texts and chat templates' errors. */
 export const rejections: readonly { readonly text: RegExp; readonly reason: string }[] = [
   {
     text: /requires --(enable-auto-tool-choice|tool-call-parser|jinja)|does not support tools|tool[- _]?(use|calling) is not (supported|enabled)/i,

@@ -1,7 +1,4 @@
-/**
- * SGLang. It supports nearly all request fields, but answers 400 to a null and treats a named tool choice as "any tool". Its
- * errors are flat objects with `object: "error"`. In a stream they are nested and followed by `[DONE]`.
- */
+/** SGLang. It answers 400 to a null, and a named tool choice means any tool. Errors are flat, but nested in a stream. */
 import { member } from '../runtime/member.ts';
 import type { DialectTable } from './dialect.ts';
 

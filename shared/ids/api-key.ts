@@ -1,7 +1,6 @@
 /**
- * Text of an API key: minting, parsing and hashing (Resources, API key; Authentication 3). A key is `hg_`, 34 random base62
- * characters, then 6 characters with the CRC-32 of everything before. The checksum detects a mistyped or truncated key
- * without a look-up; it is not a secret. The text is shown once, and only its SHA-256 is stored.
+ * API keys (Resources, API key; Authentication 3): `hg_`, 34 random base62 characters, then 6 with the CRC-32 of everything
+ * before, which detects typing errors without a look-up and is not a secret. Only a key's SHA-256 is stored.
  */
 import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
@@ -19,10 +18,7 @@ const randomLength = 34;
 const checksumLength = 6;
 const keyPattern = new RegExp(`^${keyPrefix}_[0-9A-Za-z]{${randomLength + checksumLength}}$`);
 
-/**
- * Draws characters of `alphabet` (at most 256) with equal probability. Bytes beyond the alphabet's last whole multiple are
- * redrawn.
- */
+/** Draws characters of `alphabet` (at most 256) with equal probability, by redrawing bytes beyond its last multiple. */
 export function randomText(random: RandomSource, alphabet: string, length: number): string {
   const bound = 256 - (256 % alphabet.length);
   let text = '';

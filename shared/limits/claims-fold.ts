@@ -1,7 +1,4 @@
-/**
- * Folds the claims of all gateways in log order, so that every reader grants the same without a leader. A process keeps what
- * it holds, and gets more only if the others leave room. The fold must not read a clock: all times are passed in.
- */
+/** Folds the claims of all gateways in log order, so that every reader grants the same. It must not read a clock. */
 import {
   type GaugeRecord,
   gaugeEntriesMax,
@@ -35,19 +32,11 @@ interface ProcessState {
 const certainMs = 250;
 /** Time in ms for which ended processes are remembered, because a late record of theirs may still arrive. */
 const endedKeptMs = 600_000;
-/**
- * Extra time in ms for which a process replaced on its data folder may have used its share, because its clock may be ahead.
- */
+/** Extra time in ms for which a replaced process may have used its share, because its clock may be ahead. */
 const replacedMs = 1000;
-/**
- * Largest difference in ms between a writer's clock and the log's. Beyond it, the writer is not a member of any minute,
- * because it would join minutes that have already begun.
- */
+/** Largest difference in ms between a writer's clock and the log's. Beyond it, the writer is not a member of any minute. */
 export const clockOffMs = 30_000;
-/**
- * Time in ms. A process that others ended because of its silence had already been cut off for longer than this, and has not
- * used its share since.
- */
+/** Time in ms. A process ended for its silence was cut off for longer, and has not used its share since. */
 const cutOffBeforeMs = 5000;
 
 /** Time in ms, by the log, after which a process that has not read a record is cut off. */
@@ -98,9 +87,8 @@ export class ClaimsFold implements Members {
   }
 
   /**
-   * Counts the processes with a standing share of an in-flight limit or of this minute. For in-flight limits, only processes
-   * known to all count: until then, the others may use a share computed without the new process, and nobody else gets that
-   * room.
+   * Counts the processes with a standing share of the window. In flight, only processes known to all count, because until
+   * then the others use a share computed without the new one.
    */
   count(window: number): number {
     if (window === inFlightWindow) return this.#live - this.#joining.size;
@@ -166,10 +154,7 @@ export class ClaimsFold implements Members {
     return limit.limit - others * this.#rows.reservedShare(limit.window, limit.limit);
   }
 
-  /**
-   * Returns how much of its grant a process may use. While claims (for in-flight limits, claims and reserved shares) exceed
-   * the limit, a process may not replace what ends.
-   */
+  /** Returns how much of its grant a process may use. While claims exceed the limit, it may not replace what ends. */
   kept(process: string, limit: Limit, granted: number): number {
     const row = this.row(limit);
     const excess = (row?.claimed ?? 0) - limit.limit;
@@ -185,10 +170,7 @@ export class ClaimsFold implements Members {
     return row === undefined ? 0 : row.used - (row.cells.get(process)?.used ?? 0);
   }
 
-  /**
-   * Room that others will certainly not give up. In flight, only recent records are certain, because requests may have ended
-   * since. For a minute, it includes the room of ended processes, because they may have used it.
-   */
+  /** Room that others will certainly keep. In flight, only recent records are certain; a minute includes ended processes. */
   keptByOthers(process: string, limit: Limit, nowMs: number): number {
     const isMinute = limit.window !== inFlightWindow;
     let kept = 0;
@@ -225,8 +207,7 @@ export class ClaimsFold implements Members {
     for (const [id, seen] of silent)
       if (this.#alone === id && (this.#processes.get(id)?.offset ?? 0) <= seen) this.#alone = undefined;
     if (alone === undefined && this.#alone === process) this.#alone = undefined;
-    // A process may not take all room if the log contains another process's record after the offset it had read, or with its
-    // last record.
+    // A process may not take all room if the log has another's record after the offset it had read, or with its last one.
     if (alone !== undefined && lastOfOthers <= alone && !this.hasEnded(process)) this.#alone ??= process;
   }
 

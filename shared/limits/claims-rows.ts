@@ -13,10 +13,7 @@ export interface Cell {
   atMs: number;
 }
 
-/**
- * Processes with a standing share of a limit: room that each may use without asking, and that the others leave alone. Depends
- * only on the prefix of the log, so every reader computes the same.
- */
+/** Processes with a standing share of a limit: room that each may use without asking, the same for every reader. */
 export interface Members {
   /** Changes whenever any answer may have changed. */
   readonly epoch: number;
@@ -109,9 +106,7 @@ export class ClaimsRows {
     return standingShare(limit, this.#members.count(window));
   }
 
-  /**
-   * Standing share that a member may use; 0 if it is below one. If the row's limit is lower than `limit`, the row's counts.
-   */
+  /** Standing share that a member may use; 0 if below one. A lower limit in the row counts instead of `limit`. */
   standingShare(window: number, limit: number, row: LimitRow | undefined): number {
     const members = row === undefined ? this.#members.count(window) : row.members;
     return standingShare(Math.min(limit, row?.limit ?? limit), this.#members.sharers(window, members));
@@ -195,9 +190,7 @@ export class ClaimsRows {
     );
   }
 
-  /**
-   * Whether the cell lacks room that its process asked for. Room covered by the process's own standing share is not lacking.
-   */
+  /** Whether the cell lacks room that its process asked for, beyond the process's own standing share. */
   #isShort(row: LimitRow, process: string, { asked, claim, yields }: Cell): boolean {
     if (asked <= claim) return false;
     const isCovered = asked <= standingShare(row.limit, row.members) && !yields;
@@ -223,10 +216,7 @@ export class ClaimsRows {
     row.below = standingShare(row.limit, row.members) > 0 ? below + row.members - withCell : 0;
   }
 
-  /**
-   * Forgets past minutes, and idle in-flight cells. It examines in-flight limits in parts, to bound each turn of the event
-   * loop. Returns the number of limits and cells examined.
-   */
+  /** Forgets past minutes and idle in-flight cells, in parts that bound a turn. Returns the number examined. */
   sweep(wallMs: number): number {
     for (const [window, rows] of this.#windows)
       if (window !== inFlightWindow && window + windowKeptMs < wallMs) {

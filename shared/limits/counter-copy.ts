@@ -1,7 +1,4 @@
-/**
- * The copy on disk of what a process has read of the counters topic: `counters.db`. Values and position are written together,
- * so that a start continues where the copy ends. Derived: a damaged copy is made again from the topic.
- */
+/** `counters.db`: copy of what a process has read of the counters topic. A damaged copy is made again from the topic. */
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { CounterEntry } from '../../schemas/records/limits.ts';
@@ -32,7 +29,7 @@ CREATE TABLE value (${columnsSql(columns.value)}, PRIMARY KEY (replica, subject,
 `,
 };
 
-/** Opens or creates the copy. Throws the errors of shared/runtime/sqlite.ts that are no damage. */
+/** Opens or creates the copy. Throws the errors of shared/runtime/sqlite.ts other than damage. */
 export function openCounterCopy(path: string): CounterCopy {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   try {
@@ -45,7 +42,7 @@ export function openCounterCopy(path: string): CounterCopy {
 }
 
 export class CounterCopy {
-  /** Nothing was read yet. */
+  /** Whether nothing has been read yet. */
   readonly isNew: boolean;
   readonly #path: string;
   readonly #db: Database;
@@ -63,7 +60,7 @@ export class CounterCopy {
     }
   }
 
-  /** Where reading continues; undefined where the copy has no position. */
+  /** Offset at which reading continues; undefined if the copy has no position. */
   get nextOffset(): number | undefined {
     return prepare<{ next_offset: number }>(this.#db, 'SELECT next_offset FROM position').get()?.next_offset;
   }
@@ -89,7 +86,7 @@ export class CounterCopy {
     for (const _ of state.takeUnsaved());
   }
 
-  /** Writes what changed, with the position up to which the topic was read. */
+  /** Writes the changes, with the position up to which the topic has been read. */
   save(state: CounterState, nextOffset: number, ended: readonly string[] = []): void {
     const replica = this.#db.prepare(
       'INSERT OR REPLACE INTO replica (id, process, name, own_ms, any_ms) VALUES (?, ?, ?, ?, ?)',

@@ -1,9 +1,9 @@
-/** The metrics of a feed. Apart from it, because a feed on a thread needs no library of metrics. */
+/** Metrics of a feed. They are separate, because a feed on a thread does not need the metrics library. */
 import type { Registry } from 'prom-client';
 import { ObservedMetrics } from '../runtime/observed-metrics.ts';
 import type { CounterFeedCounts } from './counter-feed.ts';
 
-/** Registers what a process exchanges of counters as metrics. */
+/** Registers metrics of the counter records that a process exchanges. */
 export function measureCounterFeed(registry: Registry, counts: () => CounterFeedCounts): void {
   const metrics = new ObservedMetrics(registry);
   metrics.counter(

@@ -1,7 +1,4 @@
-/**
- * Reads the counters topic without end into a state, keeps its copy on disk, and publishes records. Each process that needs
- * the counters has one. It counts what is not a record, and continues without the topic from what it has.
- */
+/** Reads the counters topic into a state, keeps its copy on disk, and publishes records. It also works without the topic. */
 import { type CounterRecord, readCounterRecord } from '../../schemas/records/limits.ts';
 import type { Follower } from '../log/core/follower.ts';
 import type { LimitBatch, LimitTopic } from '../log/limit-topic.ts';
@@ -11,9 +8,9 @@ import { sleep } from '../runtime/retry.ts';
 import type { CounterCopy } from './counter-copy.ts';
 import type { CounterState } from './counters.ts';
 
-/** How often what was read is written to the copy: rarely, because each value costs a row, and a start reads the rest again. */
+/** Interval in ms of writes to the copy. They are rare, because each value costs a row, and a start reads the rest again. */
 const saveEveryMs = 600_000;
-/** Pause between two reads of the topic: what is read together costs little. */
+/** Pause in ms between two reads of the topic, because batches are cheaper. */
 const restMs = 300;
 
 export interface CounterFeedOptions {
@@ -25,21 +22,21 @@ export interface CounterFeedOptions {
   readonly process: string;
   /** Merges one record with its log time; returns how many of its entries were dropped. */
   readonly read: (record: CounterRecord, logMs: number) => number;
-  /** After each batch. */
+  /** Called after each batch. */
   readonly onRead?: () => void;
-  /** What was published before may be gone. */
+  /** Called before the topic is read again, because records published before may be gone. */
   readonly onRestart?: () => void;
-  /** Entries of these keys have ended. */
+  /** Called when entries of these keys have ended. */
   readonly onEnded?: (keys: readonly string[]) => void;
   /** Clock that replaces both the wall clock and the monotonic clock. */
   readonly now?: () => number;
 }
 
-/** Of one process, since its start. */
+/** Counts of one process since its start. */
 export interface CounterFeedCounts {
   /** Records published. */
   published: number;
-  /** Records read that are foreign, cut, forged, too large or no records, and entries out of bounds. */
+  /** Records read that are foreign, cut, forged, too large or invalid, and entries out of bounds. */
   rejected: number;
 }
 
@@ -64,7 +61,7 @@ export class CounterFeed {
     });
   }
 
-  /** The position in the topic up to which all was read. */
+  /** Offset up to which the topic has been read. */
   get position(): number {
     return this.#follower.position;
   }
@@ -74,12 +71,12 @@ export class CounterFeed {
     this.#timer = setInterval(() => this.save(), saveEveryMs).unref();
   }
 
-  /** Resolves true once all that the topic holds now was read, false at the deadline and once stopped. */
+  /** Resolves true once everything in the topic has been read, false at the deadline or once stopped. */
   caughtUp(timeoutMs: number): Promise<boolean> {
     return this.#follower.caughtUp(timeoutMs).catch(() => false);
   }
 
-  /** False where the topic did not acknowledge it: it may be there or not. */
+  /** Returns false if the topic did not acknowledge the record, which may be in it nevertheless. */
   async publish(record: CounterRecord): Promise<boolean> {
     try {
       await this.#options.topic.append(Buffer.from(JSON.stringify(record)));
@@ -90,7 +87,7 @@ export class CounterFeed {
     }
   }
 
-  /** Writes the copy; a failure is reported, and what was read is read again at the next start. */
+  /** Writes the copy. A failure is reported, and the next start reads the records again. */
   save(): void {
     const { copy, state, logger, onEnded } = this.#options;
     // Both clocks must agree that an entry has ended, and a clock that leaps does not count.
@@ -127,7 +124,7 @@ export class CounterFeed {
     this.#options.onRead?.();
   }
 
-  /** Log time as far as the log was read, without leaps. Before anything was read, this process's own time. */
+  /** Log time as far as the log was read, without leaps. Before the first record, it is this process's own time. */
   logNow(): number {
     return this.#time.now();
   }

@@ -1,7 +1,6 @@
 /**
- * Counters of tokens and turns over all gateways. Each data folder is a replica that counts what it completed itself;
- * values are cumulative, and per replica, subject and period the larger one counts, so records in any order, any number of
- * times, give the same sums. Pure: time and storage are arguments.
+ * Counters of tokens and turns over all gateways. Each data folder is a replica with cumulative values. Per replica, subject
+ * and period the larger value counts, so records give the same sums in any order. Pure: time and storage are arguments.
  */
 import { dayMs } from '../../schemas/durations.ts';
 import { type CounterEntry, type CounterRecord, visitorPrefix } from '../../schemas/records/limits.ts';
@@ -16,47 +15,47 @@ interface Value {
   turns: number;
 }
 
-/** What the replicas counted for one subject in one period. */
+/** Counts of all replicas for one subject in one period. */
 interface Account {
   readonly tokens: number;
   readonly turns: number;
   readonly values: Map<number, Value>;
 }
 
-/** What is known of a replica but its values. */
+/** Facts about a replica other than its values. */
 export interface ReplicaFacts {
   readonly id: string;
   process: string;
   name: string | undefined;
-  /** When its own process last published, and when any process published of it, ms since 1970. */
+  /** Times when its own process, and any process, last published about it, in ms since 1970. */
   ownMs: number;
   anyMs: number;
 }
 
 export const nothing: Sum = { tokens: 0, turns: 0 };
 
-/** Bounds of what hostile records can make a reader hold. */
+/** Bounds on what hostile records can make a reader hold. */
 const replicasMax = 10_000;
 const accountsMax = 1_000_000;
-/** Entries end so many days after their period's first day. */
+/** Number of days after its period's first day when an entry ends. */
 const entryDays = 33;
 
 export function counterKey(subject: string, period: string): string {
   return `${subject} ${period}`;
 }
 
-/** When the entries of a period end, ms since 1970. */
+/** Time when the entries of a period end, ms since 1970. */
 export function entriesEndMs(period: string): number {
   return Date.parse(period.length === 7 ? `${period}-01` : period) + entryDays * dayMs;
 }
 
-/** Whether entries of a period count now: not past their end, and not of a period that begins in days to come. */
+/** Whether entries of a period count now: they have not ended, and the period has begun. */
 export function isCounted(period: string, nowMs: number): boolean {
   const endMs = entriesEndMs(period);
   return endMs > nowMs && endMs - nowMs <= (entryDays + 2) * dayMs;
 }
 
-/** The values of all replicas but the reader's own. */
+/** Values of all replicas except the reader's own. */
 export class CounterState {
   readonly replicas: ReplicaFacts[] = [];
   readonly #indexes = new Map<string, number>();
@@ -85,7 +84,6 @@ export class CounterState {
     return this.#accounts.get(key) ?? nothing;
   }
 
-  /** The value of one replica. */
   value(replica: string, key: string): Sum {
     const index = this.#indexes.get(replica);
     return (index === undefined ? undefined : this.#accounts.get(key)?.values.get(index)) ?? nothing;
@@ -103,7 +101,6 @@ export class CounterState {
     return this.#accounts.keys();
   }
 
-  /** All entries of a replica. */
   *entriesOf(replica: string): Generator<CounterEntry> {
     const index = this.#indexes.get(replica);
     if (index === undefined) return;
@@ -135,7 +132,7 @@ export class CounterState {
     this.#unsaved.clear();
   }
 
-  /** Adds a replica's entries from a copy. Their times are not checked again, because they were when read, and expire later. */
+  /** Adds a replica's entries from a copy. Their times were checked when they were read. */
   restore({ id, process, name, ownMs, anyMs }: ReplicaFacts, entries: readonly CounterEntry[]): void {
     const named = name === undefined ? {} : { name };
     const record: CounterRecord = { v: 1, replica: id, process, at: ownMs, entries, ...named };
@@ -198,7 +195,7 @@ function entryOf(key: string, { tokens, turns }: Sum): CounterEntry {
   return [key.slice(0, space), key.slice(space + 1), tokens, turns];
 }
 
-/** What a gateway's own folder has, durably. */
+/** Durable counts in a gateway's own folder. */
 export interface OwnCounters {
   readonly replica: string;
   get(key: string): Sum | undefined;
@@ -208,10 +205,7 @@ export interface OwnCounters {
 
 export type ReplicaConflict = 'another process' | 'larger values';
 
-/**
- * Whether a record shows that the folder was copied or restored: the log names under its replica a process that is not its
- * own, or knows more than the folder. Visitors are left out, because a folder keeps only the latest of them.
- */
+/** Whether the log shows that the folder was copied or restored: it names another process, or knows more than the folder. */
 export function conflictOf(
   record: CounterRecord,
   own: OwnCounters,
@@ -227,14 +221,14 @@ export function conflictOf(
   return isMore ? 'larger values' : undefined;
 }
 
-/** The latest that an entry is published after it changed, ms. */
+/** Longest time in ms from an entry's change to its publication. */
 const publishMsMax = 60_000;
-/** The same near the end of an allowance, after it was counted, ms. */
+/** Longest time in ms from a count to its publication near the end of an allowance. */
 const urgentMs = 200;
-/** What an entry may hold back near the end: this part of what is left, divided by the live gateways. */
+/** Divisor: near the end, an entry may hold back this part of what is left, divided by the live gateways. */
 const urgentPart = 64;
 
-/** Whether so many tokens that other gateways do not know are too many to hold back, with `left` of an allowance. */
+/** Whether so many unpublished tokens are too many to hold back, with `left` of an allowance. */
 export function isNearEnd(tokens: number, left: number, live: number): boolean {
   return tokens >= left / urgentPart / Math.max(live, 1);
 }
@@ -244,18 +238,18 @@ interface Unpublished {
   tokens: number;
 }
 
-/** When the entries of a replica are published. */
+/** Decides when the entries of a replica are published. */
 export class PublishPlan {
-  /** Changed since they were last published, by key. */
+  /** Entries that changed since they were last published, by key. */
   readonly #unpublished = new Map<string, Unpublished>();
-  /** Tokens that may be used in total, where there is a limit, by key. */
+  /** Tokens that may be used in total, by key; absent if there is no limit. */
   readonly #limits = new Map<string, number>();
 
   get size(): number {
     return this.#unpublished.size;
   }
 
-  /** An entry grew. `limit`: what its subject may use in its period; null: without limit, undefined: as before. */
+  /** Notes that an entry grew. `limit` is its subject's allowance in the period; null: unlimited, undefined: unchanged. */
   grown(key: string, tokens: number, nowMs: number, limit?: number | null): void {
     if (limit === null) this.#limits.delete(key);
     else if (limit !== undefined) this.#limits.set(key, limit);
@@ -264,12 +258,12 @@ export class PublishPlan {
     else waiting.tokens += tokens;
   }
 
-  /** Takes the keys that are due. `used`: the sum over all replicas. */
+  /** Takes the keys that are due. `used` returns the sum over all replicas. */
   take(nowMs: number, live: number, used: (key: string) => number): string[] {
     const due: string[] = [];
     for (const [key, waiting] of this.#unpublished) {
       const ageMs = nowMs - waiting.sinceMs;
-      // All others go with it: a record costs each reader more than an entry does.
+      // Take all others too, because a record costs each reader more than an entry.
       if (ageMs >= publishMsMax || ageMs < 0) return this.takeAll();
       if (this.#isUrgent(key, waiting.tokens, live, used)) due.push(key);
     }
@@ -277,7 +271,6 @@ export class PublishPlan {
     return due;
   }
 
-  /** Takes all keys. */
   takeAll(): string[] {
     const all = [...this.#unpublished.keys()];
     this.#unpublished.clear();
@@ -285,13 +278,13 @@ export class PublishPlan {
   }
 
   #isUrgent(key: string, tokens: number, live: number, used: (key: string) => number): boolean {
-    // Of the few turns of a visitor each one counts.
+    // Each one of a visitor's few turns counts.
     if (key.startsWith(visitorPrefix)) return true;
     const limit = this.#limits.get(key);
     return limit !== undefined && isNearEnd(tokens, Math.max(limit - used(key), 0), live);
   }
 
-  /** Limits of ended periods are forgotten. */
+  /** Forgets the limits of ended periods. */
   forget(keys: readonly string[]): void {
     for (const key of keys) {
       this.#limits.delete(key);
@@ -300,5 +293,5 @@ export class PublishPlan {
   }
 }
 
-/** How often due entries are looked for, ms. */
+/** Interval in ms between searches for due entries. */
 export const publishEveryMs = urgentMs / 2;

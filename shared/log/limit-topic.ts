@@ -1,9 +1,7 @@
 /**
  * A topic on which gateways exchange their counts: gauges or counters. Records are cumulative, so a lost, late or repeated
- * record is harmless, and a truncated or replaced topic is read from its beginning.
- *
- * All input is treated as hostile: only records of bounded size with the HMAC of the gateway token are delivered. The topic
- * opens on first use, and again after a fault that the open log does not survive. No call blocks the event loop.
+ * record is harmless. All input is treated as hostile: only bounded records with the HMAC of the gateway token are delivered.
+ * The topic opens on first use, and again after a fault. No call blocks the event loop.
  */
 import {
   type LimitTopicName,
@@ -37,10 +35,7 @@ export interface FollowTopicOptions {
   /** Called in the order of the topic. If it throws, the follower stops. */
   readonly onBatch: (batch: LimitBatch) => void;
   readonly onFault: (error: Error) => void;
-  /**
-   * Called after each batch that is not large. The next batch is read once this resolves, so that a single read takes
-   * everything that has arrived meanwhile.
-   */
+  /** Called after each batch that is not large. The next batch is read once this resolves, so that one read takes more. */
   readonly rest?: (signal: AbortSignal) => Promise<void> | undefined;
   /** Called if the topic was replaced or truncated, before it is read from its beginning. Earlier records may be gone. */
   readonly onRestart?: () => void;
@@ -51,10 +46,7 @@ export interface LimitTopicOptions {
   readonly open: OpenTopic;
   /** Gateway tokens. The first one signs, all are accepted. */
   readonly tokens: readonly [string, ...string[]];
-  /**
-   * Called when the topic can no longer be read or written, with the reason and, if known, the next step. Called again when
-   * it can.
-   */
+  /** Called when the topic can no longer be read or written, with the reason and next step, and again when it can. */
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
 }
 
@@ -81,9 +73,7 @@ export class LimitTopic {
     return this.#failing.size === 0;
   }
 
-  /**
-   * Appends a record once and never repeats it. Rejects with LogUnavailable or AppendUnknown, or if the record is too large.
-   */
+  /** Appends a record once. Rejects with LogUnavailable or AppendUnknown, or if the record is too large. */
   append(value: Uint8Array): Promise<number> {
     if (value.length > limitRecordBytesMax)
       return Promise.reject(new Error(`a record of ${this.name} has ${value.length} bytes`));
@@ -95,10 +85,7 @@ export class LimitTopic {
     return this.#noted(this.#log.end());
   }
 
-  /**
-   * Returns a follower; call its `start` to begin reading. It retries log faults endlessly and stops when the topic is
-   * closed.
-   */
+  /** Returns a follower; call `start` to begin. It retries log faults endlessly and stops when the topic is closed. */
   follower({ from, onBatch, onFault, rest, onRestart }: FollowTopicOptions): Follower {
     const follower: Follower = new Follower({
       log: this.#log,

@@ -1,7 +1,4 @@
-/**
- * Metrics and log lines about a process's reading of the topics: when a topic becomes unreadable, when it is readable again,
- * and when a batch is skipped.
- */
+/** Metrics and log lines about a process's reading of topics: unreadable topics, recoveries and skipped batches. */
 import type { Registry } from 'prom-client';
 import type { LineLogger } from '../runtime/logger.ts';
 import { ObservedMetrics } from '../runtime/observed-metrics.ts';

@@ -1,7 +1,4 @@
-/**
- * Opens a log by its URL with the right adapter. This is the only parser of `HEADGATE_LOG`, which the composition roots read.
- * Error messages must never contain the URL, because it may include a password.
- */
+/** Opens a log by its URL. Only this file parses `HEADGATE_LOG`. Errors must never contain it: it may include a password. */
 import { environment } from '../runtime/settings.ts';
 import type { TimedLog, TopicAddress } from './core/control-log.ts';
 import { type EmbeddedLogOptions, openEmbeddedLog } from './embedded/embedded-log.ts';
@@ -35,10 +32,7 @@ export function parseLogUrl(url: string): LogUrl {
   }
 }
 
-/**
- * Parses a folder. `sqlite:///path` is an absolute path. `sqlite://host/path` is refused, because it would name another
- * machine's file.
- */
+/** Parses a folder, absolute as in `sqlite:///path`. Refuses `sqlite://host/path`, which would name another machine. */
 function parseFolder(rest: string): string {
   if (rest.trim() === '' || rest.includes('\0') || /^\/\/[^/]/.test(rest))
     throw new LogUrlInvalid(`the address of the log names no folder; ${supported}`);
@@ -60,10 +54,7 @@ const topicPattern = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/;
 
 export type OpenLogOptions = Omit<EmbeddedLogOptions, 'folder' | 'address'>;
 
-/**
- * Opens one topic's log. The options are those of the embedded log; Kafka uses the ones that apply to it. Throws
- * LogUrlInvalid, LogUnavailable or LogReplaced.
- */
+/** Opens one topic's log. Kafka uses the options that apply to it. Throws LogUrlInvalid, LogUnavailable or LogReplaced. */
 export async function openLog(
   url: string,
   address: TopicAddress,

@@ -1,7 +1,4 @@
-/**
- * A log that opens on first use, and again if it was replaced under its name. Calls that notice a replacement reject with
- * LogUnavailable. A reader gets LogReplaced, and then reads the new log from its beginning.
- */
+/** A log that opens on first use, and again if it was replaced. Readers get LogReplaced, then read the new log. */
 import {
   type LogBatch,
   LogReplaced,
@@ -10,10 +7,7 @@ import {
   type TimedLog,
 } from './core/control-log.ts';
 
-/**
- * Opens the log. `mustExist` is true after the first time, so that a folder or topic that was moved away is not created
- * again.
- */
+/** Opens the log. `mustExist` is true after the first time, so that a log that was moved away is not created again. */
 export type OpenTopic = (mustExist: boolean) => Promise<TimedLog>;
 
 export class ReopenedLog implements TimedLog {
@@ -88,10 +82,7 @@ export class ReopenedLog implements TimedLog {
     }
   }
 
-  /**
-   * Reopens a replaced log once for all callers. If there is no new log yet, the next call fails the same way and tries
-   * again.
-   */
+  /** Reopens a replaced log once for all callers. If there is no new log yet, the next call tries again. */
   async #reopenReplaced(opened: Promise<TimedLog>, error: unknown): Promise<void> {
     if (!(error instanceof LogReplaced) || this.#isClosed) return;
     if (this.#log === opened) this.#reopening ??= this.#reopen(opened);

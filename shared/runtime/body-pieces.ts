@@ -1,7 +1,6 @@
 /**
- * Reads the bodies that Node's own HTTP server parses. Node parses everything it has read from a socket in one turn of the
- * event loop, at about 2 µs per piece. A client that sends tiny pieces could therefore block all others, so its connection is
- * closed.
+ * Reads bodies that Node's HTTP server parses: all pieces from a socket in one turn, at about 2 µs each. A client that sends
+ * tiny pieces would block all others, so its connection is closed.
  */
 import type { IncomingMessage } from 'node:http';
 
@@ -15,10 +14,7 @@ export class ClientGone extends Error {
   override readonly name = 'ClientGone';
 }
 
-/**
- * Passes on each piece of a body. Resolves at its end, and rejects with ClientGone if the connection closes earlier. If
- * `onPiece` throws, it rejects with that error and discards the rest, so that the client reads the refusal.
- */
+/** Passes a body's pieces on. Rejects with ClientGone, or with an error of `onPiece`, and then discards the rest. */
 export function readPieces(request: IncomingMessage, onPiece: (piece: Buffer) => void): Promise<void> {
   return new Promise((resolve, reject) => {
     let take = onPiece;

@@ -1,7 +1,6 @@
 /**
- * Checks that a listener for browsers makes before anything else. It refuses host names other than its own, because a page of
- * another site could reach it through a name that resolves to this machine. It also refuses calls from pages of another
- * origin.
+ * Checks that a listener for browsers makes first. It refuses foreign host names, because a page of another site could reach
+ * it through a name that resolves to this machine, and calls from pages of another origin.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { isIP } from 'node:net';

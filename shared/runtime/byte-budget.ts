@@ -1,7 +1,4 @@
-/**
- * Limits the memory of buffered bodies, in total and per caller. The per-caller share prevents a caller with many connections
- * from exhausting everyone's memory. A body that can be paused waits in a queue for room in its caller's share.
- */
+/** Limits the memory of buffered bodies, in total and per caller, so that no caller with many connections exhausts it. */
 import { withinMemory } from './memory-limit.ts';
 
 const allBytesMax = 512 * 1024 * 1024;

@@ -1,7 +1,4 @@
-/**
- * Collects the chunks of a stream in a few blocks of memory. A peer chooses the size of its chunks, and single bytes must not
- * allocate an object each. The allocated size is always known, so it can be charged to a budget.
- */
+/** Collects a stream's chunks in a few blocks of known size, because single bytes must not allocate an object each. */
 
 /** Smallest and largest block. Between them, each new block doubles the capacity, so that few blocks are needed. */
 const blockBytesMin = 4 * 1024;

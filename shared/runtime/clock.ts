@@ -1,7 +1,4 @@
-/**
- * The clocks of a process. Product code reads the wall clock only here, because that clock may be wrong or may be set while
- * the process runs. Whatever several machines count, compare or remove follows the log's time instead.
- */
+/** The clocks of a process. Product code reads the wall clock only here, because it may be wrong or be set meanwhile. */
 
 /** Milliseconds since the machine started. Nobody can set this clock, and all processes of the machine share it. */
 export function monotonicMs(): number {
@@ -24,9 +21,8 @@ export function agreedMs(logMs: number, wallMs: number, earlierMs: number): numb
 const toleranceMs = 30_000;
 
 /**
- * The log's time for a process that reads the log. It is the record's time unless two other clocks agree on a different one:
- * the wall clock, and the earlier log time continued by the monotonic clock. So one wrong clock, here or at a broker, does
- * not move it.
+ * The log's time for a process that reads it: the record's time, unless the wall clock and the earlier log time continued by
+ * the monotonic clock agree on another. So one wrong clock does not move it.
  */
 export class ReadTime {
   readonly #wallMs: () => number;
@@ -46,9 +42,8 @@ export class ReadTime {
   }
 
   /**
-   * Returns the time of a record that the log dates `logMs`. `writerMs` is the time by which the record's writer counted. It
-   * replaces this process's earlier log time if there is none yet or if it agrees with the wall clock, because the first
-   * record may come from a writer that did not yet know of a jump.
+   * Returns the time of a record that the log dates `logMs`. `writerMs` is the time by which its writer counted. It replaces
+   * this process's earlier log time if there is none yet or if it agrees with the wall clock.
    */
   read(logMs: number, writerMs: number): number {
     const wallMs = this.#wallMs();
@@ -59,10 +54,7 @@ export class ReadTime {
   }
 }
 
-/**
- * The time by which records are removed. It follows a known time, but never advances faster than time passes on this machine.
- * So a clock that jumps ahead removes nothing.
- */
+/** Time by which records are removed. It never advances faster than time passes, so a jumping clock removes nothing. */
 export class RemovalTime {
   readonly #monotonicMs: () => number;
   #first: { readonly knownMs: number; readonly nowMs: number } | undefined;

@@ -1,7 +1,6 @@
 /**
- * Limits concurrent connections per listener and per peer address. Also gives every socket an error handler for its whole
- * life: Node removes its own from a socket that it detaches (CONNECT, Upgrade), and an unhandled error event would end the
- * process.
+ * Limits concurrent connections per listener and peer address. Gives every socket an error handler for life: Node removes its
+ * own after CONNECT and Upgrade, and an unhandled error event would end the process.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Server, Socket } from 'node:net';
@@ -196,10 +195,7 @@ function destroyOnError(socket: Socket): void {
   socket.on('error', () => socket.destroy());
 }
 
-/**
- * Key by which connections are counted: an IPv4 address, or the first 16-bit groups of an IPv6 address. By default it is the
- * /64, which usually belongs to one host.
- */
+/** Key by which connections are counted: an IPv4 address, or the first groups of an IPv6 address, by default the /64. */
 export function peerPrefix(address = '', ipv6Groups = 4): string {
   if (!address.includes(':')) return address;
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];

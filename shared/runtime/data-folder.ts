@@ -48,10 +48,7 @@ function closeToOthers(path: string): void {
   }
 }
 
-/**
- * Whether a folder can be written, or created if it is missing. It writes a file, because a file system may be read-only or
- * full whatever the folder's mode says.
- */
+/** Whether a folder can be written or created. It writes a file, because the mode does not reveal a full file system. */
 export function canBeWritten(folder: string): boolean {
   const path = resolve(folder);
   try {
@@ -66,10 +63,7 @@ export function canBeWritten(folder: string): boolean {
   }
 }
 
-/**
- * Paths in a data folder that others can access, including the folder itself. A folder with a different owner is skipped,
- * such as a volume that Kubernetes opens to a pod's group, because the process cannot change it.
- */
+/** Paths in a data folder that others can access. Skips a folder of another owner, as on Kubernetes volumes. */
 export function openToOthers(folder: string): string[] {
   const lock = lstatSync(join(folder, 'lock.db'), { throwIfNoEntry: false });
   if (lock === undefined) return [];

@@ -11,9 +11,8 @@ export function writeAndClose(socket: Socket, bytes: string): void {
 }
 
 /**
- * Makes a connection close without losing its last response. Node's server closes the socket after it. If the client is still
- * sending, the kernel then resets the connection and the client loses the response. So this half-closes the socket and drains
- * what the client still sends (RFC 9112, 9.6).
+ * Closes a connection without losing its last response. If Node closed the socket while the client is sending, the kernel
+ * would reset the connection. So half-close it and drain what the client still sends (RFC 9112, 9.6).
  */
 export function lingerAtEnd(socket: Socket): void {
   socket.destroySoon = () => {

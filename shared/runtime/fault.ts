@@ -1,7 +1,6 @@
 /**
- * Fatal errors. The process writes one log line with the error and its stack, and exits with a non-zero code. The line
- * includes the error's message only if it cannot contain external input, because V8 and the argument checks of Node.js quote
- * their input, which may be a key or a prompt.
+ * Fatal errors: one log line with the stack, and a non-zero exit code. The line includes the error's message only if it
+ * cannot contain external input, because V8 and Node.js quote their input, which may be a key or a prompt.
  */
 import { writeSync } from 'node:fs';
 import type { LogText } from '../../schemas/records/log-events.ts';

@@ -1,7 +1,4 @@
-/**
- * A persistent id of the data folder, and a counter of the processes that started from it. A process increments the counter
- * while it holds the folder's lock, so a higher number proves that every earlier process of the folder has ended.
- */
+/** Id of a data folder, and a count of starts under its lock: a higher one proves that all earlier processes have ended. */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { z } from 'zod';

@@ -1,8 +1,6 @@
 /**
- * Limits the requests that a listener handles in one turn of the event loop, by number and by time. It also limits the time
- * that a gateway spends on reading node responses in a turn. Node.js reads a thousand ready connections in one turn, and a
- * connection that is answered at once sends its next request in the same turn. Without limits, timers and new connections
- * would starve.
+ * Limits the requests that a listener handles in one turn of the event loop, and a gateway's time for node responses.
+ * Otherwise a thousand ready connections, each sending its next request at once, would starve timers and new connections.
  */
 import { peerPrefix } from './connections.ts';
 import { TurnQueue } from './turn-queue.ts';
@@ -19,8 +17,7 @@ export function boundTurns<Request>(
 ): (request: Request) => void {
   // From this number on, the end of the turn is awaited. A listener that is not busy does not pay for that.
   const watchedFrom = handledMax / 4;
-  // Waiting requests that start in one turn. It is low because the work that they do after their first await is not measured
-  // here.
+  // Waiting requests that start in one turn. It is low, because work after their first await is not measured here.
   const resumedMax = Math.max(2, handledMax / 16);
   let handled = 0;
   /** When the turn's first request started, or when the turn was last given more time. */
@@ -40,8 +37,7 @@ export function boundTurns<Request>(
       if (request === undefined) break;
       handle(request);
     }
-    // Also needed if the time was over before the first request, because the system had suspended this thread. Otherwise
-    // nothing would plan the next turn.
+    // Also needed if the system suspended this thread before the first request: otherwise nothing plans the next turn.
     if (handled > 0 || waiting.size > 0) plan();
   };
   const isOver = (): boolean => {

@@ -1,11 +1,7 @@
 /**
  * Serves health, readiness and metrics on a separate listener, because every route on a stack host needs a key. No request
- * may end the process.
- *
- * - `/livez` answers while the process lives.
- * - `/readyz` answers 200 while the process should receive traffic. `?verbose` lists the checks; `?reads` asks about
- *   read-only traffic.
- * - `/metrics` returns metrics in Prometheus's text format.
+ * may end the process. `/livez` answers while the process lives, `/readyz` answers 200 while it should receive traffic
+ * (`?verbose` lists the checks; `?reads` asks about read-only traffic), and `/metrics` uses Prometheus's text format.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Registry } from 'prom-client';

@@ -1,7 +1,4 @@
-/**
- * A GET from one process to another, over node:http, which every process has loaded already. Loading undici instead would
- * cost as much CPU time as starting two bare processes. Redirects are not followed.
- */
+/** A GET between processes over node:http, which is already loaded; loading undici costs as much as two bare processes. */
 import { get, type IncomingMessage } from 'node:http';
 import { get as getOverTls } from 'node:https';
 

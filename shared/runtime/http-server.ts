@@ -1,7 +1,6 @@
 /**
- * Creates the HTTP server of every listener, so that all have the same limits: timeouts for the TLS handshake, the headers,
- * the request and clients that do not read, the header size, the number of connections, and the number of pipelined requests.
- * It also reloads renewed certificates.
+ * Creates the HTTP server of every listener, with the same limits: timeouts (TLS handshake, headers, request, clients that do
+ * not read), header size, connections and pipelined requests. It also reloads renewed certificates.
  */
 import {
   createServer,
@@ -94,8 +93,7 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
   server.on('connect', (_request: IncomingMessage, socket: Socket) =>
     onUnreadable(new Error('no tunnels'), socket),
   );
-  // Beyond its default, Node silently drops headers, even a second Host. 0 means no limit; headerBytesMax bounds them
-  // instead.
+  // Beyond its default, Node silently drops headers, even a second Host. 0: no limit, because headerBytesMax applies.
   server.maxHeadersCount = 0;
   server.on(certificate ? 'secureConnection' : 'connection', (socket: Socket) => {
     lingerAtEnd(socket);
@@ -110,10 +108,7 @@ function refuseInOneLine(_error: ParserError, socket: Socket): void {
   writeAndClose(socket, 'HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n');
 }
 
-/**
- * Closes a connection whose client has read nothing for `ms` to twice `ms`. Node's own timer would restart with every byte
- * that the client sends. An idle connection has nothing to write, so it is not affected.
- */
+/** Closes a connection whose client has read nothing for `ms` to twice `ms`. Bytes that it sends do not count. */
 function endUnread(socket: Socket, ms: number): void {
   let before: number | undefined;
   const watch = setInterval(() => {

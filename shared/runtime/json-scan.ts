@@ -1,7 +1,6 @@
 /**
- * Counts the names and values of a JSON text without parsing it, in one pass without allocations. The cost of parsing grows
- * with these counts, and a peer can put millions into a few megabytes. If the text is not JSON, the counts are meaningless,
- * and the parser will refuse it.
+ * Counts the names and values of a JSON text in one pass, because the cost of parsing grows with them, and a peer can put
+ * millions into a few megabytes. If the text is not JSON, the counts are meaningless, and the parser will refuse it.
  */
 
 export interface JsonBounds {

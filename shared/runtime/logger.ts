@@ -1,6 +1,5 @@
 /**
- * The log of a process: one JSON line per entry on stderr, or readable lines on a terminal. Callers never pass keys, prompts
- * or completions to it; the redaction list is a second line of defence.
+ * The log of a process on stderr: JSON lines, or readable ones on a terminal. Callers never pass keys, prompts or answers.
  */
 import { type LogFn, type Logger as PinoLogger, pino } from 'pino';
 import { type LogLevel, type LogText, logTextCode } from '../../schemas/records/log-events.ts';
@@ -84,9 +83,9 @@ export function accessLogIn(logger: Logger): AccessLog {
 }
 
 /**
- * Returns a function that buffers lines. Lines are written together within 50 ms, or once half of the buffer is used, and the
- * caller never waits. Lines that do not fit are dropped and counted, so a slow reader costs no memory. The buffer is written
- * when the process exits, and lost only if a signal kills it.
+ * Returns a function that buffers lines and writes them within 50 ms, or once half of the buffer is used. The caller never
+ * waits. Lines that do not fit are dropped and counted. The buffer is written at exit, and lost only if a signal kills the
+ * process.
  */
 export function bufferedLines(
   fd: number,
@@ -148,10 +147,9 @@ export function bufferedLines(
 }
 
 /**
- * An access log that writes the process log's line format without redaction, within 50 ms, and no request waits for it. Its
- * lines have a fixed list of fields, each an id, a name from the state, a number or a fixed text
- * (schemas/records/request-record.ts), so nothing needs redaction. Errors go to the process log. Each line is serialised in
- * one call, because pino's serialisation per field takes a tenth of a request's cost.
+ * An access log in the process log's format without redaction, written within 50 ms without delaying a request. Its fields
+ * are a fixed list of ids, names, numbers and fixed texts (schemas/records/request-record.ts). Each line is serialised in one
+ * call, because pino's serialisation takes a tenth of a request's cost.
  */
 export function createAccessLog(logger: Logger, name: string): AccessLog {
   if (process.stderr.isTTY) return accessLogIn(logger);

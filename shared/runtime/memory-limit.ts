@@ -1,7 +1,6 @@
 /**
- * Fits memory budgets to the memory limit that the system sets for this process. Budgets are sized for 4 GiB, the limit in
- * the Helm chart. Under a smaller limit, all of them shrink by the same factor, so that no caller can make the kernel kill
- * the process.
+ * Fits memory budgets to this process's memory limit. They are sized for 4 GiB, as in the Helm chart; under a smaller limit
+ * all shrink by the same factor, so that no caller can make the kernel kill the process.
  */
 const sizedForBytes = 4 * 1024 ** 3;
 

@@ -1,7 +1,4 @@
-/**
- * Opens files that a person names or that a folder contains: only regular files, and only up to a given size. Opening a pipe
- * would wait for its writer, and a device never ends.
- */
+/** Opens files that a person names: only regular ones of bounded size, because a pipe may block and a device never ends. */
 import {
   closeSync,
   constants,

@@ -1,7 +1,4 @@
-/**
- * Credentials of nodes, by name. They come from `HEADGATE_NODE_CREDENTIAL_<NAME>`, or from a file of that name in a folder.
- * Neither the log nor the fleet file contains them. Each use reads them again, so a change takes effect at once.
- */
+/** Credentials of nodes by name, from `HEADGATE_NODE_CREDENTIAL_<NAME>` or a folder's files. Each use reads them again. */
 import { join } from 'node:path';
 import { textOfNamed } from './named-file.ts';
 import { readProtectedSetting } from './secrets.ts';

@@ -1,7 +1,6 @@
 /**
  * Starts a listener's connections at a bounded rate, because anyone can open any number, and each costs a handshake, a parser
- * and a request. A waiting connection is not read. Peer addresses take turns, and one with many waiting connections leaves
- * room for others.
+ * and a request. Peer addresses take turns, and one with many waiting connections leaves room.
  */
 import type { Server, Socket } from 'node:net';
 import { RateLimit } from './rate-limit.ts';

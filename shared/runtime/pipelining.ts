@@ -1,7 +1,4 @@
-/**
- * Limits the pipelined requests of one connection. Node reads up to 64 KiB at once and starts every request in it within one
- * turn of the event loop. That can be two thousand requests, which delay all other peers.
- */
+/** Limits the pipelined requests of one connection. Node would start up to two thousand of them in one turn. */
 import type { RequestListener, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
@@ -28,8 +25,7 @@ export function boundPipelining(handle: RequestListener): RequestListener {
     }
     socket[owed].push(response);
     response.on('close', onClose);
-    // After the connection's last response, further requests are not handled but still counted, because Node keeps each one
-    // until the connection ends.
+    // After the last response, requests are only counted, because Node keeps each one until the connection ends.
     if (!socket.writableEnded) handle(request, response);
   };
 }
@@ -43,8 +39,7 @@ function onClose(this: ServerResponse): void {
 
 /**
  * Whether unparsable input may be answered with a refusal: only if no response is pending, or only the one to the request
- * whose body is broken. Otherwise the client would mistake the refusal for a pending response, or the refusal would cut one
- * off. Complete requests are then answered first, and after that the connection ends.
+ * whose body is broken. Otherwise the client would mistake the refusal for a pending response.
  */
 export function mayRefuse(socket: OwingSocket): boolean {
   const all = socket[owed] ?? [];

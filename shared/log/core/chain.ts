@@ -1,10 +1,8 @@
 /**
  * The accept rule: decides which records of the control log count, and in which order. It is pure and permanently frozen,
- * because two readers that disagree here end in different states.
- *
- * The rule turns a log's total order into compare-and-append, so writers need no leader, lock or transaction: every reader
- * skips duplicates, late writes, forgeries and re-created logs. It reads only the envelope, the raw bytes, `log.created` and
- * `log.signers_set`. The meaning of all other events is up to the fold.
+ * because two readers that disagree here end in different states. It turns a log's total order into compare-and-append, so
+ * writers need no leader, lock or transaction. It reads only the envelope, the raw bytes, `log.created` and
+ * `log.signers_set`; other events are up to the fold.
  */
 import { hash } from 'node:crypto';
 import { z } from 'zod';
@@ -98,22 +96,16 @@ function findNamedSigners(head: Head, commit: Commit): readonly string[] | undef
   return head.seq === 0 ? parseGenesis(commit)?.signers : findSetSigners(commit);
 }
 
-/**
- * Returns the keys that may sign a record: the current signers. If there are none yet, a record that names the first signers
- * must be signed by one of them.
- */
+/** Returns the keys that may sign a record. If there are none yet, one of the first signers that it names must sign. */
 function allowedSigners(head: Head, named: readonly string[] | undefined): readonly string[] {
   return head.signers.length > 0 ? head.signers : (named ?? []);
 }
 
 /**
- * Judges records in bulk, with one judgement per record. In a signed log it verifies only two kinds of signatures: the last
- * accepted one, because the chain covers all records before it, and those of records that change the signers, because other
- * keys sign the records that follow. If the last one is invalid, every record is judged one by one.
- *
- * A writer without a signer's key still cannot add a record to the chain. The result equals that of `judge` with one
- * exception: if the stored signature of a signer's genuine record was damaged, `judge` skips the record, while here the
- * signature of a later record proves its bytes.
+ * Judges records in bulk, with one judgement per record. In a signed log it verifies only the last accepted signature,
+ * because the chain covers the records before it, and those of records that change the signers. If the last one is invalid,
+ * every record is judged one by one. The result equals that of `judge`, except that a genuine record with a damaged signature
+ * counts, because a later signature proves its bytes.
  */
 export function judgeBatch(
   head: Head,
@@ -145,10 +137,7 @@ function judgeEach(head: Head, records: readonly LogRecord[], rules: readonly Ch
   });
 }
 
-/**
- * Assumes that signatures are valid, except those of records that name signers. The genesis signature is therefore always
- * verified.
- */
+/** Assumes that signatures are valid, except those of records that name signers, such as the genesis. */
 function assumeSigned(rule: ChainRule): ChainRule {
   return {
     name: rule.name,
@@ -159,18 +148,12 @@ function assumeSigned(rule: ChainRule): ChainRule {
   };
 }
 
-/**
- * Formats of the two events that the rule reads. Kept apart from `schemas/events/events.ts`, so that a new event version can
- * never change which records count.
- */
+/** Formats of the two events that the rule reads, so that a new event version can never change which records count. */
 const signersSchema = z.array(z.string().max(200)).max(16);
 const genesisSchema = z.object({ log: idSchema, signers: signersSchema.optional() });
 const signersSetSchema = z.object({ signers: signersSchema.min(1) });
 
-/**
- * Returns the signers that a later commit sets; undefined if it does not set any. It does only if `log.signers_set` is its
- * only event and is critical, so that a reader that does not know the event halts.
- */
+/** Returns the signers that a commit sets, if `log.signers_set` is its only event and is critical; otherwise undefined. */
 function findSetSigners(commit: Commit): readonly string[] | undefined {
   const event = commit.events[0];
   if (event?.type !== 'log.signers_set' || !event.critical || commit.events.length !== 1) return undefined;

@@ -74,37 +74,22 @@ export interface TopicReading {
 export interface ControlLog {
   /**
    * Whether several brokers held the log at the last `end` call. If so, an end alone proves little, because this process may
-   * be cut off from the other brokers: its own writes must also be acknowledged. Missing if the log is held by one process or
-   * broker.
+   * be cut off from the others. Missing if one process or broker holds the log.
    */
   readonly isReplicated?: boolean;
-  /**
-   * Appends one record and resolves with its offset once it is durable. Rejects with AppendUnknown, LogUnavailable or
-   * LogReplaced.
-   */
+  /** Appends a record; resolves with its offset once durable. Rejects with AppendUnknown, LogUnavailable or LogReplaced. */
   append(value: Uint8Array, signature?: Uint8Array | null): Promise<number>;
-  /**
-   * Yields batches endlessly, waiting for new records. Returns when `signal` aborts or the log is closed. Throws
-   * LogUnavailable, LogTruncated or LogReplaced.
-   */
+  /** Yields batches endlessly, until `signal` aborts or the log closes. Throws LogUnavailable, LogTruncated, LogReplaced. */
   tail(options: TailOptions): AsyncIterable<LogBatch>;
-  /**
-   * Requests the offset after the last record. Every append acknowledged before this call is below it. Throws LogUnavailable
-   * or LogReplaced.
-   */
+  /** Requests the end: every append acknowledged before is below it. Throws LogUnavailable or LogReplaced. */
   end(): Promise<number>;
   /** Queries the brokers. Throws LogUnavailable. Missing if there are no brokers. */
   inspect?(): Promise<LogInspection>;
   /** Readings of all topics at this address. Missing if there are no brokers. */
   readings?(): readonly TopicReading[];
-  /**
-   * Explains why records cannot be written although they can be read, such as a full disk. Undefined if no fault is known.
-   */
+  /** Reason why records cannot be written although they can be read, such as a full disk. */
   readonly writeFault?: string | undefined;
-  /**
-   * Explains why changed settings files cannot be used. Their previous content applies until then. Missing if there are no
-   * such files.
-   */
+  /** Reason why changed settings files cannot be used. Their previous content applies until then. */
   readonly settingsFault?: string | undefined;
   /** Releases all resources within a few seconds. Idempotent. */
   close(): Promise<void>;
@@ -112,10 +97,7 @@ export interface ControlLog {
 
 /** A log whose records have timestamps: from the machine of an embedded log, otherwise from the broker or the writer. */
 export interface TimedLog extends ControlLog {
-  /**
-   * Returns the offset of the first record at or after this time (ms since 1970), or the end if there is none. Throws
-   * whatever `end` throws.
-   */
+  /** Returns the offset of the first record at or after this time (ms since 1970), or the end. Throws what `end` throws. */
   offsetAt(atMs: number): Promise<number>;
 }
 

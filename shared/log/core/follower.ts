@@ -94,10 +94,7 @@ export class Follower {
     await Promise.allSettled([this.#running]);
   }
 
-  /**
-   * Resolves true once everything that the log contained at the call is folded, false at the deadline. Rejects on a fault or
-   * once stopped.
-   */
+  /** Resolves true once all that the log contained at the call is folded, false at the deadline. Rejects if stopped. */
   async caughtUp(timeoutMs: number): Promise<boolean> {
     const untilMs = performance.now() + timeoutMs;
     let end: number | undefined;
@@ -118,10 +115,7 @@ export class Follower {
     }
   }
 
-  /**
-   * Resolves true once a slice made the condition true, false at the deadline. Rejects on a fault, once stopped, or with the
-   * abort reason of `client`.
-   */
+  /** Resolves true once a slice made the condition true, false at the deadline. Rejects if stopped or if `client` aborts. */
   async until(isTrue: () => boolean, timeoutMs: number, client?: AbortSignal): Promise<boolean> {
     const untilMs = performance.now() + timeoutMs;
     while (!isTrue()) {
@@ -207,10 +201,7 @@ export class Follower {
     } while (rest.length > 0 && !this.signal.aborted);
   }
 
-  /**
-   * Waits for an idle turn of the event loop, so that the next slice runs between requests and not between the steps of one.
-   * If the loop is never idle, waits about as long as a slice, so that the fold gets half of the time.
-   */
+  /** Waits for an idle turn of the event loop, but only about as long as a slice, so that the fold gets half the time. */
   async #rest(mostMs: number): Promise<void> {
     let turnMs = performance.now();
     const untilMs = turnMs + mostMs;

@@ -1,7 +1,6 @@
 /**
- * Authenticates the records that processes exchange, because write access to a topic must not be enough. Each record has an
- * HMAC-SHA256 under the gateway token, in the header that holds a control record's signature. The token is shared, so anyone
- * who has it can write under any process's name.
+ * Authenticates the records that processes exchange, because write access to a topic must not be enough. Each has an
+ * HMAC-SHA256 under the gateway token. The token is shared, so its holders can write under any process's name.
  */
 import { createHash, hash, timingSafeEqual } from 'node:crypto';
 import type { LogRecord } from './control-log.ts';
@@ -34,10 +33,7 @@ export type MacRefusal = 'unsigned' | 'wrong_mac';
 export class RecordMac {
   readonly #keys: readonly [Key, ...Key[]];
 
-  /**
-   * The first token signs; all are accepted, so that tokens can be rotated. Throws if a token is empty. `topic` separates
-   * domains: a record is not valid on any other topic.
-   */
+  /** The first token signs; all are accepted, for rotation. Throws if one is empty. A record is valid on `topic` only. */
   constructor(topic: string, ...tokens: readonly [string, ...string[]]) {
     if (tokens.includes('')) throw new Error('a gateway token is empty');
     const [first, ...others] = tokens;

@@ -1,7 +1,6 @@
 /**
- * Ed25519 signatures of the control log. If a log names signers, write access to its topic is not enough to add a record. A
- * signature covers the record's raw bytes and is stored with them. The private key stays inside `Signer`, and error texts
- * never contain anything from a key file but its path.
+ * Ed25519 signatures of the control log, over a record's raw bytes. If a log names signers, write access to its topic is not
+ * enough to add a record. Error texts never contain anything from a key file but its path.
  */
 import {
   createPrivateKey,
@@ -35,10 +34,7 @@ const howToMake = 'make one with: openssl genpkey -algorithm ed25519 -out FILE';
 /** Whether the value looks like a key and not like a path. Errors must not quote a key. */
 const isPem = (text: string): boolean => /-----BEGIN|[\r\n]/.test(text);
 
-/**
- * Reads an unencrypted Ed25519 private key (HEADGATE_SIGNING_KEY), given as the path of a PEM file or as the PEM text. Throws
- * SigningKeyUnusable.
- */
+/** Reads an unencrypted Ed25519 private key (HEADGATE_SIGNING_KEY) from a PEM file or text. Throws SigningKeyUnusable. */
 export function loadSigner(value: string): Signer {
   const named = isPem(value) ? 'in HEADGATE_SIGNING_KEY' : value;
   const key = parsePrivateKey(isPem(value) ? value : readPem(value), named);
@@ -80,10 +76,7 @@ export function computeFingerprint(publicKey: string): string {
   return hash('sha256', Buffer.from(publicKey, 'base64'), 'hex');
 }
 
-/**
- * Reads a public key from PEM, or from base64 of its SPKI DER, and returns it in the format of the log. Throws
- * SigningKeyUnusable; `where` names the text in the message.
- */
+/** Reads a public key from PEM or base64 DER into the log's format. Throws SigningKeyUnusable, which names `where`. */
 export function normalisePublicKey(text: string, where: string): string {
   if (text.includes('PRIVATE KEY'))
     throw new SigningKeyUnusable(

@@ -1,7 +1,6 @@
 /**
- * Pinned signers (`--trust-signer`): the trust anchor of a process that reads a log for the first time. Without a pin, anyone
- * with write access to an empty topic could start a log there, unsigned or with their own signers. The pin applies to the
- * first record only, because the previous signers sign every later change of signers.
+ * Pinned signers (`--trust-signer`): the trust anchor of a process that first reads a log. Without a pin, anyone who can
+ * write to an empty topic could start a log there. A pin applies to the first record only: signers sign all later changes.
  */
 import { textOfNamed } from '../../runtime/named-file.ts';
 import { emptyHead, judge } from './chain.ts';
@@ -20,10 +19,7 @@ export class TrustedSigners {
     return this.#fingerprints.has(computeFingerprint(publicKey));
   }
 
-  /**
-   * Checks the record that begins the log. Returns false if none of the records can begin a log. Throws LogReplaced if the
-   * first that can is not signed by a pinned signer.
-   */
+  /** Checks the record that begins the log; false if there is none yet. Throws LogReplaced if no pinned signer signed it. */
   checkBeginning(records: readonly LogRecord[]): boolean {
     for (const record of records) {
       const judgement = judge(emptyHead(), record);

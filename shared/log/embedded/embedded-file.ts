@@ -1,7 +1,6 @@
 /**
- * File of an embedded log: one SQLite database per topic, shared by all processes of a machine. All calls are synchronous and
- * never wait for a lock: they throw DatabaseBusy, and the caller retries. A record is either complete or absent, and offsets
- * increase by one.
+ * File of an embedded log: one SQLite database per topic, shared by all processes of a machine. Calls are synchronous and
+ * never wait for a lock: they throw DatabaseBusy instead. A record is complete or absent, and offsets increase by one.
  */
 import { closeSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -84,9 +83,7 @@ export class EmbeddedFile {
   readonly #opened: Identity;
   readonly #time: LogTime | undefined;
 
-  /**
-   * Creates the folder (0700) and the file (0600) if missing. Throws the errors of shared/runtime/sqlite.ts, or LogReplaced.
-   */
+  /** Creates the folder (0700) and the file (0600) if missing. Throws the errors of sqlite.ts, or LogReplaced. */
   constructor(options: FileOptions) {
     this.#options = options;
     create(options.path);
@@ -117,10 +114,7 @@ export class EmbeddedFile {
     return this.#try(() => this.#statements.end.get() as number);
   }
 
-  /**
-   * Returns the offset of the first record at or after this time, or the end. Searches by bisection, because the file may be
-   * large.
-   */
+  /** Returns the offset of the first record at or after this time, or the end, by bisection. */
   offsetAt(atMs: number): number {
     return this.#try(() => {
       let low = this.#statements.start.get() as number;
@@ -141,10 +135,7 @@ export class EmbeddedFile {
     return this.#try(() => this.#statements.timeOf.get(this.end() - 1) as number | undefined);
   }
 
-  /**
-   * Appends all records or none. Returns the first offset and the common append time. On return the records are in the file,
-   * as durable as the options say.
-   */
+  /** Appends all records or none, as durably as the options say. Returns the first offset and the common append time. */
   append(records: readonly NewRecord[], wallMs: number): { readonly first: number; readonly atMs: number } {
     this.#try(() => this.#db.exec('BEGIN IMMEDIATE'));
     const appended = this.#try(() => {
@@ -167,10 +158,7 @@ export class EmbeddedFile {
     });
   }
 
-  /**
-   * Returns at least one record from `from` on, if there is any, and more as far as the limits allow. Throws LogTruncated if
-   * records at that offset were removed.
-   */
+  /** Returns at least one record from `from` on, if any, and more within the limits. Throws LogTruncated if it is gone. */
   read(from: number, recordsMax: number, bytesMax: number): LogRecord[] {
     const records = this.#try(() => {
       const found: LogRecord[] = [];
@@ -237,10 +225,7 @@ function readIdentity(path: string): Identity {
   return statSync(path, { bigint: true, throwIfNoEntry: false });
 }
 
-/**
- * Creates the file if it is missing. Never opens an existing file here: closing a second descriptor would drop the locks of
- * the first.
- */
+/** Creates a missing file. Never opens an existing one: closing a second descriptor would drop the locks of the first. */
 function create(path: string): void {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   try {

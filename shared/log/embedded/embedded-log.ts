@@ -1,8 +1,7 @@
 /**
- * The control log without a broker: one SQLite file per topic in a folder, for any number of processes on one machine. An
- * acknowledged append is on disk, and all processes see the same order. The event loop never blocks on a lock: a locked file
- * is retried after a random pause, and pending appends share one transaction. A file that was replaced, removed, truncated or
- * damaged is reported, never read on.
+ * The control log without a broker: one SQLite file per topic, for any number of processes on one machine. An acknowledged
+ * append is on disk, and all processes see the same order. The event loop never blocks on a lock, and pending appends share
+ * one transaction. A file that was replaced, removed, truncated or damaged is reported, never read on.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -48,10 +47,7 @@ export interface EmbeddedLogOptions {
   readonly lockDeadlineMs?: number;
   /** Interval in ms at which a waiting tail checks the file, in case the system does not report a change; default 100 ms. */
   readonly pollMs?: number;
-  /**
-   * `normal` lets an acknowledged append survive a crash of every process, but not of the machine. Use it for topics whose
-   * loss is harmless.
-   */
+  /** `normal` lets an append survive a crash of all processes, but not of the machine; for topics whose loss is harmless. */
   readonly durability?: 'full' | 'normal';
   /** Records older than this are removed during appends. If omitted, none are removed. */
   readonly keepSeconds?: number;
@@ -77,10 +73,7 @@ const defaults = {
 
 type Settings = EmbeddedLogOptions & typeof defaults;
 
-/**
- * Error of the last failed append to any topic of a folder, by folder. The topics share a disk, and the reports' topic is
- * written every second, so a fault is noticed and cleared soon.
- */
+/** Error of the last failed append to any topic, by folder. It is current, because a topic is written every second. */
 const writeFaults = new Map<string, string>();
 
 /** Path of a topic's file. */
@@ -217,10 +210,7 @@ class EmbeddedLog implements TimedLog {
     }
   }
 
-  /**
-   * Reads update the seen end too. Otherwise a file cut back to the end of an earlier check would look unchanged, although
-   * tails have read further.
-   */
+  /** Reads also update the seen end, so that a file cut back to an earlier end does not look unchanged. */
   #sawEnd(end: number): void {
     if (end === this.#seenEnd) return;
     this.#seenEnd = end;

@@ -1,8 +1,7 @@
 /**
- * Triggers checks of a log's file: immediately when the system reports a write to its write-ahead log, a few times shortly
- * after (the report may precede the commit), and at a slow interval in case a report was lost. A report is only a hint, so
- * nothing but latency depends on it. While nobody waits, the file is not watched: each report would cost a reader that reads
- * at its own pace as much as the record itself.
+ * Triggers checks of a log's file: at once when the system reports a write to its write-ahead log, a few times shortly after,
+ * because the report may precede the commit, and at a slow interval. Nothing but latency depends on reports. While nobody
+ * waits, the file is not watched, because each report costs as much as a record.
  */
 import { type FSWatcher, watch } from 'node:fs';
 
@@ -48,10 +47,7 @@ export class FileWatch {
     this.#unwatch();
   }
 
-  /**
-   * Watches only this log's write-ahead log, because other logs have files in the same folder. If the system cannot watch
-   * files, only the interval is used.
-   */
+  /** Watches only this log's write-ahead log. If the system cannot watch files, only the interval is used. */
   #watch(): void {
     const { path } = this.#options;
     try {

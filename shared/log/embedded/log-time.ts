@@ -1,7 +1,6 @@
 /**
- * Time of an embedded log. It advances with the monotonic clock that all processes of a machine share. A process with a wrong
- * wall clock therefore stamps its records with the same time as all others, as a broker would. Call it only within the
- * transaction of an append.
+ * Time of an embedded log. It follows the monotonic clock that all processes of a machine share, so that a wrong wall clock
+ * does not date records, as with a broker. Call it only within the transaction of an append.
  */
 import type { Database, Statement } from '../../runtime/sqlite.ts';
 
@@ -16,10 +15,7 @@ CREATE TABLE IF NOT EXISTS log_time (
 
 /** Largest difference in ms at which a writer's wall clock is simply followed. */
 const toleranceMs = 10_000;
-/**
- * Time in ms after which a differing wall clock is accepted as right: nobody appended for so long, or every writer's clock
- * differed for so long.
- */
+/** Time in ms for which nobody appended or all writers' clocks differed, until a differing clock is accepted as right. */
 const heldMs = 60_000;
 
 interface Row {

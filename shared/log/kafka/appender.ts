@@ -1,8 +1,7 @@
 /**
- * Appends to one partition: in order, with one request in flight, and with pending appends grouped into one request. An
- * append that was certainly not written is retried until a deadline. An append that may have been written is reported as
- * AppendUnknown and never retried, and its connection is closed, so that nothing can be sent late. The caller decides how to
- * continue.
+ * Appends to one partition in order, with one request in flight for a group of pending appends. An append that was certainly
+ * not written is retried until a deadline. One that may have been written is reported as AppendUnknown and never retried, and
+ * its connection is closed, so that nothing is sent late.
  */
 import { AppendUnknown, LogUnavailable } from '../core/control-log.ts';
 import type { KafkaConnection, NewMessage } from './connection.ts';
@@ -126,10 +125,7 @@ export class KafkaAppender {
     if (outcome === 'refused' || performance.now() > deadlineMs) throw unavailableError(name, fault);
   }
 
-  /**
-   * Returns a connection to the leader. The partition is checked to be the same log after connecting. Rejects with
-   * LogUnavailable or LogReplaced.
-   */
+  /** Connects to the leader and checks that the partition is the same log. Rejects with LogUnavailable or LogReplaced. */
   async #connection(deadlineMs: number): Promise<Producer> {
     const { cluster, target, epoch } = this.#partition;
     if (this.#producer?.connection.isOpen && this.#producer.epoch === epoch) return this.#producer;

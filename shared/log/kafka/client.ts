@@ -1,13 +1,9 @@
 /**
  * The only file that uses kafkajs, including its private parts. It turns kafkajs's broker into KafkaConnections
- * (connection.ts), one socket each, and maps its errors to KafkaFault.
- *
- * Only the wire protocol is used, because the rest of kafkajs is not safe enough here. Its consumer skips records after a
- * rebalance and silently resets an offset that is out of range. Its producer may acknowledge records that are not in the log.
- * Its admin client reads the metadata of every topic of the cluster before each command, and fails with the error of any of
- * them. Offsets, retries and closing are decided by the other files of this folder.
- *
- * The private classes are typed here as far as they are used. client.test.ts fails if their version or shape changes.
+ * (connection.ts), one socket each, and maps its errors to KafkaFault. Only the wire protocol is used: kafkajs's consumer
+ * skips records after a rebalance, its producer may acknowledge records that are not in the log, and its admin client fails
+ * with any topic's error. The other files of this folder decide on offsets, retries and closing. client.test.ts fails if
+ * kafkajs changes.
  */
 import { createRequire } from 'node:module';
 import { connect as connectPlain, isIP, type Socket } from 'node:net';
@@ -160,8 +156,7 @@ class KafkajsConnection implements KafkaConnection {
       enforceRequestTimeout: false,
       socketFactory: (target) => this.#openSocket(target),
     });
-    // The pool would use a second socket for fetches and reconnect both automatically. This connection has one socket and
-    // ends with it.
+    // The pool would use a second socket for fetches and reconnect both. This connection has one socket and ends with it.
     this.#pool.getConnectionByRequest = () => {
       if (this.#lost) throw new KafkaFault('NOT_CONNECTED', { kind: 'unsent' });
       return this.#pool.getConnection(0);

@@ -1,8 +1,7 @@
 /**
- * Brokers as one process sees them: which broker leads which partition, and one connection per broker for short requests,
- * shared by all logs of the process. Tails and appenders have their own connections, because a broker responds in order on
- * each connection and a waiting fetch would block everything after it. Nothing here retries, or waits longer than a
- * connection's time limits; the caller's RetryPolicy does.
+ * Brokers as one process sees them: which broker leads which partition, and one shared connection per broker for short
+ * requests. Tails and appenders have their own connections, because a waiting fetch blocks everything after it. Nothing here
+ * retries or waits longer than a connection's time limits; the caller's RetryPolicy does.
  */
 import type { Dial, KafkaConnection, TopicMetadata, TopicPartition } from './connection.ts';
 import { KafkaFault } from './errors.ts';
@@ -30,10 +29,7 @@ export interface Leader extends Address {
   readonly others: readonly Address[];
 }
 
-/**
- * Returns how many of the other replicas must name the same leader. Another leader would need two in-sync replicas (one if
- * there are only two replicas), so at least one of the replicas that respond here would name it.
- */
+/** Returns how many other replicas must name the same leader, so that no other leader can have enough in-sync replicas. */
 function witnessesNeeded(replicas: number): number {
   return replicas > 1 ? Math.max(1, replicas - 2) : 0;
 }
@@ -186,9 +182,7 @@ export class KafkaCluster {
     return metadata;
   }
 
-  /**
-   * Drops the topic's metadata, so that the next request asks a broker, starting with another one. Call it after any error.
-   */
+  /** Drops the topic's metadata after any error, so that the next request asks a broker, beginning with another one. */
   invalidate(topic: string): void {
     this.#topics.delete(topic);
     this.#rotation++;
@@ -233,10 +227,7 @@ export class KafkaCluster {
   }
 }
 
-/**
- * Resolves as soon as the needed number of witnesses agree, so a slow or unreachable broker does not delay it if the others
- * suffice.
- */
+/** Resolves once the needed number of witnesses agree, so that a slow broker causes no delay if the others suffice. */
 function awaitQuorum(witnesses: readonly Promise<void>[], needed: number): Promise<void> {
   return new Promise((resolve, reject) => {
     let agreed = 0;

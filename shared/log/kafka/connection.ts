@@ -1,7 +1,7 @@
 /**
- * The interface to a Kafka client: one connection to one broker. client.ts implements it; all other code of the log uses only
- * this. A connection never reconnects and never repeats a request: once it is lost, every request on it fails, and its user
- * opens another. Every request has a time limit, after which the connection is closed.
+ * Interface to a Kafka client: one connection to one broker, which client.ts implements. A connection never reconnects or
+ * repeats a request: once it is lost, every request fails. Every request has a time limit, after which the connection is
+ * closed.
  */
 
 /** A broker as the cluster names it. */
@@ -66,9 +66,7 @@ export interface KafkaConnection {
   /** Latest fetch version that the broker knows. It reveals the broker's release. */
   readonly fetchVersionMax: number | undefined;
   metadata(topic: string): Promise<TopicMetadata>;
-  /**
-   * Returns the offset of the first record kept (`start`), or the offset after the last record that readers may see (`end`).
-   */
+  /** Returns the offset of the first record kept (`start`) or after the last record that readers may see (`end`). */
   offset(target: TopicPartition, which: 'start' | 'end'): Promise<number>;
   /** Returns the offset of the first record at or after this time (ms since 1970); undefined if there is none. */
   offsetAt(target: TopicPartition, atMs: number): Promise<number | undefined>;

@@ -1,7 +1,4 @@
-/**
- * Faults of requests to Kafka, classified by the question that matters to a writer: can the request have taken effect?
- * client.ts maps the driver's errors to KafkaFault. Messages name Kafka's error code, never an address or a record.
- */
+/** Faults of requests to Kafka, by whether the request can have taken effect. Messages never name an address or a record. */
 import { LogUnavailable } from '../core/control-log.ts';
 
 /** `unsent`: the request was never sent. `lost`: it was sent but not answered. `answered`: the broker returned an error. */
@@ -53,10 +50,7 @@ const permanentCodes = new Set([
   'INVALID_RECORD',
 ]);
 
-/**
- * Returns the outcome of a produce request. A leader that was deposed while waiting for its replicas returns the same code as
- * a broker that never led. With several replicas, that code therefore leaves the outcome unknown.
- */
+/** Returns a produce request's outcome. With several replicas, the code of a broker that does not lead leaves it unknown. */
 export function produceOutcome(fault: KafkaFault, replicas: number): 'not written' | 'refused' | 'unknown' {
   if (fault.kind !== 'answered') return fault.kind === 'unsent' ? 'not written' : 'unknown';
   if (retryableCodes.has(fault.type)) return 'not written';

@@ -1,7 +1,4 @@
-/**
- * Decodes the fetch response of one partition, but leaves its record batches as bytes. kafkajs would decompress and decode
- * all of them at once, whatever their size.
- */
+/** Decodes one partition's fetch response, but not its record batches: kafkajs would decompress all of them at once. */
 import type { FetchedPartition } from './connection.ts';
 import { KafkaFault } from './errors.ts';
 

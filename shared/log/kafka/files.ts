@@ -1,6 +1,4 @@
-/**
- * Kafka settings whose files may be replaced while the process runs. Each connection is opened with their current content.
- */
+/** Kafka settings whose files may be replaced while the process runs. Each connection uses their current content. */
 import type { Environment } from '../../runtime/settings.ts';
 import { WatchedFiles } from '../../runtime/watched-files.ts';
 import { type KafkaSettings, kafkaFilePaths, readKafkaSettings } from './settings.ts';

@@ -1,7 +1,7 @@
 /**
- * The Kafka adapter of a log: one partition of one topic. It keeps the promises of control-log.ts on any number of brokers,
- * because an end counts only if enough of them name the same leader. It never repeats an append that may have been written.
- * Closing it ends all appends, tails and requests at once, even if no broker responds.
+ * Kafka adapter of a log: one partition of one topic. It keeps the promises of control-log.ts, because an end counts only if
+ * enough brokers name the same leader. It never repeats an append that may have been written. Closing ends everything at
+ * once.
  */
 import { setMaxListeners } from 'node:events';
 import {
@@ -52,9 +52,8 @@ const defaults = {
 };
 
 /**
- * Opens one partition of a topic; creates the topic if it is missing, and checks its settings. If the brokers are
- * unreachable, the log opens anyway, and its methods reject with LogUnavailable until a broker can be reached. Rejects with
- * TopicMisconfigured (a LogUnavailable), and with LogUnavailable if the brokers refuse the credentials.
+ * Opens one partition of a topic; creates a missing topic and checks its settings. If the brokers are unreachable, it opens
+ * anyway, and calls reject with LogUnavailable. Rejects with TopicMisconfigured, or LogUnavailable for bad credentials.
  */
 export async function openKafkaLog(
   brokers: readonly string[],
@@ -72,9 +71,7 @@ export async function openKafkaLog(
   }
 }
 
-/**
- * Returns the shared cluster. Each connection uses the current content of `files`, or these settings if there are no files.
- */
+/** Returns the shared cluster. Connections use the current content of `files`, or these settings without files. */
 export function openCluster(
   brokers: readonly string[],
   settings: KafkaSettings,
@@ -182,10 +179,7 @@ export class KafkaLog implements TimedLog {
     return this.#cluster.readings.all();
   }
 
-  /**
-   * Retries a request for a limited time. A process that starts without Kafka requests the end several times, but waits only
-   * for the first.
-   */
+  /** Retries a request for a limited time. A process that starts without Kafka waits only for the first of its requests. */
   #request<Result>(request: () => Promise<Result>, timeoutMs: number): Promise<Result> {
     return this.#partition.retryUntilDeadline(request, {
       timeoutMs,

@@ -1,7 +1,6 @@
 /**
- * A Kafka partition, shared by its readers and its appender. Checks that the topic exists with the right settings, and that
- * it is still the log that was opened. A topic that was deleted and re-created has the same name and offsets, and reports no
- * error. So the batch of the first record is compared after every reconnect and fault, and the end must never decrease.
+ * A Kafka partition, shared by its readers and its appender. Checks that the topic has the right settings and is still the
+ * log that was opened. A re-created topic reports no error, so the first record's batch is compared after every fault.
  */
 import { sleep } from '../../runtime/retry.ts';
 import { LogReplaced, LogUnavailable } from '../core/control-log.ts';
@@ -132,10 +131,7 @@ export class KafkaPartition {
     return this.#leader !== undefined && this.#leader.nodeId !== nodeId;
   }
 
-  /**
-   * Requests the end from a leader that enough other brokers also name. Every append acknowledged before this call is below
-   * it, even if a deposed leader still responds. Rejects with LogReplaced or KafkaFault.
-   */
+  /** Requests the end from a leader that enough other brokers name, so that no acknowledged append is above it. */
   async confirmedEnd(): Promise<number> {
     const leader = await this.cluster.leader(this.target);
     await this.cluster.confirmLeader(leader, this.target);
@@ -216,9 +212,7 @@ export class KafkaPartition {
   }
 }
 
-/**
- * Whether a log that could not be opened may become usable later: the brokers are unreachable, but nothing is misconfigured.
- */
+/** Whether a log that could not be opened may become usable: the brokers are unreachable, nothing is misconfigured. */
 export function mayOpenUnreached(error: unknown): boolean {
   if (!(error instanceof LogUnavailable) || error instanceof TopicMisconfigured) return false;
   return error.cause instanceof KafkaFault && !isPermanent(error.cause);

@@ -1,10 +1,8 @@
 /**
- * Decodes the record batches of a fetch response. A batch's producer chooses its codec, size and number of records, so
- * nothing is decompressed or decoded before its header shows that it is bounded. An unreadable batch is skipped by the
- * offsets in its header. This rule depends on the bytes alone, so all readers skip the same batches at any time. The service
- * never compresses its own records.
- *
- * Transactions are ignored, because an abort written later must not change what was read.
+ * Decodes the record batches of a fetch response. A producer chooses a batch's codec and size, so nothing is decoded before
+ * its header shows that it is bounded. An unreadable batch is skipped by the offsets in its header. That depends on the bytes
+ * alone, so all readers skip the same batches. Transactions are ignored, because an abort written later must not change what
+ * was read.
  */
 import type { LogRecord, UnreadableCause } from '../core/control-log.ts';
 
@@ -25,10 +23,7 @@ export interface RecordBatch {
 
 /** Default of Kafka's `max.message.bytes`. The service's own batches are not larger. */
 const batchBytesMax = 1_048_588;
-/**
- * Maximum records per readable batch. A batch is decoded in one turn of the event loop; the service's own batches contain at
- * most 500.
- */
+/** Maximum records per readable batch, which is decoded in one turn. The service's own batches contain at most 500. */
 export const batchRecordsMax = 10_000;
 
 /** Offset and length fields, with which every format begins. The length does not include them. */
@@ -84,10 +79,7 @@ function parseRecords(bytes: Buffer, offsets: number): LogRecord[] | UnreadableC
   }
 }
 
-/**
- * Decodes one record. Throws RangeError if the bytes are not a record, or if its offset does not match its place in the
- * batch.
- */
+/** Decodes one record. Throws RangeError if the bytes are not a record, or not the one at this place in the batch. */
 function parseRecord(bytes: Buffer, firstOffset: number, index: number): LogRecord {
   const cursor = new Cursor(bytes, 1);
   cursor.skipVarint(); // timestamp, not used

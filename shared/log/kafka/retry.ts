@@ -1,7 +1,4 @@
-/**
- * Retries requests to Kafka up to a deadline. Every retry of the Kafka log goes through this file, so that each one ends in
- * time, pauses at random, and stops at once when its log is closed.
- */
+/** Retries requests to Kafka up to a deadline, with random pauses. Every retry of the Kafka log goes through this file. */
 import { Backoff, type Clock, systemClock, within } from '../../runtime/retry.ts';
 import { LogUnavailable, LogUnreadable } from '../core/control-log.ts';
 import { isPermanent, KafkaFault } from './errors.ts';
@@ -25,10 +22,7 @@ export function retryBackoff(clock: Clock = systemClock): Backoff {
   return new Backoff({ minMs: 20, maxMs: 500, clock });
 }
 
-/**
- * Repeats an idempotent request until it succeeds. Rejects with LogUnavailable at the deadline, when the signal aborts, or
- * after a permanent fault. Errors other than KafkaFault are rethrown.
- */
+/** Repeats an idempotent request. Rejects with LogUnavailable at the deadline, on abort, or after a permanent fault. */
 export async function retryUntilDeadline<Result>(
   request: () => Promise<Result>,
   policy: RetryPolicy,

@@ -1,7 +1,4 @@
-/**
- * TLS and SASL settings for connections to the brokers, from the environment. Incomplete or contradictory settings are
- * refused before anything is opened. Error messages never contain a value.
- */
+/** TLS and SASL settings for the brokers, from the environment. Error messages never contain a value. */
 import { readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
 import { readForeignSecret, readProtectedSetting, SecretUnusable } from '../../runtime/secrets.ts';

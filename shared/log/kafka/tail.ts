@@ -1,7 +1,7 @@
 /**
- * Reads one partition from an offset until aborted. The offset advances only past delivered records, and after every fault
- * the log is checked before reading continues. Therefore nothing is skipped or repeated without an error. Each tail has its
- * own connection, on which the broker delays its fetch response until there is a record.
+ * Reads one partition from an offset until aborted. The offset advances only past delivered records, and the log is checked
+ * after every fault, so nothing is skipped or repeated without an error. Each tail has its own connection, because fetches
+ * wait.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
@@ -120,9 +120,8 @@ class Reader {
   }
 
   /**
-   * Checks for a deposed leader. If it is cut off from its peers, it answers every fetch without records, indefinitely. So
-   * when a tail is quiet, other brokers are asked who leads, without delaying the next fetch, and the connection to a deposed
-   * leader is closed.
+   * Checks for a deposed leader, which may answer every fetch without records. When a tail is quiet, other brokers are asked
+   * who leads, without delaying the next fetch, and the connection to a deposed leader is closed.
    */
   #askWhoLeads(connection: KafkaConnection): void {
     const { cluster, target } = this.#partition;
@@ -157,10 +156,7 @@ class Reader {
     return connection;
   }
 
-  /**
-   * Throws if reading is stuck. A broker returns its first batch whole, however large, so each response with records must
-   * advance the offset.
-   */
+  /** Throws if reading is stuck. A broker returns its first batch whole, so responses with records must advance. */
   watchProgress(before: number, { highWatermark }: FetchedPartition): void {
     const stuck = this.next === before && highWatermark > this.next;
     this.#emptyResponses = stuck ? this.#emptyResponses + 1 : 0;

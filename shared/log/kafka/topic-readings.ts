@@ -1,7 +1,4 @@
-/**
- * State of this process's reading of each topic: since when and why it fails, and which batches it skipped. Bounded by the
- * number of partitions.
- */
+/** State of this process's reading of each topic: since when and why it fails, and which batches it skipped. */
 import {
   LogTruncated,
   LogUnavailable,
@@ -32,10 +29,7 @@ export class TopicReadings {
     this.#of(target).failure = undefined;
   }
 
-  /**
-   * Notes a failure, except a truncated or replaced log: that one can be read, and its readers start again or stop with the
-   * error.
-   */
+  /** Notes a failure. A truncated or replaced log is none, because its readers start again or stop with the error. */
   failed(target: TopicPartition, error: unknown): void {
     if (!(error instanceof LogUnavailable) || error instanceof LogTruncated) return;
     const reading = this.#of(target);

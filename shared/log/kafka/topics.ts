@@ -1,7 +1,7 @@
 /**
- * Required topic settings. Creates missing topics, and refuses topics with other settings, because a topic that deletes or
- * compacts records would lose commits without an error. Error messages contain the command that fixes the topic, with BROKERS
- * in place of the address. Settings that keep more than required, such as a longer retention, are accepted.
+ * Required topic settings. Creates missing topics and refuses other settings, because a topic that deletes or compacts
+ * records would lose commits without an error. Messages contain the command that fixes the topic. Longer retention is
+ * accepted.
  */
 
 import { dayMs } from '../../../schemas/durations.ts';
