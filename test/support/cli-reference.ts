@@ -78,8 +78,8 @@ export function referenceOf(program: Command): string {
     ...Object.entries(exitCodes).map(([number, meaning]) => `| ${number} | ${cell(meaning)} |`),
     '',
     '## Processes\n',
-    'Every option can also be set by its variable. The command line wins. An empty variable counts as unset, unless it locates',
-    'a secret or a key, or names a trusted party: then the process does not start.\n',
+    'Every option can also be set by its variable. The command line wins. An empty variable counts as unset. Exceptions are',
+    'variables that contain a secret, locate a key or name a trusted party: if one is empty, the process does not start.\n',
     ...(processes ?? []).flatMap((command) => sections(command, 3)),
     '## Admin commands\n',
     ...[...(processes ?? []), ...(admin ?? [])].flatMap((command) =>
