@@ -1,4 +1,4 @@
-/** Allowed words of enumerations. The command line needs only these, because schemas take longer to load than it does. */
+/** Allowed words of enumerations, without their schemas, which take longer to load than the command line itself. */
 
 export const surfaces = ['openai', 'anthropic'] as const;
 export const dialects = ['vllm', 'sglang', 'llamacpp', 'ollama'] as const;

@@ -53,7 +53,7 @@ function take(message: Message): void {
   if (moved || healed) changes.value++;
 }
 
-/** Checks the session after the stream has ended. If it is valid, the browser reconnects; otherwise signs out. */
+/** Checks the session after the stream's end: if it is still valid, the browser reconnects; otherwise signs out. */
 function checkSession(): void {
   call('me.get', {}, { isBackground: true }).catch(() => undefined);
 }

@@ -57,7 +57,7 @@ type ReadArguments<Name extends OperationName> =
 export function usePath<T>(wanted: string | undefined, options: ReadOptions = {}): ReadResult<T> {
   const { everyMs, isFixed = false, isOfNow = false, isWhole = false } = options;
   const path = wanted === undefined || isOfNow ? wanted : atMoment(wanted);
-  // Past and fixed answers never change. Pages that follow the log request many once, so they are stored apart.
+  // Past and fixed answers never change. They are stored apart, because a page may request many of them once.
   const isPast = isFixed || path !== wanted;
   const [, redraw] = useState(0);
   const failure = useRef<ApiFailure | undefined>(undefined);

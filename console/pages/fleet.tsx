@@ -71,7 +71,7 @@ function summary({ nodes, organisationsInAll, stacks }: FleetReads): string {
   return `${serving}, for ${plural(organisationsInAll, 'organisation')} and ${plural(stacks.length, 'stack')}.`;
 }
 
-/** Fleet page below its heading. Setup steps begun here stay above the map, because the last one comes after it. */
+/** Fleet page below its heading. Setup steps started here stay above the map, because the last step follows the map. */
 function FleetBody({ state }: { readonly state: FleetReads }) {
   const isEmpty = state.nodes.length === 0 || state.organisations.length === 0;
   const wasEmpty = useRef(false);

@@ -16,7 +16,7 @@ import type { ParsedRequest } from './message-head.ts';
 import { MessageReader, type MessageSink } from './message-reader.ts';
 import { destroyStalledWriter } from './untaken.ts';
 
-/** Timeouts, in checks by the listener, so that a stall counts as one and bytes that arrived meanwhile are read first. */
+/** Timeouts, counted in checks. A stall counts as one check, so bytes that arrived meanwhile are read first. */
 export interface ConnectionBounds {
   readonly headLooks: number;
   readonly requestLooks: number;

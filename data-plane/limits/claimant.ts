@@ -158,7 +158,7 @@ export class Claimant {
     return used + weight <= this.room(limit, nowMs) || (used === 0 && this.#isFirst(limit, weight, nowMs));
   }
 
-  /** Whether the first request may precede its claim: without standing shares, if as much is left for every gateway. */
+  /** Whether the first request may precede its claim: if there are no standing shares and each gateway has room. */
   #isFirst(limit: Limit, weight: number, nowMs: number): boolean {
     if (this.isCutOff(nowMs) || this.#fold.alone !== undefined) return false;
     const row = this.#fold.row(limit);

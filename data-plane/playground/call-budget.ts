@@ -1,4 +1,4 @@
-/** Limits calls or proofs of work per second. A kept-alive connection may carry many, so limiting those is not enough. */
+/** Limits calls, or proofs of work, per second. A connection may carry many calls, so limiting connections is not enough. */
 import { networkPrefix } from './network.ts';
 
 /** Largest share of the remaining calls that one network may use, so that a few networks never use them all. */

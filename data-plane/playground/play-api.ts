@@ -76,7 +76,7 @@ export class PlayApi {
     await handle(this.#options.gateway, exchange, target, authenticate);
   }
 
-  /** Returns the cookie's visitor or a new one. A network with many new ones must prove work, or is refused. */
+  /** Returns the cookie's visitor or a new one. A network with many new ones needs a proof of work, or is refused. */
   async #visitor(exchange: Exchange): Promise<void> {
     const solved = await this.#readSolution(exchange);
     // Read the clock after the body, because the client decides when the body ends.

@@ -39,7 +39,7 @@ export class JournalSilent extends Error {
   override readonly name = 'JournalSilent';
 }
 
-/** `fenced`: a fenced gateway did not check the credential. `unknown`: a request of neither other kind, without a key. */
+/** `fenced`: a fenced gateway did not check the credential. `unknown`: any other request without a key. */
 type LimitedKind = 'unknown' | 'visitor' | 'fenced';
 type DecisionLimits = Readonly<Record<LimitedKind, RateLimitSize>>;
 

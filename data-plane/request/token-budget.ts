@@ -105,8 +105,8 @@ export interface Counted {
 const searchMs = waits.nodeSearch.ms;
 
 /**
- * Lets one candidate count, which is busy meanwhile. Another one is tried only while no text has been sent, because only the
- * node that received the text may answer.
+ * Lets one candidate count the prompt. It counts as busy meanwhile. Another one is tried only while no text has been sent,
+ * because only the node that received the text may answer.
  */
 export async function countAtOne(
   { countTokens, load }: { readonly countTokens: PromptCounter; readonly load: NodeLoad },

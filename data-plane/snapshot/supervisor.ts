@@ -123,7 +123,7 @@ export class SnapshotSupervisor {
     return true;
   }
 
-  /** Whether an end of the log proves freshness. With several brokers, a former leader's end alone does not. */
+  /** Whether an end of the log proves freshness. With several brokers, it alone does not: a former leader may answer. */
   readonly #mayProve = (): boolean =>
     this.#log.isReplicated !== true || this.#options.publisher.isAcknowledged;
 

@@ -41,7 +41,7 @@ const activitySchema = z.object({
   ),
   ...knownShape,
 });
-/** Most frequent refusals of the last hour, in all organisations, or in none if the request did not identify one. */
+/** Most frequent refusals of the last hour. A refusal has no organisation if its request did not identify one. */
 const fleetActivitySchema = z.object({
   refusals: z.array(refusalSchema.extend({ organisation: id.optional() })),
   ...knownShape,

@@ -73,7 +73,7 @@ export const fleetRows = {
       }),
     },
   ),
-  // Open to members: who may revoke a key may watch it take effect. The answer contains no names of tenants.
+  // Open to members, because whoever may revoke a key may watch it take effect. The answer never names tenants.
   'confirmations.get': operation(readingRoles, 'Wait until gateways have a position in force', {
     opens: 'wait',
     params: z.object({ position: numberInQuery.int().min(1) }),

@@ -79,7 +79,7 @@ export const historyRows = {
       nextFrom: position.optional(),
       /** `to` of the next page, when reading from the newest event. Absent on the last page. */
       nextTo: position.optional(),
-      /** First position that a cut history contains, on its last page. Earlier events are only in the log. */
+      /** First position in a history that was cut; on the last page only. Earlier events are only in the log. */
       historyFrom: position.optional(),
       /** Advice on how to get the earlier events. */
       historyNext: z.string().optional(),

@@ -191,7 +191,7 @@ export const limitUseSchema = z.object({
   suspended: z.literal(true).optional(),
   requests: z.object({ used: count.nullable(), limit: count.nullable(), secondsLeft: count.nullable() }),
   concurrency: z.object({ inFlight: count.nullable(), limit: count.nullable() }),
-  /** Tokens against the allowance: completed by the pool, plus adjustments. For visitors, those of the day. */
+  /** Tokens that count against the allowance: completed by the pool, plus adjustments; for visitors, of the day. */
   tokens: z.object({ used: count, limit: z.int().nullable(), refillsAt: z.string() }),
   gateways: z.array(
     z.object({

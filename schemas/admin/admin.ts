@@ -56,7 +56,7 @@ type SchemaInput<Schema> = Schema extends z.ZodType ? z.input<Schema> : unknown;
 export type OperationParams<Name extends OperationName> = Read<OperationPart<Name, 'params'>>;
 export type OperationQuery<Name extends OperationName> = Read<OperationPart<Name, 'query'>>;
 export type OperationBody<Name extends OperationName> = Read<OperationPart<Name, 'body'>>;
-/** Answer, or a stream's line. For a repeated command, only ids if its resource has since been removed. */
+/** Answer of an operation, or a line of its stream. If a repeated command's resource is gone, only ids remain. */
 export type OperationAnswer<Name extends OperationName> = Read<OperationPart<Name, 'answer'>>;
 
 /**

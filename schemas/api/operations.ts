@@ -65,7 +65,7 @@ export const explainedKinds = operationKinds.filter(
   (kind): kind is ExplainedKind => 'explained' in operations[kind],
 );
 
-/** API surface of any path, even if nothing exists there. It sets an answer's format, never who may receive it. */
+/** API surface of any path, even if nothing exists there. Use it for an answer's format, never to decide who gets it. */
 export function pathSurface(path: string): Surface {
   return path.startsWith(operations.messages.path) ? 'anthropic' : 'openai';
 }

@@ -37,7 +37,7 @@ const nodesSchema = z.array(fleetNodeSchema).max(10_000).optional();
 const fleetModelSchema = z.strictObject({
   id: modelIdSchema,
   family: storedNameSchema,
-  /** Places that a request takes of the concurrency limit. Defaults to the present value or, if new, to 1. */
+  /** Places that a request takes of the concurrency limit. Defaults to the present value; for a new model, to 1. */
   weight: weightSchema.optional(),
   /** If left out, it stays as it is, or becomes `prefix` for a new model. */
   affinity: affinitySchema.optional(),
@@ -63,9 +63,9 @@ const fleetStackSchema = z.strictObject({
 const fleetOrganisationSchema = z.strictObject({
   id: idSchema,
   name: storedNameSchema,
-  /** null: the organisation may not use inference. Defaults to the present value or, if new, to null. */
+  /** null: the organisation may not use inference. Defaults to the present value; for a new one, to null. */
   tier: tierNameSchema.nullable().optional(),
-  /** First day of a billing period. Defaults to the present value or, if new, to the day it was first applied. */
+  /** First day of a billing period. Defaults to the present value; for a new one, to the day it was applied. */
   anchor: daySchema.optional(),
   members: z
     .array(z.strictObject({ person: personSchema, role: roleSchema }))

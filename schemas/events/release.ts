@@ -1,4 +1,4 @@
-/** Parses the release settings that people write, for the command line too, which does not load the schema library. */
+/** Parses the release settings that people write. The command line uses this too, without loading the schema library. */
 
 import { durationMs } from '../durations.ts';
 import type { ChangeWatch, ReleaseTexts, Wave } from './changes.ts';
@@ -72,7 +72,7 @@ const watchRules: { readonly [Name in keyof ChangeWatch]: (number: number) => bo
   least: (count) => Number.isSafeInteger(count) && count >= 0,
 };
 
-/** Parses thresholds such as `refusals=1,errors=1,least=50`, each optional and unique. Throws ReleaseFault. */
+/** Parses thresholds such as `refusals=1,errors=1,least=50`, each at most once. Throws ReleaseFault. */
 export function parseWatch(text: string): Partial<ChangeWatch> {
   const rules: ReadonlyMap<string, (number: number) => boolean> = new Map(Object.entries(watchRules));
   const parts = text.split(',').map((part) => part.split('='));

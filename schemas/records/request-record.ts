@@ -25,7 +25,7 @@ type PathIn<Of, Values = FieldTypes[keyof FieldTypes] | { readonly here: number 
     : `${Name}.${PathIn<NonNullable<Of[Name]>>}`;
 }[keyof Of & string];
 
-/** Paths of a decision's fields, except those that are equal in all of a gateway's decisions, and a former name. */
+/** Paths of a decision's fields, except constant ones (version, gateway) and the former name of a field. */
 type DecisionPath = Exclude<PathIn<DecisionRecord>, 'v' | 'gateway' | 'promptTokens'>;
 /** Fields of a usage row except those that the outbox adds. */
 type UsageName = Exclude<keyof UsageRow, 'v' | 'incarnation' | 'n' | 'replica'>;

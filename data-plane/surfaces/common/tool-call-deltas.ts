@@ -138,7 +138,7 @@ function namelessCall(): Error {
   return malformedAnswer('a tool call has no name');
 }
 
-/** Whether a named delta opens another call with a known number. Without ids, the known one must be complete. */
+/** Whether a named delta with a known number opens another call. Without ids, only if the known call is complete. */
 function isAnother(
   known: OpenCall,
   id: string | undefined,
