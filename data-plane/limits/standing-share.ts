@@ -11,7 +11,7 @@ import type { OwnLimit } from './own-limit.ts';
 export const cutOffMs = 2000;
 /** Delay from a process's first record to the first minute in which it is a member. */
 const joinMs = 5000;
-/** Time before that minute by which the record must be read back, so that others have read it or are cut off. */
+/** Time before that first minute by which a record must be read back, so that others have read it or are cut off. */
 const knownMs = cutOffMs + 1000;
 
 export class StandingShare {

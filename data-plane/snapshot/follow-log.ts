@@ -66,8 +66,8 @@ export interface GatewayState {
   /** Whether keys may not be accepted at present. Computed at each call, so that a suspended process refuses at once. */
   fenced(): boolean;
   /**
-   * Resolves when there may be another proof, after two seconds at the latest. Returns undefined if waiting cannot help: it
-   * only does if the wall clock was set forward.
+   * Resolves when there may be another proof, after two seconds at the latest. Returns undefined unless the wall clock was
+   * set forward, because waiting would not help.
    */
   awaitFreshProof(): Promise<void> | undefined;
   checks(): Check[];
