@@ -1,8 +1,7 @@
 /**
  * Keeps one WebSocket to one control plane. It sends a hello, then a heartbeat every second, and receives the list of
  * installed models. If a session ends, the link reconnects to the same replica, or to the next one if the replica failed;
- * once all have failed, it pauses for growing random times. It abandons a replica that has not answered pings for three
- * seconds.
+ * once all have failed, it pauses for growing random times. It abandons a replica after three seconds without a pong.
  */
 import WebSocket from 'ws';
 import {

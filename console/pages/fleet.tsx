@@ -1,7 +1,6 @@
 /**
- * Home page of operators: a map of the fleet, with the pool and each organisation as columns or rows and each node as a tile.
- * The room `console/pages` contains one file per page. Pages show what the control plane answers and must not compute
- * permissions or decisions themselves.
+ * Home page of operators: a map with the pool and each organisation as columns or rows and each node as a tile. The room
+ * `console/pages` contains one file per page. Pages must not compute permissions or decisions themselves.
  */
 
 import type { ComponentChildren } from 'preact';

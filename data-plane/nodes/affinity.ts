@@ -217,10 +217,7 @@ export class Affinity {
     for (const placement of placements) this.#remember(placement);
   }
 
-  /**
-   * Computes each prefix's homes, among those of the prefix before, until one is left. With many candidates, a prefix that
-   * needs very many homes is skipped.
-   */
+  /** Computes each prefix's homes, until one is left. With many candidates, skips prefixes that need very many homes. */
   #levels<Of extends Candidate>(
     open: readonly Of[] | ManyCandidates<Of>,
     group: Group,

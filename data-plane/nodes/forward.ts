@@ -2,9 +2,9 @@
  * Forwards a routed request to a node, and the node's answer to the client. Another candidate is tried only while no byte of
  * the request has reached a node, and only within the capacity that routing chose. If a reused connection is lost without a
  * byte of the answer, the request goes to the same node once more, on a new connection. Before the first byte of an answer,
- * every failure is a Refusal; after it, the client's connection is destroyed. An answer is completed if every choice has a
- * legal finish, no error came, the terminator was seen, and all of it was written to a client that is still connected. Only
- * completed answers may be billed.
+ * every failure is a Refusal; after it, the client's connection is destroyed. An answer is completed, and may be billed, only
+ * if every choice has a legal finish, no error came, the terminator was seen, and all of it was written to a connected
+ * client.
  */
 
 import type { Ender } from '../../schemas/records/verdict.ts';

@@ -1,7 +1,4 @@
-/**
- * Reads a log of segments in the order of positions, while another thread appends to it. It is synchronous, because its own
- * thread waits for the disk anyway.
- */
+/** Reads a log of segments while another thread appends to it. Synchronous, because its thread waits for the disk anyway. */
 import {
   closeSync,
   constants,

@@ -1,7 +1,6 @@
 /**
- * Writes rows to their log, on the main thread but without waiting for the disk: rows recorded during a write are in the next
- * one. Because each message wakes its thread, the usage worker learns of new rows ten times a second, or at once near the end
- * of an allowance.
+ * Writes rows to their log, on the main thread but without waiting for the disk: rows recorded during a write are in the
+ * next. Each message about new rows wakes the usage worker, so it gets ten a second, or one at once near an allowance's end.
  */
 import type { SegmentLog } from './segment-log.ts';
 import { append } from './usage-log.ts';

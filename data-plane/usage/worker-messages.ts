@@ -9,10 +9,7 @@ import type { FaultFields } from '../../shared/runtime/fault.ts';
 import type { LoggedLine } from '../../shared/runtime/logger.ts';
 import type { LogStart } from './usage-log.ts';
 
-/**
- * Subject and period that an allowance counts in: an organisation's period (by its first day), a visitor's month, or a day of
- * a network or of all visitors.
- */
+/** Subject and period of an allowance: an organisation's period, a visitor's month, or a day of a network or all visitors. */
 export interface Account {
   readonly subject: string;
   readonly period: string;

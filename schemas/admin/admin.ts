@@ -59,10 +59,7 @@ export type OperationBody<Name extends OperationName> = Read<OperationPart<Name,
 /** Answer of an operation, or a line of its stream. If a repeated command's resource is gone, only ids remain. */
 export type OperationAnswer<Name extends OperationName> = Read<OperationPart<Name, 'answer'>>;
 
-/**
- * Input that a client supplies: path parameters, and fields of the body or query. The client itself adds the options that all
- * commands share (`why`, `force`).
- */
+/** Input of an operation, without the options that a client adds to every command itself (`why`, `force`). */
 export type OperationInput<Name extends OperationName> = {
   readonly [Param in PathNames<Name>]: string | number;
 } & Readonly<

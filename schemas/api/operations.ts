@@ -1,7 +1,6 @@
 /**
- * Table of the API's operations, from which admission, journal, explanations, spans and the playground derive their
- * knowledge. The room `schemas/api` defines the requests and answers of clients. The kinds appear as names in metrics and
- * answers, so they must not change.
+ * Table of the API's operations, which admission, journal, explanations, spans and the playground read. The room
+ * `schemas/api` defines clients' requests and answers. Kinds are names in metrics and answers, so they must not change.
  */
 import type { Surface } from '../names.ts';
 

@@ -1,7 +1,6 @@
 /**
- * Strict request schema of the stateless POST /v1/responses. Fields that need stored answers or server-side tools are refused
- * with advice. Others are passed to the node, returned in the answer, or accepted without effect (docs/api.md lists these).
- * Undefined fields are refused too.
+ * Strict request schema of the stateless POST /v1/responses. It refuses undefined fields, and with advice those that need
+ * stored answers or server-side tools. Others are passed on, returned, or accepted without effect (docs/api.md).
  */
 import { z } from 'zod';
 import { chatFieldsShape } from './chat-fields.ts';

@@ -65,10 +65,7 @@ export const notedEvents = {
       kind: z.enum(['session', 'link', 'person']),
       /** SHA-256 of the session's or link's id, or the person's name. */
       subject: z.string().min(1).max(64),
-      /**
-       * Holder of the bound on ended sessions: a person, or the organisation that issued the link. Absent for an operator's
-       * link and in earlier versions.
-       */
+      /** Person, or link's issuing organisation, whose bound on ended sessions counts. Absent for an operator's link. */
       holder: z.string().min(1).max(64).optional(),
       /** Moment at which the session or link would have expired anyway. */
       until: moment,

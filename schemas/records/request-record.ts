@@ -1,7 +1,6 @@
 /**
- * Facts that a gateway records about a request, one row each: its type, who may see it, and its name in each kind of record.
- * Usage rows (bills), decisions (explanations), access log lines and span attributes are all built from the rows, so a fact
- * means the same everywhere.
+ * Facts that a gateway records about a request: type, audience, and name in each kind of record. Usage rows (bills),
+ * decisions (explanations), access log lines and spans are all built from these rows, so a fact means the same everywhere.
  */
 import type { DecisionRecord } from './decisions.ts';
 import type { UsageRow } from './usage.ts';

@@ -1,8 +1,7 @@
 /**
  * Measures how long callers wait for the first token, in simulated time: one, two and four gateways with the rule of
  * data-plane/nodes/affinity.ts, an oracle that knows every cache and queue, and round robin. A node reads one prompt at a
- * time, skips its cached prefix, and writes its answers in parallel. Usage: `npm run bench -- placement [workload …] [--nodes
- * 128]`
+ * time, skips its cached prefix, and writes in parallel. Usage: `npm run bench -- placement [workload …] [--nodes 128]`
  */
 import { parseArgs } from 'node:util';
 import { Affinity } from '../../data-plane/nodes/affinity.ts';

@@ -1,6 +1,5 @@
-// Saturates a gateway on one processor. No answer may be an error, and afterwards the usage log must contain each answer
-// exactly once. BENCH_SECONDS sets the duration (60). A bare proxy then runs for a sixth of that time, to compare tail
-// latencies.
+// Saturates a gateway on one processor. No answer may be an error, and the usage log must then contain each exactly once.
+// BENCH_SECONDS sets the duration (60). A bare proxy then runs for a sixth of that time, to compare latencies.
 import { cpuMicroseconds, rssMegabytes } from './support/cpu.ts';
 import { percentile, saturate } from './support/load.ts';
 import { startOnOneCore } from './support/one-core.ts';

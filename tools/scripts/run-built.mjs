@@ -1,6 +1,5 @@
 // Builds, then runs a built module with its arguments: `node tools/scripts/run-built.mjs test/fuzz/main --seconds 60`. Each
-// module's head comment explains its arguments. Given a folder, the next argument names the module; without one, the modules
-// are listed.
+// module's head comment explains these. Given a folder, the next argument names the module; without one, lists them.
 import { spawnSync } from 'node:child_process';
 import { readdirSync, statSync } from 'node:fs';
 import { basename } from 'node:path';

@@ -1,6 +1,5 @@
-// Runs every test on other Node versions: `npm run test:node -- 22 24`. Each version is an npm package with headers, so that
-// the native module can be built for it. The project and its history, which some tests read, are copied and tested outside
-// this folder.
+// Runs every test on other Node versions: `npm run test:node -- 22 24`. Each version is an npm package with headers, for
+// building the native module. The project and its history, which some tests read, are copied and tested elsewhere.
 import { spawnSync } from 'node:child_process';
 import { chmodSync, cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,8 +1,7 @@
 /**
  * Builds the body of a request to a node, in the engine's dialect, from validated fields and the node's name for the model.
- * It runs on the body worker if that keeps the text. A token limit is always set, usage always requested, and plain messages
- * are sent as the client wrote them. A field that the engine would ignore is refused by name, without revealing engine or
- * place.
+ * The body worker does so if it keeps the text. A token limit is always set, usage always requested, and plain messages are
+ * sent as written. A field that the engine would ignore is refused by name.
  */
 import type { ChatSettings } from '../../../schemas/api/chat-fields.ts';
 import type { ChatMessage, FunctionTool, ToolChoice } from '../../../schemas/api/openai-messages.ts';

@@ -1,7 +1,6 @@
 /**
- * Maps a node's errors that the request itself caused to refusals that are not retryable: a prompt that is too long, a
- * missing capability of the model (refused by the field's path), and status 400 or 422. The engine's error text is never
- * forwarded.
+ * Maps a node's errors that the request caused to refusals that are not retryable: a prompt that is too long, a missing
+ * capability of the model (refused by the field's path), and status 400 or 422. The error text is never forwarded.
  */
 import type { Dialect } from '../../../schemas/names.ts';
 import { Refusal } from '../../../shared/decision/refusal.ts';

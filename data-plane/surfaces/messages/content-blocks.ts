@@ -1,7 +1,6 @@
 /**
  * Writes the content of a streamed message as events, with one open block at a time. Reasoning and text pass through at once.
- * Tool calls are written one after the other, and text after the first call waits for the end, because a closed block cannot
- * be reopened.
+ * Tool calls are written one by one, and text after the first waits for the end: a closed block cannot be reopened.
  */
 
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';

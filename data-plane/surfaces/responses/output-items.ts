@@ -1,7 +1,6 @@
 /**
- * Builds the items of an answer one after the other, with the same code for streamed and whole answers. Reasoning and text
- * pass through at once. A later call's text waits until the previous call is complete, and text after the first call waits
- * for the end.
+ * Builds the items of an answer one by one, with the same code for streamed and whole answers. Reasoning and text pass
+ * through at once. A later call's text waits until the previous call is complete, and text after a call until the end.
  */
 import type { FinishReason } from '../common/chat-parts.ts';
 import { type HeldText, renderedLength } from '../common/held-text.ts';
