@@ -1,7 +1,7 @@
 /**
- * Limits identical log lines to one per minute, which also says how many were left out. If a disk is full or a peer is away,
- * many parts of a process repeat their attempts every second, and their lines could fill the very disk. The last omitted line
- * is written at the end of its minute, so that the log ends with the current state.
+ * Limits identical log lines to one per minute, which also says how many were left out. Otherwise retries during a fault
+ * could fill the very disk that is full. The last omitted line is written at the end of its minute, so that the log ends with
+ * the current state.
  */
 import { BoundedMap } from './bounded-map.ts';
 
@@ -56,8 +56,7 @@ export class RepeatedLines {
     // A timer may fire a moment early.
     const isDue = ({ atMs }: Line): boolean => nowMs - atMs >= intervalMs - 10;
     const texts = new Set(waiting.filter(isDue).map(({ text }) => text));
-    // Write all lines of one text together. Two of them may be alternating states, and the last one written must be the
-    // current state.
+    // Write all lines of one text together. They may be alternating states, and the last one must be the current state.
     const due = waiting.filter(({ text }) => texts.has(text));
     for (const line of due.sort((a, b) => a.lastMs - b.lastMs)) {
       line.write(line.leftOut);

@@ -1,7 +1,6 @@
 /**
  * Encrypts texts so that only processes with the same token can read or create them: AES-256-GCM with a key derived from the
- * token. A browser that holds one can neither read nor change it. Every replica accepts it, and a new token invalidates all
- * of them.
+ * token. Every replica accepts them, and a new token invalidates all of them.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
 import type { z } from 'zod';

@@ -1,7 +1,4 @@
-/**
- * Reads all secrets by the same rules. An empty or blank variable is an error. NAME_FILE names a file that contains the value
- * of NAME. A Headgate token has at least 16 printable characters. Errors name the variable or the file, never the value.
- */
+/** Reads all secrets by the same rules. NAME_FILE names a file with NAME's value. Errors never contain the value. */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { closeSync, existsSync, openSync, readSync } from 'node:fs';
 import { textOfNamed } from './named-file.ts';
@@ -17,19 +14,13 @@ export class SecretUnusable extends Error {
   override readonly name = 'SecretUnusable';
 }
 
-/**
- * Reads a setting that is a secret, locates a key or names a trusted party; undefined if the variable is unset. Throws
- * SecretUnusable if it is blank: whoever sets it expects protection, and the process would run without it.
- */
+/** Reads a setting that protects something; undefined if unset. Throws SecretUnusable if it is blank: that must not pass. */
 export function readProtectedSetting(variable: string, from: Environment = environment): string | undefined {
   if (from[variable]?.trim() !== '') return readSetting(variable, from);
   throw new SecretUnusable(`${variable} is empty; set ${variable} to its value, or unset it`);
 }
 
-/**
- * Text of the file that NAME_FILE names, which is how systemd and orchestrators pass secrets; undefined if NAME_FILE is
- * unset. Throws SecretUnusable if NAME is also set, because one of the two would be ignored.
- */
+/** Text of the file that NAME_FILE names; undefined if it is unset. Throws SecretUnusable if NAME is also set. */
 function secretFile(variable: string, from: Environment): string | undefined {
   const path = readProtectedSetting(`${variable}_FILE`, from);
   if (path === undefined) return undefined;

@@ -1,7 +1,4 @@
-/**
- * Reads settings from the environment. This is the only file that reads `process.env`, and a test enforces that. The entry
- * points of processes read settings here and pass them down.
- */
+/** Reads settings from the environment. This is the only file that reads `process.env`, and a test enforces that. */
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -32,10 +29,7 @@ const secretVariable = /^HEADGATE_(?:.*_)?(?:TOKEN|KEY|SECRET|PASSWORD|CREDENTIA
 const secretLengthMin = 6;
 const isPath = (value: string): boolean => /^(?:~|\.{0,2})\/\S+$|^[\w./-]+\.\w{1,8}$/.test(value);
 
-/**
- * Masks the values of secret variables in a text for people. If someone sets a token in place of a path, the error that names
- * the path would otherwise reveal the token. Values that look like a path are not masked.
- */
+/** Masks the values of secret variables in a text for people, because someone may set a token in place of a path. */
 export function withoutSettings(text: string, from: Environment = environment): string {
   let shown = text;
   for (const [variable, set] of Object.entries(from)) {

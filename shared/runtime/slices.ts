@@ -1,7 +1,4 @@
-/**
- * Runs long work on an event loop that also serves others. The work is a generator that yields between its pieces, and the
- * runner decides whether others get a turn at each yield.
- */
+/** Runs long work on an event loop that also serves others. The work is a generator that yields between its pieces. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
 /** Time after which others get a turn: less than a caller notices, and far more than a turn itself costs. */
@@ -30,10 +27,7 @@ export async function inSlices<Result>(
   }
 }
 
-/**
- * Runs the work in slices on a state that must stay at one position until the end. If the state moves, the work starts again
- * and its error is ignored, up to `triesMax` times. Resolves to undefined if the state moved each time.
- */
+/** Runs the work in slices on one position of the state, or again if that moves. Undefined if it moved `triesMax` times. */
 export async function onOnePosition<Result>(
   of: { readonly seq: number },
   triesMax: number,

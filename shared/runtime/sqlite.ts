@@ -1,15 +1,9 @@
-/**
- * The only file that imports the SQLite driver. It opens databases, sets pragmas, checks formats and maps the driver's
- * errors. Everything else uses `Database` and prepared statements.
- */
+/** The only file that imports the SQLite driver. It opens databases, checks formats and maps the driver's errors. */
 import { statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type Driver from 'better-sqlite3';
 
-/**
- * Name of the driver's build for this Node version. On Node 24 the garbage collector may run without a current environment,
- * which crashes a process that uses the older build. The newer build needs Node-API 10, which Node 20 lacks.
- */
+/** Name of the driver's build: Node 24 may crash with the older one, and the newer one does not load on Node 20. */
 const driverName =
   Number(process.versions.node.split('.', 1)[0]) >= 24 ? 'better-sqlite3-node-api' : 'better-sqlite3';
 
@@ -24,11 +18,8 @@ export type Durability = keyof typeof synchronous;
 
 export interface OpenOptions {
   /**
-   * Durability of commits.
-   *
-   * - `full`: a commit is on disk when it returns.
-   * - `normal`: a crash of the machine may lose the last commits, but never damages the file.
-   * - `process`: the file survives only a crash of the process. After a crash of the machine it must be checked.
+   * Durability of commits. `full`: a commit is on disk when it returns. `normal`: a crash of the machine may lose the last
+   * commits, but never damages the file. `process`: after a crash of the machine the file must be checked.
    */
   readonly durability: Durability;
   readonly readOnly?: boolean;
@@ -114,10 +105,7 @@ function refuseCode(db: Database, path: string): void {
   if (found !== undefined) throw foreignSchema(path, `the ${found.type} ${JSON.stringify(found.name)}`);
 }
 
-/**
- * Throws DatabaseCorrupt unless the file has exactly the tables and indexes that `sql` creates. Otherwise someone with write
- * access could leave something in the file that changes rows later.
- */
+/** Throws DatabaseCorrupt unless the file has exactly the tables and indexes of `sql`: others could change rows later. */
 export function refuseForeignSchema(db: Database, path: string, sql: string): void {
   const own = ownSchemas.get(sql) ?? expectedSchema(sql);
   ownSchemas.set(sql, own);
@@ -199,10 +187,7 @@ export interface FileFormat {
   readonly added?: string;
 }
 
-/**
- * Creates the tables of a new file or upgrades an earlier format, in one transaction. Throws OtherFormat if no upgrade
- * exists, and DatabaseCorrupt if the file has other tables.
- */
+/** Creates or upgrades the tables in one transaction. Throws OtherFormat without an upgrade, DatabaseCorrupt for others. */
 export function createTables(db: Database, path: string, format: FileFormat): void {
   const { version, sql, upgrades, added = '' } = format;
   const found = Number(db.pragma('user_version', { simple: true }));

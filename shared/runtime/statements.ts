@@ -1,7 +1,4 @@
-/**
- * Prepared reads over a snapshot's database; each statement is prepared once per database. A past state is a separate
- * database, so nothing here outlives its database.
- */
+/** Prepared reads over a snapshot's database. Each statement is prepared once per database and does not outlive it. */
 import type { Database, Statement } from './sqlite.ts';
 import type { SqlValue } from './table-columns.ts';
 

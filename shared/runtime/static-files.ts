@@ -12,10 +12,7 @@ const types: Readonly<Record<string, string>> = {
   svg: 'image/svg+xml',
 };
 
-/**
- * Cache rules by kind of file: pages; files with a content digest in their name; others, such as the icon, which browsers
- * request again at every navigation.
- */
+/** Cache rules: pages; files with a digest in their name; others, such as the icon, which browsers request repeatedly. */
 const cacheControl = {
   page: 'no-cache',
   named: 'public, max-age=31536000, immutable',

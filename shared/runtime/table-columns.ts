@@ -1,7 +1,4 @@
-/**
- * Declarations of table columns, from which both the SQL and the row type are derived. `text<Dialect>()` narrows the
- * TypeScript type of a column; SQLite still sees TEXT.
- */
+/** Declarations of table columns, from which SQL and row types are derived. `text<Dialect>()` only narrows the type. */
 export type SqlValue = string | number | Buffer | null;
 
 interface Column<Value extends SqlValue = SqlValue> {

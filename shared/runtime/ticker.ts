@@ -1,8 +1,7 @@
 /**
- * A coarse clock for many waits, such as those for nodes or agent frames, instead of a timer for each. It counts only the
- * time in which this process ran, and checks the waits only after sockets were read, so that data which arrived during a
- * stall is handled before a wait can end. A wait may therefore end up to one tick late. The timer runs only while something
- * waits, and never keeps a process alive.
+ * A coarse clock for many waits, instead of a timer for each. It counts only the time in which this process ran, and checks
+ * the waits only after sockets were read, so that data which arrived during a stall is handled before a wait can end. A wait
+ * may end up to one tick late. The timer never keeps a process alive.
  */
 
 export interface Timed {
@@ -64,8 +63,7 @@ export class Ticker {
     const nowMs = this.nowMs;
     this.#countedMs = nowMs;
     this.#tickedMs = performance.now();
-    // Stop the timer here instead of when the last wait leaves. Most requests wait only briefly, and a timer for each would
-    // cost more than the tick.
+    // Stop the timer here, not when the last wait leaves: most waits are brief, and a timer for each would cost more.
     if (this.#waiting.length === 0) {
       clearInterval(this.#timer);
       this.#timer = undefined;

@@ -1,7 +1,7 @@
 /**
- * The certificate of a process's listeners, and the certificate authorities that it trusts in addition to Node's. Both are
- * read at start and again when their files change, and then apply to new connections. At start, an unusable certificate ends
- * the process with an error that names the files. At a renewal it is only logged.
+ * The certificate of a process's listeners, and its additional certificate authorities. Both are read again when their files
+ * change, and then apply to new connections. An unusable certificate ends the process at start; at a renewal it is only
+ * logged.
  */
 import { X509Certificate } from 'node:crypto';
 import * as nodeTls from 'node:tls';

@@ -1,7 +1,4 @@
-/**
- * The version of this build: the one in package.json, in the folder above the sources or above `dist`. If
- * `tools/scripts/build.mjs` knew the commit, it follows after a plus sign.
- */
+/** The version of this build, from package.json. If `tools/scripts/build.mjs` knew the commit, it follows a plus sign. */
 import { existsSync, readFileSync } from 'node:fs';
 
 let known: string | undefined;

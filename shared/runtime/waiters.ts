@@ -1,7 +1,4 @@
-/**
- * Readers that wait for a change. A reader takes the value of `changes` before it reads, then waits for changes since that
- * value, so it misses none in between. No listener stays on a reader's signal.
- */
+/** Readers that wait for a change. A reader notes `changes` before it reads and waits for more, so it misses none. */
 export class Waiters {
   readonly #waiting = new Set<() => void>();
   #changes = 0;

@@ -1,7 +1,6 @@
 /**
- * Deadlines of every wait for a peer while a gateway handles a request. No wait may lack one, and the modules that wait take
- * their times from this table. docs/network.md says when each wait starts and what ends it.
- * data-plane/telemetry/waits.test.ts makes a peer stall at each.
+ * Deadlines of every wait for a peer while a gateway handles a request; no wait may lack one. docs/network.md says when each
+ * wait starts and what ends it. data-plane/telemetry/waits.test.ts makes a peer stall at each.
  */
 
 export const waits = {

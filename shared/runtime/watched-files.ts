@@ -1,7 +1,4 @@
-/**
- * A value made from files, such as a certificate and its key. It is read at start and again when one of the files changes. If
- * the new files cannot be used, the previous value stays.
- */
+/** A value made from files, read at start and when a file changes. The previous value stays if new files are unusable. */
 import { statSync } from 'node:fs';
 import { errorCode } from './error-code.ts';
 import type { Logger } from './logger.ts';
@@ -24,10 +21,7 @@ export class WatchedFiles<Value> {
     return this.#value;
   }
 
-  /**
-   * Reads the files again if one of them changed or `always` is set, and returns true if it did. Throws whatever `read`
-   * throws, but only once per state of the files.
-   */
+  /** Reads the files again if one changed or `always` is set; true if it did. Throws once per state of the files. */
   look(always = false): boolean {
     // Taken before reading, so that a later look finds what is written meanwhile.
     const seen = fileIdentity(this.#paths);

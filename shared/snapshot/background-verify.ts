@@ -1,9 +1,7 @@
 /**
- * Repeatedly recomputes a snapshot's digests from its rows while the process serves. A row changed by anything but the fold
- * is found, within seconds in a small snapshot.
- *
- * It reads through its own connection, one read transaction per table, so the fold continues meanwhile. While reading it uses
- * at most a tenth of the processor's time, and it pauses between passes.
+ * Repeatedly recomputes a snapshot's digests from its rows while the process serves, and so finds rows that were not changed
+ * by the fold. It reads through its own connection, with one read transaction per table and at most a tenth of the
+ * processor's time.
  */
 
 import { sleep } from '../runtime/retry.ts';
@@ -16,22 +14,14 @@ import { verifyTable } from './verify.ts';
 const rowsPerSlice = 50;
 /** Pause after a slice, as a multiple of the slice's duration. */
 const pauseFactor = 9;
-/**
- * Longest pause after a slice, in ms. A slice that seems slower was interrupted, and pausing longer would only hold the read
- * transaction open.
- */
+/** Longest pause after a slice, in ms. A slice that seems slow was interrupted, and the read transaction stays open. */
 const pauseMsMax = 50;
 /** Pause after a pass, as a multiple of the pass's duration. */
 const passPauseFactor = 3;
-/**
- * Write-ahead log size at which reading stops. An open read transaction keeps the log from being truncated, so a slow table
- * waits for the next pass.
- */
+/** Write-ahead log size at which reading stops, because an open read transaction keeps the log from being truncated. */
 const walBytesMeanwhileMax = walBytesMax / 2;
 
-/**
- * Resolves with the differing tables as soon as there are any, or with none once `signal` aborts. Rejects on damaged pages.
- */
+/** Resolves with the differing tables, or with none once `signal` aborts. Rejects on damaged pages. */
 export async function verifyContinuously(
   snapshot: Pick<Snapshot, 'path'>,
   signal: AbortSignal,

@@ -1,7 +1,4 @@
-/**
- * A look-up that remembers answers to repeated queries. A commit drops only the answers that depend on the rows it touches,
- * so a flapping node does not slow down other requests. Every cache is bounded, because callers choose keys and models.
- */
+/** A look-up that remembers answers, within bounds. A commit drops only the answers that depend on the rows it touches. */
 import { BoundedMap } from '../runtime/bounded-map.ts';
 import type { KeyOwner, Lookup } from './lookup.ts';
 import type { RowOf, TableName, TableRow } from './tables.ts';
@@ -45,8 +42,7 @@ function forgetAll(answers: Caches): void {
 const forgetters: {
   readonly [Name in TableName]: ((answers: Caches, row: RowOf<Name>) => void) | null;
 } = {
-  // Clears the owners of all keys. Finding the keys of one tier or organisation would itself be costly in a commit of many
-  // rows.
+  // Clears the owners of all keys. Finding those of one tier or organisation would be costly in a commit of many rows.
   tier: ({ owners }) => owners.clear(),
   // A row with `*` includes all models.
   tier_model: ({ included }) => included.clear(),

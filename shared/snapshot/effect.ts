@@ -1,7 +1,4 @@
-/**
- * Types for the effects of events: how an event changes the rows, how it can be undone, and which rows it explains. An
- * event's data format is defined in `schemas/events/`.
- */
+/** Types for the effects of events: how an event changes rows, how it can be undone, and which rows it explains. */
 import type { CommandName, OperationInput } from '../../schemas/admin/admin.ts';
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
 import type { EventData } from '../../schemas/events/events.ts';

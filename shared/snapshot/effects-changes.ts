@@ -1,7 +1,4 @@
-/**
- * Effects of events on changes released in waves: the row of the open change, and the rows of recently closed ones. The open
- * change's overlay is derived in overlay.ts.
- */
+/** Effects of events on changes released in waves: the open change's row, and rows of recently closed changes. */
 
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
 import { readEvent, type StoredEvent, toStored } from '../../schemas/events/events.ts';

@@ -317,8 +317,7 @@ export const tenantEffects = {
   'usage.adjusted': {
     fold: (tables, { organisation, period, tokens }) => {
       const before = tables.usage_adjustment.get(organisation, period)?.tokens ?? 0;
-      // Clamp the sum to integers that both JavaScript and SQLite hold exactly. Beyond them it would not be a function of the
-      // rows.
+      // Clamp the sum to integers that JavaScript and SQLite hold exactly. Beyond, it would not be a function of the rows.
       const sum = Math.max(-Number.MAX_SAFE_INTEGER, Math.min(Number.MAX_SAFE_INTEGER, before + tokens));
       return tables.usage_adjustment.put({ organisation, period, tokens: sum });
     },

@@ -1,6 +1,4 @@
-/**
- * Prepares log records for the fold: drops repeated offsets, cuts chunks of bounded size, and derives each commit's context.
- */
+/** Prepares log records for the fold: drops repeated offsets, cuts bounded chunks, and derives each commit's context. */
 import type { Commit } from '../../schemas/events/commit.ts';
 import { momentSchema } from '../../schemas/names.ts';
 import type { LogRecord } from '../log/core/control-log.ts';

@@ -37,8 +37,7 @@ export class FoldMetrics {
     new Gauge({ ...build, labelNames: ['version', 'node'], registers })
       .labels({ version: version(), node: process.versions.node })
       .set(1);
-    // The digest is not a label, because every commit would start a new series. `headgate_fold_diverged` compares digests at
-    // equal positions.
+    // Not with the digest, which would start a new series per commit. `headgate_fold_diverged` compares digests instead.
     const info = {
       name: 'headgate_snapshot_info',
       help: 'always 1; the label gives the version of the fold',
@@ -69,10 +68,7 @@ export class FoldMetrics {
     }).series({});
   }
 
-  /**
-   * Records a folded slice. `isLive` means that the fold was at the head of the log, so a commit's age is its propagation
-   * time and not a backlog.
-   */
+  /** Records a folded slice. `isLive`: the fold was at the head, so a commit's age is its propagation time. */
   folded(commits: readonly Commit[], seconds: number, isLive: boolean): void {
     this.#apply.observe(seconds);
     for (const { at, events } of commits)

@@ -1,7 +1,4 @@
-/**
- * Receives every step of a fold. The history uses it to record row versions. It is called inside the fold's transaction,
- * which may still be rolled back.
- */
+/** Receives every step of a fold, inside its transaction, which may be rolled back. The history records versions with it. */
 import type { Commit } from '../../schemas/events/commit.ts';
 import type { TableName, TableRow } from './tables.ts';
 

@@ -1,9 +1,7 @@
 /**
  * The fold: turns one event into row changes. It is total and pure: it never throws, never reads a clock, never draws random
- * numbers, and depends only on the rows and the event. Bulk replay, live tailing and dry runs share it.
- *
- * A reference to something missing is stored and resolved when it is read. An event that contradicts the rows (an ID created
- * twice, a report from a node's former owner) is skipped, and the reason is returned.
+ * numbers, and depends only on the rows and the event. References may dangle until they are read. An event that contradicts
+ * the rows (an ID created twice, a report from a node's former owner) is skipped, with the reason.
  */
 import { eventDefinitions } from '../../schemas/events/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';

@@ -64,9 +64,7 @@ export class Freshness {
     return Math.max(monotonicMs - this.#asOf.monotonicMs, wallMs - this.#asOf.wallMs, 0) / 1000;
   }
 
-  /**
-   * Whether the proof is too old by the wall clock alone. That clock may have been set forward, so a new proof must decide.
-   */
+  /** Whether the proof is too old by the wall clock alone, which may have been set forward, so a new proof must decide. */
   get isFencedByWallClock(): boolean {
     if (this.#asOf === undefined || this.state() !== 'fenced') return false;
     return this.#clock().monotonicMs - this.#asOf.monotonicMs <= ageSecondsMax.draining * 1000;

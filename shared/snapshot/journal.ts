@@ -1,7 +1,4 @@
-/**
- * Side records of a snapshot: the command behind each commit (to recognise repeats), events that this build could not read,
- * and events that the fold skipped. They are bounded, trimmed, and not part of the digests.
- */
+/** Side records of a snapshot: commands, to recognise repeats, unreadable events, and skipped events. They are bounded. */
 import type { Commit } from '../../schemas/events/commit.ts';
 import { toFieldTexts } from '../../schemas/events/event-definition.ts';
 import type { StoredEvent } from '../../schemas/events/events.ts';

@@ -1,7 +1,6 @@
 /**
- * Counts keys by organisation and by the day on which they end, so that key bounds are checked by reading a few numbers
- * instead of all keys. Like digests, counts are derived from the rows: each change is counted in memory and stored in the
- * transaction of the fold that made it.
+ * Counts keys by organisation and end day, so that key bounds are checked without reading all keys. Like digests, counts are
+ * derived from the rows, and stored in the transaction of the fold that changed them.
  */
 import { dayMs } from '../../schemas/durations.ts';
 import type { Database, Statement } from '../runtime/sqlite.ts';

@@ -1,7 +1,4 @@
-/**
- * Checks that a log is still the one that was folded. It runs at every start and after every reconnect or offset error,
- * because a topic that was re-created, truncated or restored answers reads without an error.
- */
+/** Checks that a log is still the one that was folded: a re-created or restored topic answers reads without an error. */
 import { type Commit, parseCommit } from '../../schemas/events/commit.ts';
 import { batchesToEnd, readRecord } from '../log/core/batches-to-end.ts';
 import { emptyHead, judge, recordHash } from '../log/core/chain.ts';
@@ -28,10 +25,7 @@ export async function readLogId(log: ControlLog): Promise<string | null> {
   return (await readGenesis(log))?.log ?? null;
 }
 
-/**
- * Reads the first valid record; null if the log does not have one yet. If the log has lost its first records, rejects with a
- * LogTruncated that names the next step.
- */
+/** Reads the first valid record; null if there is none yet. Rejects with LogTruncated if the first records are lost. */
 export async function readGenesis(log: ControlLog): Promise<Genesis | null> {
   try {
     return await findGenesis(log);
@@ -63,18 +57,12 @@ export interface FoldedPosition {
   readonly head: { readonly hash: string };
 }
 
-/**
- * Thrown if the log has a record at the snapshot's offset, but not the commit that the snapshot names. The snapshot is wrong,
- * not the log.
- */
+/** Thrown if the log's record at the snapshot's offset is not the commit that the snapshot names: the snapshot is wrong. */
 export class WrongPosition extends Error {
   override readonly name = 'WrongPosition';
 }
 
-/**
- * Checks that the log still has the last folded commit. Throws LogTruncated or LogReplaced if it does not, and WrongPosition
- * if the record exists but is not the commit that the position names.
- */
+/** Checks that the log still has the last folded commit. Throws LogTruncated, LogReplaced or WrongPosition. */
 export async function checkIdentity(log: ControlLog, folded: FoldedPosition): Promise<void> {
   if (folded.seq === 0 && folded.headOffset < 0) return;
   const record = await readRecord(log, folded.headOffset);
@@ -88,10 +76,7 @@ export async function checkIdentity(log: ControlLog, folded: FoldedPosition): Pr
     : new LogTruncated(`the log ends before commit ${folded.seq}, which was folded from it`);
 }
 
-/**
- * Checks the commit's number and log. The hash covers only the record: with a wrong number or log, every later commit would
- * be skipped.
- */
+/** Checks the commit's number and log, which the hash does not cover: if wrong, every later commit would be skipped. */
 function checkCommit(commit: Commit | undefined, { log, seq }: FoldedPosition): void {
   if (commit?.log === log && commit.seq === seq) return;
   throw new WrongPosition(
@@ -99,10 +84,7 @@ function checkCommit(commit: Commit | undefined, { log, seq }: FoldedPosition): 
   );
 }
 
-/**
- * Checks that a trusted signer signed the first record and that the log is the one that was folded. Throws LogReplaced
- * otherwise. An empty log passes, because the code that folds its first record also calls TrustedSigners.checkBeginning.
- */
+/** Checks that a trusted signer signed the folded log's first record, or throws LogReplaced. An empty log passes. */
 export async function checkTrust(
   log: ControlLog,
   folded: FoldedPosition,

@@ -1,7 +1,4 @@
-/**
- * The look-up: every query that a request may run on the snapshot, as a prepared statement. SQLite is the index, so there is
- * no second copy in memory to keep consistent. It never writes.
- */
+/** Every query that a request may run on the snapshot, as a prepared statement. SQLite is the index. It never writes. */
 import type {
   Dialect,
   KeyId,
@@ -161,10 +158,7 @@ const totalsColumns: Columns<TotalsRow> = {
   tokensPerDay: 'total_tokens_per_day',
 };
 
-/**
- * Prepares a SELECT of the columns, and returns its rows as objects. The driver returns arrays here, because its own objects
- * cost twice as much and each request runs several of these queries.
- */
+/** Prepares a SELECT of the columns and returns rows as objects. The driver's own objects would cost twice as much. */
 function prepareRows<Row, Parameters extends unknown[]>(db: Database, columns: Columns<Row>, rest: string) {
   const names = Object.keys(columns);
   const list = Object.values<string>(columns).join(', ');

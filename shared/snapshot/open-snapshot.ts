@@ -1,7 +1,4 @@
-/**
- * Opens the snapshot of a data folder, or creates an empty one if none can be trusted. A file that is damaged, or belongs to
- * another fold version or log, is quarantined and never folded further.
- */
+/** Opens a data folder's snapshot. A damaged file, or one of another fold version or log, is quarantined and replaced. */
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import {
@@ -27,10 +24,7 @@ export interface OpenedSnapshot {
   readonly rebuiltBecause?: string;
 }
 
-/**
- * Write-ahead log pages (4 KB each) at which SQLite checkpoints. Checkpointing blocks the event loop, so the log is kept
- * short.
- */
+/** Write-ahead log pages (4 KB each) at which SQLite checkpoints. Few, because checkpointing blocks the event loop. */
 const walPages = 400;
 
 /** SQL that creates all tables of a snapshot. */
@@ -38,10 +32,7 @@ export function stateSql(): string {
   return `${schemaSql()} ${positionSql} ${journalSql}`;
 }
 
-/**
- * Creates all tables of an empty snapshot, or none on failure. `orders` is SQL for the indexes that only files need, to list
- * keys in order.
- */
+/** Creates all tables of an empty snapshot, or none. `orders` is SQL for the indexes that only files need. */
 export function createSchema(db: Database, orders = ''): void {
   db.exec(`BEGIN; ${stateSql()} ${orders} COMMIT`);
 }
@@ -58,10 +49,7 @@ export class OtherFoldVersion extends Error {
   override readonly name = 'OtherFoldVersion';
 }
 
-/**
- * Opens `path` without changing it. Throws DatabaseCorrupt, OtherFoldVersion, or an Error that says why the file cannot be
- * used.
- */
+/** Opens `path` without changing it. Throws DatabaseCorrupt, OtherFoldVersion, or an Error with the reason. */
 export function openExisting(path: string, options: { readonly readOnly: boolean }): Snapshot {
   if (!existsSync(path)) throw new Error(`there is no snapshot at ${path}`);
   let db: Database | undefined;
@@ -97,9 +85,8 @@ function bootId(): string | null {
 
 const boot = bootId();
 /**
- * Durability of snapshot files. A snapshot contains nothing that the log does not have, so a fold need not wait for the disk,
- * and a file that was open when the machine went down is verified before use. If the boot ID is unknown, such a crash cannot
- * be noticed, so the fold waits for the disk.
+ * Durability of snapshot files. The log has everything, so a fold need not wait for the disk if a crash of the machine can be
+ * noticed by the boot ID: the file is then verified before use. Otherwise the fold waits for the disk.
  */
 const durability = boot === null ? 'normal' : 'process';
 
@@ -131,10 +118,7 @@ function readFoldVersion(db: Database, path: string): number {
   return position.fold_version;
 }
 
-/**
- * Opens `path`. If its file cannot be trusted, quarantines it and creates an empty one. `log` is the ID of the log that the
- * snapshot must belong to, if given.
- */
+/** Opens `path`, or quarantines its file and creates an empty one. `log` is the ID that the snapshot's log must have. */
 export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   let rebuiltBecause: string | undefined;
@@ -174,10 +158,7 @@ function whyUntrusted(
   return faultAfterCrash(snapshot, position);
 }
 
-/**
- * Renames the file for inspection, replacing any earlier quarantined one. Takes its write-ahead log along, which would
- * otherwise be replayed into the new file.
- */
+/** Renames the file for inspection, with its write-ahead log, which would otherwise be replayed into the new file. */
 export function quarantineFile(path: string): void {
   for (const suffix of ['', '-wal', '-shm']) {
     rmSync(`${path}.aside${suffix}`, { force: true });

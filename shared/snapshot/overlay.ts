@@ -1,7 +1,7 @@
 /**
  * The overlay of an open change: what its events make of the rows of definitions, folded by the same functions on views that
- * read it before the base. It is a function of base and change alone: whenever either moves, it is worked out again, so that
- * base with overlay is always the base with the events of the change, and never anything between.
+ * read it before the base. It is recomputed whenever base or change moves, so both together are always the base with the
+ * change's events.
  */
 import { type KnownEvent, readEvent } from '../../schemas/events/events.ts';
 import type { Database } from '../runtime/sqlite.ts';
@@ -114,10 +114,7 @@ export function foldOver(base: TableViews, events: readonly KnownEvent[]): Folde
   return { tables, passedOver };
 }
 
-/**
- * Returns why a staged event no longer applies. The fold itself accepts dangling references, but a staged event whose subject
- * has since been removed must be skipped.
- */
+/** Returns why a staged event no longer applies, such as a removed subject. The fold itself accepts dangling references. */
 function whyObsolete(tables: TableViews, { type, data }: KnownEvent): EventSkipReason {
   if (type === 'stack.model_installed' && !tables.stack.get(data.stack)) return `no stack ${data.stack}`;
   const models =

@@ -1,7 +1,4 @@
-/**
- * Position of a snapshot: what it has folded and where it continues. It is stored in the same file and written in the same
- * transaction as the rows: one position row with its own checksum, and one digest per table.
- */
+/** Position of a snapshot: what it has folded and where it continues, written in the same transaction as the rows. */
 import { hash as digestOf } from 'node:crypto';
 import { genesisPrev } from '../../schemas/events/commit.ts';
 import { type Database, DatabaseCorrupt, type Statement } from '../runtime/sqlite.ts';
@@ -23,10 +20,7 @@ const foldedColumns = {
 export type FoldedColumns = RowWith<typeof foldedColumns>;
 const foldedNames = Object.keys(foldedColumns) as (keyof FoldedColumns)[];
 
-/**
- * SHA-256 of the position's columns, hex. The table digests do not cover this row, and a damaged one would make the fold
- * continue from a wrong place or refuse its own log. The checksum is unkeyed, so it does not prove who wrote the row.
- */
+/** SHA-256 of the position's columns, hex, because digests do not cover this row. It does not prove who wrote the row. */
 export function positionChecksum(row: FoldedColumns): string {
   return computeChecksum(foldedNames.map((name) => row[name]));
 }

@@ -1,10 +1,7 @@
 /**
  * Keeps a snapshot at the head of its log: tails the log, folds in short slices so that the event loop stays free, and proves
- * how fresh the snapshot is. Both planes use it, at start and live.
- *
- * It retries transient faults with back-off: an unreachable log and, in a control plane, a disk that refuses a write. Any
- * other fault, such as a truncated or replaced log or a halted fold, stops it for good. `fault` then contains the reason, and
- * freshness runs out.
+ * how fresh the snapshot is. It retries transient faults: an unreachable log and, in a control plane, a disk that refuses a
+ * write. Any other fault stops it for good; `fault` then contains the reason, and freshness runs out.
  */
 import type { Commit } from '../../schemas/events/commit.ts';
 import { type ControlLog, type LogRecord, LogUnavailable } from '../log/core/control-log.ts';
@@ -105,10 +102,7 @@ export class Replicator {
     this.#probing = this.#probe();
   }
 
-  /**
-   * Resolves once everything that the log contained at the call is folded. Rejects on a fault, once stopped, or with
-   * LogUnavailable at the deadline.
-   */
+  /** Resolves once all that the log contained at the call is folded. Rejects on a fault, once stopped, or at the deadline. */
   async caughtUp(timeoutMs: number): Promise<void> {
     const untilMs = performance.now() + timeoutMs;
     const end = await this.#options.log.end();
@@ -120,18 +114,12 @@ export class Replicator {
     if (this.fault) throw this.fault;
   }
 
-  /**
-   * Resolves true once `seq` is folded, false at the deadline. Rejects on a fault, once stopped, or with the abort reason of
-   * `client`: an immediate `false` would turn callers that wait in a loop into busy loops.
-   */
+  /** Resolves true once `seq` is folded, false at the deadline. Rejects on a fault, once stopped, or if `client` aborts. */
   reached(seq: number, timeoutMs: number, client?: AbortSignal): Promise<boolean> {
     return this.#follower.until(() => this.#options.snapshot.seq >= seq, timeoutMs, client);
   }
 
-  /**
-   * Requests a new proof at once if only a wall clock that was set forward makes the last one too old. Resolves after a new
-   * proof, at the deadline, or if the log is unreachable; check `freshness` for the result. Never rejects.
-   */
+  /** Requests a new proof at once if only the wall clock makes the last one too old. Never rejects; check `freshness`. */
   async provenAgain(timeoutMs: number): Promise<void> {
     const until = performance.now() + timeoutMs;
     while (this.freshness.isFencedByWallClock && this.reachable && !this.#follower.signal.aborted) {
@@ -169,10 +157,7 @@ export class Replicator {
     return consumed;
   }
 
-  /**
-   * Resolves true once everything before this log offset is folded, false at the deadline. Rejects on a fault or once
-   * stopped.
-   */
+  /** Resolves true once all before this log offset is folded, false at the deadline. Rejects on a fault or once stopped. */
   hasRead(end: number, timeoutMs: number): Promise<boolean> {
     return this.#follower.until(() => this.#follower.position >= end, timeoutMs);
   }

@@ -1,7 +1,6 @@
 /**
- * Maintains the `routes` table: which nodes of a place can serve which models now. A node can if it is up, not drained, and
- * reports the model as loaded. The fold derives the table so that a request needs no join. Routes depend only on the nodes;
- * whether a model is installed on the pool or a stack is checked separately at look-up.
+ * Maintains the `routes` table: which nodes of a place can serve which models now, because they are up, not drained and have
+ * the model loaded. Routes depend only on the nodes; whether a model is installed at the place is checked at look-up.
  */
 import type { PlaceKey } from '../../schemas/names.ts';
 import { type Database, prepare } from '../runtime/sqlite.ts';
@@ -9,9 +8,7 @@ import { parseColumn } from '../runtime/table-columns.ts';
 import type { TableViews } from './table.ts';
 import type { RowOf } from './tables.ts';
 
-/**
- * Maps catalog IDs to the engine's names for all models that the node has loaded. A declared name wins over the engine's own.
- */
+/** Maps catalog IDs to the engine's names of the node's loaded models. A declared name wins over the engine's own. */
 export function servedModels(node: Pick<RowOf<'node'>, 'loaded' | 'models'>): Map<string, string> {
   const loaded = parseColumn(node.loaded);
   const declared = node.models === null ? {} : parseColumn(node.models);

@@ -1,9 +1,7 @@
 /**
- * A snapshot: the state of a prefix of one log, with its position and digests, in a single SQLite file.
- *
- * Position, rows and digests change in one transaction. A crash between any two statements therefore leaves the state of some
- * prefix, and folding on from its position neither loses nor repeats anything. The file is derived and disposable: if it is
- * deleted, it is rebuilt from the log. Only the fold may change its rows.
+ * A snapshot: the state of a prefix of one log, with its position and digests, in a single SQLite file. All change in one
+ * transaction, so a crash leaves the state of some prefix, and folding on neither loses nor repeats anything. The file is
+ * derived: if it is deleted, it is rebuilt from the log. Only the fold may change its rows.
  */
 import type { Commit } from '../../schemas/events/commit.ts';
 import { type KnownEvent, readEvent } from '../../schemas/events/events.ts';
@@ -36,10 +34,7 @@ export interface Halt {
   readonly reason: string;
 }
 
-/**
- * Folds events temporarily and returns the reasons for which the fold skipped some of them. The preview undoes them at its
- * end.
- */
+/** Folds events temporarily and returns why the fold skipped some of them. The preview undoes them at its end. */
 export type FoldPreviewed = (events: Iterable<KnownEvent>, context: EventContext) => readonly string[];
 
 /** An open snapshot file. Read as a State, it is the state after its last commit. */
@@ -80,10 +75,7 @@ export class Snapshot implements State {
     this.#overlay = new OverlayKeeper(this.#tables);
   }
 
-  /**
-   * Calls `onRow` for each row that is written or removed, until `undefined` is passed. The call runs inside a fold or
-   * preview transaction that may still be rolled back.
-   */
+  /** Calls `onRow` for each row written or removed, in a transaction that may be rolled back; `undefined` ends that. */
   watchRows(onRow: FoldObserver['changed'] | undefined): void {
     this.#onRow = onRow;
   }
@@ -104,10 +96,7 @@ export class Snapshot implements State {
   get nextOffset(): number {
     return this.#nextOffset;
   }
-  /**
-   * Moves the read offset back to just after the last accepted record, because the log can prove only that position. Skipped
-   * records after it are judged again but counted once; the log may have lost some of them.
-   */
+  /** Moves the read offset back to the last accepted record, the only provable position. Skipped records count once. */
   rewind(): void {
     this.#nextOffset = this.#row.headOffset + 1;
   }
@@ -126,10 +115,7 @@ export class Snapshot implements State {
   get divergedAt(): number | null {
     return this.#row.divergedAt;
   }
-  /**
-   * Forgets a divergence. Call this only if the present build folded the state from the first record: its result then
-   * outweighs the checkpoint.
-   */
+  /** Forgets a divergence, if this build folded the state from the first record: its result outweighs the checkpoint. */
   overrideCheckpoint(): void {
     this.#row = { ...this.#row, divergedAt: null };
     this.#positions.write(this.#row);
@@ -139,9 +125,8 @@ export class Snapshot implements State {
   }
 
   /**
-   * Folds records in one transaction. Records before `nextOffset` have been consumed already and change nothing. Stops after
-   * about `budgetMs` so that a serving process can yield. Throws DatabaseUnwritable or DatabaseCorrupt; nothing has been
-   * applied then.
+   * Folds records in one transaction, and stops after about `budgetMs` so that a serving process can yield. Records before
+   * `nextOffset` change nothing. Throws DatabaseUnwritable or DatabaseCorrupt; nothing has been applied then.
    */
   apply(records: readonly LogRecord[], budgetMs = Number.POSITIVE_INFINITY): FoldedSlice {
     if (this.#halt || records.length === 0) return { consumed: 0, accepted: [] };
@@ -167,9 +152,8 @@ export class Snapshot implements State {
   }
 
   /**
-   * Reads a state other than the one after the last commit. Previewed events are folded one by one as the iterable yields
-   * them, so each can be computed from the state before it; all are undone afterwards. `passedOver` lists why the fold
-   * skipped some of them.
+   * Reads a state other than the one after the last commit. Previewed events are folded as the iterable yields them, so each
+   * can depend on the state before it; all are undone. `passedOver` lists why the fold skipped some.
    */
   stateAt<Result>(of: StateKind, read: (state: State, passedOver: readonly string[]) => Result): Result {
     if (of.kind === 'present') return this.#inView(of.view, read);
@@ -199,10 +183,7 @@ export class Snapshot implements State {
     );
   }
 
-  /**
-   * Reads the present state through a view. While the overlay is shown, prepared statements read it too; nothing may fold
-   * meanwhile.
-   */
+  /** Reads the present state through a view. Nothing may fold meanwhile, because prepared statements read the overlay too. */
   #inView<Result>(view: StateView, read: (state: State, passedOver: readonly string[]) => Result): Result {
     const { db, seq } = this;
     const overlaid = overlayForView(db, view);
@@ -347,10 +328,7 @@ export class Snapshot implements State {
     return tableNames.map((name) => this.#tables[name].sum);
   }
 
-  /**
-   * Runs `work` and undoes its changes. Always ends in a rollback: releasing the outermost savepoint would be a commit, which
-   * fails on a full disk and leaves the transaction open.
-   */
+  /** Runs `work` and undoes its changes by a rollback, because releasing the outermost savepoint fails on a full disk. */
   #rolledBack<Result>(work: () => Result): Result {
     const sums = this.#sums();
     const undo = this.db.inTransaction ? 'ROLLBACK TO rolled_back; RELEASE rolled_back' : 'ROLLBACK';
@@ -362,10 +340,7 @@ export class Snapshot implements State {
     }
   }
 
-  /**
-   * Rolls back the rows and resets the digests and counts in memory. Outside a transaction no counts are waiting to be
-   * stored.
-   */
+  /** Rolls back the rows, and resets the digests and counts in memory. */
   #rollback(statement: string, sums: readonly bigint[]): void {
     if (this.db.inTransaction) this.db.exec(statement);
     for (const [index, name] of tableNames.entries()) this.#tables[name].reset(sums[index] ?? 0n);

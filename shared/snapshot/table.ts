@@ -1,7 +1,4 @@
-/**
- * Reads and writes the rows of one table on behalf of the fold. No other code writes these rows, so the table's digest always
- * matches them.
- */
+/** Reads and writes the rows of one table for the fold. No other code writes them, so the table's digest matches. */
 import type { Database, Statement } from '../runtime/sqlite.ts';
 import type { SqlValue } from '../runtime/table-columns.ts';
 import {
@@ -14,10 +11,7 @@ import {
   tableSpecs,
 } from './tables.ts';
 
-/**
- * A table as the fold reads and changes it. Changes return undefined, so that a fold can return them as "nothing was
- * skipped".
- */
+/** A table as the fold changes it. Changes return undefined, which a fold can return as "nothing was skipped". */
 export interface TableView<Name extends TableName = TableName> {
   get(...key: SqlValue[]): RowOf<Name> | undefined;
   /** Returns the rows with this value in the column, which must be indexed or first in the key. */

@@ -1,7 +1,4 @@
-/**
- * Tables of a snapshot, and their digests. A table's digest is the sum, mod 2^128, of a hash of each canonical row. It is
- * computed from logical rows, so neither the SQLite version nor the page order matters.
- */
+/** Tables of a snapshot and their digests. A digest is the sum, mod 2^128, of the hashes of the table's logical rows. */
 
 import * as nodeCrypto from 'node:crypto';
 import { createHash } from 'node:crypto';
@@ -38,8 +35,8 @@ export interface TableSpec {
   readonly indexes?: readonly (readonly string[])[];
   /**
    * Mark columns: each stores the position of the commit that last set the row, so that explanations can name the event. A
-   * mark moves if one of its listed columns changes; with an empty list it moves on every write. Marks are not part of the
-   * digest. If a table has marks, its removed rows are also remembered.
+   * mark moves if one of its listed columns changes; with an empty list it moves on every write. Removed rows of tables with
+   * marks are remembered.
    */
   readonly marks?: Readonly<Record<string, readonly string[]>>;
 }
@@ -47,10 +44,7 @@ export interface TableSpec {
 /** Mark that moves on every write. */
 const anyWrite = { set_at: [] } as const;
 
-/**
- * Columns, keys and indexes of every table. Times are in ms since 1970 (UTC), flags are 0 or 1. NOT NULL is guaranteed by the
- * fold and not declared in SQL, because the fold must never fail.
- */
+/** Columns, keys and indexes. Times are in ms since 1970. The fold guarantees NOT NULL, because it must never fail. */
 export const tableSpecs = {
   tier: {
     columns: {
@@ -322,10 +316,7 @@ export function keyEndMs(row: Pick<RowOf<'api_key'>, 'revoked_at' | 'expires_at'
   return Math.min(row.revoked_at ?? neverMs, row.expires_at ?? neverMs);
 }
 
-/**
- * Indexes for the orders in which keys are listed and forgotten. Only snapshots have them: the history also creates every
- * index in `indexes`, and it does not need these.
- */
+/** Indexes for the orders in which keys are listed and forgotten. The history does not need them, only snapshots do. */
 export const keyOrdersSql = `
 CREATE INDEX api_key_by_created_at ON api_key (created_at);
 CREATE INDEX api_key_by_end ON api_key (${keyEndSql});

@@ -1,9 +1,7 @@
 /**
- * Recomputes a snapshot's digests from its rows, in slices, and names the tables that differ. Each row must also be found
- * through every index of its table, because look-ups use the indexes and would not see a key that an index lost.
- *
- * It runs while the process serves, so each step reads a bounded number of rows. If the fold changes a table meanwhile, the
- * table is read again, because the sum of a changing table means nothing.
+ * Recomputes a snapshot's digests from its rows, and names the tables that differ or whose indexes lack a row, because
+ * look-ups use the indexes. It runs while the process serves, so each step reads a bounded number of rows. A table that the
+ * fold changes meanwhile is read again.
  */
 import { atOnce, inSlices } from '../runtime/slices.ts';
 import type { Database } from '../runtime/sqlite.ts';
@@ -70,10 +68,7 @@ function* recomputeTable(
   return { sum, rows, isIndexed };
 }
 
-/**
- * Checks one table in steps; its rows must not change meanwhile. Throws DatabaseCorrupt if the position does not match its
- * checksum.
- */
+/** Checks one table in steps; its rows must not change meanwhile. Throws DatabaseCorrupt for a damaged position. */
 export function* verifyTable(
   db: Database,
   table: TableName,
@@ -87,9 +82,7 @@ export function* verifyTable(
   return { rows, isWhole: isIndexed && sum === stored };
 }
 
-/**
- * Checks all tables in steps; each `next()` reads at most `rowsPerSlice` rows. Throws the driver's error for damaged pages.
- */
+/** Checks all tables in steps of at most `rowsPerSlice` rows. Throws the driver's error for damaged pages. */
 export function* verifySteps(db: Database, rowsPerSlice = 1000): Generator<void, Verification> {
   const positions = new PositionStore(db);
   const differing: TableName[] = [];

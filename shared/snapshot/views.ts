@@ -1,7 +1,4 @@
-/**
- * Reads states other than the one after the last commit. Every reader takes a database, so look-ups and lists need not know
- * which state they read: a past state is a connection whose temporary views hide the tables.
- */
+/** Reads states other than the one after the last commit. Every reader takes a database and need not know its state. */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { type Database, openDatabase } from '../runtime/sqlite.ts';
 import type { EventContext } from './effect.ts';

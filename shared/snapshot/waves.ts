@@ -1,7 +1,4 @@
-/**
- * Decides which gateways a change has reached. The answer depends only on the state and the gateway's name, so every reader
- * gets the same one.
- */
+/** Decides which gateways a change has reached, by the state and the gateway's name alone, so every reader agrees. */
 import { createHash } from 'node:crypto';
 import type { Wave } from '../../schemas/events/changes.ts';
 import { type Database, prepare } from '../runtime/sqlite.ts';
@@ -23,10 +20,7 @@ export function firstWave(change: string, waves: readonly Wave[], gateway: strin
   return at === -1 ? undefined : at + 1;
 }
 
-/**
- * Selects the rows of definitions to read while a change is open: those of gateways not yet reached, those of gateways
- * reached, or those of one gateway.
- */
+/** Rows of definitions to read while a change is open: of gateways not yet reached, of gateways reached, or of one. */
 export type StateView = 'base' | 'wave' | { readonly gateway: string };
 
 /** The open change, and how far it has been released. */
@@ -73,10 +67,7 @@ export function overlayForView(db: Database, view: StateView): OpenOverlay | und
   return overlayForGateway(db, view === 'wave' ? undefined : view.gateway);
 }
 
-/**
- * Reads the overlay's keys once; valid until the state changes. Without a gateway, it is the overlay for any gateway that the
- * change has reached.
- */
+/** Reads the overlay's keys; valid until the state changes. Without a gateway, it is that of any gateway reached. */
 export function overlayForGateway(db: Database, gateway?: string): OpenOverlay | undefined {
   const release = findRelease(db, gateway);
   if (release === undefined) return undefined;

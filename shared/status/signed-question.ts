@@ -1,8 +1,7 @@
 /**
- * Lets a process query another one, at the address in its status report, without sending a secret. The question has an HMAC
- * under the token that signed the report, and so has each piece of the answer. Over plain HTTP both can be read, but nobody
- * without the token can ask, alter or replay them. The queried process issues a challenge first, so that no clocks of two
- * machines are compared.
+ * Lets a process query another one, at the address in its status report, without sending a secret. The question and each
+ * piece of the answer have an HMAC under the token that signed the report, so nobody without the token can ask, alter or
+ * replay them. The queried process issues a challenge first, so that no clocks are compared.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { z } from 'zod';
@@ -74,10 +73,7 @@ class Exchange {
   }
 }
 
-/**
- * Prepares a question to the process of this incarnation: its `Authorization` header, and a reader that accepts only
- * authenticated answers.
- */
+/** Prepares a question to this incarnation: its `Authorization` header, and a reader of authenticated answers. */
 export function signQuestion(token: string, asked: Omit<Question, 'nonce'>): SignedQuestion {
   if (!partSchema.safeParse(asked.challenge).success) throw new Error('this is no challenge');
   const exchange = new Exchange(token, { ...asked, nonce: randomBytes(18).toString('base64url') });

@@ -1,7 +1,4 @@
-/**
- * The status topic. It is kept for one day, because only the latest reports matter. For the same reason, a topic that was
- * replaced under its name is opened again; calls that notice the replacement reject with LogUnavailable.
- */
+/** The status topic. It is kept for one day, because only the latest reports matter; if replaced, it is opened again. */
 import { daySeconds } from '../../schemas/durations.ts';
 import { statusTopic } from '../../schemas/records/status.ts';
 import { openLog } from '../log/open-log.ts';

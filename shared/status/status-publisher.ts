@@ -1,7 +1,6 @@
 /**
- * Publishes this process's status: as soon as its position changes, and every two seconds. Only one append is in flight, and
- * each report contains the full current state, so a slow log costs reports but never memory. A record that the log did not
- * accept is counted and logged; the next report replaces it.
+ * Publishes this process's status as soon as its position changes, and every two seconds. Only one append is in flight, and
+ * each report contains the full state, so a slow log costs reports but never memory. A refused record is counted and logged.
  */
 import { randomUUID } from 'node:crypto';
 import { type StatusReport, statusBytesMax } from '../../schemas/records/status.ts';

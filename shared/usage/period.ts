@@ -1,7 +1,6 @@
 /**
- * Billing periods: from an organisation's anchor day to the same day of the next month, in UTC. If a month does not have that
- * day, its last day is used (anchor 31: 28 or 29 February). Periods cover all time without gaps, also before the anchor,
- * because only the day of the month matters. Pure.
+ * Billing periods: from an organisation's anchor day to the same day of the next month, in UTC, or the month's last day if it
+ * is shorter (anchor 31: 28 or 29 February). Periods cover all time, because only the day of the month matters. Pure.
  */
 
 export interface Period {

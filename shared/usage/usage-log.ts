@@ -5,10 +5,7 @@ import { openLog, parseLogUrl } from '../log/open-log.ts';
 
 export interface UsageLogAddress {
   readonly partitions: number;
-  /**
-   * Opens one partition. If the log's first records were removed, reading begins at the first record kept. With `mustExist`,
-   * a log that was moved away is not created again.
-   */
+  /** Opens one partition from its first record kept. With `mustExist`, a log that was moved away is not created again. */
   readonly open: (partition: number, mustExist?: boolean) => Promise<TimedLog>;
 }
 
