@@ -104,7 +104,7 @@ export class Backlog {
     return nowMs - this.#waitingSinceMs > unwrittenMs;
   }
 
-  /** One promise for all waiting requests. It resolves a little after `isFull` must have been decided. */
+  /** Wait that all waiting requests share. It resolves a little after `isFull` must have been decided. */
   #wait(): CatchUp {
     let resolve = (): void => undefined;
     const promise = new Promise<void>((done) => {
