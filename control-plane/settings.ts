@@ -17,7 +17,6 @@ export interface ControlPlaneSettings {
   /** Address of health and metrics; loopback by default. */
   readonly metricsBind?: string | undefined;
   readonly metricsPort: number;
-  /** Connection limits of the listeners. */
   readonly connections?: Partial<ConnectionLimits> | undefined;
   readonly operatorToken: string;
   readonly gatewayToken: string;

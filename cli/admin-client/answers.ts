@@ -1,4 +1,4 @@
-/** Answer types, derived from a call's method and path: `AnswerAt<'GET', '/keys/k1'>` is an ApiKey. Not validated. */
+/** Types of answers by a call's method and path: `AnswerAt<'GET', '/keys/k1'>` is an ApiKey. Not checked at run time. */
 import type { AdminResponse, AdminRoute } from '../../schemas/admin/admin.ts';
 
 /** A JSON object from the control plane. */

@@ -1,5 +1,6 @@
 /**
- * `headgate backup DIR`: copies new commits and a control plane's databases. If interrupted, the last backup stays intact.
+ * `headgate backup DIR`: copies the log's new commits and a control plane's databases, which may be running. If interrupted,
+ * the previous backup stays intact.
  */
 import {
   chmodSync,

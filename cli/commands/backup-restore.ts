@@ -153,7 +153,10 @@ async function checkBeginning(dir: string, { segments }: Manifest, pins: readonl
   }
 }
 
-/** Whether the first commit is unsigned. Later signatures do not matter, because anyone can start a log and sign it. */
+/**
+ * Whether the first commit is unsigned. Later signatures do not matter here: anyone with write access to the backup could
+ * start another log and sign it.
+ */
 async function isBegunUnsigned(dir: string, manifest: Manifest): Promise<boolean> {
   for await (const record of readRecords(dir, manifest)) {
     const judgement = judge(emptyHead(), record);
@@ -304,7 +307,10 @@ function adoptUsage(path: string): readonly PoolTotal[] {
   }
 }
 
-/** Replaces counters lost with the old gateways by the totals. They belong to a replica that control planes publish. */
+/**
+ * Writes counters that replace those lost with the old gateways, computed from the totals. They belong to a replica that
+ * control planes publish.
+ */
 function replaceLostCounters(path: string, totals: readonly PoolTotal[], counted: PeriodUse): void {
   const entries = totals.map(({ organisation, period, tokens, requests }): CounterEntry => {
     const known = counted(organisation, period);

@@ -289,7 +289,7 @@ type ConnectionOptions = Pick<CommonOptions, 'maxConnections' | 'maxConnectionsP
 /** Options of every process except `headgate dev`. */
 export type ProcessOptions = Pick<CommonOptions, 'tlsCert' | 'tlsKey' | 'readyFile'>;
 
-/** Limits connections to the files that may be open, so that the excess is refused instead of causing errors for all. */
+/** Limits connections by the number of files that this process may open, so that the excess is refused one by one. */
 export function connectionLimits(
   { maxConnections: asked, maxConnectionsPerAddress: perAddress, keepAlive }: ConnectionOptions,
   logger: Pick<Logger, 'warn'>,

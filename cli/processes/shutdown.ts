@@ -4,7 +4,7 @@ import type { Logger } from '../../shared/runtime/logger.ts';
 /** Extra time in seconds for closing what is open. */
 const graceSeconds = 20;
 
-/** Closes on a signal. The process exits `plannedSeconds`, the time planned for `close`, plus the grace time later. */
+/** Closes on a signal. `plannedSeconds` is what `close` may take. After that and the grace time, the process exits. */
 export function closeOnSignal(
   log: Logger,
   close: (signal: string) => Promise<void>,

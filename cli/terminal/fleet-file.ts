@@ -3,7 +3,6 @@ import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node,
 import type { z } from 'zod';
 import { declaredFleetSchema, type Fleet, pathText } from '../../schemas/events/fleet.ts';
 
-/** Largest fleet file in bytes. */
 export const fleetFileBytesMax = 8 * 1024 * 1024;
 /** Maximum faults reported for one file. Users fix these first to see more. */
 const faultsMax = 200;

@@ -160,7 +160,7 @@ export type Work<Options> = (
   ...operands: string[]
 ) => Promise<void>;
 
-/** Commands without a past state. For other commands that have none, the control plane refuses --at itself. */
+/** Commands that do not read past states, so the CLI refuses --at. For other commands, the control plane may refuse it. */
 const presentOnly: ReadonlySet<string> = new Set([
   'validate',
   'gateway verify',

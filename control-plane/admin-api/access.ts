@@ -92,7 +92,6 @@ function refusal(request: FastifyRequest, context: Context): CommandError | unde
   }
 }
 
-/** Whether the request carries the operator token. */
 export function isOperator(request: FastifyRequest, { operatorToken }: Context): boolean {
   return isSameSecret(readToken(request), operatorToken);
 }

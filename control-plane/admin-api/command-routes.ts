@@ -115,7 +115,7 @@ function isChange(answer: object): answer is Change {
 /** Largest number of times that an effect is worked out while the state keeps changing. Then the last judgement counts. */
 const effectTriesMax = 3;
 
-/** Runs a command under the guard on effect, unless it is a dry run, forced, repeated, or staged and watched instead. */
+/** Runs a command under the guard on effect, unless it is a dry run, forced or repeated, or staged: its waves are watched. */
 async function runGuarded(
   context: Context,
   definition: CommandDefinition,

@@ -26,7 +26,6 @@ const faultCode = 1011;
 /** Longest reason in a close frame, by RFC 6455. */
 const closeReasonBytesMax = 123;
 
-/** Lists the events of one commit, of one type or of all. */
 export function listEvents(commit: Commit, type?: string): ListedEvent[] {
   const { seq, at, by, why, via, id } = commit;
   return commit.events

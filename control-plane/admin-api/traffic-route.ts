@@ -1,4 +1,4 @@
-/** Routes of the last hour's traffic as gateways counted it: steps for plots, refusals by type, and keys by stack. */
+/** Routes of the last hour's traffic as gateways counted it: steps for plots, refusals by type, and calls of each key. */
 import type { OperationAnswer, OperationQuery } from '../../schemas/admin/admin.ts';
 import { readingRoles } from '../../schemas/admin/admin-row.ts';
 import { hourMs } from '../../schemas/durations.ts';

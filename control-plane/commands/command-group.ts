@@ -287,7 +287,7 @@ function foldAll({ events, context }: Pick<NextCommit, 'events' | 'context'>, fo
     throw new Error(`the fold would pass over an event of this command: ${passedOver}`);
 }
 
-/** Answers a group in order and returns the commands to try again. Results count only if all previous commits hold. */
+/** Answers a group in order; returns the commands to try again. Results count only if all previous commits were accepted. */
 function settle(
   group: readonly Planned[],
   isInChain: (waiter: Waiter, record: NextCommit) => boolean,

@@ -31,7 +31,10 @@ export function* sizedPlan(plan: CommandPlan): Generator<void, SizedPlan> {
   return { plan, sizes };
 }
 
-/** Takes a plan's first part; `emptyBytes` is an empty record's size. Throws if it needs several commits but may not. */
+/**
+ * Takes the first part of a plan. `emptyBytes` is the size of a record without events. Throws CommandError if the plan takes
+ * several commits and `inParts` is false.
+ */
 export function firstPart({ plan, sizes }: SizedPlan, emptyBytes: number, inParts: boolean): PlanPart {
   const { events, extra, divisible } = plan;
   const roomBytes = commitBytesMax - emptyBytes;

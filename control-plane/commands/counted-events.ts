@@ -100,7 +100,7 @@ function ifNew(
 
 type Dependents = readonly (readonly [kind: ResourceKind, sql: string])[];
 
-/** Queries for what is removed with an organisation or stack. The id is the only parameter, and each row is one `id`. */
+/** Queries for the dependents that are removed with an organisation or stack. Parameter: its id; result: one `id` per row. */
 const ofOrganisation: Dependents = [
   ['member', `SELECT organisation || '/' || person AS id FROM member WHERE organisation = ?`],
   ['key', 'SELECT id FROM api_key WHERE organisation = ?'],

@@ -117,7 +117,10 @@ function cookieName({ headers }: FastifyRequest, { isTls }: OidcRoutesOptions): 
   return `__Host-headgate-oidc-${portAsked(headers.host, isTls)}`;
 }
 
-/** Sets the sign-in cookie. It is `Lax`, because the provider's page sends the browser back. `__Host-` requires path `/`. */
+/**
+ * Sets the sign-in cookie. It is `SameSite=Lax`, because the provider's page sends the browser back. The name's prefix
+ * `__Host-` keeps a sibling host from planting its own sign-in, and requires the path `/`.
+ */
 function setCookie(
   request: FastifyRequest,
   reply: FastifyReply,

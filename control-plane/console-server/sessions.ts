@@ -160,7 +160,7 @@ export class Sessions {
     });
   }
 
-  /** Makes the person a member, unless they are one, and uses up the invitation. Rejects if that is no longer valid. */
+  /** Makes the person a member, unless they are one, and uses up the invitation. Rejects if it is no longer valid. */
   async acceptInvitation(
     links: SignInLinks,
     text: string,

@@ -7,7 +7,6 @@ const keyWarnDays = 7;
 /** Commit authors that are not people. An author with a colon in its name is not a person either. */
 const noPersons: readonly string[] = ['operator', 'restore', 'checkpoint'];
 
-/** Formats a place and a model as one string. */
 const at = (place: string, model: string): string => `${place}/${model}`;
 
 /** Models that are loaded on serving nodes. */

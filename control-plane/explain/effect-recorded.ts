@@ -1,4 +1,7 @@
-/** Decides recorded requests before and after a change. `decided` counts them; other counts, the requests they represent. */
+/**
+ * Decides recorded requests of the last hour again, before and after a change. Each represents several requests: `decided`
+ * counts the recorded ones, every other count the represented ones.
+ */
 import type { Effect, RecordedGroup } from '../../schemas/admin/effect.ts';
 import type { OperationKind } from '../../schemas/api/operations.ts';
 import type { MeantRefusals } from '../commands/event-effects.ts';

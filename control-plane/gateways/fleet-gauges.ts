@@ -15,7 +15,7 @@ const readBackMs = 70_000;
 const sweepEveryMs = 1_000;
 /** Pause in ms between two reads of the topic, because batches are cheaper. */
 const restMs = 100;
-/** Time in ms after which a gateway is not live, although it publishes every second. Its weight in flight has then ended. */
+/** Silence in ms after which a gateway is not live and its weight in flight has ended. It publishes at least every second. */
 const liveMs = 12_000;
 
 /** Use of a limit by one gateway. */

@@ -118,7 +118,7 @@ export class StatusBoard {
     return this.#follower.failing?.message ?? this.#follower.endFault;
   }
 
-  /** Last reports of the gateways that confirmations wait for, by name. Two gateways of one name are two. */
+  /** Last reports of the gateways that confirmations wait for, by name. Processes that share a name are listed separately. */
   gateways(): Seen[] {
     this.rows.sweep(staleSeconds * 1000);
     const all = [...this.rows.all()].filter(({ report }) => report.kind === 'gateway');

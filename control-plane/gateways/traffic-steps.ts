@@ -1,4 +1,4 @@
-/** Traffic in equal steps. A report is spread over all steps that its time covers, so that no step counts two reports. */
+/** Traffic in equal steps. A report is spread over the steps that its time covers, because reports arrive irregularly. */
 import type { TrafficReport, TrafficSums } from '../../schemas/records/traffic.ts';
 
 export interface StepRange {

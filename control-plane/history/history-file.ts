@@ -1,4 +1,4 @@
-/** Opens `history.db` for folding. If it is damaged, foreign or contradicts a checkpoint, it is rebuilt from the log. */
+/** Opens `history.db` for folding. If it is damaged, of another build or log, or contradicts a checkpoint, it is rebuilt. */
 import { existsSync, rmSync, statSync } from 'node:fs';
 import {
   type Database,

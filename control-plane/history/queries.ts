@@ -209,7 +209,7 @@ export class HistoryReader {
     };
   }
 
-  /** Rows that differ between two positions, at most `max`. Callers ask for one more than they show, to detect more. */
+  /** Rows that differ between two positions, at most `max`. Callers ask for one more than they show, to detect that. */
   changes(_head: number, from: number, to: number, max: number): RowChange[] {
     this.#needKept(Math.min(from, to));
     if (from <= to) return shownChanges(this.#versions.between(from, to, max));

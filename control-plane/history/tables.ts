@@ -61,10 +61,8 @@ const commitColumns = {
   signers: orNull(text()), // JSON, only if the commit sets signers
 } as const;
 
-/** Row of a commit. */
 export type HistoryCommit = RowWith<typeof commitColumns>;
 
-/** Digests of empty tables. */
 const emptyDigests = Object.fromEntries(tableNames.map((name) => [name, hex128(0n)])) as Record<
   TableName,
   string

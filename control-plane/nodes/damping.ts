@@ -17,7 +17,7 @@ export interface Damped {
   readonly upSinceMs: number | undefined;
 }
 
-/** Initial state before the first observation, from the log. A node that was reported down must first stay up as usual. */
+/** Initial state before the first observation, from the log. A node reported down must first stay up like any other. */
 export function resumeDamping(
   reportedUp: boolean | undefined,
   dampSecondsMin = nodeIntervals.dampSecondsMin,

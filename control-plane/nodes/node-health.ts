@@ -20,7 +20,10 @@ export function lastReportedUp(node: NodeRow): boolean | undefined {
   return node.changed_at === null ? undefined : node.up === 1;
 }
 
-/** Whether requests can use a model name, so that it belongs in the log. They can use any on an organisation's node. */
+/**
+ * Whether a model name belongs in the log, because requests can use it: a catalog name, one of the node's own names, or any
+ * name on an organisation's node.
+ */
 export function isForLog(row: NodeRow, isCatalogued: (model: string) => boolean): (name: string) => boolean {
   if (row.place.startsWith('organisation:')) return () => true;
   const declared = new Set(row.models === null ? [] : Object.values(parseColumn(row.models)));

@@ -1,7 +1,6 @@
 /**
- * Copies the state at one moment into a separate file, on a thread and connection of its own, while the fold continues. The
- * calling thread then reads the copy's position and digest, because loading the schemas elsewhere costs more than a small
- * copy.
+ * Copies the state at one moment into a file, on a thread and connection of its own, while the fold continues. The calling
+ * thread reads the copy's position and digest, because loading the schemas elsewhere costs more than copying a small state.
  */
 import { createHash } from 'node:crypto';
 import { closeSync, createReadStream, openSync, statSync } from 'node:fs';

@@ -114,7 +114,6 @@ export class OpenCalls {
     return this.#counts.hold(names.map((name) => `${kind} ${name}`));
   }
 
-  /** Number of open calls of all callers. */
   count(kind: OpenCall): number {
     return this.#count(kind, 'all');
   }

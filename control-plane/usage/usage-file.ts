@@ -17,7 +17,7 @@ const firstCheckMs = 5_000;
 const checkIntervalMs = dayMs;
 /** Pause in ms before a failed check is repeated. */
 const retryMs = 10 * 60_000;
-/** Interval in ms of looks at the write-ahead log, which grows during a check. A check in a backlog is put off. */
+/** Interval in ms of looks at the write-ahead log, which grows while a check reads. In a backlog, the check is put off. */
 const watchMs = 1000;
 const putOffMs = 60_000;
 /** Limit on put-offs: six hours of load without a pause. Then the check runs, although the write-ahead log grows. */

@@ -246,7 +246,6 @@ function refuseLast(trace: Trace, { caller }: AdmissionProgress, refusal: Refusa
   trace.refuse(refusal, facts, isOfPlan ? planReads(caller, null) : []);
 }
 
-/** Decision facts from a request's body. */
 type BodyFacts = Pick<RequestFacts, 'model' | 'promptTokensMax' | 'promptTokensLeast' | 'maxTokens'>;
 
 /** Adds the facts that follow from the operation. Operations that do not generate text request no tokens. */

@@ -79,7 +79,6 @@ export interface ListedModel {
   readonly added: string;
 }
 
-/** Document of one model. */
 export function modelEntry({ id, family, added }: ListedModel) {
   const addedMs = Date.parse(added);
   return {

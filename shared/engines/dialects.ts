@@ -1,4 +1,4 @@
-/** Dialect tables of all engines. Nothing else may depend on an engine's name. A new engine needs a table and its name. */
+/** Dialect tables of all engines. Nothing else may depend on an engine's name. To add an engine, add a table and its name. */
 import type { Dialect } from '../../schemas/names.ts';
 import type { DialectTable } from './dialect.ts';
 import { llamacpp } from './llamacpp.ts';

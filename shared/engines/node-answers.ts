@@ -51,7 +51,7 @@ export interface Rejection {
 
 /** Error statuses that the request itself causes. Any server on the way to the model may send them. */
 const rejecting: readonly unknown[] = [400, 413, 422, 501];
-/** Statuses for which the error's text decides. Engines answer bad requests with 500, or in a stream without a status. */
+/** Statuses for which the error's text decides: 500, which engines often use for bad requests, and none, within a stream. */
 const rejectingWhereKnown: readonly unknown[] = [500, undefined, null];
 /** Error types that mean status 400 if an error has no status. */
 const rejectingTypes = /^(bad ?request|invalid_request)/i;

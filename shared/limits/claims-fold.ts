@@ -36,7 +36,7 @@ const endedKeptMs = 600_000;
 const replacedMs = 1000;
 /** Largest difference in ms between a writer's clock and the log's. Beyond it, the writer is not a member of any minute. */
 export const clockOffMs = 30_000;
-/** Time in ms. A process ended for its silence was cut off for longer, and has not used its share since. */
+/** Time in ms. A process that others ended for its silence was already cut off for longer, and used no share since then. */
 const cutOffBeforeMs = 5000;
 
 /** Time in ms, by the log, after which a process that has not read a record is cut off. */

@@ -216,7 +216,7 @@ export class ClaimsRows {
     row.below = standingShare(row.limit, row.members) > 0 ? below + row.members - withCell : 0;
   }
 
-  /** Forgets past minutes and idle in-flight cells, in parts that bound a turn. Returns the number examined. */
+  /** Forgets past minutes and idle in-flight cells, in parts. Returns the number of limits and cells examined. */
   sweep(wallMs: number): number {
     for (const [window, rows] of this.#windows)
       if (window !== inFlightWindow && window + windowKeptMs < wallMs) {

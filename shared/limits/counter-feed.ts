@@ -34,7 +34,6 @@ export interface CounterFeedOptions {
 
 /** Counts of one process since its start. */
 export interface CounterFeedCounts {
-  /** Records published. */
   published: number;
   /** Records read that are foreign, cut, forged, too large or invalid, and entries out of bounds. */
   rejected: number;

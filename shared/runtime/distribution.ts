@@ -45,7 +45,6 @@ export class Distribution {
   readonly #bounds: readonly number[];
   readonly #series = new Map<string, Observations>();
 
-  /** Registers the histogram with the registry. */
   constructor({ name, help, bounds, registry }: DistributionOptions) {
     this.name = name;
     this.help = help;

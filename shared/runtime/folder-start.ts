@@ -1,4 +1,4 @@
-/** Id of a data folder, and a count of starts under its lock: a higher one proves that all earlier processes have ended. */
+/** Id of a data folder, and a counter of its starts: a higher number proves that all earlier processes have ended. */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { z } from 'zod';

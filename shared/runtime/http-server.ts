@@ -93,7 +93,7 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
   server.on('connect', (_request: IncomingMessage, socket: Socket) =>
     onUnreadable(new Error('no tunnels'), socket),
   );
-  // Beyond its default, Node silently drops headers, even a second Host. 0: no limit, because headerBytesMax applies.
+  // Beyond its default, Node silently drops headers, even a second Host. Without a limit (0), headerBytesMax bounds them.
   server.maxHeadersCount = 0;
   server.on(certificate ? 'secureConnection' : 'connection', (socket: Socket) => {
     lingerAtEnd(socket);

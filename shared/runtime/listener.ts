@@ -64,7 +64,10 @@ export function listenerUrl(
   return `${tls ? 'https' : 'http'}://${host}:${address.port}`;
 }
 
-/** Address of a listener for others: `advertised` with missing parts from `url`, or `url` with a host name for a wildcard. */
+/**
+ * Address at which others reach a listener at `url`. `advertised` is a base URL, or a host to combine with the scheme and
+ * port. Without it, this machine's host name replaces a wildcard address.
+ */
 export function advertisedUrl(url: string, advertised?: string): string {
   if (advertised?.includes('://')) return advertised;
   const { protocol, host, port } = new URL(url);

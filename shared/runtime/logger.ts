@@ -67,7 +67,6 @@ export function lineHook(
   };
 }
 
-/** The log of requests. */
 export interface AccessLog {
   isEnabled(): boolean;
   /** Writes one line of level info. Undefined fields are omitted; at least one field must be defined. */

@@ -14,7 +14,10 @@ export class SecretUnusable extends Error {
   override readonly name = 'SecretUnusable';
 }
 
-/** Reads a setting that protects something; undefined if unset. Throws SecretUnusable if it is blank: that must not pass. */
+/**
+ * Reads a setting that is a secret, locates a key or names a trusted party; undefined if the variable is unset. Throws
+ * SecretUnusable if it is blank, because whoever sets it expects protection.
+ */
 export function readProtectedSetting(variable: string, from: Environment = environment): string | undefined {
   if (from[variable]?.trim() !== '') return readSetting(variable, from);
   throw new SecretUnusable(`${variable} is empty; set ${variable} to its value, or unset it`);

@@ -27,7 +27,10 @@ export async function inSlices<Result>(
   }
 }
 
-/** Runs the work in slices on one position of the state, or again if that moves. Undefined if it moved `triesMax` times. */
+/**
+ * Runs the work in slices on a state that must stay at one position. If the state moves, the work starts again, up to
+ * `triesMax` times. Resolves to undefined if the state moved each time.
+ */
 export async function onOnePosition<Result>(
   of: { readonly seq: number },
   triesMax: number,

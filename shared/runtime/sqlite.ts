@@ -3,7 +3,10 @@ import { statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type Driver from 'better-sqlite3';
 
-/** Name of the driver's build: Node 24 may crash with the older one, and the newer one does not load on Node 20. */
+/**
+ * Name of the driver's build for this Node version. The older one may crash on Node 24, and the newer one needs Node-API 10,
+ * which Node 20 lacks.
+ */
 const driverName =
   Number(process.versions.node.split('.', 1)[0]) >= 24 ? 'better-sqlite3-node-api' : 'better-sqlite3';
 
@@ -105,7 +108,7 @@ function refuseCode(db: Database, path: string): void {
   if (found !== undefined) throw foreignSchema(path, `the ${found.type} ${JSON.stringify(found.name)}`);
 }
 
-/** Throws DatabaseCorrupt unless the file has exactly the tables and indexes of `sql`: others could change rows later. */
+/** Throws DatabaseCorrupt unless the file has exactly the tables and indexes of `sql`, because others could change rows. */
 export function refuseForeignSchema(db: Database, path: string, sql: string): void {
   const own = ownSchemas.get(sql) ?? expectedSchema(sql);
   ownSchemas.set(sql, own);
@@ -187,7 +190,10 @@ export interface FileFormat {
   readonly added?: string;
 }
 
-/** Creates or upgrades the tables in one transaction. Throws OtherFormat without an upgrade, DatabaseCorrupt for others. */
+/**
+ * Creates the tables or upgrades an earlier format, in one transaction. Throws OtherFormat if no upgrade exists, and
+ * DatabaseCorrupt if the file has other tables.
+ */
 export function createTables(db: Database, path: string, format: FileFormat): void {
   const { version, sql, upgrades, added = '' } = format;
   const found = Number(db.pragma('user_version', { simple: true }));

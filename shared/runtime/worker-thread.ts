@@ -1,4 +1,7 @@
-/** Runs a part of the process on its own thread, by messages; on this thread if run from source, because of Node 20. */
+/**
+ * Runs a part of the process on its own thread and communicates by messages. From source, the part runs on this thread with
+ * the same messages, because Node 20 cannot run TypeScript on a thread.
+ */
 import { basename } from 'node:path';
 import { MessageChannel, type MessagePort, type ResourceLimits, Worker } from 'node:worker_threads';
 import { within } from './retry.ts';

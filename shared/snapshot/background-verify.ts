@@ -14,7 +14,10 @@ import { verifyTable } from './verify.ts';
 const rowsPerSlice = 50;
 /** Pause after a slice, as a multiple of the slice's duration. */
 const pauseFactor = 9;
-/** Longest pause after a slice, in ms. A slice that seems slow was interrupted, and the read transaction stays open. */
+/**
+ * Longest pause after a slice, in ms. A slice that seems slower was interrupted, and pausing longer would only hold the read
+ * transaction open.
+ */
 const pauseMsMax = 50;
 /** Pause after a pass, as a multiple of the pass's duration. */
 const passPauseFactor = 3;

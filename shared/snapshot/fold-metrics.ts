@@ -37,7 +37,7 @@ export class FoldMetrics {
     new Gauge({ ...build, labelNames: ['version', 'node'], registers })
       .labels({ version: version(), node: process.versions.node })
       .set(1);
-    // Not with the digest, which would start a new series per commit. `headgate_fold_diverged` compares digests instead.
+    // The digest is not a label, because each commit would start a new series. `headgate_fold_diverged` compares digests.
     const info = {
       name: 'headgate_snapshot_info',
       help: 'always 1; the label gives the version of the fold',

@@ -1,4 +1,4 @@
-/** Every query that a request may run on the snapshot, as a prepared statement. SQLite is the index. It never writes. */
+/** Every query that a request may run on the snapshot, as a prepared statement. The look-up never writes. */
 import type {
   Dialect,
   KeyId,

@@ -96,7 +96,10 @@ export class Snapshot implements State {
   get nextOffset(): number {
     return this.#nextOffset;
   }
-  /** Moves the read offset back to the last accepted record, the only provable position. Skipped records count once. */
+  /**
+   * Moves the read offset back to just after the last accepted record, because the log can prove only that position. Skipped
+   * records after it are judged again but counted once.
+   */
   rewind(): void {
     this.#nextOffset = this.#row.headOffset + 1;
   }
@@ -115,7 +118,7 @@ export class Snapshot implements State {
   get divergedAt(): number | null {
     return this.#row.divergedAt;
   }
-  /** Forgets a divergence, if this build folded the state from the first record: its result outweighs the checkpoint. */
+  /** Forgets a divergence. Call this only if this build folded the whole log: its result outweighs the checkpoint. */
   overrideCheckpoint(): void {
     this.#row = { ...this.#row, divergedAt: null };
     this.#positions.write(this.#row);

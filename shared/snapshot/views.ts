@@ -1,4 +1,4 @@
-/** Reads states other than the one after the last commit. Every reader takes a database and need not know its state. */
+/** Reads states other than the one after the last commit. Readers take a database and need not know which state it shows. */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { type Database, openDatabase } from '../runtime/sqlite.ts';
 import type { EventContext } from './effect.ts';

@@ -20,7 +20,10 @@ export function firstWave(change: string, waves: readonly Wave[], gateway: strin
   return at === -1 ? undefined : at + 1;
 }
 
-/** Rows of definitions to read while a change is open: of gateways not yet reached, of gateways reached, or of one. */
+/**
+ * Selects the rows of definitions to read while a change is open: those of gateways not yet reached, those of gateways
+ * reached, or those of one gateway.
+ */
 export type StateView = 'base' | 'wave' | { readonly gateway: string };
 
 /** The open change, and how far it has been released. */
@@ -67,7 +70,7 @@ export function overlayForView(db: Database, view: StateView): OpenOverlay | und
   return overlayForGateway(db, view === 'wave' ? undefined : view.gateway);
 }
 
-/** Reads the overlay's keys; valid until the state changes. Without a gateway, it is that of any gateway reached. */
+/** Reads the overlay's keys; valid until the state changes. Without a gateway, it is the overlay of all gateways reached. */
 export function overlayForGateway(db: Database, gateway?: string): OpenOverlay | undefined {
   const release = findRelease(db, gateway);
   if (release === undefined) return undefined;

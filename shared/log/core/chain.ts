@@ -96,7 +96,7 @@ function findNamedSigners(head: Head, commit: Commit): readonly string[] | undef
   return head.seq === 0 ? parseGenesis(commit)?.signers : findSetSigners(commit);
 }
 
-/** Returns the keys that may sign a record. If there are none yet, one of the first signers that it names must sign. */
+/** Returns the keys that may sign a record. The record that names the first signers must be signed by one of them. */
 function allowedSigners(head: Head, named: readonly string[] | undefined): readonly string[] {
   return head.signers.length > 0 ? head.signers : (named ?? []);
 }

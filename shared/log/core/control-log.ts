@@ -101,7 +101,6 @@ export interface TimedLog extends ControlLog {
   offsetAt(atMs: number): Promise<number>;
 }
 
-/** Address of one topic's log. */
 export interface TopicAddress {
   readonly topic: string;
   readonly partition?: number;

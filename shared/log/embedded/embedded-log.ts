@@ -76,7 +76,6 @@ type Settings = EmbeddedLogOptions & typeof defaults;
 /** Error of the last failed append to any topic, by folder. It is current, because a topic is written every second. */
 const writeFaults = new Map<string, string>();
 
-/** Path of a topic's file. */
 export function embeddedLogPath(folder: string, { topic, partition = 0 }: TopicAddress): string {
   return join(folder, partition > 0 ? `${topic}-${partition}.db` : `${topic}.db`);
 }

@@ -50,7 +50,10 @@ const permanentCodes = new Set([
   'INVALID_RECORD',
 ]);
 
-/** Returns a produce request's outcome. With several replicas, the code of a broker that does not lead leaves it unknown. */
+/**
+ * Returns the outcome of a produce request. With several replicas, "not the leader" leaves it unknown, because a leader that
+ * was deposed while waiting for its replicas returns the same code as a broker that never led.
+ */
 export function produceOutcome(fault: KafkaFault, replicas: number): 'not written' | 'refused' | 'unknown' {
   if (fault.kind !== 'answered') return fault.kind === 'unsent' ? 'not written' : 'unknown';
   if (retryableCodes.has(fault.type)) return 'not written';

@@ -30,7 +30,6 @@ export interface TopicPlan {
   readonly mustExist?: boolean;
 }
 
-/** Plans of all topics of the service. */
 export const topicPlans: readonly TopicPlan[] = [
   { topic: controlTopic, partitions: 1, retentionMs: -1, stampedByBroker: false },
   {
