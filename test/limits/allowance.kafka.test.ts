@@ -1,4 +1,4 @@
-/** Limits 4: an allowance shared by two and four gateways on Kafka. */
+/** Tests that two and four gateways on Kafka share one monthly token allowance (Limits 4 of the specification). */
 import { afterAll, beforeAll, test } from 'vitest';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
 import { AllowanceFleet, allowanceRunsOut, fourShareTheRest } from './allowance.ts';

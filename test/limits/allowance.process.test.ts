@@ -1,4 +1,4 @@
-/** Limits 4: an allowance shared by two and four gateways on the embedded log. */
+/** Tests that two and four gateways on the embedded log share one monthly token allowance (Limits 4 of the specification). */
 import { afterAll, beforeAll, test } from 'vitest';
 import {
   AllowanceFleet,

@@ -1,4 +1,7 @@
-/** An allowance shared by two real gateway processes. Used with both logs. */
+/**
+ * Checks of a monthly token allowance that real gateway processes share. The tests for Kafka and for the embedded log both
+ * use them.
+ */
 import { cpSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
@@ -13,17 +16,20 @@ import {
 import { until } from '../support/until.ts';
 
 const allowance = 3000;
-/** Largest excess: requests in flight at the limit, and half a second of other gateways' admissions (docs/limits.md). */
+/**
+ * Largest number of tokens by which the gateways may exceed the allowance: requests in flight at the limit, and half a second
+ * of other gateways' admissions (docs/limits.md).
+ */
 const aboveMax = 600;
 
-/** Two gateways, and a client that counts the tokens of each completion itself. */
+/** Two gateways that share an allowance, and a client that counts the tokens of each completion itself. */
 export class AllowanceFleet extends ProcessFleet {
   plane!: Plane;
   readonly gateways = new Map<string, GatewayProcess>();
   key = '';
-  /** Tokens of all completed responses. */
+  /** Number of tokens in all completed responses. */
   tokens = 0;
-  /** Sum of the manual adjustments. */
+  /** Sum of the manual adjustments, in tokens. */
   adjusted = 0;
 
   static async startOn(logUrl?: string): Promise<AllowanceFleet> {
@@ -41,7 +47,7 @@ export class AllowanceFleet extends ProcessFleet {
     this.gateways.set(name, await this.startGateway(name, { flags }));
   }
 
-  /** Output of the CLI, parsed as JSON. */
+  /** Runs the CLI and returns its output, parsed as JSON. */
   async json<Answer>(...args: string[]): Promise<Answer> {
     const run = await this.cli([...args, '-o', 'json'], { HEADGATE_ADMIN: this.plane.ready.admin });
     if (run.code !== 0) throw new Error(`${args.join(' ')}: ${run.stderr}`);
@@ -56,7 +62,7 @@ export class AllowanceFleet extends ProcessFleet {
     return this.admin(this.plane).call('GET', `/usage?organisation=${organisation}`);
   }
 
-  /** Status of one completion. */
+  /** Sends one completion to the named gateway and returns its HTTP status. */
   async complete(name: string): Promise<number> {
     const { api } = this.gateways.get(name)?.ready ?? { api: '' };
     const messages = [{ role: 'user', content: 'hello' }];
@@ -66,7 +72,7 @@ export class AllowanceFleet extends ProcessFleet {
     return response.status;
   }
 
-  /** Sends completions to the gateways in turn until every one refuses. */
+  /** Sends completions to the gateways in turn until every gateway refuses one. */
   async useUp(): Promise<void> {
     const names = [...this.gateways.keys()];
     let refused = 0;
@@ -91,7 +97,7 @@ export class AllowanceFleet extends ProcessFleet {
     await this.json(...words, '--tokens', String(tokens));
   }
 
-  /** Total tokens according to `usage show`. */
+  /** Returns the organisation's total tokens according to `usage show`. */
   async billed(): Promise<number> {
     return (await this.usage()).totalTokens;
   }
@@ -104,20 +110,20 @@ export class AllowanceFleet extends ProcessFleet {
   }
 }
 
-/** Checks that hold on either log. */
+/** Checks that the gateways refuse requests once the allowance is used up, also after a crash, until a manual credit. */
 export async function allowanceRunsOut(fleet: AllowanceFleet): Promise<void> {
   await fleet.useUp();
   expect(fleet.tokens).toBeLessThan(allowance + aboveMax);
   await fleet.sumsAgree();
   expect((await fleet.limits()).gateways.map(({ name }) => name)).toEqual(['gateway-1', 'gateway-2']);
 
-  // After kill -9 and a restart, nothing is forgotten and nothing counts twice.
+  // After kill -9 and a restart, the gateway has forgotten no usage and counts none twice.
   await fleet.end('gateway-1');
   await fleet.gateway('gateway-1');
   expect([await fleet.complete('gateway-1'), await fleet.complete('gateway-2')]).toEqual([409, 409]);
   await fleet.sumsAgree();
 
-  // After a manual credit both gateways serve again, and the completed usage is shown without the credit.
+  // After a manual credit both gateways serve again. The completed usage is still reported without the credit.
   await fleet.json('usage', 'adjust', '--org', organisation, '--tokens', '-1000', '--why', 'failed batch');
   await until(
     async () => (await fleet.complete('gateway-1')) === 200 && (await fleet.complete('gateway-2')) === 200,
@@ -131,7 +137,7 @@ export async function allowanceRunsOut(fleet: AllowanceFleet): Promise<void> {
   await fleet.sumsAgree();
 }
 
-/** Four gateways share the allowance. Two of them read the usage from before their start. */
+/** Checks that four gateways share the allowance. Two of them must read the usage from before they started. */
 export async function fourShareTheRest(fleet: AllowanceFleet): Promise<void> {
   await fleet.useUp();
   const before = fleet.tokens + fleet.adjusted;
@@ -148,7 +154,7 @@ export async function fourShareTheRest(fleet: AllowanceFleet): Promise<void> {
   );
 }
 
-/** Restoring an older copy of a folder counts nothing twice and forgets nothing that was published. */
+/** Checks that restoring an older copy of a gateway's folder neither counts usage twice nor forgets published usage. */
 export async function foldersAreBroughtBack(fleet: AllowanceFleet): Promise<void> {
   await fleet.end('gateway-1');
   const folder = fleet.folder('gateway-1');
@@ -174,7 +180,7 @@ export async function foldersAreBroughtBack(fleet: AllowanceFleet): Promise<void
   await until(async () => (await fleet.billed()) === fleet.tokens, 30_000);
 }
 
-/** Lost and copied folders count nothing twice, and the counters keep everything that was published. */
+/** Checks that losing or copying a gateway's folder neither counts usage twice nor forgets published usage. */
 export async function foldersAreLostAndCopied(fleet: AllowanceFleet): Promise<void> {
   const before = fleet.tokens;
   await fleet.end('gateway-2');
@@ -183,7 +189,7 @@ export async function foldersAreLostAndCopied(fleet: AllowanceFleet): Promise<vo
   expect(await fleet.complete('gateway-2')).toBe(409);
   expect((await fleet.limits()).tokens.used).toBe(before);
 
-  // Replaces the folder with a copy of the other gateway's.
+  // Replaces the second gateway's folder with a copy of the first gateway's.
   await fleet.end('gateway-2');
   await fleet.end('gateway-1');
   renameSync(fleet.folder('gateway-2'), `${fleet.folder('gateway-2')}-old`);
@@ -193,6 +199,6 @@ export async function foldersAreLostAndCopied(fleet: AllowanceFleet): Promise<vo
   await fleet.adjust(-1000);
   await until(async () => (await fleet.complete('gateway-1')) === 200);
   await fleet.useUp();
-  // The control plane reads about the last completion a moment later.
+  // The control plane learns of the last completion a moment later.
   await until(async () => (await fleet.limits()).tokens.used === fleet.tokens + fleet.adjusted, 30_000);
 }

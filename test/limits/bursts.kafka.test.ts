@@ -1,4 +1,7 @@
-/** Cold bursts below every limit over ten gateways on a slow Kafka. Other cases hardly depend on Kafka and run nightly. */
+/**
+ * Sends cold bursts below every limit to ten gateways on a slow Kafka. The other cases hardly depend on Kafka, so they run
+ * only in the nightly run.
+ */
 import { afterAll, beforeAll, test } from 'vitest';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
 import { burstCases, nobodyRefused, WideFleet } from './bursts.ts';
@@ -15,7 +18,7 @@ afterAll(async () => {
   await kafka?.stop();
 });
 
-/** Repeatedly freezes the broker for a second. */
+/** Repeatedly freezes the broker for a second, until stopped. */
 function slowLog(): { stop(): void } {
   let isFrozen = false;
   const turn = (): void => {

@@ -1,4 +1,4 @@
-/** Cold bursts below every limit over ten gateways on the embedded log, and over two in the nightly run. */
+/** Sends cold bursts below every limit to ten gateways on the embedded log, and in the nightly run also to two. */
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { afterAll, beforeAll, test } from 'vitest';
@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet?.close());
 
-/** Repeatedly blocks all appends to the gauges topic for a second. */
+/** Repeatedly blocks all appends to the gauges topic for a second, until stopped. */
 function slowLog(): { stop(): void } {
   const db = new Database(join(fleet.logFolder, 'headgate.gauges.db'), { timeout: 5000 });
   let isHeld = false;

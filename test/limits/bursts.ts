@@ -1,6 +1,6 @@
 /**
- * Cold bursts far below every limit: no request is refused or waits for a share, however slow the log or the processors are.
- * A slow log must never make a limit refuse. Used with both logs.
+ * Checks that cold bursts far below every limit are served at once: no request may be refused or wait for a share, however
+ * slow the log or the processors are. The tests for Kafka and for the embedded log both use this file.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { availableParallelism } from 'node:os';
@@ -16,7 +16,7 @@ import {
 } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 
-/** Bursts per case, each by an organisation that no other case uses. */
+/** Number of bursts per case. Each comes from an organisation that no other case uses. */
 const burstsOfCase = 2;
 const inBurst = 100;
 const organisations = Array.from({ length: 32 }, (_, index) => `wide-${index}`);
@@ -43,7 +43,7 @@ export class WideFleet extends ProcessFleet {
     for (const gateway of this.gateways) await until(() => accepts(gateway, last));
   }
 
-  /** Statuses of a cold burst of one organisation, sent to one gateway or spread over all of them. */
+  /** Sends a cold burst of one organisation, spread over the given gateways, and counts the responses by HTTP status. */
   async burst(gateways: readonly GatewayProcess[], bytes: number): Promise<ReadonlyMap<number, number>> {
     const organisation = this.#unused.shift() ?? '';
     const key = this.#keys[organisation] ?? '';
@@ -75,7 +75,7 @@ function busy(): { stop(): void } {
 /** Starts a disturbance and returns a handle that stops it. */
 type Disturbance = () => { stop(): unknown };
 
-/** Bursts of small and of large prompts, at one gateway and over all of them. */
+/** Checks that no request is refused in bursts of small and of large prompts, at one gateway and spread over all of them. */
 export async function nobodyRefused(fleet: WideFleet, disturb: Disturbance): Promise<void> {
   const { gateways } = fleet;
   for (const bytes of [smallBytes, largeBytes])
@@ -91,8 +91,8 @@ export async function nobodyRefused(fleet: WideFleet, disturb: Disturbance): Pro
 }
 
 /**
- * Disturbances and gateway numbers for the bursts: `count` of the cases, or all of them in the nightly run. `slowLog` makes
- * the log repeatedly answer after a second.
+ * Returns the first `count` combinations of a disturbance and a number of gateways, or all of them in the nightly run.
+ * `slowLog` makes the log repeatedly answer after a second.
  */
 export function burstCases(slowLog: Disturbance, count: number) {
   const disturbances: Readonly<Record<string, Disturbance>> = {
@@ -104,6 +104,6 @@ export function burstCases(slowLog: Disturbance, count: number) {
     Object.entries(disturbances).map(([name, disturb]) => ({ gateways, name, disturb })),
   );
   const chosen = all.slice(0, runs({ fast: count, full: count }));
-  // Gateways are only added. Requests reach those that are still starting before their log is slow.
+  // Cases can add gateways but not stop them, so the cases with fewer gateways run first.
   return chosen.reverse();
 }

@@ -1,6 +1,6 @@
 /**
- * The true state of a simulated fleet, separate from the knowledge of its gateways: the requests admitted where, the excess
- * that docs/limits.md allows, and the requests refused although there was room.
+ * Compares a simulated fleet with its limit. It knows the fleet's true state, unlike the simulated gateways: it counts the
+ * requests admitted, the excess that docs/limits.md allows, and the requests refused although there was room.
  */
 
 import type { Claimant } from '../../data-plane/limits/claimant.ts';
@@ -11,20 +11,22 @@ export interface Outcome {
   gateways: number;
   admitted: number;
   refused: number;
-  /** Requests refused while the whole fleet had room. */
+  /** Number of requests refused while the whole fleet had room. */
   refusedFalsely: number;
   waits: number;
   waitedMs: number;
   waitedMsMax: number;
-  /** Largest excess above the limit. */
+  /** Largest excess above the limit, in requests. */
   over: number;
-  /** Largest excess above the documented bound. */
+  /** Largest excess above the documented bound, in requests. */
   beyond: number;
   beyondAtMs: number;
-  /** Longest time in which a connected gateway falsely refused all its requests, at least one each second. */
+  /**
+   * Longest time, in ms, in which a connected gateway wrongly refused all its requests and received at least one per second.
+   */
   starvedMs: number;
   starvedAtMs: number;
-  /** Like `starvedMs`, but for gateways with any request rate. */
+  /** Longest time, in ms, in which a connected gateway wrongly refused all its requests, at any request rate. */
   starvedRareMs: number;
   /** Longest time between two requests that one gateway admitted, in ms. */
   unservedMs: number;
@@ -32,18 +34,18 @@ export interface Outcome {
 
 export interface Stream {
   readonly weight: number;
-  /** Reason why the stream was admitted without room granted in the log. */
+  /** Reason why the stream was admitted although the log had not granted room for it. */
   exempt: 'first' | 'share' | 'orphan' | undefined;
 }
 
 export interface BoundGateway {
   readonly claimant: Claimant;
   readonly streams: Set<Stream>;
-  /** Limit as this gateway knows it, if it differs between gateways. */
+  /** The limit that this gateway currently knows. Set only if gateways may know different limits. */
   readonly limit?: number;
-  /** Time of the first false refusal since the gateway last admitted, rightly refused or was interrupted. */
+  /** Time of the first wrong refusal since the gateway last admitted a request, rightly refused one or was interrupted. */
   starvedSinceMs: number | undefined;
-  /** Like `starvedSinceMs`, however rarely the gateway receives requests. */
+  /** Like `starvedSinceMs`, but kept however rarely the gateway receives requests. */
   starvedRareSinceMs: number | undefined;
   refusedMs: number;
   servedMs: number;
@@ -54,15 +56,18 @@ interface Logged {
   readonly atMs: number;
 }
 
-/** The bound includes streams that replaced an exempt one within this time. */
+/** Time for which an exempt stream still widens the bound, because streams that replaced it may be in flight, in ms. */
 const replacedMs = 500;
-/** Grants in flight no longer count for a gateway that has been cut off for longer than this. */
+/** A gateway's grants in flight no longer count once it has been cut off from the log for longer than this, in ms. */
 const grantedMs = 8000;
-/** A gateway that was alone no longer holds all room once it has been silent for longer than this. */
+/** A gateway that was alone no longer holds all room once it has been silent for longer than this, in ms. */
 const silentMs = 2500;
-/** Longest pause between refusals that count as starvation. At rarer moments the last reports may happen to leave no room. */
+/**
+ * Longest pause between refusals that count as starvation, in ms. If refusals are rarer, each may just coincide with reports
+ * that leave no room.
+ */
 const askedMs = 1000;
-/** Age of its own last record from which a gateway is cut off, or about to be, rather than starved. */
+/** If a gateway's own last record is older than this, in ms, the gateway counts as cut off rather than starved. */
 const connectedMs = 1500;
 
 export class Bound {
@@ -70,18 +75,21 @@ export class Bound {
   readonly #limit: number;
   readonly #gateways: readonly BoundGateway[];
   readonly #log: readonly Logged[];
-  /** Requests admitted per minute, by the minute's start. */
+  /** Number of requests admitted per minute, keyed by the minute's start. */
   readonly #admitted = new Map<number, number>();
-  /** Excess that the bound allows, by the minute's start and the reason. */
+  /** Excess that the bound allows, keyed by the minute's start and then by reason. */
   readonly #allowed = new Map<number, Map<string, number>>();
-  /** Exempt weights of the last moments. Requests that they displaced may still be in flight. */
+  /** Weights of exempt streams in the last moments. Requests that they displaced may still be in flight. */
   #exemptPeaks: { atMs: number; weight: number }[] = [];
-  /** Requests that processes admitted while alone, by process and the minute's start. */
+  /**
+   * Number of requests that each process admitted while it was the only gateway, keyed by process and then by the minute's
+   * start.
+   */
   readonly #alone = new Map<string, Map<number, number>>();
   /** Processes that were killed or stopped, whether or not their last record reached the log. */
   readonly #over = new Set<string>();
   #inFlight = 0;
-  /** Additional allowed excess, and a new limit from a given minute or moment on, without that excess. */
+  /** Further excess that the bound allows until the changed limit in `#settled` applies. */
   #excused = 0;
   #settled = { limit: 0, from: Number.POSITIVE_INFINITY };
 
@@ -100,7 +108,9 @@ export class Bound {
     this.#excused = amount;
   }
 
-  /** Applies this limit, without any excuse, from the given minute or, for requests in flight, moment. */
+  /**
+   * Applies this limit without further excess: from the minute `from` on, or from the moment `from` for requests in flight.
+   */
   settle(limit: number, from: number): void {
     this.#settled = { limit, from };
   }
@@ -115,7 +125,10 @@ export class Bound {
     gateway.servedMs = nowMs;
   }
 
-  /** Counts a refusal. `wanted`: weight of the request and of those waiting before it, to which room is promised. */
+  /**
+   * Counts a refusal. `wanted` is the weight of the request plus that of earlier waiting requests, which have room promised
+   * to them.
+   */
   refuse(gateway: BoundGateway, window: number, wanted: number, nowMs: number): void {
     this.outcome.refused++;
     this.outcome.unservedMs = Math.max(this.outcome.unservedMs, nowMs - gateway.servedMs);
@@ -171,14 +184,17 @@ export class Bound {
     this.#measure(this.#inFlight, Math.max(...this.#exemptPeaks.map(({ weight }) => weight)), nowMs);
   }
 
-  /** Returns false if the stream had already ended. */
+  /** Ends the stream. Returns false if it had already ended. */
   endStream({ streams }: BoundGateway, stream: Stream): boolean {
     if (!streams.delete(stream)) return false;
     this.#inFlight -= stream.weight;
     return true;
   }
 
-  /** Allows what a killed gateway admitted while alone since its last logged record, because it may count twice. */
+  /**
+   * Allows excess for the requests that a killed gateway admitted while alone and had not logged, because their room may be
+   * used twice.
+   */
   killed({ claimant }: BoundGateway): void {
     if (!claimant.isAlone) return;
     for (const [window] of this.#admitted) {
@@ -188,7 +204,7 @@ export class Bound {
     }
   }
 
-  /** Ends starvation: the gateway admitted, rightly refused, was interrupted or cut off. */
+  /** Ends the gateway's starvation, because it admitted a request, rightly refused one, was interrupted or was cut off. */
   notStarved(gateway: BoundGateway): void {
     gateway.starvedSinceMs = undefined;
     gateway.starvedRareSinceMs = undefined;
@@ -206,7 +222,10 @@ export class Bound {
     this.#alone.set(process, counts.set(window, (counts.get(window) ?? 0) + 1));
   }
 
-  /** Allows the unlogged requests of a gateway that was alone and has been silent for so long that others admit. */
+  /**
+   * Allows excess for the unlogged requests of a gateway that was alone, once it has been silent for so long that others
+   * admit requests.
+   */
   #allowSilent(process: string, window: number, nowMs: number): void {
     for (const [other, counts] of this.#alone) {
       const reason = `${other} alone`;
@@ -224,14 +243,16 @@ export class Bound {
     reasons.set(reason, Math.max(reasons.get(reason) ?? 0, amount));
   }
 
-  /** Unpublished usage of a gateway that was alone and has been silent for so long that others take its room. */
+  /** Returns the unpublished usage of a gateway that was alone and has been silent for so long that others take its room. */
   #unpublished(claimant: Claimant, nowMs: number): number {
     if (!claimant.isAlone || claimant.feedAgeMs(nowMs) <= silentMs) return 0;
     const used = claimant.used({ subject: 'acme', window: inFlightWindow, limit: this.#limit });
     return Math.max(0, used - this.#lastUsed(claimant.process, inFlightWindow));
   }
 
-  /** Last usage in the log. A record counts only if its number is larger than those of all earlier records. */
+  /**
+   * Returns the process's last usage in the log. Skips records whose number is not larger than those of all earlier records.
+   */
   #lastUsed(process: string, window: number): number {
     let [last, known] = [0, 0];
     for (const { record } of this.#log) {

@@ -1,16 +1,19 @@
-/** Load and faults for the gateways of a simulated fleet, all drawn from the seed. */
+/** Draws the load and the faults of a simulated fleet's gateways from the seed. */
 import type { Dice } from './agenda.ts';
 
 export interface Plan {
   readonly seed: number;
   readonly kind: 'rate' | 'concurrency';
-  /** `stops`: gateways stop cleanly and restart, and nothing else happens. */
+  /** `none` means no faults. With `stops`, gateways only stop cleanly and restart. With `all`, every kind of fault occurs. */
   readonly faults: 'none' | 'stops' | 'all';
-  /** A single client stays on one gateway and sends the whole limit within 50 ms, without faults. */
+  /** If true, a single client sends the whole limit to one gateway within 50 ms. */
   readonly sticky?: boolean;
-  /** Each gateway's clients constantly demand more than the limit, and one gateway's event loop is slow. */
+  /** If true, each gateway's clients constantly demand more than the limit, and one gateway's event loop is slow. */
   readonly saturated?: boolean;
-  /** The log takes up to a second and sometimes stalls, event loops are busy for up to a second, limits reach 100 000. */
+  /**
+   * If true, log appends take up to a second and sometimes stall, event loops are busy for up to a second, and limits reach
+   * 100 000.
+   */
   readonly slow?: boolean;
   /**
    * `large`: 50 gateways. `changing`: the limit changes once, and gateways learn it within a second. `clocks`: gateways'
@@ -21,19 +24,19 @@ export interface Plan {
 
 /** Sizes of clock jumps, in ms. */
 const jumps = [600_000, 3_600_000, 86_400_000];
-/** Longest time until a gateway has folded a changed limit. */
+/** Longest time until a gateway has folded a changed limit, in ms. */
 const learnedMs = 1000;
 
-/** Most requests per burst on a slow log. More would only lengthen the simulation. */
+/** Largest number of requests per burst on a slow log. More would only lengthen the simulation. */
 const slowBurstMax = 300;
 
 export type Fault = 'crash' | 'leave' | 'pause' | 'away' | 'new folder';
 
-/** Length of a simulated minute. */
+/** Length of a simulated minute, in ms. */
 export const minuteMs = 8000;
 export const runMs = 26_000;
 
-/** Actions available to a plan. */
+/** The simulated fleet, and the actions that a plan can schedule on it. */
 export interface Scene<Gateway> {
   readonly dice: Dice;
   readonly limit: number;
@@ -41,7 +44,7 @@ export interface Scene<Gateway> {
   at(atMs: number, run: () => void): void;
   request(gateway: Gateway, weight: number, holdMs: number): void;
   strike(gateway: Gateway, fault: Fault): void;
-  /** Disconnects all gateways from the log for this time. */
+  /** Disconnects all gateways from the log for this many ms. */
   cutLog(ms: number): void;
 }
 
@@ -83,7 +86,7 @@ export function planLoad<Gateway>(kind: Plan['kind'], scene: Scene<Gateway>): vo
   }
 }
 
-/** More clients per gateway than the limit allows. A refused client retries after 150 ms, a served one at once. */
+/** Runs more clients per gateway than the limit allows. A refused client retries after 150 ms, a served one immediately. */
 export function planSaturation<Gateway>(
   { dice, limit, gateways, at }: Scene<Gateway>,
   ask: (gateway: Gateway, holdMs: number, ended: (isServed: boolean) => void) => void,
@@ -102,7 +105,7 @@ export function planSaturation<Gateway>(
     at(atMs, () => pause(slow, busyMs * dice.between(0.5, 1)));
 }
 
-/** Keeps event loops busy, as large bodies do. */
+/** Keeps gateways' event loops busy, as large request bodies do. */
 export function planBusy<Gateway>(
   { dice, gateways, at }: Scene<Gateway>,
   pause: (gateway: Gateway, ms: number) => void,
@@ -112,7 +115,7 @@ export function planBusy<Gateway>(
       at(atMs, () => pause(gateway, dice.between(50, 1000)));
 }
 
-/** Makes clocks jump forwards and backwards, sometimes again before they are right. */
+/** Makes gateways' clocks jump forwards and backwards, sometimes again before they have been corrected. */
 export function planClocks<Gateway>(
   { dice, gateways, at }: Scene<Gateway>,
   setClock: (gateway: Gateway, offMs: number) => void,

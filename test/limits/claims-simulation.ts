@@ -1,6 +1,6 @@
 /**
- * Gateways over one log in simulated time, with the product's own rules. Every fault is drawn from the seed. Minutes are 8 s
- * long, and gateways read 18 s back.
+ * Simulates several gateways on one log in simulated time, with the product's own rules for limits. Every fault is drawn from
+ * the seed. A simulated minute is 8 s long, and starting gateways read the last 18 s of the log.
  */
 
 import { Claimant } from '../../data-plane/limits/claimant.ts';
@@ -26,22 +26,22 @@ import {
 } from './claims-plan.ts';
 
 const historyMs = runMs;
-/** Start by the log's clock, in ms since 1970. */
+/** Time at which the simulation starts according to the log's clock, in ms since 1970. */
 const startsAtMs = 100_000_000 * minuteMs;
 const tickMs = 200;
 const waitMs = 2000;
-/** Reading interval of a gateway that holds nothing. */
+/** Time between two reads of the log by a gateway that holds no requests, in ms. */
 const idleRestMs = 200;
 
 interface Gateway extends BoundGateway {
   readonly id: number;
   readonly offsetMs: number;
-  /** Further deviation of its clock, added to `offsetMs`. */
+  /** Temporary error of the gateway's clock, in ms, on top of the constant `offsetMs`. */
   offMs: number;
   clock: LogClock;
   limit: number;
   claimant: Claimant;
-  /** Changes at each start, so that events of an earlier start have no effect. */
+  /** Changes at each start, so that events scheduled before a restart have no effect afterwards. */
   life: number;
   up: boolean;
   joinedMs: number;
@@ -50,7 +50,7 @@ interface Gateway extends BoundGateway {
   next: number;
   isUrgentPlanned: boolean;
   isSettlePlanned: boolean;
-  /** Number of live gateways, as stored on its disk. */
+  /** Number of live gateways that this gateway last stored on its disk. */
   live: number;
   predecessor: string | undefined;
 }
@@ -59,7 +59,7 @@ interface Request {
   readonly weight: number;
   readonly holdMs: number;
   readonly sinceMs: number;
-  /** Called once the request is over. */
+  /** Called once the request has been served or refused. */
   readonly ended?: ((isServed: boolean) => void) | undefined;
 }
 
@@ -101,7 +101,7 @@ export class Simulation {
     const { sticky, kind, faults } = this.#plan;
     const dice = this.#dice;
     const isCalm = faults === 'none';
-    // In some fleets one gateway is alone for a long time, and others join late and leave early.
+    // In small fleets one gateway is alone for a long time, because the others join late and leave early.
     const isSmall = !isCalm && dice.chance(0.4);
     const { slow, fleet } = this.#plan;
     const count = fleet === 'large' ? 50 : slow ? 1 + dice.below(10) : 2 + dice.below(isSmall ? 2 : 5);
@@ -157,7 +157,7 @@ export class Simulation {
       gateway.limit = this.#nextLimit;
     });
     this.#bound.excuse(Math.floor(Math.max(this.#limit, this.#nextLimit) / 2));
-    // Later minutes have only the new limit, and so have requests in flight once all earlier ones have ended.
+    // Minutes that begin later have only the new limit. Requests in flight also do, once all earlier requests have ended.
     const settledMs = changedMs + (kind === 'rate' ? 1500 : 12_000);
     this.#bound.settle(this.#nextLimit, kind === 'rate' ? startsAtMs + settledMs : settledMs);
   }
@@ -169,7 +169,7 @@ export class Simulation {
   #create(id: number): void {
     this.#gateways.push({
       id,
-      // Clocks differ by up to a second.
+      // With all faults, two gateways' clocks differ by up to a second.
       offsetMs: this.#plan.faults === 'all' ? this.#dice.between(-500, 500) : this.#dice.between(-5, 5),
       ...{ offMs: 0, clock: new LogClock(), limit: this.#limit },
       claimant: new Claimant({ name: `g${id}`, mint: () => 'none', live: 1 }),
@@ -213,7 +213,7 @@ export class Simulation {
     });
   }
 
-  /** Runs once the gateway is not suspended and can reach the log, unless it has ended meanwhile. */
+  /** Calls `run` once the gateway is not suspended and can reach the log, unless the gateway has stopped by then. */
   #whenReadable(gateway: Gateway, run: () => void): void {
     const { life } = gateway;
     const attempt = () => {
@@ -280,7 +280,7 @@ export class Simulation {
     const append = (): void => {
       const away = Math.max(gateway.awayUntilMs, this.#logAwayUntilMs);
       if (away > this.#nowMs) {
-        // Half of the appends under way arrive once the log is back.
+        // Half of the appends under way arrive once the log is available again.
         if (dice.chance(0.5)) this.#at(away + dice.between(0, 300), append);
         return;
       }
@@ -314,7 +314,7 @@ export class Simulation {
     this.#planUrgent(gateway);
   }
 
-  /** Settles one turn of the event loop later. */
+  /** Plans to settle the gateway's claims one turn of the event loop later. */
   #planSettle(gateway: Gateway): void {
     if (gateway.isSettlePlanned || !gateway.claimant.mayRelease) return;
     gateway.isSettlePlanned = true;
@@ -359,7 +359,7 @@ export class Simulation {
       );
   }
 
-  /** A starting gateway is ready once it has read its own record back and no other holds all room, or after 5 s. */
+  /** A starting gateway is ready once it has read its own record back and no other gateway holds all room, or after 5 s. */
   #isReady({ claimant, joinedMs }: Gateway): boolean {
     return claimant.isReady(this.#nowMs) || this.#nowMs > joinedMs + 5000;
   }

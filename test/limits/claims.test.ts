@@ -1,6 +1,6 @@
 /**
- * Gateways' claims in simulated fleets: despite crashes, pauses, and lost, duplicate or late records, no limit is exceeded by
- * more than docs/limits.md states, and no gateway is starved. A failure names its seed.
+ * Tests gateways' claims in simulated fleets. Despite crashes, pauses, and lost, duplicate or late records, no limit may be
+ * exceeded by more than docs/limits.md states, and no gateway may be starved. A failure names its seed.
  */
 import { expect, test } from 'vitest';
 import { Claimant } from '../../data-plane/limits/claimant.ts';
@@ -19,7 +19,7 @@ function outcomes(plan: Omit<Plan, 'seed'>) {
   }));
 }
 
-/** Share of all requests that were falsely refused. */
+/** Returns the share of all requests that were wrongly refused. */
 function falsePart(all: ReturnType<typeof outcomes>): number {
   const requests = all.reduce((total, { refused, admitted }) => total + refused + admitted, 0);
   return all.reduce((total, { refusedFalsely }) => total + refusedFalsely, 0) / requests;
@@ -45,7 +45,8 @@ test('Limits 1: with all faults a minute stays within the stated bound', () => {
   expect(beyond(all)).toEqual([]);
   expect(starved(all, 8000), 'a minute of the simulation').toEqual([]);
   expect(starvedRarely(all, 8000), 'a minute of the simulation').toEqual([]);
-  // A dead process's standing share counts until its minute ends, and in these minutes of 8 s most processes die.
+  // A dead process's standing share counts until its minute ends. In these minutes of 8 s most processes die, so many
+  // refusals are wrong.
   expect(falsePart(all)).toBeLessThan(1 / 8);
 });
 
@@ -114,7 +115,7 @@ test.each(['rate', 'concurrency'] as const)(
 );
 
 test('Limits 1: a standing share that was given up is used again only where all shares fit, though nothing was asked for in between', () => {
-  // Four requests exceeded the limit when usage from before the share was given up counted as its level.
+  // With this seed, four requests exceeded the limit when usage from before the share was given up still counted.
   expect(new Simulation({ kind: 'rate', faults: 'stops', seed: 3816 }).run()).toMatchObject({ beyond: 0 });
 });
 
@@ -143,7 +144,7 @@ test('a gateway that is asked each 1.1 s, and always refused falsely, is starved
   const window = 1;
   claimant.add({ subject: 'acme', window, limit: 4 }, 1, 0);
   for (let [nowMs, offset] = [0, 0]; nowMs <= 11_000; nowMs += 100) {
-    // The gateway keeps reading the log.
+    // The gateway keeps reading the log, so it stays connected.
     for (const record of claimant.records(nowMs, nowMs))
       claimant.onRecord(readGauges(record), offset++, nowMs);
     if (nowMs % 1100 === 0) bound.refuse(gateway, window, 1, nowMs);

@@ -1,4 +1,4 @@
-/** A fleet-wide limit on Kafka while one gateway's clock is wrong. */
+/** Tests a fleet-wide limit on Kafka while one gateway's clock is wrong. */
 import { afterAll, beforeAll, test } from 'vitest';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
 import { belowAndAbove, ClockFleet, offsetsMs } from './clocks.ts';

@@ -1,4 +1,4 @@
-/** A fleet-wide limit on the embedded log while one gateway's clock is wrong. */
+/** Tests a fleet-wide limit on the embedded log while one gateway's clock is wrong. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { until } from '../support/until.ts';
 import { belowAndAbove, ClockFleet, offsetsMs } from './clocks.ts';

@@ -1,6 +1,7 @@
 /**
- * A fleet-wide limit while one gateway's wall clock is off by minutes, hours or a day, and after it was corrected. Used with
- * both logs. A second control plane's clock and an embedded log's time can be changed too.
+ * Checks a fleet-wide limit while one gateway's wall clock is off by minutes, hours or a day, and after the clock has been
+ * corrected. The tests for Kafka and for the embedded log both use this file. They can also set a second control plane's
+ * clock and the embedded log's time.
  */
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -19,7 +20,7 @@ export class ClockFleet extends LimitedFleet {
     writeFileSync(this.#clockFile(name), String(offMs));
   }
 
-  /** Makes an embedded log's time jump by this many ms. It is right again after a minute. */
+  /** Makes the embedded log's time jump by this many ms. The log corrects its time after a minute. */
   leapLog(leapMs: number): void {
     for (const name of readdirSync(this.logFolder).filter((each) => each.endsWith('.db'))) {
       const db = openDatabase(join(this.logFolder, name), { durability: 'normal' });
@@ -38,7 +39,7 @@ export class ClockFleet extends LimitedFleet {
     return this.admin(await this.startPlane('set-plane', { env: this.#clockOf('set-plane') }));
   }
 
-  /** Clock check of the second gateway, from its readiness endpoint. */
+  /** Returns the second gateway's clock check, as its readiness endpoint reports it. */
   async clockSays(): Promise<string | undefined> {
     const metrics = this.gateways[1]?.ready.metrics;
     const response = await fetch(new URL('/readyz?verbose', metrics));
@@ -53,7 +54,7 @@ export class ClockFleet extends LimitedFleet {
 
   #clockOf(name: string): { NODE_OPTIONS: string } {
     const setter = join(this.dir, `${name}-clock.mjs`);
-    // The monotonic clock stays right, as when a machine's wall clock is set.
+    // Changes only `Date.now`, because setting a machine's wall clock does not affect the monotonic clock either.
     writeFileSync(
       setter,
       `import { readFileSync } from 'node:fs';
@@ -64,9 +65,9 @@ Date.now = () => now() + Number(readFileSync(${JSON.stringify(this.#clockFile(na
   }
 }
 
-/** With a limit of 30: sends 10 requests, none of which is refused, then 60 more, of which the remaining 20 are admitted. */
+/** Checks a limit of 30: all of the first 10 requests are admitted, and exactly 20 of the 60 that follow. */
 export async function belowAndAbove(fleet: LimitedFleet): Promise<void> {
-  // A gateway whose clock was set proves its snapshot first, and requests wait for that.
+  // After its clock was set, a gateway lets requests wait until it has proved that its snapshot is fresh.
   for (const gateway of fleet.gateways) {
     const response = await fleet.ask(gateway, 'slots-1');
     expect([response.status, await response.text()]).toEqual([200, expect.any(String)]);

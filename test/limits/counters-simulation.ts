@@ -1,10 +1,11 @@
 /**
- * Simulates gateways that count into one topic: crashes between any two steps; lost, late and duplicate records; folders that
- * are lost, copied or restored; a topic that keeps only its latest records; and control planes that repeat the counts of
- * silent replicas. Each seed is one run.
+ * Simulates gateways that publish usage counters to one topic. Gateways crash between any two steps. Records are lost, late
+ * or duplicated. Folders are lost, copied or restored. The topic keeps only its latest records, and control planes repeat the
+ * counts of silent replicas. Each seed is one run.
  *
- * Checks that no reader ever counts more than was completed, and that a folder's counts survive its process. At rest all
- * readers must have one sum: the completed total, minus losses with a folder or from copies that counted at the same time.
+ * Checks that no reader ever counts more than was completed, and that a folder's counts survive its process. At the end all
+ * readers must have the same sum: the completed total, minus counts that were lost with a folder or made by copies of one
+ * folder at the same time.
  */
 
 import { type CounterLedger, GatewayCounters } from '../../data-plane/limits/gateway-counters.ts';
@@ -14,7 +15,7 @@ import { seededRandom } from '../support/random.ts';
 
 export interface CountersSimulationOptions {
   readonly seed: number;
-  /** A rule that is switched off. The simulation must then find the fault that the rule prevents. */
+  /** A rule to switch off. The simulation must then find the fault that the rule normally prevents. */
   readonly without?:
     | 'larger wins'
     | 'conflicts'
@@ -34,7 +35,7 @@ const period = '2026-11-01';
 const subjects = ['acme', 'beta', 'gamma'];
 const hourMs = 3600_000;
 
-/** Contents of a folder on disk. */
+/** A gateway's folder on disk, which outlives the gateway's process. */
 class Folder implements CounterLedger {
   replica: string;
   readonly own = new Map<string, { tokens: number; turns: number }>();
@@ -105,7 +106,9 @@ class Simulation {
   readonly #plane = { state: new CounterState(), position: 0, repeatedMs: startMs };
   /** Tokens that were completed and written to a folder, by key. */
   readonly #completed = new Map<string, number>();
-  /** Most tokens that may be missing, because their folder was lost or copies shared one id. */
+  /**
+   * Largest number of tokens that readers may miss, by key, because a folder was lost or copies of a folder shared one id.
+   */
   readonly #losable = new Map<string, number>();
 
   constructor({ seed, without }: CountersSimulationOptions) {
@@ -138,7 +141,7 @@ class Simulation {
 
   #step(): void {
     const isLong = this.#chance(0.04);
-    // One control plane is always running.
+    // Steps the control plane before and after the long pause, as if one were always running.
     if (isLong) this.#planeStep();
     this.#nowMs += Math.floor(this.#random() * (isLong ? 12 * hourMs : 20_000));
     if (isLong) this.#planeStep();
@@ -220,7 +223,7 @@ class Simulation {
     const fault = this.#random();
     if (fault < 0.08) {
       this.#count('append lost');
-      // Half of the time the writer learns of the loss.
+      // In half of the cases the writer learns of the loss.
       if (this.#chance(0.5)) gateway?.counters.unpublished(record, this.#nowMs);
     } else if (fault < 0.16) {
       this.#count('append late');
@@ -297,14 +300,14 @@ class Simulation {
       const backup = this.#backups.pop();
       if (backup === undefined) return;
       this.#count('folder brought back');
-      // The restored folder replaces one that is lost.
+      // The restored folder replaces the current one, whose counts are lost.
       this.#loseAll(folder);
       this.#down = this.#down.filter((each) => each !== folder);
       this.#start(backup);
     }
   }
 
-  /** A lost folder's counts may never have been published. */
+  /** Marks all counts of a lost folder as possibly missing, because they may never have been published. */
   #loseAll(folder: Folder): void {
     for (const [subject, of, tokens] of [
       ...folder.entries(),
@@ -317,7 +320,7 @@ class Simulation {
     while ((this.#topic[this.#keptFrom]?.atMs ?? this.#nowMs) < this.#nowMs - 24 * hourMs) this.#keptFrom++;
   }
 
-  /** A control plane reads everything and repeats the counts of silent replicas every hour. */
+  /** Lets a control plane read the topic. Every hour it also repeats the counts of silent replicas. */
   #planeStep(): void {
     const plane = this.#plane;
     plane.position = Math.max(plane.position, this.#keptFrom);
@@ -344,7 +347,7 @@ class Simulation {
     }
   }
 
-  /** Starts all gateways, and publishes and reads everything again. All must then have the same sum. */
+  /** Starts all gateways, publishes and reads everything again, and checks that all readers have the same sum. */
   #rest(): void {
     for (const raw of this.#late.splice(0)) this.#topic.push({ atMs: this.#nowMs, raw });
     for (const folder of this.#down.splice(0)) this.#start(folder);
@@ -375,7 +378,7 @@ class Simulation {
   }
 }
 
-/** A record with counts that are not in the folder yet. */
+/** Returns a record whose counts have not been written to the folder yet. */
 function ahead({ folder, queue }: Process, nowMs: number): CounterRecord {
   const entries = queue.map(([key, tokens]): CounterEntry => {
     const [subject = '', of = ''] = key.split(' ');

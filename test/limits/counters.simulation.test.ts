@@ -1,4 +1,4 @@
-/** Counters of gateways that crash, lose records, and have their folders lost, copied and restored. */
+/** Runs the simulation of usage counters: gateways crash, lose records, and have their folders lost, copied and restored. */
 import { expect, test } from 'vitest';
 import { runs } from '../support/budget.ts';
 import { simulateCounters } from './counters-simulation.ts';

@@ -1,4 +1,7 @@
-/** Fleet-wide limits over four gateways on Kafka, including an outage of Kafka; over two gateways in the nightly run. */
+/**
+ * Tests fleet-wide limits over four gateways on Kafka, also during an outage of Kafka. The nightly run repeats the tests with
+ * two gateways.
+ */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
 import { post, turnsOf } from '../play/page-calls.ts';

@@ -1,6 +1,6 @@
 /**
- * Fleet-wide limits over two gateways on one embedded log, with killed gateways and an unreachable log; over four gateways in
- * the nightly run, and on Kafka.
+ * Tests fleet-wide limits over two gateways on one embedded log, with killed gateways and an unreachable log. The nightly run
+ * repeats the tests with four gateways.
  */
 import { afterAll, beforeAll, test } from 'vitest';
 import { runs } from '../support/budget.ts';

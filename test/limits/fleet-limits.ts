@@ -1,6 +1,6 @@
 /**
- * Fleet-wide limits over real gateways. The clients and the simulated node count the admitted requests, which are compared
- * with the bound of docs/limits.md. Used with both logs.
+ * Checks fleet-wide limits with real gateways. Clients and a simulated node count the admitted requests, and the count must
+ * stay within the bound of docs/limits.md. The tests for Kafka and for the embedded log both use this file.
  */
 import { mkdirSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
@@ -23,26 +23,28 @@ import { until } from '../support/until.ts';
 const minuteLimit = 30;
 const slots = 6;
 const minutes = 24;
-/** Organisations of the Slots tier. One at a time uses its slots. */
+/** Organisations of the Slots tier, which limits requests in flight. Only one of them uses its slots at a time. */
 const slotted = ['slots-0', 'slots-1'];
-/** Age of the feed from which a gateway may have been cut off, so that it admits its share. */
+/**
+ * Age of a gateway's limit feed, in seconds, from which the gateway may count itself as cut off and admit only its own share.
+ */
 const cutOffSeconds = 1;
-/** Time after its final record in which an ended process may still have used its share. */
+/** Time after the final record of an ended process in which the process may still have used its share, in ms. */
 const idEndsMs = 1000;
 
 interface Answers {
   admitted: number;
   limited: number;
-  /** Statuses other than 200 and 429. */
+  /** HTTP statuses other than 200 and 429. */
   readonly other: number[];
-  /** `Retry-After` of each refusal. */
+  /** Value of `Retry-After` in each refusal, in seconds. */
   readonly retryAfter: number[];
 }
 
 export class LimitedFleet extends ProcessFleet {
   readonly gateways: GatewayProcess[] = [];
   #standing: { admin: DevAdmin; keys: Readonly<Record<string, string>>; node: string } | undefined;
-  /** Organisations of the Minute tier that no case has used. */
+  /** Organisations of the Minute tier that no test case has used yet. */
   readonly #unused = new Set(Array.from({ length: minutes }, (_, index) => `minute-${index}`));
   #disturbedMs = 0;
 
@@ -72,20 +74,21 @@ export class LimitedFleet extends ProcessFleet {
     await this.growTo(gateways);
   }
 
-  /** Starts gateways until this number run, and waits until all have folded the keys. */
+  /** Starts gateways until the given number are running, and waits until all of them have folded the keys. */
   async growTo(gateways: number): Promise<void> {
     await this.grow(this.gateways, gateways);
     await Promise.all(this.gateways.map((each) => until(() => this.knows(each, slotted.at(-1) ?? ''))));
   }
 
-  /** Records that gateways died or changed ids until now. Their shares of a minute that has begun stay unused. */
+  /** Notes that gateways have just died or changed ids. In a minute that has already begun, their shares stay unused. */
   disturbed(): void {
     this.#disturbedMs = Date.now() + idEndsMs;
   }
 
   /**
-   * An unused organisation with at least this much of its minute left. Prefers those with the most time left, so that tests
-   * seldom wait. `undisturbed`: its minute must also begin after gateways last died or changed ids.
+   * Returns an unused organisation whose current minute lasts for at least `ms` more. Prefers the minute with the most time
+   * left, so that tests rarely wait. If `undisturbed`, the minute must also have begun after gateways last died or changed
+   * ids.
    */
   async freshMinute(ms: number, { undisturbed = true } = {}): Promise<string> {
     const start = (id: string) => windowStartMs(id, Date.now());
@@ -101,12 +104,12 @@ export class LimitedFleet extends ProcessFleet {
     return id ?? '';
   }
 
-  /** Limits as `headgate limits show` reports them. */
+  /** Returns the organisation's limits as `headgate limits show` reports them. */
   async limits(organisation: string) {
     return this.#begun.admin.call('GET', `/organisations/${organisation}/limits`);
   }
 
-  /** Usage of the current period, and the time of the key's last use. */
+  /** Returns the organisation's usage in the current period, and the time at which its key was last used. */
   async used(organisation: string) {
     const { admin } = this.#begun;
     const { requests, period, periods } = await admin.call('GET', `/usage?organisation=${organisation}`);
@@ -135,7 +138,7 @@ export class LimitedFleet extends ProcessFleet {
     organisation: string,
     { tokens = 1, stream = false, to = model, signal }: AskOptions = {},
   ): Promise<Response> {
-    // The node generates this many words, whatever else a request allows.
+    // The node generates exactly this many words, whatever other parameters a request sets.
     const messages = [{ role: 'user', content: `say ${tokens} words` }];
     const body = { model: to, stream, max_tokens: tokens, messages };
     return completion(ready.api, this.#begun.keys[organisation] ?? '', body, signal && { signal });
@@ -159,7 +162,7 @@ export class LimitedFleet extends ProcessFleet {
     return answers;
   }
 
-  /** Completions that the node has received, and those in progress. */
+  /** Returns the number of completions that the node has received, and the number in progress. */
   async seen(): Promise<{ readonly requests: number; readonly inFlight: number }> {
     const stats = (await (await fetch(`${this.#begun.node}/sim/stats`)).json()) as SimStats;
     return { requests: stats.requestsByPath['/v1/chat/completions'] ?? 0, inFlight: stats.inFlight };
@@ -170,7 +173,7 @@ export class LimitedFleet extends ProcessFleet {
     return this.#standing;
   }
 
-  /** Moves the gauges topic away or back. */
+  /** Makes the log's gauges topic unreachable by moving its files away, or moves them back. */
   moveGauges(isAway: boolean): void {
     const [from, to] = [this.logFolder, join(this.dir, 'away')];
     mkdirSync(to, { recursive: true });
@@ -179,7 +182,10 @@ export class LimitedFleet extends ProcessFleet {
       if (file.startsWith('headgate.gauges')) renameSync(join(source, file), join(target, file));
   }
 
-  /** Runs the work and returns how many extra requests the bound allows, because a busy machine may cut a gateway off. */
+  /**
+   * Runs the work. Returns how many requests the bound allows beyond the limit meanwhile, which is more if a busy machine cut
+   * a gateway off.
+   */
   async exempt(limit: number, work: () => Promise<void>): Promise<number> {
     let ageMax = 0;
     let isRunning = true;
@@ -205,7 +211,7 @@ interface AskOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Waits until `limits show` reports this usage, both in total and as the sum over the gateways. */
+/** Waits until `limits show` reports the given usage, both in total and as the sum over the gateways. */
 async function shows(
   fleet: LimitedFleet,
   organisation: string,
@@ -228,8 +234,8 @@ async function shows(
 }
 
 /**
- * Limits 1 over all gateways: a burst in a fresh minute, then three times the limit. `undisturbed: false`: gateways died or
- * changed ids in that minute, so their standing shares, at most half of the limit, stay unused.
+ * Tests Limits 1 over all gateways with a burst in a fresh minute, then with three times the limit. If not `undisturbed`,
+ * gateways died or changed ids in the minute, so their standing shares, at most half of the limit, stay unused.
  */
 async function coldBurst(fleet: LimitedFleet, { undisturbed = true } = {}): Promise<void> {
   const unused = undisturbed ? 0 : minuteLimit / 2;
@@ -254,8 +260,8 @@ async function coldBurst(fleet: LimitedFleet, { undisturbed = true } = {}): Prom
 }
 
 /**
- * Limits 1 over all gateways: three times the limit, evenly over some seconds of one minute. Returns the number of requests
- * refused before the limit was reached.
+ * Tests Limits 1 over all gateways with three times the limit, spread evenly over some seconds of one minute. Returns the
+ * number of requests refused before the limit was reached.
  */
 async function sustained(fleet: LimitedFleet): Promise<number> {
   const organisation = await fleet.freshMinute(20_000);
@@ -285,7 +291,10 @@ interface LogSwitch {
   readonly come: () => void;
 }
 
-/** Without the log each gateway has its share. The fleet-wide limit holds again once the log is back. */
+/**
+ * Checks that each gateway admits its own share while the log is unreachable, and that the fleet-wide limit holds again
+ * afterwards.
+ */
 async function withoutLog(fleet: LimitedFleet, log: LogSwitch): Promise<void> {
   const share = minuteLimit / fleet.gateways.length;
   const ages = () =>
@@ -297,7 +306,7 @@ async function withoutLog(fleet: LimitedFleet, log: LogSwitch): Promise<void> {
     for (const gateway of fleet.gateways) {
       const { admitted, other } = await fleet.burst([gateway], away, minuteLimit);
       expect(other).toEqual([]);
-      // A minute may end in between, and the share then counts again.
+      // A new minute may begin during the burst. The gateway's whole share is then available again.
       expect(admitted % Math.floor(share)).toBe(0);
       expect(admitted).toBeLessThanOrEqual(2 * share);
       expect(admitted).toBeGreaterThan(0);
@@ -310,7 +319,7 @@ async function withoutLog(fleet: LimitedFleet, log: LogSwitch): Promise<void> {
   await coldBurst(fleet, { undisturbed: false });
 }
 
-/** A client that stays on one gateway gets the whole limit, and no gateway admits more than that. */
+/** Checks that a client that stays on one gateway gets the whole limit, and that no gateway admits more than the limit. */
 async function stickyClient(fleet: LimitedFleet): Promise<void> {
   const organisation = await fleet.freshMinute(20_000);
   const [one] = fleet.gateways;
@@ -318,7 +327,7 @@ async function stickyClient(fleet: LimitedFleet): Promise<void> {
   let admitted = 0;
   const others: Answers[] = [];
   const exempt = await fleet.exempt(minuteLimit, async () => {
-    // On a busy machine a claim may return only after the request has stopped waiting.
+    // On a busy machine a gateway's claim on a share may be granted only after the request has stopped waiting, so retry.
     await until(async () => {
       const answers = await fleet.burst([one], organisation, minuteLimit);
       expect(answers.other).toEqual([]);
@@ -328,11 +337,11 @@ async function stickyClient(fleet: LimitedFleet): Promise<void> {
     others.push(await fleet.burst(fleet.gateways, organisation, minuteLimit));
   });
   expect(admitted).toBe(minuteLimit);
-  // A gateway may admit its first request before it learns of the others' last ones.
+  // Each gateway may admit one request before it learns of the last requests that the other gateways admitted.
   for (const answers of others) expect(answers.admitted).toBeLessThanOrEqual(exempt - 1);
 }
 
-/** Streams of one organisation that stay open until they are abandoned, spread over all gateways in turn. */
+/** Streams of one organisation that are spread over all gateways in turn and stay open until the client abandons them. */
 class OpenStreams {
   readonly #fleet: LimitedFleet;
   readonly #organisation: string;
@@ -349,7 +358,7 @@ class OpenStreams {
     return this.#responses.length;
   }
 
-  /** Opens one more stream and returns its status. */
+  /** Opens one more stream and returns its HTTP status. */
   async begin(index: number, to = model): Promise<number> {
     const { gateways } = this.#fleet;
     const gateway = gateways[index % gateways.length] as GatewayProcess;
@@ -366,7 +375,7 @@ class OpenStreams {
   }
 }
 
-/** Runs the work with streams that end with it, even if it fails. */
+/** Runs the work, then abandons the streams that it opened, even if it fails. */
 async function withStreams(
   fleet: LimitedFleet,
   organisation: string,
@@ -376,7 +385,10 @@ async function withStreams(
   await work(streams).finally(() => streams.leave());
 }
 
-/** Opens streams until `count` are open. On a busy machine a claim may return only after a request has stopped waiting. */
+/**
+ * Opens streams until `count` are open. Retries, because on a busy machine a claim may be granted only after a request has
+ * stopped waiting.
+ */
 async function untilOpen(streams: OpenStreams, count: number, begin: () => Promise<unknown>): Promise<void> {
   await until(async () => {
     if (streams.open < count) await begin();
@@ -384,7 +396,9 @@ async function untilOpen(streams: OpenStreams, count: number, begin: () => Promi
   });
 }
 
-/** Limits 2 over all gateways: slow streams, weights, and the slots of ended streams. */
+/**
+ * Tests Limits 2 over all gateways: slow streams keep their slots, models' weights count, and ended streams free their slots.
+ */
 async function slowStreams(fleet: LimitedFleet, organisation: string): Promise<void> {
   await withStreams(fleet, organisation, async (light) => {
     const statuses = new Set<number>();
@@ -411,7 +425,10 @@ async function slowStreams(fleet: LimitedFleet, organisation: string): Promise<v
   });
 }
 
-/** A killed gateway's slots are free once it is back or has been silent for ten seconds. Then the limits hold again. */
+/**
+ * Checks that a killed gateway's slots become free once the gateway is back or has been silent for ten seconds, and that the
+ * limits then hold again.
+ */
 async function killedAndBack(fleet: LimitedFleet, organisation: string): Promise<void> {
   const [first] = fleet.gateways;
   if (first === undefined) throw new Error('no gateway');
@@ -426,7 +443,7 @@ async function killedAndBack(fleet: LimitedFleet, organisation: string): Promise
   await coldBurst(fleet, { undisturbed: false });
 }
 
-/** Runs every case of the limits in turn on the running gateways. */
+/** Runs all test cases of fleet-wide limits in turn on the running gateways. */
 export async function everyCase(fleet: LimitedFleet, log: LogSwitch): Promise<void> {
   await coldBurst(fleet);
   await stickyClient(fleet);

@@ -1,7 +1,7 @@
 /**
- * Large prompts of one organisation that together exceed its share of the memory for bodies, through a real gateway. They
- * count only until their node has taken them, and none is refused because others wait for a first token. Memory is bounded,
- * and another organisation's requests pass meanwhile.
+ * Sends large prompts of one organisation through a real gateway. Together they exceed the organisation's share of the memory
+ * for request bodies. A prompt counts only until its node has received it, so none is refused because others wait for a first
+ * token. Memory stays bounded, and another organisation's requests are served meanwhile.
  */
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -65,7 +65,7 @@ class GatedNode {
     }
   }
 
-  /** Ends every request at the node. It serves the next ones. */
+  /** Closes all connections to the node, which ends their requests. The node serves later requests normally. */
   cut(): void {
     this.#unread.length = 0;
     this.taken.length = 0;
@@ -122,10 +122,10 @@ interface Asked {
 }
 
 let prompts = 0;
-/** Sends a prompt of this many bytes. */
+/** Sends a prompt of this many bytes and resolves with its outcome. */
 async function ask(organisation: string, model: string, bytes: number): Promise<Asked> {
   const beganMs = performance.now();
-  // No two prompts share a prefix.
+  // Each prompt begins with its own number, so that no two share a prefix.
   const content = `${prompts++} ${'lorem ipsum dolor '.repeat(Math.ceil(bytes / 18)).slice(0, bytes)}`;
   const body = JSON.stringify({ model, max_tokens: 5, messages: [{ role: 'user', content }] });
   const headers = { authorization: `Bearer ${keys[organisation]}`, 'content-type': 'application/json' };
@@ -160,7 +160,10 @@ function memoryMiB(field: 'VmRSS' | 'VmHWM'): number {
 }
 
 const spreadMs = 2000;
-/** Memory without bodies, plus one organisation's texts at two bytes per character, plus the texts being rendered. */
+/**
+ * Largest memory of the gateway, in MiB: its memory without bodies, one organisation's texts at two bytes per character, and
+ * the texts being rendered.
+ */
 const grownMiBMax = 600;
 
 test.each([
@@ -210,7 +213,7 @@ test('prompts that a node has taken are charged no longer, however late it answe
   await expectNothingHeld();
 });
 
-/** Prompts that the node does not read, so that further ones wait. */
+/** Sends prompts that the node does not read, and returns once further prompts have to wait. */
 async function untaken(): Promise<Promise<Asked>[]> {
   gated.reads = false;
   gated.answers = false;
@@ -223,12 +226,12 @@ test('prompts that their node does not take stay charged, others wait, and the n
   const asked = await untaken();
   await until(async () => (await bodyBytes()) > 64 * MiB);
   expect(await bodyBytes()).toBeLessThanOrEqual(128 * MiB);
-  // Small prompts of the same organisation and large ones of another do not wait for them.
+  // Small prompts of the same organisation, and large ones of another organisation, do not wait for the unread prompts.
   expect((await ask('acme', 'quick', 1000)).status).toBe(200);
   expect((await ask('birch', 'quick', 24 * MiB)).status).toBe(200);
   expect(await bodiesWaiting()).toBeGreaterThan(0);
   gated.cut();
-  // Prompts whose turn came later were served by the recovered node.
+  // The node's lost connections fail the prompts that had reached it. The prompts that waited are served afterwards.
   expect(new Set(statuses(await Promise.all(asked)))).toEqual(new Set([503, 200]));
   await expectNothingHeld();
 });
