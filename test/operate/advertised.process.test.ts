@@ -1,6 +1,7 @@
 /**
- * Goal: a control plane asks each gateway for decisions at its advertised address. Over TLS it checks the certificate for the
- * configured name, or else for the host of that address. The certificate is valid for localhost and 127.0.0.1.
+ * Goal: a control plane asks each gateway for decisions at the address that the gateway advertises. Over TLS the control
+ * plane checks the gateway's certificate for the configured name, or else for the host of that address. The certificate in
+ * this file is valid for localhost and 127.0.0.1.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { checksIn } from '../support/checks.ts';
@@ -11,14 +12,20 @@ const fixture = (name: string): string => new URL(`../fixtures/tls/${name}`, imp
 const fleet = new ProcessFleet({ env: { NODE_EXTRA_CA_CERTS: fixture('ca.pem') } });
 const tls = ['--tls-cert', fixture('first.pem'), '--tls-key', fixture('first.key')];
 
-/** Gateways with their flags, and whether a control plane reaches them without and with the certificate's name configured. */
+/**
+ * Each row contains a gateway's name and flags, then whether a control plane reaches it, first without and then with the
+ * certificate's name configured.
+ */
 const gateways: readonly (readonly [string, readonly string[], boolean, boolean])[] = [
   ['gw-own-address', [...tls, '--metrics-bind', '127.0.0.2'], false, true],
   ['gw-host', [...tls, '--metrics-bind', '127.0.0.1', '--advertise', 'localhost'], true, true],
   ['gw-elsewhere', [...tls, '--metrics-bind', '127.0.0.1', '--advertise', '127.0.0.3'], false, false],
   ['gw-other-scheme', ['--advertise', 'https://127.0.0.1'], false, false],
 ];
-/** Control planes with their flags and their column in the table above; undefined if the certificate has another name. */
+/**
+ * Each row contains a control plane's name and flags, then the column of `gateways` that applies to it, or undefined if it
+ * expects a name that the certificate does not have.
+ */
 const planes: readonly (readonly [string, readonly string[], 2 | 3 | undefined])[] = [
   ['cp-host', [], 2],
   ['cp-name', ['--gateway-tls-name', 'localhost'], 3],

@@ -1,6 +1,6 @@
 /**
- * Goal: control planes ask gateways for decisions at addresses that anyone with an accepted token can report. No secret goes
- * to such an address, nobody else can ask, and only the answer of the intended gateway counts.
+ * Goal: control planes ask gateways for decisions at addresses that anyone with an accepted token can report. No secret may
+ * be sent to a false address, nobody but a control plane may ask, and only the answer of the intended gateway may count.
  */
 import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http';
@@ -26,7 +26,7 @@ const dir = folderOfFile('asked');
 const request = mintRequestId();
 const kept = 250;
 let journal: DecisionJournal;
-/** Requests that any listener other than a gateway has received. */
+/** Requests received by any listener other than a gateway. */
 let seen: IncomingMessage[];
 let log: ControlLog;
 let board: StatusBoard;
@@ -64,7 +64,7 @@ async function listen(listener: RequestListener): Promise<string> {
   return `http://127.0.0.1:${port}`;
 }
 
-/** A listener that is not a gateway. */
+/** Starts a listener that is not a gateway. */
 const foreign = (answer: (request: IncomingMessage, response: ServerResponse) => void): Promise<string> =>
   listen((request, response) => {
     seen.push(request);
@@ -76,7 +76,7 @@ function gateway(token: string, incarnation: string): Promise<string> {
   return listen((request, response) => void route(request, response));
 }
 
-/** Forwards requests, as someone in the middle could, and changes the responses. */
+/** Forwards requests and changes the responses, as someone between the control plane and the gateway could. */
 const relay = (to: string, change = (text: string) => text): Promise<string> =>
   foreign((request, response) => void passOn(to, request, response, change));
 

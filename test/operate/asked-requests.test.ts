@@ -1,6 +1,6 @@
 /**
- * Requests of several gateways as a control plane collects them: merged by time, paged, filtered like a plain model and
- * followed live. Gateways that do not answer are named.
+ * Tests how a control plane collects the requests of several gateways: merged by time, in pages, filtered and followed live,
+ * with gateways named that do not answer. Expected results come from a plain model.
  */
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
@@ -43,7 +43,7 @@ const model = new Map<string, GatewayRow[]>();
 let log: ControlLog;
 let board: StatusBoard;
 
-/** The nth request of a gateway. Over all n, every value of a member is combined with every value of the others. */
+/** Returns the nth request of a gateway. Over all n, every value of a member is combined with every value of the others. */
 function recordOf(n: number, atMs: number): RequestRecord {
   const kind = n % 5;
   const refusal =
@@ -97,7 +97,10 @@ beforeEach(async () => {
   onTestFinished(() => board.stop());
 });
 
-/** Serves a gateway's decisions. The returned function stops it as `kill -9` does: nothing is answered any more. */
+/**
+ * Serves a gateway's decisions. The returned function stops the server as `kill -9` would, so that nothing is answered any
+ * more.
+ */
 async function serve(name: string, journal = journals.get(name)): Promise<() => Promise<void>> {
   const incarnation = randomUUID();
   const route = decisionRoute(journal, { token, incarnation });
@@ -145,7 +148,7 @@ async function allPages(filter: GatewayFilter, limit: number, gateway?: string):
   throw new Error('the pages have no end');
 }
 
-/** Filters, each with its meaning for a row. */
+/** Request filters, each with a predicate that says which rows it should select. */
 const filters: readonly (readonly [GatewayFilter, (row: GatewayRow) => boolean])[] = [
   [{}, () => true],
   [{ outcome: 'served' }, ({ verdict }) => verdict === 'served'],
@@ -153,7 +156,7 @@ const filters: readonly (readonly [GatewayFilter, (row: GatewayRow) => boolean])
   [{ outcome: 'ended' }, ({ verdict, endedBy }) => verdict === 'ended' && endedBy !== undefined],
   [{ type: 'NotFoundError' }, ({ type }) => type === 'NotFoundError'],
   [{ model: 'elm-7b' }, (row) => row.model === 'elm-7b'],
-  // Only the control plane knows the owner of a refused key, so a row with only a key passes the filter.
+  // Gateways do not know the owner of a refused key, but the control plane does. So a row with only a key passes the filter.
   [{ organisation: 'org-1' }, (row) => (row.organisation ?? (row.key ? 'org-1' : '')) === 'org-1'],
   [{ key: 'key-2' }, ({ key }) => key === 'key-2'],
   [{ node: 'node-3' }, ({ node }) => node === 'node-3'],
@@ -310,7 +313,8 @@ test('of more than a follower can show it is given a sample of all gateways, by 
   await until(() => isFollowed);
   const both = new Set(['gw-1', 'gw-2']);
   const seenOf = (): Set<string> => new Set(seen.map(({ gateway }) => gateway));
-  // A gateway that answers late may find that the other one's rows have used up the limit of that moment.
+  // Rows of one gateway may use up the limit of a moment before the other gateway answers, so keep adding rows until both
+  // appear.
   for (let added = 0; seenOf().size < both.size; ) {
     for (let n = 0; n < 400; n++) for (const gateway of both) add(gateway, n % 10, Date.now() + n);
     added += 800;
@@ -324,7 +328,7 @@ test('of more than a follower can show it is given a sample of all gateways, by 
   await following;
 });
 
-/** A process that has the gateway token and answers every question with lines of its own. */
+/** Starts a process that has the gateway token and answers every question with the given lines. */
 async function serveLines(name: string, lines: () => Iterable<string>): Promise<void> {
   const incarnation = randomUUID();
   const questions = new SignedQuestions(token, incarnation);

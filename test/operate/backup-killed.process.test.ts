@@ -1,6 +1,6 @@
 /**
- * `headgate backup` and `headgate backup restore` are killed before each file change. The remains are never mistaken for a
- * complete backup or state, and the same command completes the work.
+ * Kills `headgate backup` and `headgate backup restore` before each file change. What a killed command leaves must never be
+ * mistaken for a complete backup or state, and the same command must complete the work.
  */
 import { spawn } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
@@ -20,7 +20,7 @@ const hook = new URL('../support/kill-at-call.mjs', import.meta.url).href;
 const root = mkdtempSync(join(tmpdir(), 'headgate-killed-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 const writer = new ChainWriter({ log: 'log-of-the-test' });
-/** More than a restore appends at once. */
+/** More commits than a restore appends at once. */
 const commits = 250;
 const period = '2026-11-01';
 
@@ -81,13 +81,16 @@ function killedAt(call: number, folder: string, line: string): Promise<number | 
   });
 }
 
-/** Kills the command before each file change in turn until it has no further change. Resolves with the number of changes. */
+/**
+ * Runs the command repeatedly and kills it before its first file change, then before its second, and so on until it
+ * completes. Resolves with the number of file changes.
+ */
 async function atEachCall(
   name: string,
   line: string,
   check: (folder: string, call: number) => Promise<void>,
 ): Promise<number> {
-  // Runs four at once, because most of the time goes into starting processes.
+  // Runs four commands at once, because most of the time goes into starting processes.
   for (let call = 1; ; call += 4) {
     const ends = await Promise.all(
       [0, 1, 2, 3].map(async (more) => {
@@ -152,6 +155,7 @@ test('a restore that is killed leaves no data folder that looks whole; the next 
     await log.close();
   });
   expect(calls).toBeGreaterThan(8);
-  // The state between the two renames. Earlier versions could not repeat a restore from it.
+  // These files remain if the command is killed between its two renames. Earlier versions could not repeat a restore from
+  // this state.
   expect([...seen]).toContain('counters.db gateways.db lock.db usage.db.part');
 }, 180_000);

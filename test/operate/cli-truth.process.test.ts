@@ -1,4 +1,4 @@
-/** CLI behaviour that scripts rely on: exit codes when the reader of a pipe goes away, and dry runs. */
+/** Tests CLI behaviour that scripts rely on: exit codes when the reader of a pipe closes it early, and dry runs. */
 import { execFile } from 'node:child_process';
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.close());
 
-/** Exit code of the command, whatever the shell does with its output. */
+/** Returns the exit code of the command itself, whatever the rest of the pipe does with its output. */
 function codeOf(line: string, pipe: string): Promise<number> {
   const script = `"${process.execPath}" "${binary}" ${line} ${pipe}; exit \${PIPESTATUS[0]}`;
   return new Promise((resolve) => {
@@ -43,7 +43,7 @@ test.each([
   ['--help', 0],
 ])('%s ends with %i where nobody reads its output, as it does alone', async (line, code) => {
   expect((await fleet.cli(line.split(' '), env)).code).toBe(code);
-  // The reader is gone before the first byte.
+  // Readers that close the pipe before the first byte.
   const pipes = ['| exec true', '2>&1 | exec true'];
   expect(await Promise.all(pipes.map((pipe) => codeOf(line, pipe)))).toEqual([code, code]);
 });

@@ -1,4 +1,7 @@
-/** The wall clock is set forward: a gateway asks for a proof of freshness at once, and requests wait for it. */
+/**
+ * Tests a gateway whose wall clock is set forward. It must ask for a proof of freshness immediately, and requests must wait
+ * for the proof.
+ */
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type TestClock, takeClock } from '../support/clock.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
@@ -8,7 +11,7 @@ let clock: TestClock;
 let fleet: TestFleet;
 beforeEach(async () => {
   clock = takeClock();
-  // The next regular proof would come long after the test's requests.
+  // The long interval keeps the next regular proof from arriving while the test's requests run.
   fleet = await startFleet({ gateway: { intervals: { proveMs: 600_000 } } });
 });
 afterEach(async () => {

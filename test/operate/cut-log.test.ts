@@ -1,4 +1,7 @@
-/** A log that lost its first records to `headgate log archive` of 0.2.0 is refused, then rewritten from its archive. */
+/**
+ * Tests a log whose first records were removed by `headgate log archive` of version 0.2.0. The log is refused until it is
+ * rewritten from its archive.
+ */
 import { mkdirSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -35,7 +38,7 @@ test('a log that was cut is refused with the next step, which writes the whole l
   await append(0, 40);
   mkdirSync(join(dir, 'data'));
   openUsageStore(join(dir, 'data', 'usage.db'), { keepRows: true }).close();
-  // The archive had the form of a backup without usage, up to the first commit that the log kept.
+  // Version 0.2.0 wrote archives as backups without usage, up to the first commit that the log kept.
   expect(await cli('backup archive --no-usage')).toMatch(/^0 /);
   await append(40, records.length);
   const db = openDatabase(join(dir, 'log', 'headgate.control.db'), { durability: 'full' });

@@ -1,4 +1,7 @@
-/** A bit flips in a control plane's `state.db`: the replica ends before much depends on it, and rebuilds the file. */
+/**
+ * Flips a bit in a control plane's `state.db`. The control plane must stop before much depends on the damaged file, and must
+ * then rebuild it.
+ */
 import { once } from 'node:events';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

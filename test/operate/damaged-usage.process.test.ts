@@ -1,4 +1,4 @@
-/** Bits flip in a control plane's `usage.db`: the control plane reports the damage and keeps answering. */
+/** Flips bits in a control plane's `usage.db`. The control plane must report the damage and keep answering. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
@@ -46,7 +46,7 @@ test('four bits: each row is named, and all else is answered', async () => {
   const { items } = (await admin.call('GET', '/usage/keys?organisation=acme')) as {
     items: { requestsOfDay: number }[];
   };
-  // The count was made before the damage.
+  // The rows were counted before the damage, so the count is still right.
   expect(items).toEqual([expect.objectContaining({ requestsOfDay: 8 })]);
   const env = { HEADGATE_ADMIN: plane.ready.admin };
   const exported = await fleet.cli(['usage', 'export', '--org', 'acme'], env);

@@ -1,4 +1,7 @@
-/** A first start of `headgate dev` without the defaults: on another address, and in a working folder that cannot be used. */
+/**
+ * Tests a first start of `headgate dev` without its usual defaults: on another address, and in a working folder that cannot
+ * be used.
+ */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname, tmpdir } from 'node:os';
@@ -20,7 +23,7 @@ afterAll(async () => {
 });
 
 test('where its context file cannot be written, dev warns and serves, at every name of its machine', async () => {
-  // Even root cannot create a folder with this name while a file has it.
+  // Not even root can create a folder with this name while a file has the name.
   writeFileSync(join(dir, '.headgate'), '');
   dev = await startProcess<Dev>({
     ...{ dir, name: 'dev', timeoutMs: 120_000, within: ['env', '-C', dir] },
@@ -49,7 +52,7 @@ test('where its context file cannot be written, dev warns and serves, at every n
   expect(new URL(api).hostname).toBe('0.0.0.0');
   for (const host of ['0.0.0.0', '127.0.0.1', '192.0.2.7', hostname()])
     expect([host, ...(await statuses(host))]).toEqual([host, 200, 200, 200]);
-  // The machine outside a container has a name that is not known inside it.
+  // Inside a container the name of its host machine is unknown, so requests for that name are refused.
   expect(await statuses('box.example')).toEqual([200, 421, 421]);
 }, 240_000);
 

@@ -1,4 +1,4 @@
-/** Two instances of `headgate dev` on one machine, and the processes and files that remain after one has ended. */
+/** Tests two instances of `headgate dev` on one machine, and which processes and files remain after one of them has ended. */
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -33,7 +33,10 @@ function isFree(port: number): Promise<boolean> {
   });
 }
 
-/** A base port. All ports that a fleet derives from it are free, and so are those of a second fleet a hundred above. */
+/**
+ * Finds a base port such that all ports that a fleet derives from it are free, and also those of a second fleet a hundred
+ * above.
+ */
 async function freeBase(): Promise<number> {
   const offsets = [0, 1, 2, 3, 10, 13, 21, 22, 1384, 1385, 1386];
   for (;;) {

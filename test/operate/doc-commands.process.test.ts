@@ -1,6 +1,6 @@
 /**
- * Runs the commands in README and docs line by line against a fleet, with the fleet's names in place of the page's. Blocks
- * that cannot run have a comment above them with the reason. An exit code named in a line's comment is allowed.
+ * Runs the commands in README and docs line by line against a fleet, with the fleet's names in place of the page's. A comment
+ * above a block gives the reason if the block cannot run. A line may fail with the exit code that its own comment names.
  */
 import { execFile } from 'node:child_process';
 import { chmodSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -27,7 +27,7 @@ const pages = [
 
 interface Block {
   readonly page: string;
-  /** Reason why the block does not run; undefined if it does. */
+  /** Reason why the block does not run, or undefined if it does. */
   readonly reason: string | undefined;
   readonly lines: readonly string[];
 }
@@ -70,7 +70,7 @@ beforeAll(async () => {
   writeFileSync(join(bin, 'headgate'), `#!/bin/sh\nexec "${process.execPath}" "${binary}" "$@"\n`);
   chmodSync(join(bin, 'headgate'), 0o755);
   env = { ...(process.env as Record<string, string>), ...fleet.env, PATH: `${bin}:${process.env['PATH']}` };
-  // The same commands as on the page about backups.
+  // Creates a signing key as docs/security.md explains.
   const firstKey = join(work, 'first-signer');
   for (const command of [
     `openssl genpkey -algorithm ed25519 -out ${firstKey}.pem`,
@@ -113,7 +113,7 @@ beforeAll(async () => {
     '2026-11-22T08:00:00Z': new Date().toISOString(),
     '10m': '1s',
     '--from 18000': '--from 2',
-    // Undoes the creation of a stack that has not changed since, because a revocation cannot be undone.
+    // The page undoes a revocation here, which is impossible. So undo the creation of a stack that has not changed since.
     'undo 18240': `undo ${String(undone['position'])}`,
     '18240': String(revoked['position']),
   };
@@ -126,7 +126,7 @@ function withNames(line: string): string {
   return longerFirst.reduce((text, [from, to]) => text.replaceAll(from, to), line);
 }
 
-/** Kills a gateway without notice, for the line that forgets it. */
+/** Kills a gateway without notice, so that the line `gateway forget` has a lost gateway to forget. */
 async function loseGateway(name: string): Promise<void> {
   const lost = await fleet.serve('gateway', name);
   const isListed = async () =>
@@ -135,16 +135,18 @@ async function loseGateway(name: string): Promise<void> {
   await lost.end('SIGKILL');
 }
 
-/** Fingerprint of the signer that the page's commands added. */
+/** Returns the fingerprint of the signer that the page's commands added. */
 async function fingerprint(): Promise<string> {
-  // On a slow machine, notes appear on standard error.
+  // Discards standard error, because notes appear there on a slow machine.
   const { output } = await bash('headgate signer list -o json 2>/dev/null');
   const { items } = JSON.parse(output) as { items: { fingerprint: string }[] };
   expect(items.length, output).toBe(2);
   return items.at(-1)?.fingerprint ?? '';
 }
 
-/** Exit codes named in the line's comment. `diff` and `doctor` may also exit with 1, for differences and findings. */
+/**
+ * Returns the exit codes named in the line's comment. `diff` and `doctor` may also exit with 1, for differences and findings.
+ */
 function allowedCodes(line: string): number[] {
   if (/^headgate (?:diff|doctor)/.test(line)) return [0, 1];
   const comment = line.split(' # ')[1] ?? line.split('# ')[1] ?? '';

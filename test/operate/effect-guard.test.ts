@@ -1,4 +1,7 @@
-/** A command that would refuse much of the last hour's traffic needs force, unless refusing it is the command's purpose. */
+/**
+ * Tests that a command that would refuse much of the last hour's traffic needs `--force`, unless refusing traffic is the
+ * command's purpose.
+ */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { chat } from '../support/api.ts';
 import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';

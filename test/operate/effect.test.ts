@@ -1,6 +1,6 @@
 /**
- * A command's effect is true: of the requests sent before and after it, exactly those named by `--effect` get another
- * response, each as predicted.
+ * Tests that a command's predicted effect is true. Of the requests sent before and after the command, exactly those that
+ * `--effect` names must get another response, each as predicted.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Effect, effectSchema } from '../../schemas/admin/effect.ts';
@@ -38,11 +38,11 @@ const models = [
   'echo-idle',
   'echo-locked',
 ];
-/** Prompt of every request. */
+/** Prompt of every request. No effect may contain it. */
 const prompt = 'a-prompt-that-nobody-keeps';
 const paths = { chat: '/v1/chat/completions', messages: '/v1/messages' } as const;
 
-/** Result of each request: `served`, or status and error type. */
+/** Returns the result of each request: `served`, or its status and error type. */
 async function answers(): Promise<Map<string, string>> {
   const found = new Map<string, string>();
   for (const { organisation, name, host } of hosts)
@@ -61,7 +61,7 @@ async function answers(): Promise<Map<string, string>> {
 
 const served = (label: string): string => (label.startsWith('served') ? 'served' : label);
 
-/** Predicted change of each request. */
+/** Returns the predicted change of each request. */
 function said({ recorded }: Effect): Map<string, string> {
   const groups = (recorded?.groups ?? []).filter(({ from, to }) => served(from) !== served(to));
   return new Map(
@@ -72,7 +72,7 @@ function said({ recorded }: Effect): Map<string, string> {
   );
 }
 
-/** Prompts, completions and keys of the requests that appear in an effect's text. There must be none. */
+/** Returns the prompts, completions and keys that appear in an effect's text. None should. */
 function secretsIn(text: string): string[] {
   return [prompt, 'completion', ...keys.values()].filter((secret) => text.includes(secret));
 }
@@ -134,7 +134,7 @@ test('Effect: a command that changes no answer says so and ends with 0, and what
   expect([backup.code, backup.err]).toEqual([2, expect.stringContaining('leave out --effect')]);
 });
 
-/** Response to a member of acme who asks for an effect. */
+/** Asks for an effect as a member of acme and returns the response. */
 async function effectFor(person: string, asked: object) {
   const response = await askAdmin(fleet.controlPlane.admin, '/effect', { body: asked, as: person });
   return { status: response.status, text: await response.text() };

@@ -1,6 +1,7 @@
 /**
- * No body blocks the event loop of a running gateway, whether a client sends it or a node answers with it. Measures the main
- * thread's CPU time, so a busy machine makes no difference. Another organisation's requests continue meanwhile.
+ * Tests that no request body from a client and no response body from a node blocks the event loop of a running gateway. Other
+ * organisations' requests must continue meanwhile. Measures CPU time of the main thread, so a busy machine makes no
+ * difference.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -78,7 +79,10 @@ async function ask(
   });
 }
 
-/** Sends a chat with each body byte in its own chunk. Resolves with the status, or '' if the connection was closed. */
+/**
+ * Sends a chat request in which each byte of the body is a chunk of its own. Resolves with the status, or '' if the
+ * connection was closed.
+ */
 async function oneByteChunks(text: string): Promise<string> {
   const { port } = new URL(gateway.ready.api);
   const socket = connect(Number(port), '127.0.0.1');
@@ -103,7 +107,7 @@ async function oneByteChunks(text: string): Promise<string> {
   return answer.slice(9, 12);
 }
 
-/** Longest turn of the event loop since the previous call, in ms. */
+/** Returns the longest turn of the event loop since the previous call, in ms. */
 async function longestTurnMs(): Promise<number> {
   rmSync(turns, { force: true });
   gateway.child.kill('SIGUSR2');
@@ -111,7 +115,10 @@ async function longestTurnMs(): Promise<number> {
   return Number(readFileSync(turns, 'utf8'));
 }
 
-/** Longest turn, in ms, while `run` runs and another organisation sends one request after another. */
+/**
+ * Returns the longest turn of the event loop, in ms, while `run` runs and another organisation sends one request after
+ * another.
+ */
 async function measureTurn(run: () => Promise<string>) {
   await longestTurnMs();
   let isOver = false;
@@ -131,8 +138,8 @@ async function measureTurn(run: () => Promise<string>) {
 }
 
 /**
- * Takes the best of a few rounds. Code that blocks the loop does so in every round; a major collection or a busy neighbour on
- * the same core does not.
+ * Takes the best of a few rounds. Code that blocks the loop does so in every round, but a major garbage collection or a busy
+ * neighbour on the same core does not.
  */
 async function measure(name: string, run: () => Promise<string>): Promise<void> {
   let best = await measureTurn(run);
@@ -211,7 +218,7 @@ const chatBodies: Record<string, () => string> = {
   'text that is no JSON': () => bytesOf('[1 '),
   spaces: () => ' '.repeat(size),
 };
-/** Just small enough to be shaped on the request thread. */
+/** Bodies that are just small enough for the main thread to process, instead of the worker. */
 const smallBodies: Record<string, () => string> = {
   '256 KiB: 2 000 names': () =>
     withTool(fill('{', (n) => `"${'k'.repeat(100)}${n}":${n}`, '}', 1_980, 255 * 1024)),
@@ -227,12 +234,12 @@ const smallBodies: Record<string, () => string> = {
     withTool(fill('{', (n) => `"${'k'.repeat(80)}${n}":${n}`, '}', 2_500, 255 * 1024)),
 };
 
-// Runs first, while the process holds nothing from an earlier body.
+// Runs first, while the process still holds no memory from an earlier body.
 test('a body of one-byte chunks takes memory for its bytes, not for its chunks', async () => {
   const proc = `/proc/${gateway.child.pid}`;
   const residentMiB = (field: string): number =>
     Number(new RegExp(`${field}:\\s+(\\d+) kB`).exec(readFileSync(`${proc}/status`, 'utf8'))?.[1]) / 1024;
-  // A large body starts the worker. The peak is measured from here.
+  // A large body starts the worker, so that the memory measured from here on does not include its start.
   await ask('/chat/completions', ' '.repeat(MiB), 'heavy');
   writeFileSync(`${proc}/clear_refs`, '5');
   const before = residentMiB('VmRSS');
@@ -305,7 +312,8 @@ test('several large bodies at once do not add up', async () => {
   });
 });
 
-// CPU time itself grows when other processes share the core's caches, and this test comes closest to the bound.
+// This test comes closest to the bound, and other processes that share the core's caches increase even CPU time. So allow
+// retries.
 test('a body of one-byte chunks does not hold the event loop', { retry: 2 }, async () => {
   const text = chat(`"${'a'.repeat(1_000_000)}"`);
   await measure('chat: a million one-byte chunks', () => oneByteChunks(text));

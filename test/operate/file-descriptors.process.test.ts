@@ -1,5 +1,5 @@
-// Goal: a process without free file descriptors says so, and does not blame its nodes for it.
-// Method: real processes whose limits prlimit lowers, at the start or while they run; skipped with a notice without prlimit.
+// Goal: a process without free file descriptors reports this, and does not blame its nodes. Method: prlimit lowers the limits
+// of real processes, at their start or while they run. Without prlimit the tests are skipped with a notice.
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { Agent, type IncomingMessage, request } from 'node:http';
@@ -10,7 +10,7 @@ import { until } from '../support/until.ts';
 
 const hasPrlimit = spawnSync('prlimit', ['--version']).status === 0;
 const fleet = new ProcessFleet();
-/** A single connection, opened before the limit is lowered. */
+/** Opens a single connection before the limit is lowered, and reuses it. */
 const agent = new Agent({ keepAlive: true, maxSockets: 1 });
 let gateway: Awaited<ReturnType<typeof start>>;
 let adminUrl: string;
@@ -69,10 +69,10 @@ test.skipIf(!hasPrlimit)(
     const before = /^Max open files\s+(\d+)/m.exec(
       execFileSync('cat', [`/proc/${pid}/limits`]).toString(),
     )?.[1];
-    // The first three descriptors are always in use, so none is left.
+    // The first three descriptors are always in use, so no free one is left.
     limitFiles(pid, 3);
     try {
-      // More failures than eject a node.
+      // Sends more failing requests than it takes to eject a node.
       for (let count = 0; count < 10; count++)
         expect(await ask()).toMatchObject({
           status: 503,
@@ -102,7 +102,7 @@ test.skipIf(!hasPrlimit)(
     } finally {
       limitFiles(pid, before ?? 'unlimited');
     }
-    // Served at once, because the node was never ejected.
+    // The request is served at once, because the node was never ejected.
     expect((await ask()).status).toBe(200);
     const { text } = await call(`${gateway.ready.metrics}/metrics`);
     expect(text).toMatch(/^headgate_file_shortages_total [1-9]/m);

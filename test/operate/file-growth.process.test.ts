@@ -1,4 +1,7 @@
-/** No file of a process grows without bound while it runs: real processes, ten thousand commits, and every file. */
+/**
+ * Tests that no file that a process writes grows without bound while the process runs. Uses real processes and ten thousand
+ * commits, and checks every file.
+ */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
@@ -13,7 +16,7 @@ afterAll(() => fleet.close());
 
 const commits = 10_000;
 const recordsAtOnce = 100;
-/** Size of the control log per commit, including signatures and indexes. */
+/** Size of the control log per commit, in bytes, including signatures and indexes. */
 const logBytesPerCommit = 4096;
 
 async function numberAt(url: string, text: RegExp): Promise<number> {
@@ -28,7 +31,7 @@ test('after ten thousand commits every file is within its bound, and was all the
   const log = await openLog(fleet.logUrl, { topic: 'headgate.control' });
   const append = (from: number, to: number) =>
     Promise.all(records.slice(from, to).map(({ value, signature }) => log.append(value, signature)));
-  // No node exists yet, because the control plane would put a commit about it between the prepared ones.
+  // No node exists yet, because the control plane would put a commit about the node between the prepared commits.
   await append(0, 1);
   const plane = await fleet.serve<Plane['ready']>('control-plane', 'plane');
   const gateway = await fleet.serve<GatewayProcess['ready']>('gateway', 'gateway');
@@ -60,7 +63,7 @@ test('after ten thousand commits every file is within its bound, and was all the
     expect(
       readdirSync(folder).filter((name) => statSync(join(folder, name)).isFile() && !known(name)),
     ).toEqual([]);
-  // Commits folded between the two readings make the file longer.
+  // A commit may be folded between the two readings and lengthen the file, so retry until both agree.
   const walBytes = () => statSync(join(fleet.dir, 'gateway', 'state.db-wal')).size;
   const gauge = () =>
     numberAt(`${gateway.ready.metrics}/metrics`, /headgate_file_bytes\{file="state.db-wal"\} (\d+)/);

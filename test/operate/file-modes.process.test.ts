@@ -57,7 +57,7 @@ function everything(folder: string): string[] {
     ),
   ];
 }
-/** Paths that others can access, with their modes. A file may disappear meanwhile. */
+/** Returns the paths that other users can access, with their modes. A file may disappear meanwhile. */
 function open(paths: readonly string[]): string[] {
   return paths.flatMap((path) => {
     const found = lstatSync(path, { throwIfNoEntry: false });
@@ -93,7 +93,7 @@ test('nothing that a service and its command line write is open to others', () =
   for (const name of ['context.json', 'demo-keys.json', 'key', 'token', 'log.jsonl'])
     expect(names).toContain(name);
   expect(open(made)).toEqual([]);
-  // No copy of the state remains, least of all in the shared temporary folder.
+  // No copy of the state may remain, especially not in the shared temporary folder.
   expect(names.filter((name) => /snapshot/.test(name))).toEqual(['snapshot-copies']);
   expect(readdirSync(temporary)).toEqual([]);
 });

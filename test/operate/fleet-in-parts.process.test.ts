@@ -1,4 +1,7 @@
-/** A large fleet file with real processes: interrupted, continued, exported, and applied to an empty log. */
+/**
+ * Applies a large fleet file with real processes. The command is interrupted and continued, and the exported result is
+ * applied to an empty log.
+ */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync, writeFileSync } from 'node:fs';
@@ -15,9 +18,9 @@ const fleet = new ProcessFleet();
 const other = new ProcessFleet();
 afterAll(() => Promise.all([fleet.close(), other.close()]));
 
-/** Enough organisations for about seven commits. More would only take longer. */
+/** Enough organisations for about seven commits. More would only make the test slower. */
 const organisations = Math.min(10_000, runs({ fast: 3000, full: 3000 }));
-/** Longest wait for the first part, because the file is first parsed, compared and sent. */
+/** Longest wait for the first part of the file, in ms. The file must be parsed, compared and sent before that. */
 const partMs = 100_000;
 const file = join(fleet.dir, 'fleet.json');
 const toExport = join(other.dir, 'fleet.json');
@@ -34,7 +37,7 @@ function applying(plane: Plane): ChildProcess {
   });
 }
 
-/** Exports to a file, because the output exceeds a test's pipe. */
+/** Exports the fleet to a file, because the output is too long for a test's pipe. */
 async function exported(of: ProcessFleet, plane: Plane): Promise<Fleet> {
   const path = join(of.dir, 'exported.json');
   const out = openSync(path, 'w');

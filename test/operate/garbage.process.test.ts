@@ -1,6 +1,6 @@
 /**
- * A request leaves nothing behind in a gateway's memory. Objects that outlive their request are copied and then moved to the
- * old space, which only a full collection frees; the results are long tails and a large process. The causes are invisible in
+ * Tests that requests leave no garbage in a gateway's old space. Objects that outlive their request are copied there, and
+ * only a full garbage collection frees them, so latency has long tails and the process grows. The causes are hard to see in
  * code: an object literal that begins with a spread and adds a field, a closure assigned to a property, a map that loses its
  * last entry with each request (docs/performance.md).
  */
@@ -45,7 +45,7 @@ async function round(): Promise<void> {
     await Promise.all(Array.from({ length: 8 }, (_, at) => ask(n + at)));
 }
 
-/** Bytes in the main thread's old space. */
+/** Returns the number of bytes in the main thread's old space. */
 async function oldBytes(): Promise<number> {
   const text = await (await fetch(`${gateway.ready.metrics}/metrics`)).text();
   const value = /^nodejs_heap_space_size_used_bytes\{space="old".*\} (\S+)$/m.exec(text)?.[1];
@@ -54,7 +54,7 @@ async function oldBytes(): Promise<number> {
 }
 
 test('a request leaves less than 800 bytes to the next full collection', async () => {
-  // Code and feedback grow until the compiler has finished.
+  // Compiled code and type feedback grow until the compiler has finished, so begin with some unmeasured rounds.
   for (let n = 0; n < 4; n++) await round();
   const growth: number[] = [];
   let before = await oldBytes();
@@ -64,7 +64,8 @@ test('a request leaves less than 800 bytes to the next full collection', async (
     growth.push((after - before) / roundRequests);
     before = after;
   }
-  // A full collection makes a round negative. Code and feedback grow in some rounds, but leaks of requests in every one.
+  // A round with a full garbage collection is negative. Compiled code grows in only some rounds, but leaks by requests show
+  // in every round, so the second smallest value is compared.
   const [, least] = growth.filter((bytes) => bytes > 0).sort((a, b) => a - b);
   expect(least).toBeLessThan(800);
 });

@@ -1,4 +1,6 @@
-/** A gateway's drain time runs out: each client and the operator learn what happened to the requests in flight. */
+/**
+ * Tests a gateway whose drain time runs out. Each client and the operator must learn what happened to the requests in flight.
+ */
 import { PassThrough } from 'node:stream';
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';

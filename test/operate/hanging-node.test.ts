@@ -1,4 +1,7 @@
-/** A node accepts requests and never answers, although it passes its health checks: doctor and the node list name it. */
+/**
+ * Tests a node that accepts requests and never answers, although it passes its health checks. `doctor` and the node list must
+ * name it.
+ */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';

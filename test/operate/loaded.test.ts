@@ -1,6 +1,6 @@
 /**
- * Goal: a process holds no code that it does not run, and starts without loading it. Method: follow the imports that run when
- * a command starts, that is, all except type imports and imports inside functions.
+ * Goal: a process does not load code that it never runs. Method: follow the imports that run when a command starts, which
+ * excludes type imports and imports inside functions.
  */
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -13,7 +13,7 @@ import { processIo } from '../../cli/terminal/io.ts';
 const root = new URL('../..', import.meta.url).pathname;
 const statement = /^(?:import|export)\s(?!type\s)(?:[^;'"=()]*?\sfrom\s)?'([^']+)';/gm;
 
-/** Files and packages that load with these files before any function runs. */
+/** Returns all files and packages that are loaded with the given files before any function runs. */
 function loadedWith(...files: readonly string[]): Set<string> {
   const loaded = new Set<string>();
   const add = (path: string): void => {
@@ -33,7 +33,7 @@ const threads = [
   'data-plane/usage/open-usage-worker.ts',
   'data-plane/body-worker/worker.ts',
 ];
-/** Packages that are not needed until a setting or a request uses them. */
+/** Packages that are loaded only once a setting or a request needs them. */
 const onUse = [
   'kafkajs',
   'undici',
@@ -75,7 +75,7 @@ test.each(['keys', 'tenants', 'capacity', 'nodes', 'gateways', 'status', 'events
 );
 
 const io = processIo();
-// Loads all modules here, where no test time-out applies.
+// Loads all modules outside the tests, so that no test times out because of it.
 const whole = await buildProgram(io, processCommands);
 const names = async (line: string): Promise<string[]> => {
   const program = await buildProgram(io, processCommands, line.split(' '));

@@ -1,4 +1,7 @@
-/** A whole fleet is lost, both data folders and log, and a backup restores everything. Used with both logs. */
+/**
+ * Checks that a backup restores everything after a whole fleet is lost, including its data folders and its log. The tests for
+ * Kafka and for the embedded log both use this file.
+ */
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
@@ -13,7 +16,7 @@ import {
 } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 
-/** Small enough for a few completions to use up. */
+/** Monthly allowance in tokens. A few completions are enough to use it up. */
 const allowance = 60;
 const sameTables = [
   'tier',
@@ -79,7 +82,7 @@ function document(nodeUrl: string): Parameters<ReturnType<ProcessFleet['admin']>
   return { ...base, tiers } as unknown as Parameters<ReturnType<ProcessFleet['admin']>['apply']>[0];
 }
 
-/** Runs the scenario. `loseLog` removes the log with all its topics. */
+/** Runs the whole scenario. `loseLog` removes the log with all its topics. */
 export async function losesEverything(
   logUrl: string | undefined,
   loseLog: (fleet: ProcessFleet) => Promise<void> | void,

@@ -1,4 +1,7 @@
-/** Metrics that Prometheus reads from a running control plane and gateway: dashboards and alerts depend on their names. */
+/**
+ * Tests the metrics that Prometheus reads from a running control plane and gateway, because dashboards and alerts depend on
+ * their names.
+ */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
@@ -32,7 +35,7 @@ afterAll(() => fleet.close());
 const ask = (more: Readonly<Record<string, unknown>>, bearer = key): Promise<number> =>
   statusWith(gateway.ready.api, bearer, more);
 
-/** Samples by their name and labels as written. Fails on any other line. */
+/** Returns the samples, keyed by name and labels as written. Fails on any line in another form. */
 async function scrape({ metrics }: { readonly metrics: string }): Promise<Map<string, number>> {
   const response = await fetch(`${metrics}/metrics`);
   expect(response.headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/);
@@ -51,7 +54,7 @@ async function typeOf({ metrics }: { readonly metrics: string }, name: string): 
   return new RegExp(`^# TYPE ${name} (\\w+)$`, 'm').exec(text)?.[1];
 }
 
-/** Sum of all series with this name and these labels. */
+/** Returns the sum of all series with this name and these labels. */
 function sum(
   samples: ReadonlyMap<string, number>,
   name: string,
@@ -173,13 +176,16 @@ test('a control plane reports each gateway: its state, its lag, how long it is s
   }
 });
 
-/** Names of all metrics of a process, including those without samples. */
+/** Returns the names of all metrics that a process exposes, including those without samples. */
 async function namesOf({ metrics }: { readonly metrics: string }): Promise<string[]> {
   const text = await (await fetch(`${metrics}/metrics`)).text();
   return [...text.matchAll(/^# TYPE (\S+) /gm)].map(([, name]) => name as string);
 }
 const own = /^(?:headgate|gen_ai)_/;
-/** TLS metrics need a certificate, and those of agents and simulated nodes need their processes: see test/operate/tls. */
+/**
+ * Metrics that this fleet does not have. TLS metrics need a certificate, and the others need an agent, a simulated node or an
+ * exporter.
+ */
 const elsewhere = /^headgate_(?:tls|trace|agent_(?:attached|sessions_total|engine_up|engine_in_flight)|sim_)/;
 
 test('docs/metrics.md lists the metrics of both planes, and no other', async () => {
@@ -228,7 +234,7 @@ test('docs/metrics.md lists the labels of each sample', async () => {
 test('each metric that an alert or a dashboard reads exists', async () => {
   const real = new Set([...(await namesOf(gateway.ready)), ...(await namesOf(controlPlane.ready))]);
   const page = readFileSync(join(root, 'docs/metrics.md'), 'utf8');
-  // Some labels begin like metrics.
+  // Also accepts label names, because some labels begin like metrics.
   for (const [, name = '', labels = ''] of page.matchAll(/^\| `(\w+)` \| \w+ \| ([^|]*) \|/gm))
     for (const each of [name, ...labels.split(', ')]) real.add(each.trim());
   const files = readdirSync(join(root, 'deploy'), { recursive: true, encoding: 'utf8' });

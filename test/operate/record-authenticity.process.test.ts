@@ -1,6 +1,7 @@
 /**
- * A writer to the topics who has neither the gateway token nor the signing key changes nothing. Tries every topic and every
- * kind of forgery on the files of the embedded log. Nothing is counted, and `doctor` names the topic.
+ * Tests that someone who can write to the topics, but has neither the gateway token nor the signing key, cannot change
+ * anything. Tries every kind of forgery on every topic of an embedded log. Forged records must not count, and `doctor` must
+ * name the topic.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -35,10 +36,13 @@ let plane: Plane;
 let gateway: GatewayProcess;
 let apiKey: string;
 let period: string;
-/** Requests of this file that were answered. */
+/** Number of requests sent by this file that were answered. */
 let answered = 0;
 
-/** Allowance of the tier. Forged usage fits into it, so it would be visible, and requests are published at once. */
+/**
+ * Monthly tokens that the tier allows. Forged usage fits into them, so it would be visible if it counted. They are also few
+ * enough that requests are published at once.
+ */
 const tokensMax = 1500;
 const forgedTokens = 500;
 const requests = 3;
@@ -74,8 +78,9 @@ async function expectAnswer(): Promise<void> {
 }
 
 /**
- * Waits until none of this file's requests is still on its way to the control plane. A short request may be published as in
- * flight after its row is counted. So hold one until it is seen there, and abandon it without a row.
+ * Waits until the control plane knows all requests that this file has sent. A short request may be published as in flight
+ * after its row was counted. So the last request is held until the control plane shows it in flight, and is then abandoned
+ * without a row.
  */
 async function settled(): Promise<void> {
   await until(areRowsFolded, 60_000);
@@ -90,7 +95,7 @@ async function settled(): Promise<void> {
   node.setBehaviour(parseBehaviour({}));
 }
 
-/** Everything that a forged record would change. */
+/** Returns everything that a forged record would change. */
 async function answers() {
   const { items } = await fleet.admin(plane).call('GET', '/gateways');
   const { tokens, concurrency } = await limits();
@@ -112,7 +117,7 @@ async function answers() {
 const exported = () => askAdmin(plane.ready.admin, '/usage/export?organisation=acme');
 
 const at = new Date().toISOString();
-/** Records that would count with a MAC of the gateway token. Usage rows name no replica, like those of 0.1 gateways. */
+/** Records that would count if they had a valid MAC. Usage rows name no replica, like those of 0.1 gateways. */
 const forged: Readonly<Record<string, () => Buffer>> = {
   [usageTopic]: () => {
     const what = {
@@ -156,7 +161,7 @@ const json = (value: object): Buffer => Buffer.from(JSON.stringify(value));
 const macOf = (topic: string, value: Buffer, token = gatewayToken): Buffer =>
   new RecordMac(topic, token).of(value);
 
-/** MACs that someone without the token can produce. */
+/** Returns MACs that someone without the gateway token can produce. */
 function forgedMacs(topic: string, value: Buffer): (Buffer | null)[] {
   const changed = Buffer.from(value);
   changed[changed.length - 2] = (changed[changed.length - 2] ?? 0) ^ 1;
@@ -195,7 +200,7 @@ test('a record without a valid MAC counts nowhere, on no topic, and doctor names
         return [value, forgedMacs(topic, value)[kind] ?? null];
       }),
     );
-  // On the control log, signatures count instead of MACs.
+  // Forged keys go to the control log, which relies on signatures instead of MACs.
   await fleet.forgeKey('acme');
   await fleet.forgeKey('acme', fleet.key('another').signer);
   let refused: Check[] = [];
@@ -225,7 +230,7 @@ test('the numbers of a gateway are taken by nobody: what it completes afterwards
 
 test('a record that is written again with its MAC counts once', async () => {
   await settled();
-  // The token counter may still rise to the rows' total, but not above it.
+  // Compared separately, because the token counter may still rise to the total of the rows, but not above it.
   const { used: _, ...before } = await answers();
   for (const topic of topics) {
     const log = await openLog(fleet.logUrl, { topic }, { allowTrimmed: true });
@@ -238,7 +243,7 @@ test('a record that is written again with its MAC counts once', async () => {
     expect(genuine.length, topic).toBeGreaterThan(0);
     await append(topic, genuine.slice(0, 50));
   }
-  // Waits for a record behind the forged ones on each topic.
+  // A repeated usage row is counted in this metric, so by then the records written again have been read.
   await until(async () => {
     const metrics = await (await fetch(`${plane.ready.metrics}/metrics`)).text();
     return Number(/headgate_usage_rows_total\{outcome="repeated"\} (\d+)/.exec(metrics)?.[1]) > 0;
@@ -258,7 +263,7 @@ test('the same records count with the MAC of the gateway token', async () => {
   }
   await until(async () => ((await limits()).concurrency.inFlight ?? 0) >= 100, 30_000);
   await until(async () => Number((await usage())['totalTokens']) >= forgedTokens, 30_000);
-  // Limits follow the counters; the rows are only billed.
+  // The usage counters of limits must follow too, because limits do not use the rows.
   await until(async () => (await used()) >= before + forgedTokens, 30_000);
   await until(async () => {
     const { items } = await fleet.admin(plane).call('GET', '/gateways');

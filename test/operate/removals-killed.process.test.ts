@@ -1,5 +1,5 @@
-// Goal: the automatic removal of old usage rows and old keys happens once and completely, wherever it is killed.
-// Method: SIGKILL before each step of a removal, and between the commits that forget keys; then a restart on the remains.
+// Goal: old usage rows and old keys are removed once and completely, wherever the removal is interrupted. Method: send
+// SIGKILL before each step of a removal and between the commits that forget keys, then restart on what remains.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -34,7 +34,10 @@ const days = [daysAgo(9), daysAgo(8), daysAgo(3), daysAgo(2)];
 const keepDays = 5;
 const built = (path: string): string => JSON.stringify(pathToFileURL(resolve('dist', path)).href);
 
-/** Kills itself before its n-th step: the note of a move, a batch of rows, the note of a removal, or a file. */
+/**
+ * A program that removes old rows and kills itself before its n-th step. A step records a move, moves a batch of rows,
+ * records a removal or removes a file.
+ */
 const program = `
 import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
@@ -74,7 +77,7 @@ function open(path: string) {
   return { store, mover: (keep: number) => new RowMover({ rows: store.rows, path, keepDays: keep, logger }) };
 }
 
-/** Fills a store so that half of each day's rows are in the day's file and half are waiting. */
+/** Fills a usage store. Half of each day's rows are already in the day's file, and half are still waiting to be moved. */
 async function filled(path: string): Promise<void> {
   const { store, mover } = open(path);
   const incarnation = '0f8fad5b-d9cb-469f-a165-70867728950e';
@@ -106,7 +109,7 @@ test('days of rows that are removed, and rows that are moved, wherever the proce
     const path = join(left, 'usage.db');
     end = await endOf(path, steps);
     const { store, mover } = open(path);
-    // Rows that are not removed yet are present and complete.
+    // Reads all rows, which must be complete unless they have been removed.
     const read = (): number => store.requests({ limit: 10_000 }).length;
     expect([2 * rowsOfDay, 3 * rowsOfDay, 4 * rowsOfDay], `killed before step ${steps}`).toContain(
       2 * Math.ceil(read() / 2),
@@ -119,7 +122,7 @@ test('days of rows that are removed, and rows that are moved, wherever the proce
     store.close();
   }
   expect(end).toBe(0);
-  // The steps are the note of the removal, one file per day, the note of the move, and several batches of rows.
+  // The steps are the record of the removal, one file per day, the record of the move, and several batches of rows.
   expect(steps).toBeGreaterThan(8);
 });
 
@@ -158,14 +161,14 @@ test('keys that are forgotten in several commits, though the control plane is ki
   const counts: number[] = [];
   for (let plane = await start(); ; plane = await start()) {
     const before = counts.at(-1) ?? keys;
-    // A process learns the log's time only from records read since its start.
+    // A process learns the log's time only from records that it reads after its start, so append one.
     await fleet.admin(plane).run('organisation.create', { id: `other-${counts.length}`, name: 'Other' });
     await until(async () => (await keyCount(plane)) < before, 60_000);
     counts.push(await keyCount(plane));
     await plane.end('SIGKILL');
     if (counts.at(-1) === 0) break;
   }
-  // Each commit forgets 500 keys.
+  // Each commit forgets 500 keys, so the count must fall in such steps.
   expect(counts.every((count) => count === 0 || (keys - count) % 500 === 0)).toBe(true);
   expect(counts.length).toBeGreaterThan(1);
   const forgotten = await forgottenKeys();

@@ -1,6 +1,6 @@
 /**
  * Goal: every listener of every process uses a new certificate once its files are replaced, without a signal. A client trusts
- * an authority once it is in the file that NODE_EXTRA_CA_CERTS names, if Node supports that.
+ * a new authority once the file that NODE_EXTRA_CA_CERTS names contains it, if the Node version supports this.
  */
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -26,7 +26,7 @@ const tls = ['--tls-cert', join(mount, 'tls.crt'), '--tls-key', join(mount, 'tls
 const processes: Started<unknown>[] = [];
 let urls: string[];
 
-/** Swaps the certificate files as the kubelet does. */
+/** Replaces the mounted certificate files through symbolic links, as the kubelet does. */
 function swap(name: 'first' | 'second'): void {
   mkdirSync(join(mount, name), { recursive: true });
   copyFileSync(fixture(`${name}.pem`), join(mount, name, 'tls.crt'));
@@ -37,7 +37,7 @@ function swap(name: 'first' | 'second'): void {
     if (!existsSync(join(mount, file))) symlinkSync(`..data/${file}`, join(mount, file));
 }
 
-/** Common name on the certificate that a new connection receives. */
+/** Returns the common name of the certificate that a new connection receives. */
 async function shown(url: string): Promise<string> {
   const { hostname: host, port } = new URL(url);
   const socket = nodeTls.connect({ host, port: Number(port), rejectUnauthorized: false });
@@ -73,7 +73,8 @@ beforeAll(async () => {
 afterAll(() => fleet.close());
 
 test('a certificate that was replaced is shown by every listener of every process', async () => {
-  // API, visitors' page, admin API, console, node, and four health endpoints. The node's address is listed twice.
+  // The nine addresses are the API, the visitors' page, the admin API, the console, the node, and four health endpoints. The
+  // list contains the node's address twice.
   expect(new Set(urls.map((url) => new URL(url).host)).size).toBe(9);
   const all = () => Promise.all(urls.map(shown));
   expect(new Set(await all())).toEqual(new Set(['first']));

@@ -1,4 +1,7 @@
-/** Goal: whatever usage a node reports, no request is billed, and no client reads, more than the request can use. */
+/**
+ * Goal: whatever usage a node reports, neither the bill nor the client's response may contain more usage than the request can
+ * cause.
+ */
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { call, chatBody } from '../support/api.ts';
@@ -64,7 +67,7 @@ const ways: Readonly<Record<string, Way>> = {
   },
 };
 
-/** Usage as the client reads it and as it is recorded. */
+/** Returns the usage that the client read and the usage that was billed. */
 async function used(way: string): Promise<{ shown: Used; billed: number }> {
   const { path, body, own } = ways[way] as Way;
   const caller = own ? (await fleet.key('birch')).value : key;

@@ -1,6 +1,6 @@
 /**
- * Members see only their own organisation's requests, in lists and streams, without the names of other organisations or of
- * nodes, in both the admin API and the console. No response contains a key, a prompt or a completion.
+ * Tests that members see only their own organisation's requests, in lists and streams of the admin API and of the console.
+ * They must not see names of other organisations or of nodes. No response may contain a key, a prompt or a completion.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { RequestList, RequestRow, RequestsMessage } from '../../schemas/admin/requests.ts';
@@ -33,7 +33,7 @@ beforeAll(async () => {
       const key = keys[organisation]?.value ?? '';
       await chat({ port, key, model: 'echo-small', more: { messages: [{ role: 'user', content: canary }] } });
     }
-    // A key used at another organisation's stack, and two keys of two organisations in one request.
+    // Uses a key at another organisation's stack, and keys of two organisations in one request.
     const [own, other] = [keys['acme']?.value ?? '', keys['birch']?.value ?? ''];
     await call({ port, key: own, path: '/v1/models', host: stackHost('heron') });
     await call({ port, key: own, path: '/v1/models', headers: { 'X-Api-Key': other } });
@@ -45,7 +45,7 @@ afterAll(() => fleet.close());
 type Way = 'admin API' | 'console';
 const cookies = new Map<string | undefined, string>();
 
-/** Cookie of the person's console session, or of the operator's if no person is given. */
+/** Returns the cookie of the person's console session, or of the operator's session if no person is given. */
 async function cookieOf(person: string | undefined): Promise<string> {
   const found = cookies.get(person);
   if (found !== undefined) return found;
@@ -74,7 +74,7 @@ async function read<Answer>(path: string, person?: string, way?: Way): Promise<A
   return (await response.json()) as Answer;
 }
 
-/** First message of a stream. */
+/** Returns the first message of a stream. */
 async function firstOf(path: string, person?: string, way?: Way): Promise<RequestsMessage> {
   const response = await request(path, person, way);
   expect(response.headers.get('content-type')).toBe('text/event-stream; charset=utf-8');
@@ -168,7 +168,7 @@ test('a cursor shows nobody how many requests there are, cannot be made, and is 
   expect(second.items[0]?.request).not.toBe(first.items[0]?.request);
   const made = Buffer.from(JSON.stringify({ 'gateway-1': 3 })).toString('base64url');
   expect((await request(`/requests?organisation=acme&next=${made}`, 'ana')).status).toBe(400);
-  // The cursor works neither for another organisation nor with another filter.
+  // The cursor is refused for another organisation and with another filter.
   for (const query of ['organisation=birch', 'organisation=acme&outcome=refused', 'slower-than=1s'])
     expect((await request(`/requests?${query}&next=${next}`)).status).toBe(400);
   expect((await request(`/requests?organisation=birch&next=${next}`, 'ana')).status).toBe(403);

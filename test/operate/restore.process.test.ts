@@ -1,6 +1,6 @@
 /**
- * Recovery from a lost log with the commands of docs/backup.md, in a fleet whose processes keep their folders. Keys, stacks
- * and tiers are as in the backup, and usage is counted once.
+ * Runs the commands of docs/backup.md for a lost log, in a fleet whose processes keep their folders. Afterwards keys, stacks
+ * and tiers must be as in the backup, and usage must be counted once.
  */
 import { execFile } from 'node:child_process';
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -24,7 +24,7 @@ const fleet = new ProcessFleet();
 const { dir, logFolder } = fleet;
 let plane: Plane;
 let gateway: GatewayProcess;
-/** Requests answered with 200. */
+/** Number of requests answered with 200. */
 let answered = 0;
 
 beforeAll(async () => {
@@ -35,7 +35,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => fleet.close());
 
-/** Commands under a heading of the page about backups. */
+/** Returns the commands under a heading of docs/backup.md. */
 function commandsUnder(heading: string): string {
   const page = readFileSync(new URL('../../docs/backup.md', import.meta.url), 'utf8');
   const section = page.split(/^## /m).find((text) => text.startsWith(heading));

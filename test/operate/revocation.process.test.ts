@@ -1,6 +1,6 @@
 /**
- * `key revoke --wait` exits with 0 only if the revocation is in force (design 4: Revocation confirmed). Covers processes that
- * are suspended, duplicated, on another log, or silent for longer than the status topic keeps reports.
+ * Tests that `key revoke --wait` exits with 0 only if every gateway applies the revocation (design 4: Revocation confirmed).
+ * Covers processes that are suspended, duplicated, on another log, or silent for longer than the status topic keeps reports.
  */
 import { mkdirSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
@@ -33,7 +33,7 @@ async function beginAgain(plane: Plane): Promise<Plane> {
   return fleet.startPlane('cp-2');
 }
 
-/** Deletes every report so far, as a day of retention does. */
+/** Deletes all reports so far, as happens after a day because of the topic's retention. */
 function forgetReports(): void {
   const db = openDatabase(join(fleet.logFolder, 'headgate.status.db'), {
     durability: 'normal',
@@ -112,7 +112,7 @@ test('design 4: nothing is confirmed before the reports that were there at the s
   db.exec('COMMIT');
   db.close();
 
-  // A replica without any memory of its own.
+  // This replica is new, so it has no memory of the gateway.
   const plane = await fleet.startPlane('cp-2');
   const run = await fleet.revoke(plane, key, 4);
   expect(run.code, run.stdout + run.stderr).toBe(5);
@@ -180,7 +180,7 @@ test('a gateway that was killed is waited for, across restarts of the control pl
   const run = await fleet.revoke(plane, await fleet.key(plane), 30);
   expect([run.code, run.stdout], run.stderr).toEqual([0, expect.stringMatching(/lives +confirmed/)]);
 
-  // Forgetting a live gateway does not hide it, and both the command and the list say so.
+  // Forgetting a gateway that still runs does not hide it. Both the command and the gateway list report it.
   expect(await fleet.run(plane, 'gateway', 'forget', 'lives', '--yes')).toMatchObject({
     ...{ code: 0, stderr: expect.stringContaining('lives reported in the last ten seconds') },
   });

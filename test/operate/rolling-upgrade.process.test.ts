@@ -1,7 +1,7 @@
 /**
- * Two builds on one log: this one, and a patched copy that knows two more events. Side by side they do not diverge. Both skip
- * an unknown event that is not critical. At a critical one, the old build stops with its last good state and reports that,
- * while the new build continues.
+ * Runs two builds on one log: this build, and a patched copy that knows two more events. Their states must not diverge. Both
+ * skip an unknown event that is not critical. At an unknown critical event the old build stops with its last good state and
+ * reports this, while the new build continues.
  */
 
 import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -20,7 +20,9 @@ import { ProcessFleet } from '../support/process-fleet.ts';
 const fleet = new ProcessFleet();
 const root = new URL('../../', import.meta.url).pathname;
 
-/** A build with the next fold version, which knows `model.praised` and the critical `model.retired`. */
+/**
+ * Patches a copy of the build. The copy has the next fold version and knows `model.praised` and the critical `model.retired`.
+ */
 function newerBuild(): string {
   const to = join(fleet.dir, 'newer');
   for (const part of ['dist', 'package.json', 'schemas'])

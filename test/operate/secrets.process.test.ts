@@ -44,7 +44,7 @@ const commands = { 'control-plane': plane, dev, 'node-agent': agent, gateway };
 const whatIsUnset = ['', ' ', '\t \n'];
 const whatIsWeak = ['x', 'fifteen-letters'];
 
-/** Standard error of a command that is refused. */
+/** Returns the standard error of a command that refuses to start. */
 async function refusal(args: readonly string[], env: Environment): Promise<string> {
   const { code, stderr } = await runCommand(args, { env: { HEADGATE_LOG_LEVEL: 'fatal', ...env } });
   expect([1, 2]).toContain(code);
@@ -125,7 +125,7 @@ test.each(blanks)('%s refuses to start with a blank %s, and names it', async (co
     ...{ HEADGATE_OPERATOR_TOKEN: token, HEADGATE_GATEWAY_TOKEN: gatewayToken, HEADGATE_NODE_TOKEN: token },
     ...{ [secret]: undefined, HEADGATE_CONTEXT: join(dir, 'context.json') },
   };
-  // Cycles through the kinds of blank values along the table.
+  // Takes the three kinds of blank values in turn, so that every variable is tested with one of them.
   const value =
     whatIsUnset[blanks.findIndex((each) => each[0] === command && each[1] === variable) % 3] ?? '';
   const stderr = await refusal(args, { ...env, [variable]: value });
@@ -221,7 +221,7 @@ const given = {
   HEADGATE_NODE_TOKEN: 'a-good-node-token-001',
 };
 
-/** Inodes of the TCP sockets on which a process listens, according to the system. */
+/** Returns the inodes of the TCP sockets on which the process listens. */
 function listeningPorts(pid: number): number[] {
   const own = new Set(
     readdirSync(`/proc/${pid}/fd`).flatMap((descriptor) => {
@@ -245,7 +245,7 @@ test.each(Object.keys(processes) as (keyof typeof processes)[])(
   async (kind) => {
     const dir = folder();
     const env = { ...given, HEADGATE_CONTEXT: join(dir, 'context.json') };
-    // A gateway needs an existing log.
+    // The gateway needs a log, so a control plane creates one first.
     const first =
       kind === 'gateway' ? await startProcess({ dir, name: 'cp', args: plane(dir), env }) : undefined;
     const started = await startProcess<object>({ dir, name: kind, args: processes[kind](dir), env });
@@ -253,7 +253,7 @@ test.each(Object.keys(processes) as (keyof typeof processes)[])(
       const pid = started.child.pid ?? 0;
       const before = listeningPorts(pid);
       for (let times = 0; times < 3; times++) started.child.kill('SIGUSR1');
-      // A Node thread opens the debugger, and first announces it on stderr.
+      // A thread of Node would open the debugger, and announce it on standard error. Give the thread time to do so.
       await new Promise((resolve) => setTimeout(resolve, 500));
       expect(started.stderr()).not.toContain('Debugger');
       expect(listeningPorts(pid)).toEqual(before);
@@ -269,7 +269,7 @@ const secretPem = generateKeyPairSync('rsa', { modulusLength: 2048 })
   .privateKey.export({ type: 'pkcs8', format: 'pem' })
   .toString();
 const randomText = randomBytes(24).toString('base64url');
-/** Values that are wrong in each of these variables and must never be echoed. */
+/** Invalid values for each of these variables. They may be secrets, so no message may repeat them. */
 const wrongForms = [secretPem, randomText, `two\n${randomText}`, `-----BEGIN ${randomText}`];
 const secretVariables: readonly (readonly [keyof typeof processes, string])[] = [
   ['control-plane', 'HEADGATE_SIGNING_KEY'],

@@ -1,6 +1,6 @@
 /**
- * Log signatures, as docs/security.md describes them: a key has an effect only on a signed log, signers change while a
- * gateway follows, and a pin protects against an outsider who can write to the topic.
+ * Tests log signatures as docs/security.md describes them. An API key has an effect only on a signed log, signers can change
+ * while a gateway follows, and a pin protects against an outsider who can write to the topic.
  */
 
 import { renameSync } from 'node:fs';
@@ -21,7 +21,7 @@ afterEach(async () => {
   await fleet.close();
 });
 
-/** Status for a refused key. No node serves the model, so an accepted key gets 404 or 503. */
+/** Status of a refused key. An accepted key gets 404 or 503 instead, because no node serves the model. */
 const refusedKey = 401;
 const acme = {
   version: 1,
@@ -159,7 +159,7 @@ test('signers are exchanged on two replicas while a gateway follows; the old key
   await second.end();
   await expect(fleet.controlPlane('cp-2', old)).rejects.toThrow(/names no key of one of its signers/);
 
-  // Another gateway reads the whole log from its first record.
+  // Starts another gateway, which reads the whole log from its first record.
   const fresh = await fleet.startGateway('gw-2', { flags: ['--trust-signer', old.publicFile] });
   expect(await statusWith(fresh.ready.api, late)).toBe(refusedKey);
   for (const key of keys) expect(await statusWith(fresh.ready.api, key)).not.toBe(refusedKey);
@@ -196,7 +196,7 @@ test('a gateway with a pin refuses by name a log that an outsider began, and fol
   await expect(fleet.controlPlane('cp-1', key)).rejects.toThrow(/not signed/);
 
   renameSync(fleet.logFolder, join(fleet.dir, 'unsigned-log'));
-  // The log is signed and our key is among its signers, but an outsider created it.
+  // An outsider creates a signed log and names our key among its signers.
   const both = [outsider.signer.publicKey, key.signer.publicKey];
   await fleet.append(known('log.created', { log: 'log-of-an-outsider', signers: both }), outsider.signer);
   const pinned = fleet.controlPlane('cp-pinned', key, ['--trust-signer', key.publicFile]);

@@ -1,4 +1,4 @@
-// Goal: copying a large state blocks the control plane's event loop for no more than its share of turns.
+// Goal: while a control plane copies a large state, the copy must not block the event loop.
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -6,7 +6,7 @@ import { performance } from 'node:perf_hooks';
 import { expect, test } from 'vitest';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 
-// Uses the built file, because only there does the copy get its own thread.
+// Imports the built file, because only the build runs the copy in a thread of its own.
 const built = new URL('../../dist/control-plane/state/snapshot-copies.js', import.meta.url).href;
 
 test('a large state is copied outside the event loop', async () => {
@@ -25,7 +25,7 @@ test('a large state is copied outside the event loop', async () => {
     const copy = await copies.acquire({ kind: 'operator' }, new AbortController().signal);
     const { active } = performance.eventLoopUtilization(before);
     expect(copy.bytes).toBeGreaterThan(80_000_000);
-    // A copy on this thread keeps it active throughout: some hundred ms for the copy and its hash.
+    // For comparison, a copy on this thread keeps its event loop busy for some hundred ms.
     const here = performance.eventLoopUtilization();
     snapshot.db.prepare('VACUUM INTO ?').run(join(dir, 'here.db'));
     await new Promise((resolve) => setImmediate(resolve));

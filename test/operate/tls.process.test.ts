@@ -1,6 +1,7 @@
 /**
- * A fleet in which every listener uses TLS with certificates of its own authority. Control plane, gateway, agent, node and
- * CLI reach each other, a certificate is renewed while they run, and an unusable certificate does no harm.
+ * Tests a fleet in which every listener uses TLS with certificates of its own authority. Control plane, gateway, agent, node
+ * and CLI must reach each other. A certificate is renewed while they run, and an unusable certificate must not replace a good
+ * one.
  */
 import { execFile } from 'node:child_process';
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -69,11 +70,11 @@ function cli(args: readonly string[], more: Record<string, string> = trusting): 
 interface Answer {
   readonly status: number | undefined;
   readonly body: string;
-  /** Common name on the certificate received. */
+  /** Common name of the certificate that the server presented. */
   readonly name: string;
 }
 
-/** Sends one request on its own connection. */
+/** Sends one request on a new connection. */
 async function ask(url: string, options: RequestOptions = {}, body = ''): Promise<Answer> {
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
     request(url, { ...options, ca, agent: false }, resolve)
@@ -163,7 +164,7 @@ test('docs/metrics.md lists the metrics of every kind of process, those of TLS t
   for (const { ready } of [controlPlane, gateway, agent, node])
     for (const [, name = ''] of (await ask(`${ready.metrics}/metrics`)).body.matchAll(/^# TYPE (\S+) /gm))
       if (/^(?:headgate|gen_ai)_/.test(name)) real.add(name);
-  // These metrics exist only with an exporter; test/operate/traces reads them.
+  // These metrics exist only if traces are exported; traces.process.test.ts checks them.
   const elsewhere = /^headgate_trace_/;
   expect([...listed].filter((name) => !elsewhere.test(name)).sort()).toEqual([...real].sort());
 });

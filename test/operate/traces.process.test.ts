@@ -1,4 +1,7 @@
-/** Traces of a running gateway, with an OTLP receiver over HTTP, a header-recording node and a hanging receiver. */
+/**
+ * Tests the traces of a running gateway. An OTLP receiver collects them over HTTP, a node records the headers that it
+ * receives, and another receiver hangs.
+ */
 import { readFileSync, writeFileSync } from 'node:fs';
 import {
   createServer,
@@ -124,7 +127,7 @@ afterAll(async () => {
   await fleet.close();
 });
 
-/** Sends a request with a stack's Host header, which fetch would not send. */
+/** Sends a request with the stack's Host header, which `fetch` cannot set. */
 function askStack(gateway: GatewayProcess, stack: string, trace: string): Promise<number | undefined> {
   const { hostname, port } = new URL(gateway.ready.api);
   const headers = {
@@ -213,7 +216,7 @@ test('no prompt, no key and no text of a caller is in any attribute, also where 
   const refused = `00-${'a'.repeat(32)}-${parentId}-01`;
   await ask(traced, { key: 'hg-secret-wrong-key-000', traceparent: refused });
   await ask(traced, { key, model: 'secret-model-name', traceparent: refused });
-  // The key is valid, and the caller chose the stack's name.
+  // The key is valid, but the stack's name was made up by the caller and must not appear in a span.
   expect(await askStack(traced, 'stk-secret-otter-9k2f', refused)).toBe(404);
   const hosts = () =>
     spans()
@@ -293,7 +296,7 @@ test('a receiver that hangs costs no request: what does not fit into the queue i
   await ask(traced, { key });
   await Promise.all([traced.end(), untraced.end()]);
   expect([traced.child.exitCode, untraced.child.exitCode]).toEqual([0, 0]);
-  // No OpenTelemetry code is loaded unless an endpoint is set.
+  // OpenTelemetry code may be loaded only if an endpoint is set.
   expect(Number(readFileSync(loadedFile('traced'), 'utf8'))).toBeGreaterThan(10);
   expect(readFileSync(loadedFile('untraced'), 'utf8')).toBe('0');
 });

@@ -1,4 +1,4 @@
-/** Goal: a gateway has its own HTTP client, so it does not load an HTTP library. */
+/** Goal: a gateway uses its own HTTP client and does not load an HTTP library. */
 import { execFileSync } from 'node:child_process';
 import { resolve } from 'node:path';
 import { expect, test } from 'vitest';

@@ -1,6 +1,6 @@
 /**
- * Usage that a control plane refused, through real processes. Rows from a gateway with an unknown token are not lost, and
- * rows without a MAC do not count.
+ * Tests usage rows that a control plane refuses, with real processes. Rows from a gateway with an unknown token must not be
+ * lost, and rows without a MAC must not count.
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -69,7 +69,8 @@ test('usage of a gateway with another token counts after a start with that token
     await serve([], more);
     await until(async () => (await requests()) === 1, waitMs);
   }
-  // A gateway signs the rows waiting in its outbox with the token that it has when it publishes them.
+  // The restarted gateway signs the rows waiting in its outbox with its new token, because rows are signed when they are
+  // published.
   await gateway.end('SIGTERM');
   gateway = await fleet.serve('gateway', 'gw');
   await serve([], { HEADGATE_GATEWAY_TOKEN_PREVIOUS: nextToken });

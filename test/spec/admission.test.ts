@@ -1,6 +1,6 @@
 /**
- * Specification, "Errors" and "Limits": refusals must be true and must not reveal anything about other organisations. Also
- * covers the requests that nodes may receive before the limits have admitted a request.
+ * Tests the chapters "Errors" and "Limits" of the specification: refusals must be true and must not reveal anything about
+ * other organisations. Also covers the requests that nodes may receive before the limits have admitted a request.
  */
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { parseBehaviour } from '../simulator/behaviour.ts';
@@ -16,7 +16,7 @@ const clock = takeClock();
 let fleet: TestFleet;
 let port: number;
 const healthy = parseBehaviour({});
-/** A heavy model that only birch's stack serves. */
+/** Name of a heavy model that only birch's stack serves. */
 const secret = 'birch-secret-70b';
 
 beforeAll(async () => {
@@ -139,9 +139,9 @@ test('Errors 3, Routing algorithm 1: a model of an own node that is down is 503,
   expect(pooled.status).toBe(200);
 }, 60_000);
 
-/** A prompt with more bytes than the tier has tokens, but possibly few enough tokens to fit. */
+/** A prompt with more bytes than the tier allows tokens. Only the node's token count can tell whether it fits. */
 const undecided = { messages: [{ role: 'user', content: 'b'.repeat(300) }] };
-/** A prompt with equally few words, but with too many tokens by the node's count. */
+/** A prompt that is also one word, but has too many tokens by the node's count. */
 const tooLong = { messages: [{ role: 'user', content: 'b'.repeat(600) }] };
 
 test('Errors 8, Errors 9, Limits 3: at the limit of a minute no node is asked, not even for a count', async () => {
@@ -180,7 +180,7 @@ test('Errors 8, Limits 3: what may not fit the tier is counted, however little o
       const answer = await ask(key, 'echo-small', '127.0.0.1', { ...tooLong, ...more });
       expect(expectRefusal(answer, 'ContextWindowExceededError').message).not.toContain('at least');
     });
-    // Only the token count reached the node.
+    // The node received only the request to count tokens.
     expect(asked).toEqual({ 'pool-1': 1 });
   }
 });
@@ -193,7 +193,7 @@ test('Errors 8, Limits 3: a prompt that no engine can count is refused by its lo
     const asked = await askedDuring(fleet, async () => {
       expect((await ask(key, 'echo-small', '127.0.0.1', more)).status).toBe(200);
     });
-    // The attempt to count, and the request itself.
+    // The node received the attempt to count tokens and the request itself.
     expect(asked).toEqual({ 'pool-1': 2 });
   }
   expectRefusal(await ask(key, 'echo-small', '127.0.0.1', undecided), 'InferenceRateLimitedError');

@@ -1,4 +1,7 @@
-/** Placement of a prompt among equal nodes, and isolation of cached prompts, as far as callers see them in `usage`. */
+/**
+ * Tests how prompts are placed among equal nodes and how cached prompts are isolated, as far as callers can see it in
+ * `usage`.
+ */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type FaultyNode, startFaultyNode } from '../simulator/faulty-node.ts';
 import { chat } from '../support/api.ts';
@@ -17,7 +20,7 @@ const keys: Record<string, string> = {};
 beforeAll(async () => {
   const options = { tokensPerSecond: 0, cacheTokens: 1_000_000, recordBodies: true } as const;
   for (const id of shared) sims.set(id, await startFaultyNode({ ...options, models: ['grouped', 'spread'] }));
-  // An answer takes longer than reporting its placement to the other gateway.
+  // These nodes need longer to answer than a gateway needs to report the placement to the other gateway.
   for (const id of slow)
     sims.set(id, await startFaultyNode({ ...options, tokensPerSecond: 10, models: ['slow'] }));
   sims.set('acme-own', await startFaultyNode({ ...options, models: ['private'] }));
@@ -61,7 +64,10 @@ interface Asked {
   readonly more?: object;
 }
 
-/** The number of tokens that the node had cached, and the conversation including the answer. */
+/**
+ * Sends the conversation. Returns the number of tokens that the node had cached, and the conversation with the answer
+ * appended.
+ */
 async function ask(
   messages: readonly Message[],
   { gateway = 0, organisation = 'acme', model = 'grouped', more = {} }: Asked = {},
@@ -82,7 +88,9 @@ const bodiesOf = (model: string): { cache_salt?: string }[] =>
     .flatMap((node) => node.stats().bodies as { model: string; cache_salt?: string }[])
     .filter((body) => body.model === model);
 
-/** Number of conversations, of twelve with three turns, whose later turns all found the previous turn in a cache. */
+/**
+ * Runs twelve conversations of three turns. Returns how many of them found the previous turn in a cache in every later turn.
+ */
 async function foundAgain(model: string): Promise<number> {
   let found = 0;
   for (let at = 0; at < 12; at += 1) {
@@ -116,7 +124,7 @@ test('conversations that their home had no room for stay where they went, throug
         gateway: (at + turn) % 2,
         more: { max_tokens: 12 },
       });
-      // The system prompt alone has fewer tokens.
+      // More cached tokens than the system prompt has, so the earlier turns were cached too.
       if (turn > 0 && cached > 300) again += 1;
       messages = next;
     }
@@ -145,7 +153,7 @@ test('what one organisation has asked makes nothing faster for another one', asy
     if (i === 0) expect(cached).toBe(0);
   }
   const salts = new Set(bodiesOf('spread').map(({ cache_salt }) => cache_salt));
-  // One salt per organisation, the same from both gateways.
+  // Each organisation has one salt, which is the same at both gateways.
   expect(salts.size).toBe(2);
   for (const salt of salts) expect(salt).toMatch(/^[\w-]{43}$/);
 });

@@ -1,4 +1,4 @@
-/** Specification, "Authentication". The test moves the clock to make keys expire. */
+/** Tests the chapter "Authentication" of the specification. The tests move the clock to make keys expire. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { mintKey } from '../../shared/ids/api-key.ts';
 import { type Call, call, chat, expectRefusal } from '../support/api.ts';
@@ -28,7 +28,7 @@ afterAll(async () => {
   clock.restore();
 });
 
-/** Lists models on a stack of acme. The call needs a key and reaches no node. */
+/** Lists the models of acme's stack. The call needs a key but does not reach a node. */
 const listing = (parts: Omit<Call, 'port'>) => call({ port, host: stackHost('otter'), ...parts });
 
 test.each(['Bearer', 'bearer', 'BEARER', 'bEaReR'])(

@@ -1,7 +1,7 @@
 /**
- * Malformed input over raw sockets, which no well-behaved client sends. Each request gets the standard error envelope, with
- * three exceptions: a flood of headers may be cut off, and blank lines or a request whose client leaves may get no answer.
- * The gateway keeps serving after each, and neither answers nor logs repeat a key, a prompt or a header's value.
+ * Sends malformed input over raw sockets. Each request must get the standard error envelope, with three exceptions: a flood
+ * of headers may be cut off, and blank lines or a request whose client leaves may get no answer. The gateway must keep
+ * serving after each. Neither answers nor logs may repeat a key, a prompt or a header's value.
  */
 
 import { connect } from 'node:net';
@@ -19,7 +19,7 @@ import { RawPeer, statusesIn } from '../support/raw-peer.ts';
 import { specFleet, stackHost } from '../support/spec-fleet.ts';
 import { inferences } from '../support/witness.ts';
 
-/** Text in every prompt, header and field of this file. It must not appear in any answer or log line. */
+/** Secret text in every prompt, header and field that this file sends. No answer or log line may contain it. */
 const secret = 'hush-hush-7f3a';
 const chatPath = '/v1/chat/completions';
 let logged = '';
@@ -50,7 +50,7 @@ afterEach(async () => {
   logged = '';
 });
 
-/** Statuses of all answers on the connection. Checks that refusals are standard envelopes and repeat no input. */
+/** Returns the statuses of all answers on the connection. Checks that refusals are standard envelopes and repeat no input. */
 function refusalsIn(text: string): number[] {
   expect(text.includes(secret) || text.includes(acme), 'contains what was sent').toBe(false);
   const statuses: number[] = [];
@@ -172,7 +172,7 @@ test.each([
   expect(refusalsIn(answer.text)).toEqual([413]);
 });
 
-/** A connection that closes before everything was sent may be reset, which is also a valid outcome. */
+/** Accepts a reset, which is also a valid outcome if the server closes before everything was sent. */
 function resetOf(error: NodeJS.ErrnoException): undefined {
   expect(error.code).toMatch(/ECONNRESET|EPIPE/);
   return undefined;
@@ -198,7 +198,7 @@ test('Expect: 100-continue is answered before the body is sent, and only for an 
   expect(refused).toMatch(/^HTTP\/1\.1 401 /);
 });
 
-/** Sends the first part, then the second once the answer contains `awaited`. Returns everything received. */
+/** Sends the first part, then the second part once the answer contains `awaited`. Returns everything received. */
 function dialogue(first: string, awaited: string, second: string): Promise<string> {
   return new Promise((resolve, reject) => {
     let text = '';
@@ -263,7 +263,10 @@ test('Garbage: a request that came whole before it is answered, and then the con
 /** Blank lines alone are not a request yet. */
 const isBlank = (bytes: Buffer): boolean => /^[\r\n]*$/.test(bytes.toString('latin1'));
 
-/** A client that ends its side while its request is served counts as gone. A client that stays must get an answer. */
+/**
+ * Whether a client that keeps its connection open gets an answer. A client that closes its side counts as gone and may get
+ * none.
+ */
 async function isAnsweredToAStayer(bytes: Buffer): Promise<boolean> {
   const peer = await RawPeer.open({ host: '127.0.0.1', port, tls: false });
   await peer.send(Buffer.concat([bytes, Buffer.from('\r\n\r\n')]));
@@ -381,7 +384,7 @@ test.each([
 test.each([33, 100])('Bodies: one of %i MiB in chunks is refused without being kept', async (mebibytes) => {
   const lines = ['Content-Type: application/json', 'Transfer-Encoding: chunked'];
   const answer = await flood(withKey(`POST ${chatPath} HTTP/1.1`, ...lines), mebibytes, true);
-  // The gateway only drains a limited amount of data before it closes the connection, so the refusal may be lost.
+  // The gateway drains only a limited amount of data before it closes the connection, so the refusal may be lost.
   if (mebibytes < 64 || answer !== '') expect(refusalsIn(answer)).toEqual([413]);
 });
 
@@ -546,7 +549,7 @@ test('Connections: hundreds that are opened and left lead to nothing', async () 
       return new Promise((resolve) => socket.on('close', resolve));
     }),
   );
-  // Some requests with complete bodies were begun before their clients left.
+  // Waits for the requests that the gateway had begun before their clients left.
   await vi.waitUntil(() => logged.includes('"msg":"request"', before), { interval: 5, timeout: 5000 });
   await vi.waitUntil(() => fleet.nodes['acme-1'].stats().inFlight === 0, { interval: 5, timeout: 5000 });
 });

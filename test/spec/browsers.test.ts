@@ -1,6 +1,6 @@
 /**
- * Pages of origins that an operator has named may call the API and read its answers, on every host. For all other origins,
- * answers are byte for byte those of a gateway without named origins.
+ * Tests that pages of the origins that an operator has named may call the API and read its answers, on every host. For all
+ * other origins, answers must be byte for byte those of a gateway without named origins.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Answer, type Call, call, chatBody } from '../support/api.ts';
@@ -24,7 +24,7 @@ afterAll(() => fleet.close());
 const corsNames = (answer: Answer): string[] =>
   Object.keys(answer.fields).filter((name) => name.startsWith('access-control-') || name === 'vary');
 
-/** An answer without the parts that differ between any two answers. */
+/** Returns the answer without the parts that differ between any two answers. */
 function comparable({ status, fields, content }: Answer): object {
   const { date: _date, 'x-request-id': _id, ...rest } = fields;
   const { id: _answerId, created: _created, ...body } = content === '' ? {} : JSON.parse(content);

@@ -1,4 +1,7 @@
-/** Specification, "Endpoints" and "Versioning": the operations, the model listings of both kinds of host, strict schemas. */
+/**
+ * Tests the chapters "Endpoints" and "Versioning" of the specification: the operations, the model listings of both kinds of
+ * host, and strict schemas.
+ */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Answer, answerOf, call, chat, chatBody, expectRefusal, framesOf } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
@@ -108,7 +111,7 @@ test.each([
   expectRefusal(await typed(type, text), 'UnsupportedShapeError');
 });
 
-/** A chat completion with the given content type, or with none. */
+/** Sends a chat completion with the given content type, or with none. */
 async function typed(type: string | undefined, text: string): Promise<Answer> {
   const lines = [
     `POST ${chatPath} HTTP/1.1`,
@@ -122,7 +125,8 @@ async function typed(type: string | undefined, text: string): Promise<Answer> {
 }
 
 test('Endpoints rule 2: the shared listing has what the nodes of the pool have loaded, and nothing else', async () => {
-  // Without echo-idle and echo-locked, which no node has loaded, and echo-private, which only an own node serves.
+  // The listing omits echo-idle and echo-locked, which no node has loaded, and echo-private, which only an organisation's own
+  // node serves.
   expect(idsOf(await call({ port })).sort()).toEqual(['echo-embed', 'echo-large', 'echo-small', slashModel]);
 });
 

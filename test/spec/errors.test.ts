@@ -1,4 +1,7 @@
-/** Specification, "Errors": each condition, the content of its message, and the refusal that comes first if several apply. */
+/**
+ * Tests the chapter "Errors" of the specification: each condition, the content of its message, and which refusal is sent if
+ * several apply.
+ */
 import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
@@ -16,7 +19,7 @@ let port: number;
 let acme: string;
 const healthy = parseBehaviour({});
 
-/** One tier per limit, and one with all limits. The second lowest and the highest tier have a used-up allowance. */
+/** One tier for each kind of limit, and one tier with all limits. */
 const tiers = [
   { id: 'Narrow', contextTokens: 100 },
   { id: 'Minutely', requestsPerMinute: 1 },
@@ -52,7 +55,7 @@ afterEach(() => {
 });
 
 let organisations = 0;
-/** A key of a new organisation on the tier, so that requests of other tests do not count. */
+/** Creates a key for a new organisation on the tier, so that requests of other tests do not count towards its limits. */
 async function keyOn(tier: TierName | 'Pro' | 'Starter'): Promise<string> {
   const id = `caller-${++organisations}`;
   await fleet.admin.call('POST', '/organisations', { id, name: id, tier });
@@ -65,7 +68,7 @@ async function keyOn(tier: TierName | 'Pro' | 'Starter'): Promise<string> {
 const ask = (key: string, model = 'echo-small', more = {}): Promise<Answer> =>
   chat({ port, key, model, more });
 
-/** Makes the request that uses up the allowance of one token. */
+/** Sends the request that uses up the allowance of one token. */
 async function useUp(key: string): Promise<void> {
   expect((await ask(key)).status).toBe(200);
 }
@@ -288,7 +291,10 @@ test('Errors further rule 2: no answer has a header of limits, and only the two 
   }
 });
 
-/** Order of checks. Each row fails every check from its own step on, and none before. */
+/**
+ * Each request fails the checks that the previous request failed, and often an earlier one too, so the refusals show the
+ * order of the checks.
+ */
 test('Errors 4, Errors 7, Errors 8, Errors 9, Errors 10: what waiting cannot cure is never hidden behind what it can', async () => {
   const key = await keyOn('All');
   const held = await heldAt(key);
@@ -299,13 +305,13 @@ test('Errors 4, Errors 7, Errors 8, Errors 9, Errors 10: what waiting cannot cur
   const bad = { ...tooLong, nonsense: 1 };
   const elsewhere = (model: string, more = {}) =>
     chat({ port, key, model, more, host: stackHost('missing') });
-  // One request in flight of one allowed; nothing else is used up.
+  // One request is in flight, which is the limit. No other limit is reached.
   await see(ask(key));
   await see(ask(key, 'no-such-model'));
   await see(elsewhere('echo-small'));
   held.leave();
   await expect.poll(async () => (await ask(key)).status, { interval: 20, timeout: 5000 }).toBe(200);
-  // Two requests this minute of two allowed, and the allowance is used up.
+  // Two requests were made this minute, which is the limit, and the allowance is used up.
   await see(ask(key, 'no-such-model'));
   await see(elsewhere('echo-small'));
   await see(ask(key));

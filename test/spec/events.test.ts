@@ -1,4 +1,7 @@
-/** Specification, "Events", on every streaming surface: early ends of answers, parts that stay delivered, and the records. */
+/**
+ * Tests the chapter "Events" of the specification on every streaming API: answers that end early, parts that stay delivered,
+ * and request records.
+ */
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { defaultForwardSettings } from '../../data-plane/nodes/forward.ts';
 import type { RefusalType } from '../../schemas/api/refusals.ts';
@@ -31,15 +34,15 @@ interface Row {
   readonly host: string;
   readonly node: DemoNodeId;
   readonly path: string;
-  /** Refusal of a request if its node fails. */
+  /** Refusal that the client receives if the request's node fails. */
   readonly refusal: RefusalType;
   body(text: string): object;
-  /** Fields that make the model think, and fields that offer it a tool. */
+  /** Request fields that make the model think. */
   readonly thinking: object;
   readonly tools: object;
-  /** Matches the frames that only a completed stream has. */
+  /** Pattern of frames that only a completed stream contains. */
   readonly terminal: RegExp;
-  /** Matches parts of an answer that a refusal must not contain. */
+  /** Pattern of parts of an answer that a refusal must not contain. */
   readonly answered: RegExp;
 }
 
@@ -47,7 +50,7 @@ const parameters = { type: 'object', required: ['city', 'country', 'day'] };
 const messages = (text: string) => [{ role: 'user', content: text }];
 const stack = { host: stackHost('heron'), node: 'birch-s1', refusal: 'TargetNotServingError' } as const;
 
-/** Birch uses the pool for chats, and its own stack for messages and responses. */
+/** How the organisation birch uses each API: the pool for chats, and its own stack for messages and responses. */
 const rows: Readonly<Record<AnswerSurface['name'], Row>> = {
   chat: {
     ...{ host: '127.0.0.1', node: 'pool-1', path: '/v1/chat/completions' },
@@ -93,7 +96,7 @@ describe.each(answerSurfaces)('$name:', ({ name, readStream, readWhole }) => {
     call({ ...{ port: fleet.port(), host, key, method: 'POST', path }, body: bodyOf(text, more) });
   const spoil = (fault: Parameters<typeof parseBehaviour>[0]): void =>
     fleet.nodes[nodeId].setBehaviour(parseBehaviour({ rules: [{ fault }] }));
-  /** The subset of these answers' request ids that birch has on record. */
+  /** Returns the request ids of those answers that are recorded for birch. */
   const recordedOf = async (answers: readonly Answer[]): Promise<string[]> => {
     fleet.nodes[nodeId].setBehaviour(parseBehaviour({}));
     const ids = await recordedIds(fleet, 'birch', await ask('hello there'));
@@ -131,7 +134,7 @@ describe.each(answerSurfaces)('$name:', ({ name, readStream, readWhole }) => {
         expect([answer.status, answer.whole], why).toEqual([200, false]);
         expect(answer.content, why).not.toMatch(terminal);
         expect(answer.content, why).not.toMatch(/error(?!":null)/);
-        // Delivered text stays delivered.
+        // Text that was already delivered stays valid.
         const read = readStream(answer.content.slice(0, answer.content.lastIndexOf('\n\n') + 2));
         expect('tools' in more ? answer.content : read.text + read.thoughts, why).not.toBe('');
         for (const part of ['text', 'thoughts'] as const)
@@ -181,7 +184,7 @@ describe.each(answerSurfaces)('$name:', ({ name, readStream, readWhole }) => {
       if (stream)
         await vi.waitUntil(() => held.received().includes('data: '), { timeout: 5000, interval: 2 });
       held.leave();
-      // Without the cancellation, the node would stall until its time-out.
+      // If the request were not cancelled, the node would stall until its time-out.
       await vi.waitUntil(() => node.stats().inFlight === 0, { timeout: scaledMs(1000), interval: 2 });
       expect(node.stats().abortedByClient).toBe(abortedByClient + 1);
       node.setBehaviour(parseBehaviour({}));

@@ -1,6 +1,7 @@
 /**
- * Specification, "Unauthorized ... identical answer for all" and "TargetNotServingError ... byte-identical on the wire":
- * compares whole answers byte by byte, except for date and request id. No probe may learn more than these two answers say.
+ * Tests two rules of the specification: "Unauthorized ... identical answer for all" and "TargetNotServingError ...
+ * byte-identical on the wire". Compares whole answers byte by byte, except for date and request id, so that no probe can
+ * learn more than the two answers say.
  */
 import fc from 'fast-check';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
@@ -14,9 +15,12 @@ import { specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
 
 const clock = takeClock();
 const shared = '127.0.0.1';
-/** A serving stack of acme, one of acme that does not serve, another organisation's stack, and one that does not exist. */
+/**
+ * Hosts of acme's serving stack, of acme's stack that does not serve, of another organisation's stack, and of a stack that
+ * does not exist.
+ */
 const stackHosts = [stackHost('otter'), stackHost('idle'), stackHost('heron'), stackHost('missing')];
-/** The last three hosts, which do not serve echo-small for acme for three different reasons. */
+/** Hosts that do not serve echo-small to acme, each for a different reason. */
 const notServing = stackHosts.slice(1);
 let fleet: TestFleet;
 let acme: string;
@@ -58,7 +62,7 @@ afterAll(async () => {
   clock.restore();
 });
 
-/** Expects one distinct answer. Each answer is mapped to the last request that got it. */
+/** Expects that all answers were identical. The map contains each distinct answer with the last request that got it. */
 function expectOne(answers: ReadonlyMap<string, string>): void {
   expect(answers.size, `distinct answers: ${JSON.stringify([...answers], null, 2)}`).toBe(1);
 }
@@ -128,10 +132,11 @@ test.each([
 );
 
 let switched: Promise<unknown> = Promise.resolve();
-// A timed-out test keeps running. Wait for its switched stacks, which the next test would see as distinct answers.
+// A test that timed out keeps running. Wait until it has switched its stacks back, because the next test would otherwise get
+// different answers.
 afterEach(() => switched.catch(() => undefined));
 
-/** Switches stacks of three owners to the Anthropic surface while `act` runs: one of acme and two of others. */
+/** Switches three stacks to the Anthropic API while `act` runs: one of acme's and two of other organisations. */
 function whileSwitched<T>(act: () => Promise<T>): Promise<T> {
   const acted = actSwitched(act);
   switched = acted;
@@ -170,7 +175,7 @@ test.each(['GET', 'POST'])(
           for (const [why, key] of Object.entries(badKeys))
             if (key !== undefined) await note(`a key ${why}`, host, { 'x-api-key': key });
           await note('a bad key with a bad bearer', host, { 'x-api-key': 'a', Authorization: 'Bearer b' });
-          // Valid keys, but the stack belongs to someone else or is not switched.
+          // These keys are valid, but the stack belongs to someone else or does not use the Anthropic API.
           if (host !== stackHost('idle')) await note('a key of acme', host, { 'x-api-key': acme });
           if (host !== stackHost('heron')) await note('a key of birch', host, { 'x-api-key': birch });
         }
@@ -187,7 +192,8 @@ test('Authentication 2: with a bearer that counts, an x-api-key that does not co
       for (const host of [stackHost('heron'), stackHost('missing'), stackHost('otter')]) {
         const method = path === '/v1/models' ? 'GET' : 'POST';
         const answers = new Set<string>();
-        // On birch's own stack, birch's key is valid, and two different keys count as none.
+        // Birch's key is valid on birch's own stack. There the request has two valid keys, which differ, so it counts as
+        // having none.
         const others = host === stackHost('heron') ? [] : [birch];
         for (const key of [undefined, acme, 'hg_nonsense', ...others]) {
           const headers = { Authorization: `Bearer ${acme}`, ...(key !== undefined && { 'x-api-key': key }) };
@@ -199,11 +205,11 @@ test('Authentication 2: with a bearer that counts, an x-api-key that does not co
   });
 });
 
-/** Removes the remaining seconds of the minute, which decrease from one request to the next. */
+/** Removes the remaining seconds of the minute, because they decrease from one request to the next. */
 const withoutSeconds = (answer: string): string =>
   answer.replace(/\d+( seconds)|(retry-after): \d+/gi, '$1$2');
 
-/** The answers to acme's request at three hosts that do not serve it. They must be identical. */
+/** Sends acme's request to the hosts that do not serve it, expects identical answers and returns the answer. */
 async function oneAnswer(parts: Omit<RequestParts, 'host'>, hosts = notServing): Promise<string> {
   const answers = new Map<string, string>();
   for (const host of hosts)
@@ -298,7 +304,7 @@ test('Errors 6: also where the minute is used up, alike', async () => {
   roomInMinute(clock, 'acme');
   const answers = new Set<string>();
   try {
-    // Uses up the one request per minute before the three hosts below are tried.
+    // Uses up the one request per minute before the loop tries the hosts.
     await ask({ ...post(chatPath, chatBody('echo-small')), headers: { Authorization: `Bearer ${acme}` } });
     for (const body of [chatBody('echo-small'), chatBody('no-such-model')])
       answers.add(await oneAnswer(post(chatPath, body)));

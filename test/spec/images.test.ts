@@ -1,6 +1,7 @@
 /**
- * Specification, "Errors 2": an image reaches an Ollama node only if the engine lists `vision` among the model's
- * capabilities, because it drops images for other models. Covers nodes that the control plane probes, and agents.
+ * Tests "Errors 2" of the specification for images. An image may reach an Ollama node only if the engine lists `vision` among
+ * the model's capabilities, because Ollama drops images for other models. Covers nodes that the control plane probes, and
+ * agents.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { NodeAgent } from '../../agent/agent.ts';
@@ -12,7 +13,7 @@ import { quiet, startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';
 
 const stack = 'stk-seeing-otter-5c5c';
-/** `both` is served by nodes on which it accepts images and by nodes on which it does not. */
+/** Models by whether they accept images. The model `both` accepts images on some of its nodes and not on others. */
 const models = ['sees:7b', 'blind:1b', 'both:3b', 'by-agent:7b', 'blind-by-agent:1b'];
 const dot =
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';

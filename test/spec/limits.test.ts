@@ -1,4 +1,7 @@
-/** Specification, "Limits": each limit is exact, refills on time, and is released however a request ends. */
+/**
+ * Tests the chapter "Limits" of the specification: each limit is exact, refills on time, and is released however a request
+ * ends.
+ */
 
 import { connect } from 'node:net';
 import fc from 'fast-check';
@@ -23,7 +26,7 @@ let port: number;
 beforeAll(async () => {
   fleet = await startFleet({
     gateways: 2,
-    // The clock jumps in these tests, and staleness is not their subject.
+    // Tests move the clock, which makes the state stale. Staleness is not their subject, so keep serving.
     gateway: { whenStale: 'serve' },
     fleet: (urls) => ({
       ...specFleet(urls),
@@ -87,7 +90,7 @@ test('Limits 1: counting tokens has a minute of its own, and takes nothing from 
   };
   const counts: number[] = [];
   for (let n = 0; n < 4; n++) counts.push(await ofStack('/v1/messages/count_tokens'));
-  // No node serves the stack, but requests that routing refuses count as well.
+  // No node serves the stack, but requests that routing refuses count towards the limit too.
   expect(counts).toEqual([404, 404, 404, 429]);
   roomInMinute(clock, id);
   const messages: number[] = [];
@@ -153,7 +156,7 @@ async function heldAt(key: string, model = 'echo-small', stream = false): Promis
   return held;
 }
 
-/** Expects that exactly nothing is in flight: the whole concurrency is available, and no more than that. */
+/** Expects that no request is in flight: exactly the whole concurrency must be available. */
 async function expectFree(key: string): Promise<void> {
   await expect
     .poll(async () => (await ask(key, 'echo-large')).status, { interval: 10, timeout: 5000 })
@@ -235,7 +238,7 @@ test.each(Object.keys(endings))(
   'Limits 2, Errors 10: a request that was %s releases its place, once',
   async (ending) => {
     const { key } = await callerOn('Slim');
-    // Another request stays in flight, because a slot released twice would be that request's slot.
+    // Another request stays in flight, because a slot that is released twice would free that request's slot.
     const node = fleet.nodes['pool-1'];
     const other = await heldAt(key);
     for (let i = 0; i < 5; i++) {
@@ -297,7 +300,7 @@ test('Limits 2, Errors 4: a plan without the heavy model is refused for that; a 
   for (const model of models) expectRefusal(await ask(shut.key, model), 'InferenceConcurrencyLimitedError');
 });
 
-/** A prompt with this many tokens: 3 for the message and one per 4 bytes, as the simulated node counts. */
+/** Returns a prompt with this many tokens. The simulated node counts 3 per message and one per 4 bytes. */
 const prompt = (tokens: number) => ({ messages: [{ role: 'user', content: 'abcd'.repeat(tokens - 3) }] });
 
 test.each([
@@ -388,7 +391,7 @@ test('Limits 5: a key that is revoked while the body of its request comes is ref
     Expect: '100-continue',
   };
   await peer.send(requestText({ method: 'POST', path: '/v1/chat/completions', headers }));
-  // The key was accepted, so the gateway asks for the body.
+  // A `100 Continue` means that the key was accepted and the gateway now asks for the body.
   expect(await peer.received(/ 100 Continue/)).toBe(true);
   await fleet.admin.call('POST', `/keys/${id}/revoke`);
   await fleet.settle();
@@ -446,7 +449,7 @@ test('Limits 5, Authentication 3, Authentication 8: a gateway whose last proof o
   }
 });
 
-/** Interval between proofs in ms. Long enough for a test to act right after a proof. */
+/** Interval between freshness proofs, in ms. It gives a test enough time to act right after a proof. */
 const proveMs = 1200;
 
 /** Waits until the gateway's last freshness proof is recent, so that the next is some time away. */
@@ -484,7 +487,8 @@ test('Limits 5: a proof that ages while a body comes, or while it is counted, no
       });
     const body = JSON.stringify(chatBody('echo-small'));
     const whole = post(body, { Expect: '100-continue' });
-    // After the key is accepted, the process sleeps. The two rows differ in whether the key must be looked up again.
+    // Each row contains how long the process sleeps before the request, and how long after its key was accepted. The rows
+    // differ in whether the key must be looked up again.
     for (const [beforeMs, duringMs] of [
       [0, 46_000],
       [44_300, 800],

@@ -1,6 +1,7 @@
 /**
- * Specification, "Errors 2", "Errors 3" and "Errors 6", for errors of engines. If the error concerns the request, callers get
- * it on every host. Only an error that concerns the node counts as an outage. The texts come from real engines.
+ * Tests "Errors 2", "Errors 3" and "Errors 6" of the specification for errors that engines report. If an error concerns the
+ * request, callers get it on every host. Only an error that concerns the node counts as an outage. The error texts come from
+ * real engines.
  */
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { RefusalType } from '../../schemas/api/refusals.ts';
@@ -46,7 +47,7 @@ const flat = (message: string) => ({ object: 'error', message, type: 'BadRequest
 const llama = (message: string) => ({ error: { code: 400, message, type: 'invalid_request_error' } });
 const ollama = (message: string) => ({ error: { message, type: 'api_error', param: null, code: null } });
 
-/** An engine's status and body, and the reason that callers read; '' if the gateway has none. */
+/** Each row contains an engine's status and body, then the reason that callers read, or '' if the gateway has none. */
 const rejections: readonly (readonly [status: number, body: unknown, reason: string])[] = [
   [
     400,

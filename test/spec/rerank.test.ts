@@ -1,6 +1,7 @@
 /**
- * Specification, "Routing algorithm", "Errors 2", "Authentication 7", "Limits": rerank requests over real HTTP are routed
- * like all others, to nodes whose engine is known to rerank. Control planes find this out by probing, or an agent reports it.
+ * Tests that rerank requests are routed, authenticated and limited like all others (specification, "Routing algorithm",
+ * "Errors 2", "Authentication 7" and "Limits"). They may only reach nodes whose engine is known to rerank, which control
+ * planes find out by probing or from an agent.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { NodeAgent } from '../../agent/agent.ts';
@@ -13,7 +14,9 @@ import { quiet, startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
 import { usageReaches } from '../support/witness.ts';
 
-/** Reranking models by engine, each in a different place: the pool, a stack of acme, acme's own nodes. */
+/**
+ * Reranking models by the engine that serves them. Each is in a different place: the pool, a stack of acme, acme's own nodes.
+ */
 const served = { vllm: 'judge-pool', sglang: 'judge-stack', llamacpp: 'judge-own' } as const;
 const byAgent = 'judge-agent';
 const judges = [...Object.values(served), byAgent];
@@ -123,7 +126,7 @@ test.each(places)(
     expect(rest).toEqual({ object: 'list', model, usage, meta: {} });
     expect(results.map(({ index }: { index: number }) => index)).toEqual([1, 2, 0, 3]);
     for (const one of results) expect(Object.keys(one)).toEqual(['index', 'relevance_score']);
-    // Presentation options of the client do not reach the node.
+    // The node does not receive the client's presentation options, `top_n` and `return_documents`.
     const cut = documentOf(await rerank(model, { top_n: 2, return_documents: true }, on(host)));
     expect(cut.results).toEqual([
       { ...results[0], document: { text: 'deep water' } },

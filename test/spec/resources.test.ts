@@ -1,4 +1,7 @@
-/** Specification, "Resources and their fields" and "States and transitions": stacks, keys, listing entries, the envelope. */
+/**
+ * Tests the chapters "Resources and their fields" and "States and transitions" of the specification: stacks, keys, listing
+ * entries, and the error envelope.
+ */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { RefusalType } from '../../schemas/api/refusals.ts';
 import { type Answer, call, chat, chatBody, expectRefusal, refusalOf } from '../support/api.ts';
@@ -46,7 +49,10 @@ test('Stack 2: a stack speaks the OpenAI-style API unless it is made or switched
   expect(made.surface).toBe('openai');
   const path = `/stacks/${made.id}/surface`;
   const { value: key } = await fleet.key('acme');
-  /** Answers of the stack, which serves nothing, to one path of each surface. Only its own surface has a node look-up. */
+  /**
+   * Sends one request for each API to a stack that serves nothing, and returns the answers. Only for the stack's own API does
+   * the gateway look for a node.
+   */
   const spoken = async (): Promise<string[]> => {
     await fleet.settle();
     const body = { ...chatBody('echo-small'), max_tokens: 5 };

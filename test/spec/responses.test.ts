@@ -1,4 +1,4 @@
-/** Specification, on POST /v1/responses: its items, sealed thoughts, and refusals. events.test.ts covers its streams. */
+/** Tests POST /v1/responses: its items, sealed thoughts, and refusals. events.test.ts tests its streams. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { FaultyNode } from '../simulator/faulty-node.ts';
 import { type Answer, call, expectRefusal } from '../support/api.ts';

@@ -1,4 +1,7 @@
-/** Specification, "Routing algorithm (shared host)" and its rules. Only the simulated nodes know which of them answered. */
+/**
+ * Tests the chapter "Routing algorithm (shared host)" of the specification. Only the simulated nodes know which of them
+ * answered.
+ */
 
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { AdminMethod } from '../../schemas/admin/admin-routes.ts';
@@ -149,7 +152,7 @@ test.each([
     spoil: { kind: 'status', status: 503 },
     asks: { 'acme-s1': 1 },
   },
-  // The node may have closed a reused connection before the request arrived, so the gateway retries on a new one.
+  // The node may have closed a reused connection before the request arrived, so the gateway retries once on a new connection.
   { why: 'closes the connection', model: 'echo-large', spoil: { kind: 'refuse' }, asks: { 'acme-s1': 2 } },
   { why: 'answers garbage', model: 'echo-large', spoil: { kind: 'garbage' }, asks: { 'acme-s1': 1 } },
 ])(
@@ -210,7 +213,7 @@ test.each(['127.0.0.1', stackHost('otter'), stackHost('heron'), stackHost('missi
   },
 );
 
-/** Hints about the origin of an answer that a client can see: names of headers and fields, not their values. */
+/** Returns what could hint at the origin of an answer: the names of its headers and fields, without their values. */
 function outline(answer: Answer): unknown {
   const names = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(names);

@@ -1,4 +1,7 @@
-/** Specification, "What the service does": operations, capacity, keys, hosts, and the common error envelope. */
+/**
+ * Tests the chapter "What the service does" of the specification: operations, capacity, keys, hosts, and the common error
+ * envelope.
+ */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { call, chat, expectRefusal, refusalOf } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';

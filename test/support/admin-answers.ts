@@ -6,7 +6,7 @@ import { adminErrorSchema } from '../../schemas/admin/admin-resources.ts';
 import { type OperationName, operationNames, operationRoute } from '../../schemas/admin/admin-routes.ts';
 import type { OperationRow } from '../../schemas/admin/admin-row.ts';
 
-/** The operation that a call addresses, or undefined. `path` is relative to the API's prefix. */
+/** Returns the operation that a call addresses, or undefined if there is none. `path` is relative to the API's prefix. */
 function operationOf(method: string, path: string): OperationName | undefined {
   const parts = (path.split('?', 1)[0] ?? '').split('/');
   // A route with literal segments wins over a route with parameters.
@@ -24,7 +24,7 @@ function fits(name: OperationName, method: string, parts: readonly string[]): bo
   );
 }
 
-/** Schema of the answer to a command for one object or, if the body is a list, for several objects. */
+/** Returns the schema of the answer to a command for one object or, if the body is a list, for several objects. */
 function answerOf({ answer, many }: OperationRow, body: unknown): z.ZodType | undefined {
   const isOfMany = many !== undefined && typeof body === 'object' && body !== null && 'items' in body;
   return isOfMany ? many.answer : answer;
@@ -38,7 +38,7 @@ export function checkAnswer(
   body: unknown,
 ): OperationName | undefined {
   const name = operationOf(method, path);
-  // The answer to a staged command is its change.
+  // A staged command is answered with its change.
   const isStaged = new URLSearchParams(path.split('?')[1]).has('stage');
   const answered = isStaged
     ? adminOperations['change.advance'].answer

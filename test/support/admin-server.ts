@@ -1,4 +1,7 @@
-/** Fake control plane for tests of the command line: real HTTP on loopback, with answers that the test chooses. */
+/**
+ * Fake control plane for tests of the command line. It listens on loopback over real HTTP and sends the answers that the test
+ * chooses.
+ */
 import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { portOf } from './listen.ts';
@@ -8,14 +11,14 @@ export const testToken = 'operator-token-of-the-test';
 
 export interface SeenRequest {
   readonly method: string;
-  /** Path without the prefix of the API. */
+  /** Path of the request, without the API's prefix. */
   readonly path: string;
   readonly query: Readonly<Record<string, string>>;
   readonly headers: IncomingHttpHeaders;
   readonly body: unknown;
 }
 
-/** `hang-up`: the connection breaks before the answer. */
+/** `hang-up` means that the connection breaks before the answer. */
 export type TestAnswer =
   | 'hang-up'
   | {
@@ -100,7 +103,7 @@ export function useAdminServer(): AdminServer {
   return server;
 }
 
-/** Runs command lines against the fake control plane. A string is split at its blanks. */
+/** Returns a function that runs a command line against the fake control plane. A string is split at its spaces. */
 export function cliOf(server: AdminServer, of: CliOptions = {}) {
   return (words: string | readonly string[], options: CliOptions = {}): Promise<CliRun> => {
     const env = { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken, ...options.env };

@@ -1,6 +1,6 @@
 /**
- * Client of the gateway for the specification tests. Each call uses its own raw connection and keeps every byte of the
- * answer. `refusalOf` checks the error envelope of each refusal, so tests need not repeat that.
+ * Client of the gateway's API for the specification tests. Each call uses a raw connection of its own and keeps every byte of
+ * the answer. Reading a refusal also checks its error envelope, so tests need not repeat that.
  */
 import { expect } from 'vitest';
 import { type ErrorEnvelope, type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
@@ -10,7 +10,7 @@ export interface Call {
   readonly method?: string;
   readonly path?: string;
   readonly host?: string;
-  /** Sent as `Authorization: Bearer`. */
+  /** API key, sent as `Authorization: Bearer`. */
   readonly key?: string;
   readonly headers?: Readonly<Record<string, string>>;
   /** Strings are sent unchanged, other values as JSON. */
@@ -19,11 +19,11 @@ export interface Call {
 }
 
 export interface Answer extends RawAnswer {
-  /** Headers by lower-case name. If a header occurs twice, the last value counts. */
+  /** Headers of the answer by lower-case name. If a header occurs twice, the last value counts. */
   readonly fields: Readonly<Record<string, string>>;
   /** The body without its chunked framing. */
   readonly content: string;
-  /** False if the connection closed before the end that the headers announced. */
+  /** True if the whole answer arrived. False if the connection closed before the end that the headers announced. */
   readonly whole: boolean;
 }
 
@@ -39,7 +39,7 @@ export async function call({ port, key, headers = {}, body, ...parts }: Call): P
   return answerOf(await rawRequest(port, request, 20_000));
 }
 
-/** A chat completion of one short message; `more` adds or replaces fields. */
+/** Body of a chat completion with one short message. `more` adds or replaces fields. */
 export function chatBody(model: string, more: Readonly<Record<string, unknown>> = {}): object {
   return { model, messages: [{ role: 'user', content: 'hello there' }], ...more };
 }
@@ -82,7 +82,9 @@ function unchunked(body: string): { content: string; whole: boolean } {
   }
 }
 
-/** The refusal in an answer. Checks status, envelope, `x-should-retry` and `Retry-After` against the registry. */
+/**
+ * Returns the refusal in an answer. Checks status, envelope, `x-should-retry` and `Retry-After` against the list of refusals.
+ */
 export function refusalOf(answer: Answer): ErrorEnvelope['error'] {
   const envelope = JSON.parse(answer.content) as ErrorEnvelope;
   expect(Object.keys(envelope)).toEqual(['error']);
@@ -107,7 +109,7 @@ export function expectRefusal(answer: Answer, type: RefusalType): ErrorEnvelope[
   return error;
 }
 
-/** The data frames of an event stream. */
+/** Returns the data frames of an event stream. */
 export function framesOf(answer: Answer): string[] {
   return answer.content
     .split('\n\n')

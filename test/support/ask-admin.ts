@@ -1,10 +1,10 @@
-/** Calls of the admin API for tests that read refusals. If a refusal should simply fail the test, use `DevAdmin`. */
+/** Calls of the admin API for tests that expect refusals. `DevAdmin` is shorter if a refusal should just fail the test. */
 
-/** Operator token of every test fleet, unless a test sets its own. */
+/** Operator token of every test fleet that does not set its own. */
 export const operatorToken = 'operator-token-of-the-tests-0001';
 
 export interface AdminAsk {
-  /** Defaults to POST if there is a body and to GET otherwise. */
+  /** HTTP method. Defaults to POST if there is a body and to GET otherwise. */
   readonly method?: string;
   readonly body?: unknown;
   /** Person on whose behalf the operator calls. */

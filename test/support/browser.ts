@@ -13,8 +13,8 @@ export const isBrowserInstalled = existsSync(executablePath);
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 /**
- * Parts of the browser's own window that no test sees. Menus that are pages of their own (two per context) and spare renderer
- * processes took more time than the pages under test.
+ * Browser features that tests never see. Menus that are pages of their own (two per context) and spare renderer processes
+ * took more time than the pages under test.
  */
 const unseen = [
   'PreloadTopChromeWebUI',
@@ -23,7 +23,10 @@ const unseen = [
   'WebUIOmniboxPopup',
 ];
 
-/** Features that Playwright disables. They are repeated here because only the last such list on a command line counts. */
+/**
+ * Features that Playwright disables. They are repeated here because the browser uses only the last such list on its command
+ * line.
+ */
 const offByPlaywright = [
   ...['AimEnabled', 'AvoidCorsURLLoaderRestartOnRedirect', 'AvoidUnnecessaryBeforeUnloadCheckSync'],
   ...['DestroyProfileOnBrowserClose', 'HttpsFirstBalancedModeAutoEnable', 'HttpsUpgrades', 'LensOverlay'],
@@ -43,7 +46,7 @@ export interface View {
   readonly timezone?: string;
   /** Console errors to ignore, such as the browser's own message about status 401. */
   readonly allowed?: RegExp;
-  /** Another origin that the page is sent to. Errors on pages of that origin are ignored. */
+  /** Another origin to which the tested page redirects. Errors on pages of that origin are ignored. */
   readonly partner?: string;
 }
 
@@ -88,7 +91,7 @@ export class WatchedPage {
     return new WatchedPage(context, await context.newPage(), { origin, allowed, partner });
   }
 
-  /** Fails if anything has gone wrong so far. */
+  /** Fails if the page has caused any error so far. */
   expectClean(): void {
     expect(this.#faults).toEqual([]);
   }

@@ -1,4 +1,4 @@
-/** Output of `headgate doctor -o json`. */
+/** One check in the output of `headgate doctor -o json`. */
 export interface Check {
   readonly code: string;
   readonly level: string;
@@ -14,7 +14,10 @@ export function checksIn(text: string): readonly Check[] {
 
 export const isFault = ({ level }: Check): boolean => level !== 'ok';
 
-/** `CODE level object` of each failed check. A check that stands for several objects yields its examples, too. */
+/**
+ * Returns `CODE level object` for each failed check. A check that stands for several objects adds a line for each of its
+ * examples.
+ */
 export function faultsIn(text: string): string[] {
   return checksIn(text)
     .filter(isFault)

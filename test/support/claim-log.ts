@@ -1,4 +1,7 @@
-/** Claimants that share one log without delays, in simulated time. Each can be cut off, lag, be suspended or killed. */
+/**
+ * Claimants that share one log without delays, in simulated time. A test can cut each of them off, make it lag, suspend it or
+ * kill it.
+ */
 
 import { Claimant } from '../../data-plane/limits/claimant.ts';
 import type { GaugeRecord } from '../../schemas/records/gauges.ts';
@@ -10,7 +13,7 @@ let minted = 0;
 
 interface Member {
   readonly claimant: Claimant;
-  /** `behind`: its records reach the log, but it reads nothing. */
+  /** `behind` means that the claimant's records reach the log, but that it reads nothing. */
   state: 'live' | 'behind' | 'cut off' | 'suspended';
   read: number;
 }
@@ -74,7 +77,7 @@ export class ClaimLog {
     this.kill(claimant);
   }
 
-  /** Tries to admit this many requests at once and returns how many were admitted. */
+  /** Tries to admit this many requests at once and returns the number admitted. */
   take(claimant: Claimant, limit: Limit, requests: number): number {
     let admitted = 0;
     for (let n = 0; n < requests; n++) {

@@ -1,17 +1,17 @@
 /**
- * Lists the clauses of the specification and the clauses that tests cite. A clause is named after its chapter and number,
- * after its list and position, or after its table and row: `Errors 7`, `Routing rule 4`, `Endpoints 1`. A test's name begins
- * with its citations: `Errors 6, Routing rule 4: …`.
+ * Lists the clauses of the specification and the clauses that tests cite. Clauses have names such as `Errors 7` (chapter and
+ * number), `Routing rule 4` (list and position) or `Endpoints 1` (table and row). A test's name begins with the clauses that
+ * it tests: `Errors 6, Routing rule 4: …`.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Names that citations use for the lists of a chapter. A list without a name here must not occur. */
+/** Names that citations use for the lists of a chapter. A chapter may contain only kinds of lists that have a name here. */
 interface ChapterLists {
   readonly numbered?: string;
   readonly bullets?: string;
   readonly rows?: string;
-  /** Name of the one clause that consists of the chapter's plain text. */
+  /** Name of the clause if the chapter consists of plain text, which is one clause. */
   readonly whole?: string;
 }
 
@@ -31,7 +31,10 @@ const chapters: Readonly<Record<string, ChapterLists>> = {
   Versioning: { whole: 'Versioning' },
 };
 
-/** Every clause of the specification with its text. Throws if a chapter contains a list that has no name here. */
+/**
+ * Returns every clause of the specification with its text. Throws if a chapter contains a list that has no name in
+ * `chapters`.
+ */
 export function clausesOf(specification: string): Map<string, string> {
   const clauses = new Map<string, string>();
   let chapter = '';
@@ -52,7 +55,7 @@ export function clausesOf(specification: string): Map<string, string> {
     if (number !== undefined) clauses.set(`${named(lists.numbered, chapter)} ${number}`, sentence);
     else if (bullet !== undefined) clauses.set(`${named(lists.bullets, chapter)} ${++bullets}`, bullet);
     else if (row !== undefined && lists.rows !== undefined) {
-      // The first row is the table's header.
+      // Does not count the first row, which is the table's header.
       rows++;
       if (rows > 0) clauses.set(`${lists.rows} ${rows}`, row);
     } else if (lists.whole !== undefined && line !== '')
@@ -72,14 +75,14 @@ export interface Citation {
   readonly name: string;
 }
 
-/** Names of the tests in a source file: the first string passed to `test`, `it`, or their table forms. */
+/** Returns the names of the tests in a source file: the first string passed to `test`, `it`, or their table forms. */
 export function testNames(source: string): string[] {
   const call =
     /(?:\b(?:test|it)(?:\.(?:concurrent|sequential|fails))*|[\])`])\(\s*(?:'((?:[^'\\\n]|\\.)+)'|"((?:[^"\\\n]|\\.)+)"|`((?:[^`\\]|\\.)+)`)\s*,/g;
   return [...source.matchAll(call)].map(([, single, double, template]) => single ?? double ?? template ?? '');
 }
 
-/** Clauses that a test's name cites. Empty if the name does not begin with a citation. */
+/** Returns the clauses that a test's name cites. Empty if the name does not begin with a citation. */
 export function citationsIn(name: string): string[] {
   const head = /^([A-Z][A-Za-z ]*(?: \d+)?(?:, [A-Z][A-Za-z ]*(?: \d+)?)*): /.exec(name)?.[1];
   const parts = head?.split(', ') ?? [];
@@ -88,7 +91,7 @@ export function citationsIn(name: string): string[] {
 }
 const wholes = new Set(Object.values(chapters).map(({ whole }) => whole));
 
-/** All citations of the test sources under `root`. */
+/** Returns all citations in the test files under `root`. */
 export function citationsUnder(root: string): Citation[] {
   return testFiles(root).flatMap((file) =>
     testNames(readFileSync(file, 'utf8')).flatMap((name) =>

@@ -1,9 +1,12 @@
-/** Generates docs/cli.md from the command tables, so that no other page needs to repeat them. */
+/** Generates docs/cli.md from the command tables, so that no other page needs to repeat the options. */
 import type { Command, Option } from 'commander';
 import { exitCodes } from '../../cli/terminal/errors.ts';
 import { commandWords } from '../../cli/terminal/usage-errors.ts';
 
-/** Variables that do not belong to an option of a process. `…_FILE`: the value may be given as the name of a file instead. */
+/**
+ * Environment variables that do not stand for an option of a process. If a name ends in `_FILE`, the variable names a file
+ * that contains the value.
+ */
 export const variables: readonly (readonly [name: string, meaning: string])[] = [
   ['HEADGATE_ADMIN', 'address of the control plane for admin commands, as `--admin`'],
   ['HEADGATE_TOKEN', 'token that admin commands send; `HEADGATE_OPERATOR_TOKEN` if this is unset'],
@@ -47,7 +50,7 @@ export const variables: readonly (readonly [name: string, meaning: string])[] = 
 const cell = (text: string): string => text.replaceAll('|', '\\|').replaceAll('\n', ' ');
 const code = (text: string): string => `\`${cell(text)}\``;
 
-/** Commands that most readers look for, and a note on how the page is generated. */
+/** Begins the page with the commands that most readers look for, and a note on how the page is generated. */
 const introduction = [
   'For everyone who types `headgate`: look up a command, an option, a variable or an exit code here.',
   '`headgate COMMAND --help` shows the same with examples. In a checkout, type `npx headgate`.\n',
@@ -63,7 +66,7 @@ const introduction = [
   'The commands themselves are the source of this page: `npm run reference` writes it, and a test compares it.\n',
 ];
 
-/** The generated page as Markdown. */
+/** Returns the generated page as Markdown. */
 export function referenceOf(program: Command): string {
   const [processes, admin] = [true, false].map((isProcess) =>
     program.commands.filter((command) => hasVariables(command) === isProcess),
@@ -93,7 +96,7 @@ export function referenceOf(program: Command): string {
   ].join('\n');
 }
 
-/** True for processes: only they read options from environment variables. */
+/** Whether the command reads options from environment variables. Only processes do. */
 function hasVariables(command: Command): boolean {
   return command.options.some((option) => variableOf(option) !== undefined);
 }

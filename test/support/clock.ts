@@ -1,7 +1,8 @@
 /**
- * Moves this process's clock forward, for tests of minutes, expiry and age. It moves the wall clock and the machine's
- * monotonic clock together, because a gateway would detect a change to the wall clock alone. Both keep running. Timers do not
- * move, and `performance.now` only in `sleepMs`. Take the clock before starting a fleet: some modules keep `Date.now`.
+ * Moves this process's clock forward, for tests of minutes, expiry and age. Moves the wall clock and the monotonic clock
+ * together, because a gateway would detect a change to the wall clock alone. Both clocks keep running. Timers do not move,
+ * and `performance.now` moves only in `sleepMs`. Take the clock before starting a fleet, because some modules keep a
+ * reference to `Date.now`.
  */
 import { vi } from 'vitest';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
@@ -44,13 +45,19 @@ export function takeClock(): TestClock {
   };
 }
 
-/** Skips to the organisation's next minute if less than 15 s of the current one remain, so that a test stays within one. */
+/**
+ * If less than 15 s of the organisation's current minute remain, skips to the next one, so that a test stays within one
+ * minute.
+ */
 export function roomInMinute(clock: TestClock, organisation: string): void {
   const leftMs = windowStartMs(organisation, clock.now()) + windowMs - clock.now();
   if (leftMs < 15_000) clock.advanceMs(leftMs);
 }
 
-/** Waits until every gateway is ready: after a jump of the clock, each must prove its freshness before it accepts keys. */
+/**
+ * Waits until every gateway is ready. After a jump of the clock, each gateway must prove its freshness before it accepts
+ * keys.
+ */
 export async function untilReady(fleet: TestFleet): Promise<void> {
   for (const { metrics } of fleet.gateways)
     await vi.waitUntil(async () => (await fetch(new URL('/readyz', metrics))).ok, {

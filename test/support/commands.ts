@@ -1,6 +1,6 @@
 /**
- * Runs command lines to their end in a few reused processes, because starting a process is most of the cost of a command.
- * Tests of whole processes cover what `cli/headgate.ts` adds: that its process ends.
+ * Runs command lines to completion in a few reused processes, because most of a command's cost is starting a process. Tests
+ * of whole processes cover the rest of `cli/headgate.ts`, for example that its process ends.
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -10,15 +10,15 @@ import type { CommandLine } from './command-host.ts';
 import { binary } from './processes.ts';
 
 const program = join(dirname(binary), '../test/support/command-host.js');
-/** Marks the end of a command's output; the exit code follows. */
+/** Marks the end of a command's output. The exit code follows it. */
 const end = '\0';
 const codeIn = (text: string): string | undefined => /\0(\d+)\n$/.exec(text.slice(-8))?.[1];
-/** Variables that Node reads only when it starts. */
+/** Environment variables that Node reads only when it starts, so a command that sets them needs a new process. */
 const readAtStart = ['NODE_OPTIONS', 'NODE_EXTRA_CA_CERTS'];
 
 /** Result of a command line. */
 export interface CommandRun {
-  /** Exit code, or -1 if the command did not exit by itself. */
+  /** Exit code, or -1 if the command did not exit normally. */
   readonly code: number;
   readonly stdout: string;
   readonly stderr: string;
@@ -37,7 +37,7 @@ class CommandHost {
   constructor(env: CommandLine['env']) {
     this.#child = spawn(process.execPath, [program], { env, stdio: ['pipe', 'pipe', 'pipe'] });
     this.#closed = once(this.#child, 'close');
-    // Unreferenced, so the helper process does not keep its parent alive.
+    // Unreferences the helper process, so that it does not keep its parent alive.
     for (const each of [this.#child, ...this.#child.stdio]) (each as Unreferenced).unref();
     for (const stream of ['stdout', 'stderr'] as const)
       this.#child[stream].setEncoding('utf8').on('data', (text: string) => {
@@ -76,7 +76,7 @@ interface RunOptions {
   readonly timeoutMs?: number | undefined;
 }
 
-/** Runs `headgate …` to its end. Variables set to undefined are unset. */
+/** Runs `headgate …` to completion. Variables set to undefined are unset. */
 export async function runCommand(
   args: readonly string[],
   { env = {}, cwd = process.cwd(), timeoutMs = 180_000 }: RunOptions,
@@ -90,7 +90,7 @@ export async function runCommand(
   return run;
 }
 
-/** Ends the idle helper processes; call it once no command is running. */
+/** Ends the idle helper processes. Call it only when no command is running. */
 export async function endCommands(): Promise<void> {
   await Promise.all(idle.splice(0).map((host) => host.close()));
 }

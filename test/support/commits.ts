@@ -1,6 +1,6 @@
 /**
  * Valid chains of records and random fleet histories, for tests and benches. The output depends only on the arguments and the
- * seed, so the same call returns the same bytes on every machine and day.
+ * seed, so equal calls return the same bytes on every machine and on every day.
  */
 import { createHash } from 'node:crypto';
 import type { SampleDraw, SampleNames } from '../../schemas/events/event-definition.ts';
@@ -15,7 +15,7 @@ import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import type { Signer } from '../../shared/log/core/signing.ts';
 import { type Random, seededRandom } from './random.ts';
 
-/** Time of the commit with `seq` 0. Each later commit is one second later. */
+/** Time of the commit with `seq` 0, in ms since 1970. Each later commit is one second later. */
 export const firstMomentMs = Date.UTC(2026, 0, 1);
 
 export interface ChainOptions {
@@ -75,7 +75,7 @@ export class ChainWriter {
   }
 }
 
-/** A complete log: the opening record, then one record per list of events. */
+/** Returns a complete log: the opening record, then one record per list of events. */
 export function recordsOf(
   commits: readonly (readonly KnownEvent[])[],
   options: ChainOptions = {},
@@ -98,7 +98,9 @@ function named(prefix: string, count: number): string[] {
   return Array.from({ length: count }, (_, index) => `${prefix}-${index + 1}`);
 }
 
-/** Few names of each kind, so that random events collide: repeated creations, removals of existing objects, former owners. */
+/**
+ * Each kind has few names, so that random events collide: repeated creations, removals of existing objects, former owners.
+ */
 const names: Readonly<Record<SampleNames, readonly string[]>> = {
   organisation: named('org', 5),
   person: named('person', 4),
@@ -128,7 +130,7 @@ export function randomEvent(random: Random, type: EventTypeName): KnownEvent {
   return { type, data: eventDefinitions[type].sample(drawsOf(random)) } as KnownEvent;
 }
 
-/** A random history: commits of one to four events, with enough node claims in order for some nodes to serve. */
+/** Returns a random history with commits of one to four events. Enough node claims are valid for some nodes to serve. */
 export function fleetHistory(seed: number, commits: number): KnownEvent[][] {
   const random = seededRandom(seed);
   const { oneOf, upTo } = drawsOf(random);
@@ -144,7 +146,9 @@ export function fleetHistory(seed: number, commits: number): KnownEvent[][] {
   );
 }
 
-/** Gives a claim the next generation, and a report the owner and generation of the last claim. */
+/**
+ * Makes a drawn event valid: a claim gets the next generation, and a report gets the owner and generation of the last claim.
+ */
 function inOrder(drawn: KnownEvent, generations: Map<string, number>): KnownEvent {
   if (drawn.type === 'node.joined') {
     const generation = (generations.get(drawn.data.id) ?? 0) + 1;

@@ -1,4 +1,4 @@
-/** Runs `headgate dev` with its console in a real browser, and signs in to it. */
+/** Runs `headgate dev`, opens its console in a real browser, and signs in. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -23,7 +23,7 @@ export const heading = (page: Page, name: string) =>
   page.getByRole('heading', { name, exact: true, level: 1 });
 export const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true });
 
-/** Navigates like a link within the page. This avoids a page load, which takes most of the time of a visit. */
+/** Navigates within the open page, as a link does. This avoids a page load, which takes most of the time of a visit. */
 export async function follow(page: Page, path: string): Promise<void> {
   await page.evaluate(`{
     const link = document.createElement('a');
@@ -66,7 +66,7 @@ export class ConsoleFleet {
     rmSync(this.dir, { recursive: true, force: true });
   }
 
-  /** Opens a page in a separate browser context and fails if anything goes wrong on it. */
+  /** Opens a page in a separate browser context, runs the work and fails if the page caused any error. */
   async withPage(view: View, work: (page: Page, watched: WatchedPage) => Promise<void>): Promise<void> {
     const watched = await WatchedPage.open(this.#browser, this.ready.console.url, view);
     try {
@@ -77,7 +77,7 @@ export class ConsoleFleet {
     }
   }
 
-  /** Signs in and opens the page. Process tests cover the sign-in form itself. */
+  /** Signs in as the operator and opens the page. Process tests cover the sign-in form itself. */
   asOperator(page: Page, path = '/fleet'): Promise<void> {
     return this.#begin(page, { operatorToken: this.ready.operatorToken }, path);
   }
@@ -86,7 +86,7 @@ export class ConsoleFleet {
     return this.#begin(page, { demo: person }, path);
   }
 
-  /** Signs in with the request that the form would send, which saves each test one page load. */
+  /** Signs in with the same request as the sign-in form, which saves each test one page load. */
   async #begin(page: Page, data: object, path: string): Promise<void> {
     const headers = { 'sec-fetch-site': 'same-origin' };
     const answer = await page.request.post('/api/session', { headers, data });

@@ -1,4 +1,4 @@
-/** CPU time, in ms, that this process spends on some work. Other processes on the machine do not lengthen it. */
+/** Returns the CPU time, in ms, that this process spends on some work. Other processes on the machine do not lengthen it. */
 export function cpuMsOf(work: () => void): number {
   const before = process.cpuUsage();
   work();

@@ -1,7 +1,8 @@
 /**
  * A program that folds a fixed history into a snapshot and kills itself before its n-th writing statement, counted from the
- * creation of the file. With `copy N` it instead copies the files before every Nth statement, which is what a kill would
- * leave. If it is not killed, it prints the number of statements. Arguments: path of the snapshot, then n or `copy N`.
+ * creation of the file. If it is not killed, it prints the number of statements. With `copy N` it does not kill itself, but
+ * copies the files before every Nth statement, because a kill would leave the same files. Arguments: path of the snapshot,
+ * then n or `copy N`.
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -10,10 +11,13 @@ import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 import { ChainWriter, fleetHistory, known } from './commits.ts';
 
-/** Records per transaction. Between one and all, so that a kill finds both stored and missing records. */
+/**
+ * Number of records per transaction. It lies between one and all, so that a kill leaves some records stored and others
+ * missing.
+ */
 export const recordsPerApply = 7;
 
-/** The history, including records that a reader skips. */
+/** Returns the history, including records that a reader skips. */
 export function crashHistory(): LogRecord[] {
   const writer = new ChainWriter();
   const records = [writer.junk('junk'), writer.open()];

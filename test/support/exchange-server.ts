@@ -1,4 +1,4 @@
-/** A gateway listener whose requests the test handles itself. */
+/** A gateway's HTTP listener for tests that handle its requests themselves. */
 import type { Server, Socket } from 'node:net';
 import { Registry } from 'prom-client';
 import { type ApiListenerOptions, type Listener, startListener } from '../../data-plane/http/api-listener.ts';
@@ -7,7 +7,7 @@ import { type ConnectionLimits, Connections } from '../../shared/runtime/connect
 
 export interface ExchangeServer extends Listener {
   readonly port: number;
-  /** Server-side sockets of the client connections open now. */
+  /** Server-side sockets of the client connections that are currently open. */
   readonly sockets: ReadonlySet<Socket>;
 }
 

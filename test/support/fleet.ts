@@ -1,6 +1,6 @@
 /**
- * A small but complete fleet in one process, over an embedded log in its own folder: a control plane, gateways and simulated
- * nodes. HTTP, SQLite files and ports are real. `settle` waits until all gateways have applied the last command.
+ * A small but complete fleet in one process, on an embedded log in a folder of its own: a control plane, gateways and
+ * simulated nodes. HTTP, SQLite files and ports are real. `settle` waits until all gateways have applied the last command.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -23,7 +23,7 @@ import { operatorToken } from './ask-admin.ts';
 export const quiet = pino({ level: process.env['HEADGATE_LOG_LEVEL'] ?? 'silent' });
 export { operatorToken };
 
-/** Short pauses for tests of snapshot recovery. Production does the same with longer pauses. */
+/** Short pauses for tests of snapshot recovery. Production uses longer ones. */
 export const quickRecovery: Partial<SnapshotIntervals> = {
   verifyPauseMs: 50,
   rebuildPauseMs: 20,
@@ -52,11 +52,11 @@ export function gatewayAlone(dir: string, logUrl: string, name = 'gateway-1'): G
   };
 }
 
-/** Addresses for the demo's nodes on which nothing listens. */
+/** Addresses for the demo's nodes. Nothing listens on them. */
 export const nobodyThere = new Proxy({}, { get: () => 'http://127.0.0.1:9' }) as Record<DemoNodeId, string>;
 
 export interface TestFleetOptions {
-  /** Builds the fleet file from the simulated nodes' addresses. Defaults to the demo's fleet. */
+  /** Builds the fleet file from the addresses of the simulated nodes. Defaults to the demo's fleet. */
   readonly fleet?: (urls: Readonly<Record<DemoNodeId, string>>) => Fleet;
   readonly gateways?: number;
   readonly gateway?: Partial<GatewaySettings>;
@@ -81,7 +81,7 @@ export interface TestFleet {
   key(organisation: string, expires?: ExpiryChoice): Promise<{ id: string; value: string }>;
   /** Waits until every gateway has applied all commands so far. */
   settle(): Promise<void>;
-  /** Waits until the control plane and the gateways see the node as up or down, as `up` says. */
+  /** Waits until the control plane and all gateways see the node as up, or as down if `up` is false. */
   seen(node: string, up: boolean): Promise<void>;
   close(): Promise<void>;
 }
@@ -92,7 +92,8 @@ export async function startFleet(options: TestFleetOptions = {}): Promise<TestFl
   const nodes = await startNodes(options);
   const controlPlane = await startControlPlane({
     ...planeSettings(dir, logUrl),
-    // New nodes are found at once. Changes to a node are noticed at production pace unless the test overrides it.
+    // Scans often, so that new nodes are found at once. Changes to a node are noticed as slowly as in production, unless the
+    // test sets other intervals.
     nodeIntervals: { scanMs: 20, ...options.nodeIntervals },
     ...options.controlPlane,
   });
@@ -172,7 +173,7 @@ function gatewaySettings({ dir, logUrl, index, controlPlane, options }: GatewayP
     ...gatewayAlone(dir, logUrl, name),
     controlPlanes: [controlPlane.admin],
     ...options.gateway,
-    // Sends traffic counts with every status report, not with every fifth.
+    // Sends traffic counts with every status report instead of every fifth.
     intervals: { trafficMs: 100, ...options.gateway?.intervals },
   };
 }

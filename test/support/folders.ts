@@ -9,8 +9,8 @@ function made(name: string, atEnd: (remove: () => void) => void): string {
   return folder;
 }
 
-/** A new folder that is removed after all tests of the file. */
+/** Creates a folder that is removed after all tests of the file. */
 export const folderOfFile = (name: string): string => made(name, afterAll);
 
-/** A new folder that is removed after the current test and its hooks. */
+/** Creates a folder that is removed after the current test and its hooks. */
 export const folderOfTest = (name: string): string => made(name, onTestFinished);

@@ -1,6 +1,6 @@
 /**
- * A server that only checks the shape of requests and forwards them over real sockets, for tests of forwarding. It records
- * how every exchange ended and closes everything that it opened.
+ * A server for tests of forwarding. It only checks the form of requests and forwards them over real sockets. It records how
+ * every exchange ended, and closes everything that it opened.
  */
 import { type Agent, type ClientRequest, request as httpRequest } from 'node:http';
 import type { Socket } from 'node:net';
@@ -37,7 +37,7 @@ export interface ForwardServerOptions {
   readonly stallMs?: number;
   readonly credential?: (name: string) => string | undefined;
   readonly random?: () => number;
-  /** Clock for the nodes' load, monotonic, in ms. */
+  /** Monotonic clock for the load of nodes, in ms. */
   readonly now?: () => number;
   readonly maxTokens?: number;
   /** Awaited between reading a request and forwarding it. */
@@ -50,13 +50,13 @@ export interface ForwardServer {
   readonly port: number;
   readonly load: NodeLoad;
   readonly pools: NodePools;
-  /** Forms of answers that were guessed or refused, with their nodes. */
+  /** Unusual forms of answers that were accepted as a guess or refused, each with the name of its node. */
   readonly oddForms: readonly string[];
-  /** Outcomes of the exchanges in the order in which they ended. Each call returns the next one. */
+  /** Returns the outcome of the next exchange that ends, in the order in which exchanges end. */
   next(): Promise<Ended>;
-  /** Outcomes by the `x-test` header of the request. */
+  /** Outcomes of exchanges by the `x-test` header of their requests. */
   readonly endedByTest: ReadonlyMap<string, Ended>;
-  /** Server-side sockets of the client connections open now. */
+  /** Server-side sockets of the client connections that are currently open. */
   readonly sockets: ReadonlySet<Socket>;
   close(): Promise<void>;
 }
@@ -171,7 +171,7 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
 }
 
 export interface Answer {
-  /** 0 if no answer came. */
+  /** HTTP status, or 0 if no answer came. */
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly text: string;
@@ -186,7 +186,7 @@ export interface Asked {
   until(text: string): Promise<string>;
 }
 
-/** Posts JSON over a new socket or the agent's. A truncated answer counts as an answer, not as an error. */
+/** Posts JSON over a new socket or a socket of the agent. A truncated answer counts as an answer, not as an error. */
 export function post(
   url: string,
   body: object,

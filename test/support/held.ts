@@ -1,4 +1,4 @@
-/** Requests that stay in flight until the test releases them, because their node is stalled and does not answer. */
+/** Requests that stay in flight until the test releases them, because their node has stalled and does not answer. */
 import { connect, type Socket } from 'node:net';
 import { vi } from 'vitest';
 import type { FaultyNode } from '../simulator/faulty-node.ts';
@@ -9,7 +9,7 @@ import { inferences } from './witness.ts';
 export interface Held {
   /** Closes the client's connection without waiting for an answer. */
   leave(): void;
-  /** The text received so far. */
+  /** Returns the text received so far. */
   readonly received: () => string;
   /** Resolves once either side has ended the connection. */
   readonly closed: Promise<void>;
@@ -20,7 +20,7 @@ export interface HeldRequest {
   readonly key: string;
   readonly model: string;
   readonly host?: string;
-  /** Defaults to the chat completions path. */
+  /** Path of the request. Defaults to the chat completions path. */
   readonly path?: string;
   readonly more?: Readonly<Record<string, unknown>>;
   /** Node that must have received the request before it counts as held. */

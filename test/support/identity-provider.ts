@@ -1,9 +1,12 @@
-/** A real identity provider in this process, with accounts without passwords, and a browser-like walk through its pages. */
+/**
+ * A real identity provider in this process, with accounts without passwords, and a client that walks through its pages as a
+ * browser would.
+ */
 import { generateKeyPairSync, randomUUID } from 'node:crypto';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { urlOf } from './listen.ts';
 
-/** The part of the library in use; the library comes without types. */
+/** The part of the library that is used here. The library has no types of its own. */
 interface Library {
   readonly default: new (issuer: string, configuration: object) => { callback(): RequestListener };
 }
@@ -31,7 +34,7 @@ export class IdentityProvider {
   readonly #server: Server;
   #tokenRequests = 0;
   #signing = newKey();
-  /** Keys that the provider publishes instead of the one that it signs with. */
+  /** Keys that the provider publishes instead of its signing key. */
   published: readonly object[] | undefined;
 
   private constructor(server: Server, issuer: string) {
@@ -76,7 +79,7 @@ export class IdentityProvider {
     return provider;
   }
 
-  /** Makes the provider sign with a new key, which it publishes. */
+  /** Makes the provider sign with a new key, which it also publishes. */
   rotateKey(): void {
     this.#signing = newKey();
   }
@@ -116,13 +119,13 @@ export class IdentityProvider {
   }
 }
 
-/** A private key for RS256. */
+/** Creates a private key for RS256. */
 function newKey(): object {
   const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
   return { ...privateKey.export({ format: 'jwk' }), kid: randomUUID(), use: 'sig', alg: 'RS256' };
 }
 
-/** A public key that no one signs with. `kid` may repeat the id of another key. */
+/** Creates a public key whose private key nobody uses to sign. `kid` may repeat the id of another key. */
 export function strangeKey(kid: string = randomUUID()): object {
   const { publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
   return { ...publicKey.export({ format: 'jwk' }), kid, use: 'sig', alg: 'RS256' };

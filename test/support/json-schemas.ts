@@ -1,4 +1,7 @@
-/** Generates the JSON Schema files in schemas/json from the zod schemas: one file per document that processes exchange. */
+/**
+ * Generates the JSON Schema files in schemas/json from the zod schemas. Each file describes one document that processes
+ * exchange.
+ */
 import { z } from 'zod';
 import { bodySchemas } from '../../schemas/admin/commands.ts';
 import { refusalKinds } from '../../schemas/api/refusals.ts';
@@ -13,7 +16,7 @@ function schemaOf(schema: z.ZodType, title: string): object {
   return { title, ...z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }) };
 }
 
-/** The text of each schema file, by file name. */
+/** Returns the text of each schema file, keyed by file name. */
 export function jsonSchemaFiles(): Record<string, string> {
   const events = eventTypeNames.map((type) => {
     const { version, critical } = eventDefinitions[type];

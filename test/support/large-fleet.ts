@@ -1,4 +1,7 @@
-/** A fleet file of many organisations, each with an owner. Half have a stack with a model, and a fifth of those a node. */
+/**
+ * Builds a fleet file of many organisations, each with an owner. Half of them have a stack with a model, and a fifth of those
+ * a node.
+ */
 import type { Fleet, FleetOrganisation } from '../../schemas/events/fleet.ts';
 
 const models = Array.from({ length: 50 }, (_, n) => `model-${n}`);

@@ -1,6 +1,6 @@
 /**
- * Setup for every file of process tests. After its tests, it fails if a process that they started still runs, if a socket
- * still listens in the worker, or if a temporary file remains.
+ * Setup for every file of process tests. Fails after the file's tests if a process that they started is still running, if a
+ * socket of the worker still listens, or if a temporary file remains.
  */
 import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -9,13 +9,14 @@ import { afterAll } from 'vitest';
 import { endCommands } from './commands.ts';
 import { until } from './until.ts';
 
-// Test files share workers, so each file gets back the environment that the worker started with.
+// Test files share workers. So after each file the environment is reset to what the worker started with.
 const environment = { ...process.env };
 const folder = mkdtempSync(join(tmpdir(), 'headgate-test-'));
-// Everything created through tmpdir() ends up in this folder, and child processes can be recognised by the variable.
+// Everything created through tmpdir() goes to this folder, and child processes can be recognised because they inherit the
+// variable.
 process.env['TMPDIR'] = folder;
 
-/** Running processes that inherited the folder's name, including orphans. */
+/** Returns the running processes that inherited the folder's name, including orphans. */
 function processes(): { readonly pid: number; readonly command: string }[] {
   const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid);
   return pids.flatMap((name) => {
@@ -24,13 +25,13 @@ function processes(): { readonly pid: number; readonly command: string }[] {
       const command = readFileSync(`/proc/${name}/cmdline`, 'utf8').replaceAll('\0', ' ').slice(0, 200);
       return [{ pid: Number(name), command }];
     } catch {
-      // The process has ended or belongs to another user.
+      // The process has already ended, or it belongs to another user.
       return [];
     }
   });
 }
 
-/** Addresses of this worker's listening sockets, including sockets that would not keep it alive. */
+/** Returns the addresses on which this worker listens, including sockets that would not keep it alive. */
 function listening(): string[] {
   const own = readdirSync('/proc/self/fd').map((descriptor) => {
     try {
@@ -47,9 +48,9 @@ function listening(): string[] {
   });
 }
 
-/** Systems without /proc are not checked. */
+/** False on systems without /proc, which cannot be checked. */
 const isChecked = existsSync('/proc/self/fd');
-/** Sockets that an earlier test file left in this worker; they are not blamed on this one. */
+/** Sockets that an earlier test file left in this worker. They do not count against this file. */
 const inherited = isChecked ? listening() : [];
 
 function leaks(): string[] {
@@ -72,7 +73,7 @@ afterAll(async () => {
   restoreEnvironment();
   await endCommands();
   if (!isChecked) return rmSync(folder, { recursive: true, force: true });
-  // Processes that were signalled but not awaited get a moment to end.
+  // Processes that were signalled but not awaited get some time to end.
   await until(() => leaks().length === 0, 5000).catch(() => undefined);
   const left = leaks();
   for (const { pid } of processes()) process.kill(pid, 'SIGKILL');

@@ -1,6 +1,6 @@
 /**
- * Test files that take more than about twenty seconds, longest first, as `.ci/run` prints the slowest. They start in this
- * order, before the rest of their group, so that no slow file is left to finish alone.
+ * Test files that take more than about twenty seconds, the longest first, according to the slowest files that `.ci/run`
+ * prints. They start in this order before the rest of their group, so that the run does not end with a single slow file.
  */
 export const longestFiles: readonly string[] = [
   'test/operate/effect-guard.test.ts',

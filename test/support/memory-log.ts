@@ -1,5 +1,5 @@
 /**
- * A log in memory for tests and simulations in one process. All MemoryLogs over one MemoryTopic are clients of the same log.
+ * An in-memory log for tests and simulations in one process. All MemoryLogs on one MemoryTopic are clients of the same log.
  * They keep every promise of ControlLog except durability. Callers choose a fault per append, so a seeded simulation can
  * replay any run.
  */
@@ -16,12 +16,12 @@ import {
 import { Waiters } from '../../shared/runtime/waiters.ts';
 
 /**
- * The outcome of one append:
- *  - `lost`: it never reaches the log, and the writer does not know;
- *  - `duplicated`: it is stored twice;
- *  - `delayed`: it reaches the log when `MemoryTopic.release` is called, and the writer does not know;
- *  - `ack-lost`: it is in the log, and the writer does not know;
- *  - `refused`: it never reaches the log, and the writer does know.
+ * How one append fails:
+ * - `lost`: the record never reaches the log, and the writer does not learn of it;
+ * - `duplicated`: the record is stored twice;
+ * - `delayed`: the record reaches the log when `MemoryTopic.release` is called, and the writer does not learn of it;
+ * - `ack-lost`: the record is in the log, but the writer does not learn of it;
+ * - `refused`: the record never reaches the log, and the writer learns of it.
  */
 export type AppendFault = 'none' | 'lost' | 'duplicated' | 'delayed' | 'ack-lost' | 'refused';
 
@@ -32,7 +32,7 @@ const bytesMaxDefault = 1024 * 1024;
 export class MemoryTopic {
   #records: LogRecord[] = [];
   #delayed: LogRecord[] = [];
-  /** Timestamp of each record. */
+  /** Timestamp of each record, in ms since 1970. */
   #timesMs: number[] = [];
   #generation = 0;
   readonly #now: () => number;
@@ -41,7 +41,7 @@ export class MemoryTopic {
     this.#now = now;
   }
 
-  /** Woken by every change. */
+  /** Clients that wait for a change. Every change wakes them. */
   readonly waiters = new Waiters();
 
   get generation(): number {
@@ -74,14 +74,14 @@ export class MemoryTopic {
     for (const { value, signature } of this.#delayed.splice(index, 1)) this.add(value, signature);
   }
 
-  /** Drops the records from this offset on, as the election of a lagging leader does. */
+  /** Drops the records from this offset on. A real log does so if a replica that lags is elected leader. */
   truncate(end: number): void {
     this.#records.length = Math.min(end, this.#records.length);
     this.#timesMs.length = this.#records.length;
     this.waiters.wake();
   }
 
-  /** Replaces this log with an empty one. */
+  /** Replaces this log with an empty log. */
   replace(): void {
     this.#records = [];
     this.#timesMs = [];

@@ -1,13 +1,13 @@
 /**
- * Reads a message's event stream as a strict client would. Throws at the first violation of its grammar:
- * message_start (content_block_start content_block_delta* content_block_stop)* message_delta message_stop.
- * Independent of the code that writes such streams, so it can check ours as well as those captured from engines.
+ * Reads the event stream of a message as a strict client would, and throws at the first violation of this grammar:
+ * message_start (content_block_start content_block_delta* content_block_stop)* message_delta message_stop. Shares no code
+ * with the writer of such streams, so it can check our streams as well as those captured from engines.
  */
 
 export interface ReadMessage {
-  /** The `message` of message_start, unchanged. */
+  /** The `message` member of message_start, unchanged. */
   readonly start: Fields;
-  /** Content blocks as a client assembles them. A tool's `input` is its JSON text. */
+  /** Content blocks as a client assembles them. The `input` of a tool block is its JSON text. */
   readonly content: readonly Fields[];
   /** The `message_delta` event, or undefined if the stream ended before it. */
   readonly end: Fields | undefined;

@@ -1,11 +1,11 @@
 /**
- * Request fields that Headgate accepts but that have no effect. docs/api.md lists them (test/docs.test.ts writes the list),
- * and the schema tests try them.
+ * Request fields that Headgate accepts although they have no effect. test/docs.test.ts writes this list into docs/api.md, and
+ * the schema tests try each field.
  */
 
 interface NoOpField {
   readonly path: string;
-  /** Accepted values, and the reason why they have no effect. */
+  /** Accepted values and the reason why the field has no effect, in Markdown. */
   readonly text: string;
 }
 

@@ -1,4 +1,4 @@
-/** Things that a test can put in place of an expected file of a few kilobytes. */
+/** Things other than a regular file that a test can put in place of an expected file of a few kilobytes. */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 

@@ -1,6 +1,6 @@
 import type { Fleet } from '../../schemas/events/fleet.ts';
 
-/** Stack of the organisation acme. */
+/** Id of a stack of the organisation acme. */
 export const amber = 'stk-amber-otter-9k2f';
 
 /** The person with each role in acme. */
@@ -12,7 +12,7 @@ export const persons = {
   viewer: 'vic',
 } as const;
 
-/** A fleet of two organisations. acme has a person for each role; one of them also belongs to birch. */
+/** A fleet file with two organisations. acme has a person for each role, and one of them also belongs to birch. */
 export const peopleFleet: Fleet = {
   version: 1,
   models: [{ id: 'echo-small', family: 'echo', weight: 1 }],

@@ -1,6 +1,6 @@
 /**
- * Runs the built service as real processes over one log, in a folder of their own, on free ports. Contains everything that
- * all process tests need; suites with further operations extend the class.
+ * Runs the built service as real processes on one log, in a folder of their own, on free ports. Contains the operations that
+ * all process tests need. Suites that need more extend the class.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -32,12 +32,12 @@ export interface More {
 }
 
 export interface ProcessFleetOptions {
-  /** Defaults to an embedded log in the fleet's folder. */
+  /** Address of the log. Defaults to an embedded log in the fleet's folder. */
   readonly logUrl?: string | undefined;
   readonly env?: Env;
-  /** Longest wait until a process serves. */
+  /** Longest time until a process must be ready, in ms. */
   readonly timeoutMs?: number;
-  /** Path of another build's command, used for all started processes. */
+  /** Path of another build's `headgate` command, used for all started processes. */
   readonly build?: string;
 }
 
@@ -50,7 +50,7 @@ export interface AgentOptions {
 }
 
 export interface StandOptions {
-  /** Builds the fleet file from the nodes' addresses. Defaults to the small fleet. */
+  /** Builds the fleet file from the nodes' addresses. Defaults to a small fleet. */
   readonly document?: (...nodeUrls: string[]) => Fleet;
   /** Flags of each simulated node. Defaults to one node that answers without delay. */
   readonly nodes?: readonly (readonly string[])[];
@@ -60,7 +60,7 @@ export interface StandOptions {
   readonly gateway?: More | ((plane: Plane) => More);
 }
 
-/** A running fleet. The first item of each list is also available under a name of its own. */
+/** A running fleet. The first item of each list also has a name of its own. */
 export interface Standing {
   readonly plane: Plane;
   readonly planes: readonly Plane[];
@@ -96,7 +96,7 @@ export class ProcessFleet {
     this.#build = build;
   }
 
-  /** Starts a process with a data folder, one per name. A repeated flag overrides the earlier one. */
+  /** Starts a process. Processes with the same name use the same data folder. A repeated flag overrides the earlier one. */
   serve<Ready = Plane['ready']>(
     ...args: readonly ['control-plane', string, (readonly string[])?, Env?]
   ): Promise<Started<Ready> & Pick<Plane, 'admin'>>;
@@ -202,7 +202,7 @@ export class ProcessFleet {
     return new DevAdmin(ready.admin, operatorToken);
   }
 
-  /** Starts a process; `build` is the path of another build's command. */
+  /** Starts a process. `build` is the path of another build's `headgate` command. */
   async start<Ready>(
     name: string,
     args: readonly string[],
@@ -218,7 +218,7 @@ export class ProcessFleet {
     return started;
   }
 
-  /** Runs `headgate …` to its end as the operator. */
+  /** Runs `headgate …` to completion as the operator. */
   cli(args: readonly string[], env: Env = {}, timeoutMs?: number): Promise<CommandRun> {
     const own = { HEADGATE_TOKEN: operatorToken, HEADGATE_LOG_LEVEL: 'fatal', NO_COLOR: '1' };
     return runCommand(args, { env: { ...this.env, ...own, ...env }, cwd: this.dir, timeoutMs });
@@ -232,7 +232,7 @@ export class ProcessFleet {
   }
 }
 
-/** Opens the fleet and returns it; closes it if opening fails. */
+/** Starts a fleet with `open` and returns it. Closes it if that fails. */
 export async function opened<Fleet extends ProcessFleet>(
   fleet: Fleet,
   open: () => Promise<void>,
@@ -246,7 +246,10 @@ export async function opened<Fleet extends ProcessFleet>(
   }
 }
 
-/** Value of a metric series, whose labels are given as the process prints them. NaN if the process has no such series. */
+/**
+ * Returns the value of a metric series, or NaN if the process does not have the series. Labels are given as the process
+ * prints them.
+ */
 export async function metric(
   { ready }: { readonly ready: { readonly metrics: string } },
   series: string,
@@ -278,7 +281,7 @@ export async function consoleCookie(
   return response.headers.get('set-cookie')?.split(';')[0] ?? '';
 }
 
-/** Names of the form `name`, `name-2` and so on. */
+/** Returns names of the form `name`, `name-2` and so on. */
 function names(name: string, count: number): string[] {
   return Array.from({ length: count }, (_, at) => (at === 0 ? name : `${name}-${at + 1}`));
 }
@@ -286,7 +289,7 @@ function names(name: string, count: number): string[] {
 export const organisation = 'acme';
 export const model = 'echo-small';
 
-/** A fleet file with one organisation on a tier without limits, and one pool node with one model. */
+/** Builds a fleet file with one organisation on a tier without limits, and one pool node with one model. */
 export function smallFleet(nodeUrl: string): Fleet {
   return {
     version: 1,
@@ -297,7 +300,7 @@ export function smallFleet(nodeUrl: string): Fleet {
   };
 }
 
-/** Requests one completion. `more` adds or replaces fields of its body. */
+/** Requests one completion. `more` adds or replaces fields of the request body. */
 export function completion(
   api: string,
   key: string,
@@ -311,14 +314,17 @@ export function completion(
   });
 }
 
-/** Whether the gateway has folded the key. The check counts against no limit. */
+/** Whether the gateway has folded the key. The check does not count towards any limit. */
 export async function accepts({ ready }: GatewayProcess, key: string): Promise<boolean> {
   const response = await fetch(`${ready.api}/models`, { headers: { authorization: `Bearer ${key}` } });
   await response.text();
   return response.status === 200;
 }
 
-/** Status of a completion with this key. Without nodes, any status but 401 means that the gateway accepted the key. */
+/**
+ * Returns the status of a completion with this key. If there are no nodes, any status but 401 means that the gateway accepted
+ * the key.
+ */
 export async function statusWith(
   api: string,
   key: string,

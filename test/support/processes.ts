@@ -1,38 +1,38 @@
-/** Starts real processes of the built service, each with a ready file, and ends them by pid after a test. */
+/** Starts real processes of the built service, each with a ready file, and ends them by process id after a test. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { scaledMs } from './budget.ts';
 
-/** Tests run from source, benches from the build. */
+/** Tests run from source files, but benches run from the build. */
 const built = import.meta.url.includes('/dist/test/')
   ? '../../cli/headgate.js'
   : '../../dist/cli/headgate.js';
 export const binary = new URL(built, import.meta.url).pathname;
-/** Path of the simulated node that can fail (test/simulator). */
+/** Path of the simulated node that can fail on demand (test/simulator). */
 export const faultyNodeBinary = join(binary, '../../test/simulator/main.js');
 
 export interface Started<Ready> {
   readonly child: ChildProcess;
   readonly ready: Ready;
-  /** The stderr output so far. */
+  /** Returns everything that the process has written to stderr so far. */
   stderr(): string;
   /** Sends the signal and waits until the process has ended. */
   end(signal?: NodeJS.Signals): Promise<void>;
 }
 
 export interface StartOptions {
-  /** Folder that receives the ready file. */
+  /** Folder in which the process writes its ready file. */
   readonly dir: string;
   readonly name: string;
   readonly args: readonly string[];
-  /** Variables set to undefined are unset. */
+  /** Environment variables. Those set to undefined are unset. */
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly timeoutMs?: number;
-  /** Path of another build's command. */
+  /** Path of another build's `headgate` command. */
   readonly binary?: string;
-  /** A command that turns into the process, such as `ip netns exec NAME`. */
+  /** A command that runs the process, such as `ip netns exec NAME`, and then becomes it. */
   readonly within?: readonly string[];
 }
 
@@ -81,7 +81,7 @@ export async function startProcess<Ready>(options: StartOptions): Promise<Starte
   };
 }
 
-/** Starts `headgate dev` on free ports, with its data and context file in this folder and its own tokens. */
+/** Starts `headgate dev` on free ports, with its own tokens, and with its data and context file in this folder. */
 export function startDev<Ready>(
   dir: string,
   args: readonly string[] = [],

@@ -1,9 +1,9 @@
-/** Seeded random numbers for simulations, histories, fuzzing and soak tests. Not for secrets. */
+/** Seeded random numbers for simulations, histories, fuzzing and soak tests. Not suitable for secrets. */
 
 /** Returns a number from 0 (inclusive) to 1 (exclusive). */
 export type Random = () => number;
 
-/** A small generator with 32 bits of state (mulberry32). */
+/** Returns a small random number generator with 32 bits of state (mulberry32). */
 export function seededRandom(seed: number): Random {
   let state = seed >>> 0;
   return () => {

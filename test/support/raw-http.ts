@@ -1,4 +1,6 @@
-/** Sends one request over a raw socket and keeps the exact bytes of the answer, for comparing answers byte by byte. */
+/**
+ * Sends one request over a raw socket and keeps the exact bytes of the answer, so that answers can be compared byte by byte.
+ */
 import { connect } from 'node:net';
 
 export interface RawAnswer {
@@ -9,7 +11,7 @@ export interface RawAnswer {
   readonly text: string;
 }
 
-/** Sends the bytes and reads until the peer closes. The request itself must ask for the connection to be closed. */
+/** Sends the bytes and reads until the peer closes the connection. The request itself must ask for that. */
 export function rawRequest(port: number, request: string | Buffer, timeoutMs = 10_000): Promise<RawAnswer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
@@ -43,7 +45,7 @@ export interface RequestParts {
   readonly body?: string;
 }
 
-/** The bytes of a well-formed request that closes its connection. */
+/** Returns the bytes of a well-formed request that asks the server to close its connection. */
 export function requestText({
   method = 'GET',
   path = '/v1/models',
@@ -58,7 +60,7 @@ export function requestText({
   return `${lines.join('\r\n')}\r\n\r\n${body ?? ''}`;
 }
 
-/** The answer without date and request id, which differ between requests. */
+/** Returns the answer without its date and request id, which differ between requests. */
 export function comparable(answer: RawAnswer): string {
   return answer.text.replace(/^date: .*$/im, 'date').replace(/^(x-)?request-id: .*$/gim, 'request-id');
 }

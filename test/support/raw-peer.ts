@@ -1,6 +1,6 @@
 /**
- * A client that does to its connection what HTTP libraries cannot: sends arbitrary bytes over TCP or TLS, falls silent,
- * closes only its own side, or resets. Used for attacks on listeners.
+ * A client that does what HTTP libraries cannot: it sends arbitrary bytes over TCP or TLS, falls silent, closes only its own
+ * side, or resets the connection. Used for attacks on listeners.
  */
 import { connect, type Socket } from 'node:net';
 import { type TLSSocket, connect as tlsConnect } from 'node:tls';
@@ -53,7 +53,10 @@ export class RawPeer {
     );
   }
 
-  /** Opens a connection. `handshake: false` sends raw bytes to a TLS listener. `halfOpen` survives an end by the peer. */
+  /**
+   * Opens a connection. With `handshake: false`, sends raw bytes to a TLS listener. With `halfOpen`, stays open after the
+   * peer ends its side.
+   */
   static open(
     { host, port, tls }: Endpoint,
     { handshake = true, halfOpen = false, from = undefined as string | undefined } = {},
@@ -83,7 +86,7 @@ export class RawPeer {
   get isClosed(): boolean {
     return this.#isClosed;
   }
-  /** True if the other side reset the connection or otherwise broke it. */
+  /** Whether the other side reset the connection or broke it in another way. */
   get isBroken(): boolean {
     return this.#isBroken;
   }
@@ -122,17 +125,17 @@ export class RawPeer {
     }
   }
 
-  /** Stops reading. */
+  /** Stops reading from the connection. */
   pause(): void {
     this.#stream.pause();
   }
 
-  /** Ends this side of the connection; the other side may continue. */
+  /** Ends this side of the connection. The other side may keep sending. */
   end(): void {
     this.#stream.end();
   }
 
-  /** Resets the TCP connection, with TLS as well. */
+  /** Resets the TCP connection, even if it uses TLS. */
   reset(): void {
     this.#tcp.resetAndDestroy();
   }
@@ -143,7 +146,7 @@ export class RawPeer {
   }
 }
 
-/** Sends the bytes over a new connection and returns everything received until it is closed. */
+/** Sends the bytes over a new connection and returns everything received until the connection is closed. */
 export async function exchange(endpoint: Endpoint, bytes: string | Buffer): Promise<string> {
   const peer = await RawPeer.open(endpoint);
   let late = false;
@@ -158,7 +161,7 @@ export async function exchange(endpoint: Endpoint, bytes: string | Buffer): Prom
   return peer.text;
 }
 
-/** Statuses of the answers in a text, including interim answers. */
+/** Returns the statuses of all answers in a text, including interim answers. */
 export function statusesIn(text: string): number[] {
   return [...text.matchAll(/(?:^|\n|\})HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status));
 }

@@ -1,4 +1,4 @@
-/** Encodes and decodes a gauge record, as every reader of it does. */
+/** Encodes and decodes a gauge record, so that a test sees what readers of the record see. */
 import { decodeGauges, encodeGauges, type GaugeRecord } from '../../schemas/records/gauges.ts';
 
 export function readGauges(record: GaugeRecord): GaugeRecord {

@@ -1,4 +1,4 @@
-/** Kafka record batches as other producers may write them, with any codec, counts and bytes. */
+/** Builds Kafka record batches as other producers may write them, with any codec, record count and content. */
 import { createRequire } from 'node:module';
 import { gzipSync } from 'node:zlib';
 
@@ -63,7 +63,10 @@ function sealed(bytes: Buffer): Buffer {
   return bytes;
 }
 
-/** A stored batch as a mirror writes it: base offset 0, no transaction, no known producer, and no timestamp from a broker. */
+/**
+ * Returns a stored batch as a mirroring tool writes it: base offset 0, no transaction, no known producer, and no timestamp
+ * from a broker.
+ */
 export function unstored(bytes: Buffer): Buffer {
   const copy = Buffer.from(bytes);
   copy.writeBigInt64BE(0n, 0);
@@ -72,7 +75,10 @@ export function unstored(bytes: Buffer): Buffer {
   return sealed(copy);
 }
 
-/** Encodes up to 127 bytes with a codec. Except for gzip, uses the codec's uncompressed form, which every decoder accepts. */
+/**
+ * Encodes up to 127 bytes with a codec. Except for gzip, the output is the codec's uncompressed form, which every decoder
+ * accepts.
+ */
 export function packed(codec: Codec, content: Buffer): Buffer {
   const length = content.length;
   switch (codec) {

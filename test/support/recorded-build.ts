@@ -1,4 +1,6 @@
-/** Makes a copy of the built service in which every function records its file when it is called (`note-calls.mjs`). */
+/**
+ * Copies the built service. In the copy, every function records the name of its file when it is called (`note-calls.mjs`).
+ */
 import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -16,7 +18,7 @@ const product = [
   'tools/simulator',
 ];
 
-/** Writes the copy to an empty folder and returns the path of its command. */
+/** Writes the copy to an empty folder and returns the path of its `headgate` command. */
 export function recordedBuild(folder: string): string {
   for (const room of product)
     for (const name of readdirSync(join(root, 'dist', room), { recursive: true, encoding: 'utf8' })) {
@@ -53,7 +55,7 @@ interface Node {
   readonly end: number;
 }
 
-/** Calls `onFunction` with the body of each function below a value of the tree. */
+/** Calls `onFunction` with the body of every function in the syntax tree below this value. */
 function visit(value: unknown, onFunction: (body: Node) => void): void {
   if (typeof value !== 'object' || value === null) return;
   const { type = '', body } = value as { readonly type?: unknown; readonly body?: Node };

@@ -1,7 +1,7 @@
 /**
- * Reads a response's event stream as a strict client would. Throws at the first violation of its grammar:
+ * Reads the event stream of a response as a strict client would, and throws at the first violation of this grammar:
  * response.created response.in_progress (output_item.added … output_item.done)* (response.completed | response.incomplete).
- * Independent of the code that writes such streams.
+ * Shares no code with the writer of such streams.
  */
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -12,7 +12,7 @@ export interface ReadResponse {
   readonly soFar: readonly Fields[];
   /** The `response` of the terminal event, or undefined if none arrived. */
   readonly end: Fields | undefined;
-  /** Event names in order. A run of one name appears once. */
+  /** Event names in order. A run of events with the same name appears once. */
   readonly outline: readonly string[];
 }
 
@@ -23,7 +23,7 @@ export function readResponseEvents(wire: string): ReadResponse {
   return reader;
 }
 
-/** For each event prefix, the type of its item and the member that grows. */
+/** For each event prefix, the type of the item and the member of it that grows. */
 const texts: Readonly<Record<string, readonly [item: string, member: string]>> = {
   'response.output_text': ['message', 'text'],
   'response.refusal': ['message', 'refusal'],
@@ -102,7 +102,7 @@ class Reader implements ReadResponse {
     if (typeof item['id'] !== 'string' || item['id'] === '') throw new Error('an item has no id');
     if (step === 'added') {
       if (data['output_index'] !== ++this.#index) throw new Error('an item has another place');
-      // A truncated call has no closing events.
+      // Keeps the open item, because a truncated tool call never gets its closing events.
       this.#open = item;
       this.#parts = [];
       this.#text = '';

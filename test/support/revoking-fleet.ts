@@ -1,6 +1,7 @@
 /**
- * A small fleet of real processes over an embedded log, for tests in which the CLI waits for a revocation. It has control
- * planes, a simulated node, and gateways that can be suspended. Each fleet has its own folder; `close` ends everything.
+ * A small fleet of real processes on an embedded log, for tests in which the CLI waits for a revocation. Contains control
+ * planes, a simulated node, and gateways that can be suspended. Each fleet has its own folder, and `close` ends all its
+ * processes.
  */
 import type { GatewayStatus } from '../../schemas/admin/admin.ts';
 import type { CommandRun } from './commands.ts';
@@ -41,7 +42,7 @@ export class RevokingFleet extends ProcessFleet {
   }
 }
 
-/** The status of a request with this key. */
+/** Returns the status of a request with this key. */
 export function askWith({ ready }: GatewayProcess, key: { readonly value: string }): Promise<number> {
   return statusWith(ready.api, key.value);
 }

@@ -1,4 +1,4 @@
-/** Runs one command line in this process, with streams, environment and folder that the test provides. */
+/** Runs one command line in this process, with streams, environment and folder provided by the test. */
 import { PassThrough, Writable } from 'node:stream';
 import type { CommandModule } from '../../cli/command-modules.ts';
 import { main } from '../../cli/run.ts';
@@ -8,7 +8,7 @@ export interface CliOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly cwd?: string;
   readonly home?: string;
-  /** Text that the user types. If it is set, all streams are terminals. */
+  /** Text that the user types. If it is set, all streams act as terminals. */
   readonly typed?: string;
   /** Content of stdin when it is not a terminal. */
   readonly stdin?: string;
@@ -30,14 +30,14 @@ export interface CliRun {
 /** A folder that does not exist, so that no context file is found by accident. */
 const nowhere = '/nonexistent/headgate-test';
 
-/** Runs a command line to its end. */
+/** Runs a command line to completion. */
 export async function runCli(argv: readonly string[], options: CliOptions = {}): Promise<CliRun> {
   const { io, written } = testIo(options);
   const code = await main(argv, options.processes, io);
   return { code, ...written() };
 }
 
-/** Streams and settings for a test, and a function that returns the text written so far. */
+/** Returns streams and settings for a test, and a function that returns the text written so far. */
 export function testIo(options: CliOptions): { io: Io; written(): { out: string; err: string } } {
   const { env = {}, cwd = nowhere, home = nowhere, typed, stdin = '', signal } = options;
   const out: string[] = [];

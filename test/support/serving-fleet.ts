@@ -1,4 +1,4 @@
-/** Random fleets that serve requests, for tests of how changes of state affect answers. */
+/** Random fleets that serve requests, for tests of how state changes affect answers. */
 import { eventTypeNames } from '../../schemas/events/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { known } from './commits.ts';
@@ -10,8 +10,8 @@ export const models = ['echo-small', 'echo-large', 'family/model:1b', 'embed-1']
 const tiers = ['Starter', 'Team', 'Platinum'];
 
 /**
- * History of a fleet that serves requests, so that a change can alter answers. It has few names to choose from, so that many
- * organisations and stacks differ in only one thing.
+ * Returns the history of a fleet that serves requests, so that a change can alter answers. The history uses few names, so
+ * that many organisations and stacks differ in only one respect.
  */
 export function servingFleet(random: Random): KnownEvent[][] {
   const oneOf = <Value>(values: readonly Value[]): Value =>
@@ -59,7 +59,7 @@ export function servingFleet(random: Random): KnownEvent[][] {
   ];
 }
 
-/** Types of events that may alter an answer of such a fleet. */
+/** Types of events that may alter an answer of a random fleet. */
 export const changingTypes = eventTypeNames.filter((type) =>
   /^(tier|anonymous|organisation|model|pool|stack|node)\./.test(type),
 );

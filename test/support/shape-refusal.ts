@@ -1,7 +1,7 @@
 import { expect } from 'vitest';
 import { Refusal } from '../../shared/decision/refusal.ts';
 
-/** The message with which the schema refuses a body. Fails if the body is accepted. */
+/** Returns the message with which the schema refuses a request body. Fails if the body is accepted. */
 export function shapeRefusal(act: () => unknown): string {
   try {
     act();

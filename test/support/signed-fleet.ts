@@ -1,6 +1,6 @@
 /**
- * A fleet of processes on one signed log, with key files, the command line, and an outsider who can write to the log but has
- * no accepted key.
+ * A fleet of processes on one signed log, with key files and the command line. Tests can also act as an outsider who can
+ * write to the log but has no accepted key.
  */
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -30,7 +30,7 @@ export class SignedFleet extends ProcessFleet {
     super({ env: { HEADGATE_SIGNING_KEY: undefined } });
   }
 
-  /** Creates a key as docs/security.md describes. */
+  /** Creates a signing key as docs/security.md describes. */
   key(name: string): KeyFile {
     const file = join(this.dir, `${name}.pem`);
     const publicFile = join(this.dir, `${name}.pub`);

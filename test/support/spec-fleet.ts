@@ -1,6 +1,7 @@
 /**
- * The fleet of the specification tests, which contains every routing situation at once. Two nodes are listed in several
- * places under different ids, so that few simulated nodes suffice. There are no limits, so no request is refused by chance.
+ * The fleet of the specification tests, which contains every routing situation at once. Some nodes are listed in several
+ * places under different ids, so that few simulated nodes suffice. Its tiers have no limits, so no request is refused by
+ * chance.
  */
 
 import type { Fleet, FleetNode } from '../../schemas/events/fleet.ts';
@@ -16,7 +17,7 @@ export const stacks = {
   idle: 'stk-idle-otter-0aaa',
   /** Stack of birch that serves echo-small. */
   heron: 'stk-quiet-heron-4m7q',
-  /** Stack of dormant, which has no plan. Serves echo-large. */
+  /** Stack of the organisation dormant, which has no plan. The stack serves echo-large. */
   moth: 'stk-gentle-moth-1b1b',
   /** A stack that never existed. */
   missing: 'stk-never-made-7zzz',
@@ -38,10 +39,10 @@ export function specFleet(urls: Readonly<Record<DemoNodeId, string>>): Fleet {
       model('echo-embed'),
       model('echo-private'),
       model(slashModel),
-      // Installed on the pool, but loaded by no node.
+      // This model is installed on the pool, but no node has loaded it.
       model('echo-idle'),
       model('echo-locked'),
-      // In the catalogue, but installed nowhere.
+      // This model is in the catalogue, but no node has installed it.
       model('echo-bare'),
     ],
     tiers: [
@@ -72,7 +73,7 @@ export function specFleet(urls: Readonly<Record<DemoNodeId, string>>): Fleet {
         stacks: [{ id: stacks.heron, models: ['echo-small'], nodes: [node('birch-s1', 'birch-s1')] }],
       },
       { id: 'cedar', name: 'Cedar', tier: 'Starter' },
-      // Has its own nodes, but its plan does not include their models.
+      // The organisation elder has nodes of its own, but its plan does not include their models.
       { id: 'elder', name: 'Elder', tier: 'Starter', nodes: [node('elder-1', 'acme-s1')] },
       {
         id: 'dormant',

@@ -1,6 +1,6 @@
-/** Ways in which a node can spoil an answer; tests try them with every streaming API. */
+/** Ways in which a node can spoil an answer. Tests try all of them with every streaming API. */
 
-/** Faults after a good beginning. */
+/** Faults that occur after a good beginning. */
 export const spoiltStreams = [
   { kind: 'cut', afterEvents: 4 },
   { kind: 'cut', afterEvents: 4, reset: true },
@@ -15,7 +15,7 @@ export const spoiltStreams = [
   { kind: 'stall-after', afterEvents: 4, commentEveryMs: 20 },
 ] as const;
 
-/** Faults before the first event. */
+/** Faults that occur before the first event. */
 export const spoiltBeginnings = [
   { kind: 'refuse' },
   { kind: 'status', status: 500 },

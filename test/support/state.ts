@@ -1,6 +1,6 @@
 /**
- * A state in memory for tests of deciders: given(events), when(command), then check events and objects. Every event is
- * checked against its writer's schema and must be accepted by the fold, as on the way to the log.
+ * An in-memory state for tests of deciders. A test calls given(events) and when(command), then checks events and objects.
+ * Every event is checked against its schema and must be accepted by the fold, just as for events on the log.
  */
 import { randomBytes } from 'node:crypto';
 import { actorName, operator } from '../../control-plane/commands/authorise.ts';
@@ -20,7 +20,7 @@ import { KeyCounts } from '../../shared/snapshot/key-counts.ts';
 import { type RowObserver, Table, type TableViews } from '../../shared/snapshot/table.ts';
 import { type RowOf, schemaSql, tableNames } from '../../shared/snapshot/tables.ts';
 
-/** 2026-11-21T00:00:00Z. */
+/** 21 November 2026, 00:00 UTC, in ms since 1970. */
 export const testNowMs = Date.UTC(2026, 10, 21);
 
 export interface CommandText {
@@ -32,7 +32,7 @@ type KeyRow = RowOf<'api_key'> | undefined;
 
 interface Planned {
   readonly events: readonly KnownEvent[];
-  /** Returns the answer. Call it once the state contains the events. */
+  /** Returns the command's answer. Call it only after the state has folded the events. */
   readonly result: () => object;
 }
 
@@ -73,7 +73,7 @@ export class TestState {
     this.#keyCounts.store();
   }
 
-  /** Decides a command without folding its events. */
+  /** Decides a command without folding the resulting events. */
   decide(name: string, text: CommandText = {}, context: Partial<CommandContext> = {}): Planned {
     const found = commands.find((each) => each.name === name);
     if (!found) throw new Error(`there is no command ${name}`);
@@ -85,7 +85,7 @@ export class TestState {
     return { events: plan.events, result: () => commandAnswer(definition, this.db, input, plan, full) };
   }
 
-  /** Decides a command, folds its events and returns the answer. */
+  /** Decides a command, folds the resulting events and returns the command's answer. */
   when(
     name: string,
     text: CommandText = {},

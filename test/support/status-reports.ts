@@ -1,4 +1,4 @@
-/** Status reports and boards over an in-memory topic, for tests of the conclusions that a control plane draws from them. */
+/** Status reports and boards on an in-memory topic, for tests of what a control plane concludes from reports. */
 import { randomUUID } from 'node:crypto';
 import { vi } from 'vitest';
 import { StatusBoard } from '../../control-plane/gateways/status-board.ts';
@@ -28,7 +28,7 @@ export async function publish(log: ControlLog, record: object, mac = testMac): P
 /** A new, empty topic. */
 export const topic = (): ControlLog => new MemoryLog(new MemoryTopic());
 
-/** A board that has read the whole topic. */
+/** Returns a board that has read the whole topic. */
 export async function boardOn(log: ControlLog, mac = testMac): Promise<StatusBoard> {
   const board = new StatusBoard({ log, mac, logger: { warn: () => undefined } });
   board.start();

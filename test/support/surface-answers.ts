@@ -1,4 +1,4 @@
-/** The surfaces that answer chats, with one way to call, run and read them all, for tests of properties that they share. */
+/** The APIs that answer chats, with one way to call, run and read them all, for tests of properties that they share. */
 import { readFileSync } from 'node:fs';
 import { type AnswerFacts, answerFacts } from '../../data-plane/surfaces/common/chat-parts.ts';
 import { SseReader } from '../../data-plane/surfaces/common/sse-reader.ts';
@@ -16,13 +16,13 @@ import { readResponseEvents } from './response-events.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** An answer in a form that all surfaces share. */
+/** An answer in a form that does not depend on the API. */
 export interface ReadAnswer {
   readonly text: string;
   readonly thoughts: string;
   readonly calls: readonly (readonly [name: string, input: string])[];
   readonly ids: readonly string[];
-  /** Reason why the model stopped, as the surface words it. */
+  /** Reason why the model stopped, in the words of the API. */
   readonly finish: unknown;
   /** True if the stream reached its end. */
   readonly isComplete: boolean;
@@ -198,7 +198,7 @@ export const answerSurfaces: readonly AnswerSurface[] = [chatSurface, messagesSu
 type Known = { readonly facts: AnswerFacts; readonly form: AnswerForm };
 const known = new Map<string, Known>();
 
-/** Facts about a request. Computed once per request, because properties need them in every run. */
+/** Returns facts about a request. They are computed once per request, because property tests need them in every run. */
 function knownOf({ name, body }: AnswerSurface, wanted: Wanted, stream: boolean): Known {
   const usage = name === 'chat' && stream ? { stream_options: { include_usage: true } } : {};
   const text = JSON.stringify({ ...body(wanted), stream, ...usage, ...wanted.fields });
@@ -213,7 +213,7 @@ function knownOf({ name, body }: AnswerSurface, wanted: Wanted, stream: boolean)
   return found;
 }
 
-/** Rebuilds the parsed answer of a node for the surface. */
+/** Rebuilds a node's parsed answer in the form of the API. */
 export function rebuiltBy(surface: AnswerSurface, answer: unknown, wanted: Wanted = {}): RebuiltBody {
   const { facts, form } = knownOf(surface, wanted, false);
   const { body, ...rest } = wholeAnswer(answer, facts, form);
@@ -236,7 +236,9 @@ export interface RanStream {
   readonly read: ReadAnswer;
 }
 
-/** Runs bytes through reader and stream, then ends the body as a node that closes its connection cleanly does. */
+/**
+ * Passes the bytes through the reader and the stream, then ends the body as a node does that closes its connection cleanly.
+ */
 export function ranBy(surface: AnswerSurface, pieces: readonly Uint8Array[], wanted: Wanted = {}): RanStream {
   const stream = streamOf(surface, wanted);
   let wire = '';
@@ -252,7 +254,7 @@ export function ranBy(surface: AnswerSurface, pieces: readonly Uint8Array[], wan
   return { stream, wire, read: surface.readStream(wire) };
 }
 
-/** A string is the raw data of an event. */
+/** An event that a node sends. A string is the raw data of an event. */
 export type NodeEvent = object | string;
 
 export function bytesOf(events: readonly NodeEvent[]): Buffer {
@@ -267,7 +269,7 @@ export const chunk = (delta: object, finish: string | null = null, more: object 
 });
 
 const fixture = (name: string) => readFileSync(new URL(`../fixtures/captures/${name}`, import.meta.url));
-/** An engine's stream as captured. */
+/** Returns an engine's event stream, as it was captured. */
 export const captured = (name: string): Buffer => fixture(`${name}.sse`);
 export const capturedJson = (name: string): Record<string, unknown> =>
   JSON.parse(fixture(`${name}.json`).toString());

@@ -1,8 +1,8 @@
 /**
- * Finds waits that do not wait. A loop around a promise that settles at once never lets the event loop turn, so no timer,
- * socket or signal is served any more. This file counts settlements between two turns of the event loop.
+ * Finds waits that do not wait. If a loop awaits a promise that settles at once, the event loop never turns, so it no longer
+ * serves timers, sockets or signals. This file counts how many promises settle between two turns of the event loop.
  */
-/** More settlements per turn than any loop that really waits can cause. */
+/** Number of promises settled per turn that only a loop that does not really wait can exceed. */
 const settledPerTurnMax = 200;
 
 /** Counts calls per turn of the event loop. */
@@ -27,8 +27,8 @@ export class TurnCounter {
 }
 
 /**
- * Repeats a wait as the loop around it does and returns the outcome: `threw` if the loop would end with the error, `waited`
- * if the event loop turned between two waits, `spun` if it did not.
+ * Repeats a wait as a loop around it would. Returns `threw` if the loop would end with an error, `waited` if the event loop
+ * turned between two waits, and `spun` if it did not.
  */
 export async function howItWaits(wait: () => Promise<unknown>): Promise<'threw' | 'waited' | 'spun'> {
   let turned = false;

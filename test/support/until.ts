@@ -1,9 +1,15 @@
 import { scaledMs } from './budget.ts';
 
-/** Delays between polls. They start short to notice quick results and grow so that polling does not slow down long work. */
+/**
+ * Delays between polls. They are short at first, to notice quick results, and grow, so that polling does not slow down long
+ * work.
+ */
 const pauseMs = { first: 5, most: 50, growth: 1.2 };
 
-/** Polls until the condition holds and returns the elapsed ms. Rejects after the (scaled) time-out. */
+/**
+ * Polls until the condition holds and returns the elapsed time in ms. Rejects after the time-out, which is scaled for slow
+ * machines.
+ */
 export async function until(isSo: () => boolean | Promise<boolean>, timeoutMs = 20_000): Promise<number> {
   const startMs = performance.now();
   let nextMs = pauseMs.first;
@@ -15,7 +21,10 @@ export async function until(isSo: () => boolean | Promise<boolean>, timeoutMs = 
   return Math.round(performance.now() - startMs);
 }
 
-/** Resolves with the result of the work. Rejects if that takes longer than the (scaled) time-out. */
+/**
+ * Resolves with the result of the work. Rejects if the work takes longer than the time-out, which is scaled for slow
+ * machines.
+ */
 export async function within<Result>(timeoutMs: number, work: Promise<Result>): Promise<Result> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {

@@ -1,4 +1,6 @@
-/** Signs usage records in tests that fold usage without a fleet. Stores of those tests accept only records signed with it. */
+/**
+ * Signs usage records in tests that fold usage without a fleet. The stores of those tests accept only records that it signed.
+ */
 import { usageTopic } from '../../schemas/records/usage.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 

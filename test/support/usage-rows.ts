@@ -1,11 +1,11 @@
-/** Usage rows as a gateway's meter writes them, and an outbox with the log to which its process appends them. */
+/** Usage rows as a gateway's meter writes them, and an outbox together with the log to which its process appends rows. */
 
 import { type Outbox, type OutboxOptions, openOutbox } from '../../data-plane/usage/outbox.ts';
 import type { RecordedUsage } from '../../data-plane/usage/rows.ts';
 import type { SegmentLog } from '../../data-plane/usage/segment-log.ts';
 import { append, openUsageLog } from '../../data-plane/usage/usage-log.ts';
 
-/** A row for an organisation's request to the pool; `more` replaces fields. Fields are in the meter's order. */
+/** Returns a row for an organisation's request to the pool. `more` replaces fields. The order of fields is the meter's. */
 export function usageRow({ requestId = 'r-1', ...more }: Partial<RecordedUsage> = {}): RecordedUsage {
   return {
     at: '2026-11-21T10:00:00.000Z',
@@ -33,7 +33,7 @@ export class UsageBox {
     this.log = openUsageLog(this.outbox.logStart(), () => this.outbox.file.safelyShipped);
   }
 
-  /** Appends the rows as one group, which the outbox has not read yet. */
+  /** Appends the rows as one group, which the outbox will read later. */
   append(...rows: readonly RecordedUsage[]): Promise<void> {
     return append(this.log, { rows: usageText(...rows), count: rows.length });
   }

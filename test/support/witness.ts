@@ -1,4 +1,4 @@
-/** Evidence from simulated nodes and usage totals about a test's requests, against which the gateway is checked. */
+/** Evidence about a test's requests from simulated nodes and usage totals. Tests compare the gateway's behaviour with it. */
 import { expect, vi } from 'vitest';
 import type { FaultyNode } from '../simulator/faulty-node.ts';
 import type { Answer } from './api.ts';
@@ -23,7 +23,7 @@ function textsSent(node: FaultyNode): number {
   return requestsOn(node, [...completionPaths, ...countPaths]);
 }
 
-/** Number of times per node that `act` sent a request's text there. Nodes that received none are left out. */
+/** Runs `act` and returns how often it sent a request's text to each node. Nodes that received none are left out. */
 export async function askedDuring(
   fleet: TestFleet,
   act: () => Promise<unknown>,
@@ -61,7 +61,10 @@ export async function usageReaches(
 
 export const requestIdOf = ({ fields }: Answer): string => fields['x-request-id'] ?? '';
 
-/** Ids of an organisation's recorded requests. Rows are shipped in order, so all earlier rows precede that of `last`. */
+/**
+ * Returns the ids of an organisation's recorded requests, once the request of `last` is recorded. Rows arrive in order, so
+ * all earlier requests are recorded by then.
+ */
 export async function recordedIds(fleet: TestFleet, organisation: string, last: Answer): Promise<string[]> {
   expect(last.status).toBe(200);
   const url = `${fleet.controlPlane.admin}/admin/v1/usage/export?organisation=${organisation}`;

@@ -1,4 +1,4 @@
-/** A node whose answers the test writes piece by piece, so the test alone decides what the model says and when. */
+/** A node whose answers the test writes piece by piece, so that the test alone decides what the model says and when. */
 import { createServer, type ServerResponse } from 'node:http';
 import { portOf } from './listen.ts';
 
