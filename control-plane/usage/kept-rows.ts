@@ -69,7 +69,7 @@ export class KeptRows {
     return this.#kept.from_day || undefined;
   }
 
-  /** Returns rows in folding order, and fewer than `limit` only at the end. The latest rows may be of any day. */
+  /** Returns rows in folding order, and fewer than `limit` only at the end. The latest rows are not filtered by day. */
   requests(query: RequestQuery): KeptRequest[] {
     const { limit } = query;
     const kept: KeptRequest[] = [];

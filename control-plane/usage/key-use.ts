@@ -19,7 +19,7 @@ CREATE INDEX key_use_by_organisation ON key_use (organisation);
 
 type KeyUseRow = Pick<RowWith<typeof columns.key_use>, 'id' | 'last_at'> & { readonly requests: number };
 
-/** Adds the requests since an hour. Each hour is looked up separately, so that sums of other keys are not read. */
+/** SQL that adds each key's requests since an hour. Hours are looked up separately, so that other keys' sums are not read. */
 const useSql = `
 WITH RECURSIVE day (hour) AS (SELECT ? UNION ALL SELECT hour + 1 FROM day LIMIT ${hoursOfDay})
 SELECT id, last_at,

@@ -20,7 +20,7 @@ const retryMs = 10 * 60_000;
 /** Interval in ms of looks at the write-ahead log, which grows while a check reads. In a backlog, the check is put off. */
 const watchMs = 1000;
 const putOffMs = 60_000;
-/** Limit on put-offs: six hours of load without a pause. Then the check runs, although the write-ahead log grows. */
+/** Number of times that a check may be put off, for six hours. Then it runs, although the write-ahead log grows. */
 const putOffsMax = 360;
 
 export interface UsageFileState {

@@ -78,7 +78,7 @@ export function openUsageStore(path: string, options: UsageStoreOptions = {}): U
   }
 }
 
-/** Adds a next step to damage: only a person may replace the file, because the topic no longer has its oldest data. */
+/** Adds a next step for damage. Only a person may replace the file, because the topic no longer has its oldest data. */
 function withNextStep(error: unknown): unknown {
   if (!(error instanceof DatabaseCorrupt)) return error;
   const next =

@@ -41,7 +41,10 @@ export function limitSubject(client: Client): string {
   return client.kind === 'key' ? client.owner.organisation : `${visitorPrefix}${client.visitor}`;
 }
 
-/** Subject that shares memory, worker turns and evidence about nodes. All visitors are one: a person can be many. */
+/**
+ * Subject whose requests share memory, worker turns and evidence about nodes. All visitors share as one, because one person
+ * can appear as many visitors.
+ */
 export function memorySharer(subject: string): string {
   return subject.startsWith(visitorPrefix) ? visitorsSubject : subject;
 }
@@ -210,7 +213,10 @@ function keyFacts({ keyId, organisation, expiresAtMs }: KeyOwner, state: string)
   return { keyId, organisation, expiresAtMs, state };
 }
 
-/** Whether the request carries anything like a key, for a snapshot too old to look keys up. Its value does not matter. */
+/**
+ * Whether the request contains anything that might be a key. Used if the snapshot is too old to look keys up. The key's value
+ * does not matter, so the answer reveals nothing about it. On the shared host `x-api-key` counts as absent.
+ */
 export function carriesCredential(
   target: Target,
   { authorization, xApiKey, recorded }: Credentials,

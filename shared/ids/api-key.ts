@@ -18,7 +18,7 @@ const randomLength = 34;
 const checksumLength = 6;
 const keyPattern = new RegExp(`^${keyPrefix}_[0-9A-Za-z]{${randomLength + checksumLength}}$`);
 
-/** Draws characters of `alphabet` (at most 256) with equal probability, by redrawing bytes beyond its last multiple. */
+/** Draws characters of `alphabet` (at most 256), all equally likely: bytes beyond its last whole multiple are redrawn. */
 export function randomText(random: RandomSource, alphabet: string, length: number): string {
   const bound = 256 - (256 % alphabet.length);
   let text = '';

@@ -48,7 +48,7 @@ function closeToOthers(path: string): void {
   }
 }
 
-/** Whether a folder can be written or created. It writes a file, because the mode does not reveal a full file system. */
+/** Whether a folder can be written or created. It writes a file, because a file system may be full whatever the mode says. */
 export function canBeWritten(folder: string): boolean {
   const path = resolve(folder);
   try {
@@ -63,7 +63,7 @@ export function canBeWritten(folder: string): boolean {
   }
 }
 
-/** Paths in a data folder that others can access. Skips a folder of another owner, as on Kubernetes volumes. */
+/** Paths in a data folder that others can access. Skips a folder of another owner, which this process cannot change. */
 export function openToOthers(folder: string): string[] {
   const lock = lstatSync(join(folder, 'lock.db'), { throwIfNoEntry: false });
   if (lock === undefined) return [];

@@ -1,4 +1,7 @@
-/** Tracks how many files and sockets this process may open, because a lack of them says nothing about a peer. */
+/**
+ * Tracks how many files and sockets this process may open, and detects when it has run out. A connection that fails for lack
+ * of a file descriptor says nothing about its peer.
+ */
 import { readFileSync } from 'node:fs';
 import { Counter, type Registry } from 'prom-client';
 import { errorCode } from './error-code.ts';

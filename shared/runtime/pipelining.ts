@@ -1,4 +1,4 @@
-/** Limits the pipelined requests of one connection. Node would start up to two thousand of them in one turn. */
+/** Limits one connection's pipelined requests. Node would start up to two thousand in one turn and delay all other peers. */
 import type { RequestListener, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 

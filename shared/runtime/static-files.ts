@@ -12,7 +12,7 @@ const types: Readonly<Record<string, string>> = {
   svg: 'image/svg+xml',
 };
 
-/** Cache rules: pages; files with a digest in their name; others, such as the icon, which browsers request repeatedly. */
+/** Cache rules for pages, for files with a content digest in their name, and for others, such as the icon. */
 const cacheControl = {
   page: 'no-cache',
   named: 'public, max-age=31536000, immutable',

@@ -21,7 +21,7 @@ export class WatchedFiles<Value> {
     return this.#value;
   }
 
-  /** Reads the files again if one changed or `always` is set; true if it did. Throws once per state of the files. */
+  /** Reads the files again if one changed or `always` is set; returns whether it did. Throws once per state of the files. */
   look(always = false): boolean {
     // Taken before reading, so that a later look finds what is written meanwhile.
     const seen = fileIdentity(this.#paths);

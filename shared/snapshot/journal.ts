@@ -1,4 +1,4 @@
-/** Side records of a snapshot: commands, to recognise repeats, unreadable events, and skipped events. They are bounded. */
+/** Side records of a snapshot: commands (to recognise repeats), unreadable events and skipped events. They are bounded. */
 import type { Commit } from '../../schemas/events/commit.ts';
 import { toFieldTexts } from '../../schemas/events/event-definition.ts';
 import type { StoredEvent } from '../../schemas/events/events.ts';

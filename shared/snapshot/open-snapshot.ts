@@ -118,7 +118,10 @@ function readFoldVersion(db: Database, path: string): number {
   return position.fold_version;
 }
 
-/** Opens `path`, or quarantines its file and creates an empty one. `log` is the ID that the snapshot's log must have. */
+/**
+ * Opens `path`; if its file cannot be trusted, quarantines it and creates an empty one. `log` is the ID of the log that the
+ * snapshot must belong to, if given.
+ */
 export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   let rebuiltBecause: string | undefined;

@@ -75,7 +75,7 @@ export class Snapshot implements State {
     this.#overlay = new OverlayKeeper(this.#tables);
   }
 
-  /** Calls `onRow` for each row written or removed, in a transaction that may be rolled back; `undefined` ends that. */
+  /** Calls `onRow` for each row that is written or removed, until `undefined` is passed. Its transaction may roll back. */
   watchRows(onRow: FoldObserver['changed'] | undefined): void {
     this.#onRow = onRow;
   }

@@ -29,7 +29,7 @@ export class TopicReadings {
     this.#of(target).failure = undefined;
   }
 
-  /** Notes a failure. A truncated or replaced log is none, because its readers start again or stop with the error. */
+  /** Notes a failure. A truncated or replaced log does not count: its readers start again or stop with the error. */
   failed(target: TopicPartition, error: unknown): void {
     if (!(error instanceof LogUnavailable) || error instanceof LogTruncated) return;
     const reading = this.#of(target);
