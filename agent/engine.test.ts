@@ -26,7 +26,7 @@ async function watch(
 }
 
 test.each(['vllm', 'sglang', 'llamacpp', 'ollama'] as const)(
-  '%s is known by what it alone answers',
+  '%s is recognised by a response that only it gives',
   async (dialect) => {
     const models = ['echo-small', 'echo-large'];
     const node = await simNode({ models, dialect, contextTokens: 4096 });
@@ -45,7 +45,7 @@ test.each(['vllm', 'sglang', 'llamacpp', 'ollama'] as const)(
   },
 );
 
-test('its requests in flight are polled', async () => {
+test('the engine’s requests in flight are polled', async () => {
   const node = await simNode({ models: ['echo-small'], tokensPerSecond: 50 });
   const engine = await watch(node.url);
   const abort = new AbortController();
@@ -64,7 +64,7 @@ test('its requests in flight are polled', async () => {
   await until(() => engine.view.inFlight === 0);
 });
 
-test('an engine that refuses connections is down at the next poll, and detected again when it is back', async () => {
+test('an engine that refuses connections is down at the next poll, and detected again when it returns', async () => {
   const node = await simNode({ models: ['echo-small'] });
   let changes = 0;
   const engine = await watch(node.url, () => changes++);
@@ -78,7 +78,7 @@ test('an engine that refuses connections is down at the next poll, and detected 
   expect(changes).toBe(2);
 });
 
-test('an engine without a response is down once it was silent for several polls', async () => {
+test('an engine that does not respond is down after several silent polls', async () => {
   const node = await simNode({ models: ['echo-small'] });
   const engine = await watch(node.url, undefined, { pollMs: 50, silenceMsMax: 200 });
   const polls = (): number => node.stats().requestsByPath['/health'] ?? 0;
@@ -89,7 +89,7 @@ test('an engine without a response is down once it was silent for several polls'
   expect(engine.view.reason).toBe('no answer in time');
 });
 
-test('answers that this process had no time to read do not make an engine down', async () => {
+test('responses that this process had no time to read do not make an engine down', async () => {
   const node = await simNode({ models: ['echo-small'] });
   let changes = 0;
   const engine = await watch(node.url, () => changes++, { pollMs: 100, silenceMsMax: 1000 });
@@ -105,7 +105,7 @@ test('answers that this process had no time to read do not make an engine down',
   expect(changes).toBe(0);
 });
 
-test('an engine that reports that it is unhealthy is down at once', async () => {
+test('an engine that reports itself unhealthy is down at once', async () => {
   const node = await simNode({ models: ['echo-small'] });
   const engine = await watch(node.url);
   node.setBehaviour({ rules: [{ match: { path: '/health' }, fault: { kind: 'status', status: 503 } }] });

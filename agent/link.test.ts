@@ -87,7 +87,7 @@ function link(
 const taken = (replicas: readonly Replica[]): Replica | undefined =>
   replicas.find(({ sockets }) => sockets.some(({ readyState }) => readyState === 1));
 
-test('it sends one hello, then a heartbeat at once and after each interval, and receives what is pushed', async () => {
+test('the agent sends one hello, then heartbeats at once and at intervals, and receives pushed messages', async () => {
   const only = await replica();
   const pushed: (readonly string[])[] = [];
   link([only], (models) => pushed.push(models));
@@ -100,7 +100,7 @@ test('it sends one hello, then a heartbeat at once and after each interval, and 
   expect(pushed).toEqual([['a']]);
 });
 
-test('a replica that ends is replaced by another at once', async () => {
+test('a replica that ends the session is replaced by another at once', async () => {
   const replicas = [await replica(), await replica()];
   link(replicas);
   await until(() => taken(replicas) !== undefined);
@@ -111,7 +111,7 @@ test('a replica that ends is replaced by another at once', async () => {
   expect(first.upgrades).toBe(1);
 });
 
-test('where no replica accepts it, it retries with growing pauses, and attaches once one does', async () => {
+test('if no replica accepts the agent, it retries with growing pauses, and attaches once one does', async () => {
   const replicas = [await replica(), await replica()];
   for (const one of replicas) one.refuse = 503;
   pausesMs.length = 0;
@@ -146,7 +146,7 @@ test('a replica whose answers this process had no time to read is not abandoned'
   expect(agent.connects).toBe(1);
 });
 
-test('an agent that leaves announces that, and waits until it is released', async () => {
+test('an agent that leaves announces it, and waits until it is released', async () => {
   const only = await replica();
   const agent = link([only]);
   await until(() => only.frames.length >= 2);
@@ -160,7 +160,7 @@ test('an agent that leaves announces that, and waits until it is released', asyn
   await leaving;
 });
 
-test('no token is in its log', async () => {
+test('the agent’s log contains no token', async () => {
   const only = await replica();
   only.refuse = 401;
   link([only]);
@@ -175,13 +175,13 @@ test.each([
     JSON.stringify({ error: { message: 'this node is registered without an agent', next: 'register it' } }),
     'refused with 409: this node is registered without an agent; register it',
   ],
-  ['with its status, where the body is not an error', '<html>', 'refused with 409'],
+  ['with its status, if the body is not an error', '<html>', 'refused with 409'],
   [
-    'with its status, where the body is too large',
+    'with its status, if the body is too large',
     JSON.stringify({ error: { message: 'x'.repeat(5000) } }),
     'refused with 409',
   ],
-])('a replica that refuses the agent is logged %s', async (_how, body, expected) => {
+])('a replica’s refusal of the agent is logged %s', async (_how, body, expected) => {
   const server = createServer((_request, response) => response.writeHead(409).end(body));
   const port = await portOf(server);
   onTestFinished(() => void server.close());

@@ -82,7 +82,7 @@ function syncOf(engine: Engine, retryMsMin = 20): ModelSync {
 
 const line = (value: object): string => `${JSON.stringify(value)}\n`;
 
-test('Ollama pulls a model, reports its percents, and may have it deleted again after the success', async () => {
+test('Ollama pulls a model, reports percentages, and may later be told to delete it', async () => {
   let pull: ServerResponse | undefined;
   const { engine, asked, serve } = await engineAt('ollama', ([path], response) => {
     if (path === 'POST /api/pull') pull = response;
@@ -112,13 +112,13 @@ test('Ollama pulls a model, reports its percents, and may have it deleted again 
 
 test.each([
   [
-    'an error of its own',
+    'an engine error',
     line({ error: 'pull model manifest: file\ndoes not exist' }),
     'pull model manifest: file does not exist',
   ],
   ['an end without success', line({ status: 'pulling' }), 'the pull ended early'],
-  ['no JSON', 'oops\n', expect.stringContaining('JSON')],
-] as const)('%s in a pull is reported as a failure, and retried', async (_what, body, reason) => {
+  ['a line that is not JSON', 'oops\n', expect.stringContaining('JSON')],
+] as const)('a pull with %s is reported as a failure and retried', async (_what, body, reason) => {
   let healed = false;
   const { engine, asked } = await engineAt('ollama', (_asked, response) =>
     response.end(healed ? line({ status: 'success' }) : body),
@@ -135,7 +135,7 @@ test.each([
   expect(asked.length).toBeGreaterThan(1);
 });
 
-test('a model that an operator loaded is neither pulled nor deleted', async () => {
+test('a model loaded by an operator is neither pulled nor deleted', async () => {
   const { engine, asked, serve } = await engineAt('ollama', (_asked, response) => response.end('{}'));
   serve(['mine']);
   const sync = syncOf(engine);
@@ -146,7 +146,7 @@ test('a model that an operator loaded is neither pulled nor deleted', async () =
   expect(asked).toEqual([]);
 });
 
-test('an older message about what is installed is ignored', async () => {
+test('an outdated message about installs is ignored', async () => {
   const { engine, asked } = await engineAt('ollama', (_asked, response) =>
     response.end(line({ status: 'success' })),
   );
@@ -160,7 +160,7 @@ test('an older message about what is installed is ignored', async () => {
   expect(asked.map(([, body]) => body['model'])).toEqual(['new']);
 });
 
-test("llama.cpp's router loads in the background, and its failures are reported", async () => {
+test('llama.cpp’s router loads in the background, and its failures are reported', async () => {
   let value = 'loading';
   const { engine, asked } = await engineAt('llamacpp', ([path, { model }], response) => {
     if (path === 'GET /v1/models')
@@ -190,7 +190,7 @@ test("llama.cpp's router loads in the background, and its failures are reported"
   ]);
 });
 
-test('vLLM loads adapters from the configured folder, and no name leads out of it', async () => {
+test('vLLM loads adapters from the configured folder, and no name escapes it', async () => {
   const { engine, asked } = await engineAt(
     'vllm',
     (_asked, response) => response.end('Success'),
@@ -207,7 +207,7 @@ test('vLLM loads adapters from the configured folder, and no name leads out of i
   ]);
 });
 
-test('vLLM without such a folder, and SGLang, load no models', () => {
+test('SGLang, and vLLM without such a folder, load no models', () => {
   expect(modelLoader('vllm', { url: 'http://127.0.0.1:9' })).toBeUndefined();
   expect(modelLoader('sglang', { url: 'http://127.0.0.1:9' })).toBeUndefined();
 });

@@ -118,7 +118,7 @@ async function recordsIn(path: string): Promise<Buffer[]> {
   return values;
 }
 
-test('a backup has the commits since the last one and the present usage, and only its owner can read it', async () => {
+test('a backup adds the commits since the last one and the current usage, readable only by its owner', async () => {
   expect(await done(backup)).toMatchObject({ number: 1, position: 6, commits: 6, data: ['usage.db'] });
   await append(...tiers(2));
   addUsage(2);
@@ -144,7 +144,7 @@ test('a backup has the commits since the last one and the present usage, and onl
   expect(await done('replay log.jsonl --verify')).toMatchObject({ position: 8, verified: true });
 });
 
-test('the usage in a backup is kept without --data, and is not replaced by that of a folder that has less', async () => {
+test('a backup’s usage is kept without --data, and is not replaced by a folder’s smaller usage', async () => {
   await done(backup);
   await append(...tiers(1));
   expect(await done(`${backup.replace(/ --data \S+/, '')} --no-usage`)).toMatchObject({
@@ -165,7 +165,7 @@ test('the usage in a backup is kept without --data, and is not replaced by that 
   expect(await done(backup)).toMatchObject({ number: 3, data: ['usage.db'] });
 });
 
-test('a restore gives the same records and totals, and is repeated where it was interrupted', async () => {
+test('a restore gives the same records and totals, and can be repeated after an interruption', async () => {
   await done(backup);
   await append(recordOfText('junk'), ...tiers(300));
   await done(backup);
@@ -200,7 +200,7 @@ test('a restore gives the same records and totals, and is repeated where it was 
   ]);
 });
 
-test('the files of days are copied once they changed, and a restore puts them back', async () => {
+test('changed day files are copied, and a restore puts them back', async () => {
   const path = join(folder, 'cp', 'usage.db');
   const move = (): void => {
     const store = openUsageStore(path, { keepRows: true });
@@ -236,7 +236,7 @@ function recordOfText(text: string): LogRecord {
   return { offset: 0, value: Buffer.from(text), signature: null };
 }
 
-test('one flipped bit in any file is refused by the name of the file, by verify, restore and the next backup of the log', async () => {
+test('verify, restore and the next backup refuse one flipped bit in any file by the file’s name', async () => {
   await done(backup);
   await append(...tiers(2));
   await done(backup);
@@ -268,7 +268,7 @@ test('one flipped bit in any file is refused by the name of the file, by verify,
   expect((await cli('backup verify copy')).err).toContain('log-000001.jsonl.gz\n');
 });
 
-test('an interrupted backup leaves the former one whole, and the next one removes what it left', async () => {
+test('an interrupted backup leaves the previous one whole, and the next one removes what it left', async () => {
   await done(backup);
   const before = filesOf('copy');
   await append(...tiers(2));
@@ -291,7 +291,7 @@ test('an interrupted backup leaves the former one whole, and the next one remove
   expect(await done('backup verify copy')).toMatchObject({ position: 8, files: 3 });
 });
 
-test('another log, a shorter one, a folder with other files and a log with more commits are refused, and nothing is changed', async () => {
+test('another log, a shorter or longer one, and a folder with other files are refused without any change', async () => {
   await append(...tiers(1));
   await done(backup);
   const before = filesOf('copy');
@@ -344,11 +344,11 @@ function standing(): unknown {
 
 test.each<[string, (readonly [string, CounterEntry[]])[], CounterEntry[]]>([
   // Retention has removed the gateways' counters, but the topic still ends above 0.
-  ['nothing of the period', [[replica, []]], [['acme', period, 21, 3]]],
-  ['all that was counted', [[replica, [['acme', period, 21, 3]]]], []],
+  ['nothing from this period', [[replica, []]], [['acme', period, 21, 3]]],
+  ['everything that was counted', [[replica, [['acme', period, 21, 3]]]], []],
   ['more than the backup', [[replica, [['acme', period, 70, 10]]]], []],
   [
-    'the counters of some gateways',
+    'only some gateways’ counters',
     [
       [replica, [['acme', period, 7, 1]]],
       ['another-gateway', [['acme', period, 3, 1]]],
@@ -357,14 +357,14 @@ test.each<[string, (readonly [string, CounterEntry[]])[], CounterEntry[]]>([
     ],
     [['acme', period, 11, 1]],
   ],
-])('where the topic of counters has %s, the totals stand for the rest', async (_, counters, expected) => {
+])('if the counters topic has %s, the totals cover the rest', async (_, counters, expected) => {
   await done(backup);
   await publishCounters(...counters);
   expect((await cli(restore, withToken)).err).not.toContain('error');
   expect(standing()).toEqual(expected);
 });
 
-test('counters that cannot be authenticated are refused, before anything is written', async () => {
+test('counters that cannot be authenticated are refused before anything is written', async () => {
   await done(backup);
   await publishCounters([replica, [['acme', period, 21, 3]]]);
   await refused(restore, 2, 'set HEADGATE_GATEWAY_TOKEN');
@@ -393,7 +393,7 @@ test.each(['counters.db', 'state.db', 'state.db.aside', 'history.db', 'usage.db-
   },
 );
 
-test('restored files are for their owner alone, whatever the modes of the backup and of the folder', async () => {
+test('restored files are private to their owner, whatever the modes of the backup and the folder', async () => {
   await done(backup);
   for (const name of filesOf('copy').keys()) chmodSync(join(folder, 'copy', name), 0o644);
   mkdirSync(join(folder, 'new-cp'));
@@ -405,7 +405,7 @@ test('restored files are for their owner alone, whatever the modes of the backup
     expect(statSync(join(folder, 'new-cp', name)).mode & 0o777, name).toBe(0o600);
 });
 
-test('a restore that ended between its files is repeated, also by a planted name', async () => {
+test('a restore that ended between two files can be repeated, also past a planted file', async () => {
   openGateways();
   await done(backup);
   await done(restore);
@@ -449,17 +449,17 @@ function factsOf(path: string): object {
 }
 
 test.each<[string, (manifest: Manifest) => Partial<Manifest>]>([
-  ['names another log', ({ log }) => ({ log: { ...log, id: 'another-log' } })],
-  ['names other signers', ({ log }) => ({ log: { ...log, signers: ['MCowBQYDK2VwAyEA'] } })],
-  ['names a file of the data twice', ({ data }) => ({ data: [...data, ...data.slice(0, 1)] })],
-])('a manifest with a right checksum that %s is refused', async (_what, change) => {
+  ['names a different log', ({ log }) => ({ log: { ...log, id: 'another-log' } })],
+  ['names different signers', ({ log }) => ({ log: { ...log, signers: ['MCowBQYDK2VwAyEA'] } })],
+  ['names a data file twice', ({ data }) => ({ data: [...data, ...data.slice(0, 1)] })],
+])('a manifest with a correct checksum that %s is refused', async (_what, change) => {
   await done(backup);
   forgeManifest('copy', change);
   for (const line of ['backup verify copy', restore])
     await refused(line, 1, 'the backup is damaged: manifest.json');
 });
 
-test('a manifest that was changed is refused for its checksum', async () => {
+test('a changed manifest is refused for its checksum', async () => {
   await done(backup);
   const path = join(folder, 'copy', 'manifest.json');
   writeFileSync(path, readFileSync(path, 'utf8').replace('"createdAt": "2', '"createdAt": "3'));
@@ -473,7 +473,7 @@ function newSigner(name: string): Signer {
   return loadSigner(file);
 }
 
-test('a restore names the signers of the log, and writes nothing where nobody has compared them', async () => {
+test('a restore names the log’s signers, and writes nothing unless they are confirmed', async () => {
   await done(backup);
   await refused(`${restore} --dry-run`, 0, 'its log is not signed');
   await refused(restore.replace(' --allow-unsigned', ''), 6, 'nobody compares the signers');
@@ -512,7 +512,7 @@ test('a restore names the signers of the log, and writes nothing where nobody ha
   expect(await done(`${signed} ${pins}`)).toMatchObject({ log: 'signed-log', position: 3 });
 });
 
-test('a log that was begun unsigned and signed later is restored with --allow-unsigned alone', async () => {
+test('a log that was signed only later can be restored only with --allow-unsigned', async () => {
   const own = newSigner('own');
   const added = [writer.add([known('log.signers_set', { signers: [own.publicKey] })]), ...tiers(1)];
   await append(...added.map((record) => ({ ...record, signature: own.sign(record.value) })));
@@ -538,7 +538,7 @@ test.each([
   ['gateways-000001.db', erases('gateway', 'incarnation')],
   ['gateways-000001.db', "ALTER TABLE gateway ADD COLUMN more TEXT DEFAULT 'x'"],
 ])(
-  'a backup whose %s has more in its schema is refused, and so is the file at a start: %s',
+  'a backup whose %s has an extended schema is refused, and so is that file at a start: %s',
   async (file, sql) => {
     new GatewaysFile(join(folder, 'cp', 'gateways.db'), () => undefined).close();
     await done(backup);
@@ -561,7 +561,7 @@ test.each([
   },
 );
 
-test.each(otherThanFiles)('a backup in which %s stands for a file is refused at once', async (_what, put) => {
+test.each(otherThanFiles)('a backup with %s in place of a file is refused at once', async (_what, put) => {
   for (const file of ['usage-000001.db', 'log-000001.jsonl.gz', 'manifest.json']) {
     rmSync(join(folder, 'copy'), { recursive: true, force: true });
     await done(backup);

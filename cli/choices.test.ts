@@ -81,7 +81,7 @@ const ofOptions = [program, ...admin].flatMap((command) =>
     .map((option) => [`${commandWords(command).join(' ')} ${option.flags}`.trim(), command, option] as const),
 );
 
-test.each(ofOptions)('%s refuses what it cannot be, by its name', async (_name, of, option) => {
+test.each(ofOptions)('%s refuses impossible values by its name', async (_name, of, option) => {
   const placeholder = placeholderOf(option);
   const values = option.argChoices ? ['zzz', ''] : (wrong[option.long ?? ''] ?? wrong[placeholder]);
   if (values === undefined) return expect([...open, 'admin', 'person']).toContain(placeholder);
@@ -130,7 +130,7 @@ test.each([
 });
 
 test.each([400, 401, 403, 404, 409, 413, 429, 500, 503])(
-  'an answer %i without a next step gets one, from each command',
+  'a status %i response without a next step gets one from each command',
   async (status) => {
     server.answer = () => errorAnswer(status, status === 503 ? 'LogUnavailable' : 'Refused');
     for (const words of [
@@ -149,7 +149,7 @@ test.each([400, 401, 403, 404, 409, 413, 429, 500, 503])(
   },
 );
 
-test('siblings have one grammar: an option is written the same way wherever it is', () => {
+test('an option is written the same way in every command that has it', () => {
   const spellings = new Map<string, Map<string, string>>();
   for (const command of admin)
     for (const { long, flags } of command.options) {

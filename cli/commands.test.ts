@@ -244,7 +244,7 @@ async function inEachFormat(
   expect(table.out).toContain(inTable);
 }
 
-test.each(lists)('design 12, lists: %s', async (...entry) => {
+test.each(lists)('list command: %s', async (...entry) => {
   const [line, , answer, , , extra] = entry;
   const shown = { ...answer, ...extra };
   const isAlone = extra === undefined;
@@ -256,12 +256,12 @@ test.each(lists)('design 12, lists: %s', async (...entry) => {
   expect((await cli([...line.split(' '), '-o', 'name'])).out).toBe('');
 });
 
-test.each(things)('design 12, single things: %s', async (...entry) => {
+test.each(things)('command for a single resource: %s', async (...entry) => {
   const [, , answer, , , extra] = entry;
   await inEachFormat(entry, { answer, shown: { ...answer, ...extra }, isAlone: extra === undefined });
 });
 
-test.each(writes)('design 12, writes: %s', async (...entry) => {
+test.each(writes)('command that writes: %s', async (...entry) => {
   const [, , answer, , , body] = entry;
   await inEachFormat(entry, { body, answer: { ...answer, ...at7 } });
   expect(
@@ -280,7 +280,7 @@ test('global options reach the control plane', async () => {
   expect(server.seen[0]?.query).toEqual({ dryRun: 'true', force: 'true', why: 'paid' });
 });
 
-test('member invite prints the link alone on stdout, and what it does on stderr', async () => {
+test('member invite prints only the link on stdout, and its effect on stderr', async () => {
   const url = 'http://console/sign-in#invitation.x';
   server.answer = () => ({ body: { url, expiresAt: '2026-12-01T00:00:00Z' } });
   const run = await cli(['member', 'invite', '--org', 'acme', '--role', 'viewer', '--expires', '60s']);
@@ -290,7 +290,7 @@ test('member invite prints the link alone on stdout, and what it does on stderr'
   expect(server.seen[0]?.body).toEqual({ role: 'viewer', seconds: 60 });
 });
 
-test('a page that is not the last one says how to read on', async () => {
+test('a page that is not the last one tells how to continue', async () => {
   server.answer = () => ({ body: { items: [organisation], next: 'abc', total: 7, position: 7 } });
   const { err } = await cli(['org', 'list', '--limit', '1']);
   expect(err).toContain('there are 7; the next ones: --after abc');
@@ -307,7 +307,7 @@ function pagesOfKeys({ path, query }: SeenRequest): TestAnswer {
   return { body: { items: names, ...next, total: 5, position: 7 } };
 }
 
-test('a list is read page after page, and each page is printed as it comes', async () => {
+test('a list is read page by page, and each page is printed on arrival', async () => {
   const seen: string[] = [];
   server.answer = (request) => {
     seen.push(request.path);
@@ -328,7 +328,7 @@ test('a list is read page after page, and each page is printed as it comes', asy
   expect([document.items.length, document.total, document.next]).toEqual([5, 5, undefined]);
 });
 
-test('--limit is of all pages together', async () => {
+test('--limit covers all pages together', async () => {
   server.answer = pagesOfKeys;
   const { out, err } = await cli(['key', 'list', '--limit', '3', '-o', 'name']);
   expect(out).toBe('key-1\nkey-2\nkey-3\n');
@@ -336,7 +336,7 @@ test('--limit is of all pages together', async () => {
   expect(calls()).toEqual(['GET /keys?limit=3', 'GET /keys?limit=1&after=2']);
 });
 
-test('a drain says what is still in flight', async () => {
+test('a drain reports what is still in flight', async () => {
   server.answer = () => ({ body: { ...node, inFlight: 3, ...at7 } });
   const { out, err } = await cli(['node', 'drain', 'n1']);
   expect([out, err]).toEqual([
@@ -345,7 +345,7 @@ test('a drain says what is still in flight', async () => {
   ]);
 });
 
-test('a write without a change prints unchanged', async () => {
+test('a write that changes nothing prints unchanged', async () => {
   server.answer = () => ({ body: { ...organisation, unchanged: true, ...at7 } });
   expect((await cli(['org', 'resume', 'acme'])).out).toBe('organisation acme unchanged\n');
 });
@@ -364,14 +364,14 @@ test.each([
     { freeTurns: 3, models: ['m1'], total: { requestsPerMinute: 9, concurrency: 4 } },
   ],
   ['model set m1 --weight 4', model, { family: 'echo', weight: 4, added: model.added }],
-])('%s keeps what it does not name', async (line, present, sent) => {
+])('%s keeps everything that it does not name', async (line, present, sent) => {
   server.answer = () => ({ body: { ...present, ...at7 } });
   expect((await cli(line.split(' '))).code).toBe(0);
   expect(server.seen.map(({ method }) => method)).toEqual(['GET', 'GET', 'PUT']);
   expect(server.seen[2]).toMatchObject({ body: sent, headers: { 'if-match': '"7"' } });
 });
 
-test('what someone else sets meanwhile is kept', async () => {
+test('someone else’s simultaneous change is kept', async () => {
   let [position, requestsPerMinute] = [7, 60];
   server.answer = ({ method, headers }) => {
     if (method === 'GET') return { body: { ...tier, requestsPerMinute, position } };
@@ -390,7 +390,7 @@ test('what someone else sets meanwhile is kept', async () => {
 test.each([
   ['tier set New --models a,b', { models: ['a', 'b'] }],
   ['model set new --family echo', { family: 'echo' }],
-])('%s makes what is not there', async (line, sent) => {
+])('%s creates a missing resource', async (line, sent) => {
   server.answer = ({ method, path }) =>
     method === 'GET' && path !== '/status'
       ? { status: 404, body: { error: { type: 'NotFound' } } }
@@ -400,7 +400,7 @@ test.each([
 });
 
 test.each(['tier set New --concurrency 1', 'model set new --weight 1', 'org set acme'])(
-  '%s is refused: something is missing',
+  '%s is refused because something is missing',
   async (line) => {
     server.answer = ({ path }) =>
       path === '/status' ? { body: at7 } : { status: 404, body: { error: { type: 'NotFound' } } };
@@ -409,7 +409,7 @@ test.each(['tier set New --concurrency 1', 'model set new --weight 1', 'org set 
   },
 );
 
-test('events list follows pages until it is complete, and --limit ends it', async () => {
+test('events list follows pages to the end, and --limit ends it earlier', async () => {
   const pages: Record<string, object> = {
     '1': { items: [{ position: 1 }, { position: 2 }], position: 4, nextFrom: 3 },
     '3': { items: [{ position: 3 }, { position: 4 }], position: 4 },
@@ -420,21 +420,21 @@ test('events list follows pages until it is complete, and --limit ends it', asyn
   expect((await cli(['events', 'list', '--from', '1', '--limit', '3', '-o', 'name'])).out).toBe('1\n2\n3\n');
 });
 
-test('events list says where a history that was cut begins, and what helps', async () => {
+test('events list reports where a truncated history begins, and what helps', async () => {
   const cut = { historyFrom: 4000, historyNext: 'let it keep more (--history-gigabytes)' };
   server.answer = () => ({ body: { items: [], position: 4200, ...cut } });
   const { code, err } = await cli(['events', 'list', '--newest']);
   expect([code, err]).toEqual([0, expect.stringMatching(/from position 4000 on.*--history-gigabytes/)]);
 });
 
-test('usage export passes the lines on as they are', async () => {
+test('usage export passes lines on unchanged', async () => {
   server.answer = () => ({ bytes: Buffer.from('{"n":1}\n{"n":2}\n') });
   const run = await cli(['usage', 'export', '--org', 'acme', '--from', '2026-11-01', '--to', '2026-12-01']);
   expect(run).toMatchObject({ code: 0, out: '{"n":1}\n{"n":2}\n' });
   expect(calls()).toEqual(['GET /usage/export?organisation=acme&from=2026-11-01&to=2026-12-01']);
 });
 
-test('usage export says from which day on it is complete if earlier ones are asked for', async () => {
+test('usage export reports from which day it is complete if earlier days are requested', async () => {
   const headers = { 'x-headgate-complete-from': '2026-10-25' };
   server.answer = () => ({ headers, bytes: Buffer.from('{"n":1}\n') });
   const all = await cli(['usage', 'export']);

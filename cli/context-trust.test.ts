@@ -48,9 +48,9 @@ const sources: readonly (readonly [string, string[], Record<string, string>])[] 
   ['--token-file', ['--token-file', tokenFile], {}],
 ];
 
-describe.each(sources)('a token of %s', (_name, argv, env) => {
+describe.each(sources)('a token from %s', (_name, argv, env) => {
   test.each([{ cwd: root }, { cwd: deep }, { home: root }])(
-    'is not sent to a context that was found: %j',
+    'is not sent to a context found by searching: %j',
     async (where) => {
       plant();
       const found = await run(argv, env, where);
@@ -61,13 +61,13 @@ describe.each(sources)('a token of %s', (_name, argv, env) => {
     },
   );
 
-  test('is not sent to a context that holds a token of its own', async () => {
+  test('is not sent to a context with its own token', async () => {
     plant({ token: 'token-of-the-context' });
     await run(argv, env);
     for (const { headers } of planted.seen) expect(headers.authorization).toBe('Bearer token-of-the-context');
   });
 
-  test('is sent to the address of a flag or of the environment, whatever was found', async () => {
+  test('is sent to the address in a flag or the environment, whatever context is found', async () => {
     plant({ token: 'token-of-the-context' }, 0o666);
     expect((await run([...argv, '--admin', mine.url], env)).code).toBe(0);
     expect((await run(argv, { ...env, HEADGATE_ADMIN: mine.url })).code).toBe(0);
@@ -79,14 +79,14 @@ describe.each(sources)('a token of %s', (_name, argv, env) => {
   });
 });
 
-test('a context that was found is used with its own token', async () => {
+test('a found context is used with its own token', async () => {
   plant({ token: 'token-of-the-context' });
   expect((await run()).code).toBe(0);
   expect(planted.seen.at(-1)?.headers.authorization).toBe('Bearer token-of-the-context');
 });
 
 test.each(['620', '602', '666'])(
-  'a context that others may write, mode %s, is used for nothing',
+  'a context with mode %s, which others may write, is not used for anything',
   async (mode) => {
     plant(
       { token: 'token-of-the-context', log: `sqlite:${root}/log`, gateways: [{ name: 'g', dataDir: root }] },
@@ -109,7 +109,7 @@ test.each(['620', '602', '666'])(
 );
 
 // Not tested: a file that belongs to another user, which only root can create.
-test('a pipe in the place of a context is neither waited for nor read', async () => {
+test('a pipe in place of a context file is neither awaited nor read', async () => {
   const valid = join(root, 'valid.json');
   writeFileSync(valid, JSON.stringify({ admin: planted.url, token: 'a-token-of-the-pipe-1234' }));
   rmSync(file, { force: true });
@@ -125,7 +125,7 @@ test('a pipe in the place of a context is neither waited for nor read', async ()
 });
 
 test.runIf(process.getuid?.() === 0)(
-  'a context that belongs to another user is used for nothing',
+  'a context file owned by another user is not used for anything',
   async () => {
     const { chownSync } = await import('node:fs');
     plant({ token: 'token-of-the-context' });
@@ -139,7 +139,7 @@ test.runIf(process.getuid?.() === 0)(
 );
 
 test.each(['', ' ', 'x', 'fifteen-letters', 'two words of some length'])(
-  'HEADGATE_TOKEN=%j is not sent and not printed',
+  'HEADGATE_TOKEN=%j is neither sent nor printed',
   async (value) => {
     rmSync(file, { force: true });
     const refused = await run(['--admin', mine.url], { HEADGATE_TOKEN: value });

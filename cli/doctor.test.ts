@@ -13,7 +13,7 @@ async function ports(...argv: string[]): Promise<string[]> {
     .map(({ level, object = '' }) => `${level} ${object}`.trim());
 }
 
-test('a port on another address than the loopback of processes is taken; one given twice is tried once', async () => {
+test('a port in use on another local address is reported, and a port given twice is tried once', async () => {
   const server = createServer();
   server.listen(0, '127.0.0.2');
   await once(server, 'listening');
@@ -26,6 +26,6 @@ test('a port on another address than the loopback of processes is taken; one giv
   expect(await ports('--pre', '--ports', `${port},${port}`)).toEqual(['ok']);
 });
 
-test('without --pre no port is tried that was not named, and none is said to be free', async () => {
+test('without --pre, only named ports are tried, and no others are reported as free', async () => {
   expect(await ports('--only', 'machine')).toEqual([]);
 });

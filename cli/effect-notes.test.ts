@@ -65,7 +65,7 @@ const cli = cliOf(server);
 const written = () => server.seen.filter(({ method }) => method !== 'GET').map(({ path }) => path);
 
 test.each(commands)(
-  '$line: says on a terminal which answers it changes, before it is sent',
+  '$line: shows on a terminal which responses it changes, before it is sent',
   async (command) => {
     const { name, line, typed = '' } = command;
     const run = await cli(line, { typed: `${typed}\n` });
@@ -85,14 +85,14 @@ test.each(commands)(
   },
 );
 
-test.each(commands)('$line: asks for no effect where nobody watches', async ({ line }) => {
+test.each(commands)('$line: does not ask for the effect outside a terminal', async ({ line }) => {
   await cli(`${line} --yes`);
   await cli(`${line} --yes`, { typed: '\n' });
   expect(written().length).toBeGreaterThan(0);
   expect(written()).not.toContain('/effect');
 });
 
-test('a command that turns no answer asks for no effect, and one that is quiet neither', async () => {
+test('commands that change no response, and quiet ones, do not ask for an effect', async () => {
   await cli('member set acme ana --role owner', { typed: '\n' });
   await cli('member remove acme ana', { typed: 'ana\n' });
   await cli('pool uninstall m1 --quiet', { typed: '\n' });
@@ -101,7 +101,7 @@ test('a command that turns no answer asks for no effect, and one that is quiet n
   expect(written()).toHaveLength(4);
 });
 
-test('a command is sent where its effect is not known; a refusal of the command is said once', async () => {
+test('a command is sent if its effect is unknown, and its refusal is printed once', async () => {
   server.answer = ({ path }) =>
     path === '/effect' ? errorAnswer(503, 'Busy') : { body: { id: 'pool', position: 3 } };
   const sent = await cli('pool uninstall m1', { typed: '\n' });
@@ -111,7 +111,7 @@ test('a command is sent where its effect is not known; a refusal of the command 
   expect([refused.code, refused.err.split('NotFound it is').length]).toEqual([3, 2]);
 });
 
-test('what changes no answer says nothing, and lower limits are said', async () => {
+test('a command without effect prints nothing about it, but lowered limits are printed', async () => {
   const { recorded: some } = effect;
   const recorded = { ...some, decided: 9, asked: 9, differ: 0, refused: 0, gatewaysSilent: [] as string[] };
   const answer = {
@@ -135,7 +135,7 @@ test('what changes no answer says nothing, and lower limits are said', async () 
   );
 });
 
-test('the table names what it says', () => {
+test('the table covers exactly the commands that can change responses', () => {
   expect(turningNames.every(isTurning)).toBe(true);
   expect(Object.keys(lines).sort()).toEqual([...turningNames].sort());
 });

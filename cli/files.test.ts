@@ -45,7 +45,7 @@ function digestAt(count: number): string {
   }
 }
 
-test('replay shows where an exported log leads', async () => {
+test('replay shows the state that an exported log leads to', async () => {
   const run = await cli(['replay', 'log.jsonl', '--verify', '-o', 'json']);
   expect(run.code).toBe(0);
   expect(JSON.parse(run.out)).toMatchObject({
@@ -64,7 +64,7 @@ test('replay --to stops at a position', async () => {
   expect((await cli(['replay', 'log.jsonl', '--to', '9'])).code).toBe(3);
 });
 
-test('replay counts what does not extend the chain', async () => {
+test('replay counts records that do not extend the chain', async () => {
   const [first, second, ...rest] = records.map(lineOf);
   const junk = lineOf({ offset: 1, value: Buffer.from('junk'), signature: null });
   writeFileSync(join(folder, 'junk.jsonl'), [first, junk, second, second, ...rest].join('\n'));
@@ -72,7 +72,7 @@ test('replay counts what does not extend the chain', async () => {
   expect(JSON.parse(run.out)).toMatchObject({ position: 4, digest: digestAt(4), skipped: 2 });
 });
 
-test('replay of a log whose checkpoint differs exits 1', async () => {
+test('replay of a log with a differing checkpoint exits 1', async () => {
   const checkpoint = known('checkpoint', { foldVersion, digests: { tier: 'f'.repeat(32) } });
   const lines = recordsOf([[tier(1)], [checkpoint]]).map(lineOf);
   writeFileSync(join(folder, 'diverged.jsonl'), lines.join('\n'));
@@ -82,9 +82,9 @@ test('replay of a log whose checkpoint differs exits 1', async () => {
 });
 
 test.each([
-  ['no record', '', /no record/],
-  ['a line that is none', `${lineOf(records[0]!)}\n{"offset":1}\n`, /broken\.jsonl:2:1/],
-  ['a line without end', 'x'.repeat(5 * 1024 * 1024), /cannot be read/],
+  ['no records', '', /no record/],
+  ['an invalid line', `${lineOf(records[0]!)}\n{"offset":1}\n`, /broken\.jsonl:2:1/],
+  ['an unterminated line', 'x'.repeat(5 * 1024 * 1024), /cannot be read/],
 ])('replay of a file with %s exits 2', async (_name, text, message) => {
   writeFileSync(join(folder, 'broken.jsonl'), text);
   const run = await cli(['replay', 'broken.jsonl']);
@@ -92,7 +92,7 @@ test.each([
   expect(run.err).toMatch(message);
 });
 
-test('replay --from-log reads the control log itself, of the environment or of the context', async () => {
+test('replay --from-log reads the control log named in the environment or context', async () => {
   const url = `sqlite:${join(folder, 'log')}`;
   const log = await openLog(url, { topic: 'headgate.control' });
   for (const { value } of records) await log.append(value);
@@ -105,13 +105,13 @@ test('replay --from-log reads the control log itself, of the environment or of t
   expect(JSON.parse(found.out)).toMatchObject({ position: 3, digest: digestAt(3) });
 });
 
-test('replay --from-log makes no log where there is none', async () => {
+test('replay --from-log does not create a missing log', async () => {
   const run = await cli(['replay', '--from-log'], { HEADGATE_LOG: `sqlite:${join(folder, 'nolog')}` });
   expect(run.code).toBe(7);
   expect(existsSync(join(folder, 'nolog'))).toBe(false);
 });
 
-test('gateway verify recomputes the digests of a state file, and leaves it as it is', async () => {
+test('gateway verify recomputes a state file’s digests and does not change it', async () => {
   const before = readFileSync(stateFile);
   const run = await cli(['gateway', 'verify', 'gw-1', '--data', 'gw-1', '-o', 'json']);
   expect(run.code).toBe(0);
@@ -124,7 +124,7 @@ test('gateway verify recomputes the digests of a state file, and leaves it as it
   expect(readFileSync(stateFile).equals(before)).toBe(true);
 });
 
-test('gateway verify finds the folders in the context', async () => {
+test('gateway verify finds the folders through the context', async () => {
   const context = join(folder, 'context.json');
   writeFileSync(context, JSON.stringify({ gateways: [{ name: 'gw-1', dataDir: gatewayFolder }] }));
   const env = { HEADGATE_CONTEXT: context };
@@ -132,7 +132,7 @@ test('gateway verify finds the folders in the context', async () => {
   expect((await cli(['gateway', 'verify', 'gw-2'], env)).code).toBe(3);
 });
 
-test('a state whose rows were changed is found out: exit 1, and the table is named', async () => {
+test('changed rows in a state exit 1, and their table is named', async () => {
   const { snapshot } = openOrRebuild(join(folder, 'gw-2', 'state.db'));
   snapshot.apply(records);
   snapshot.db.exec('UPDATE tier SET rank = 9 WHERE rank = 1');
@@ -142,7 +142,7 @@ test('a state whose rows were changed is found out: exit 1, and the table is nam
   expect(JSON.parse(run.out)).toMatchObject({ verified: false, differing: ['tier'] });
 });
 
-test('a state whose position was changed is noticed: exit 2, with the reason and the next step', async () => {
+test('a changed position in a state exits 2, with the reason and the next step', async () => {
   const path = join(folder, 'gw-3', 'state.db');
   const { snapshot } = openOrRebuild(path);
   snapshot.apply(records);
@@ -159,7 +159,7 @@ test('a state whose position was changed is noticed: exit 2, with the reason and
   }
 });
 
-test.each(['nothing.db', 'log.jsonl'])('snapshot inspect of %s, which is none, exits 2', async (file) => {
+test.each(['nothing.db', 'log.jsonl'])('snapshot inspect of %s, not a snapshot, exits 2', async (file) => {
   expect(await cli(['snapshot', 'inspect', file])).toMatchObject({ code: 2, out: '' });
 });
 

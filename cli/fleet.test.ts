@@ -42,14 +42,14 @@ test('apply reads stdin', async () => {
   expect(server.seen[0]?.body).toEqual({ fleet });
 });
 
-test('design 12: apply without changes prints unchanged and exits 0', async () => {
+test('apply without changes prints unchanged and exits 0', async () => {
   const answer = { changes: [], unchanged: true, position: 4 };
   server.answer = () => ({ body: answer });
   expect(await cli('apply -f fleet.yaml')).toMatchObject({ code: 0, out: 'unchanged\n' });
   expect(JSON.parse((await cli('apply -f fleet.yaml -o json')).out)).toEqual(answer);
 });
 
-test('design 12: apply needs --yes only where it removes', async () => {
+test('apply needs --yes only if it removes something', async () => {
   server.answer = () => ({ body: { changes: [...changes, removal], position: 4 } });
   const refused = await cli('apply -f fleet.yaml --prune');
   expect(refused).toMatchObject({ code: 2, out: '' });
@@ -70,7 +70,7 @@ test('apply --dry-run prints what would change', async () => {
   expect(server.seen[0]?.query).toEqual({ dryRun: 'true', inParts: 'true' });
 });
 
-test('apply continues until no change remains, and says how far it is; the position is that of the first call alone', async () => {
+test('apply continues until no change remains and shows progress; only the first call has the position', async () => {
   const answers = [
     { changes: [changes[0]], remaining: 2, position: 4, warnings: ['w'] },
     { changes: [changes[1]], remaining: 1, position: 6, warnings: ['w'] },
@@ -90,7 +90,7 @@ test('apply continues until no change remains, and says how far it is; the posit
   expect(new Set(headers('idempotency-key')).size).toBe(3);
 });
 
-test('apply that is refused in its middle says that the rest is not applied, and has the exit code of the refusal', async () => {
+test('an apply refused in the middle says that the rest is not applied, and exits with the refusal’s code', async () => {
   const answers = [{ body: { changes, remaining: 1, position: 4 } }, errorAnswer(409, 'Conflict')];
   server.answer = () => answers.shift() ?? errorAnswer(500, 'InternalError');
   const run = await cli('apply -f fleet.yaml');
@@ -98,7 +98,7 @@ test('apply that is refused in its middle says that the rest is not applied, and
   expect(run.err).toContain('the same command continues with it');
 });
 
-test('apply continues after a try of its own that may have ended in its middle, and not after one of another time', async () => {
+test('apply continues after its own earlier attempt, but not after one with an older command id', async () => {
   const repeated = { changes: [], repeated: true, position: 4 };
   const answers = [repeated, { changes, position: 5 }];
   server.answer = () => ({ body: answers.shift() ?? repeated });
@@ -108,13 +108,13 @@ test('apply continues after a try of its own that may have ended in its middle, 
   expect(server.seen).toHaveLength(1);
 });
 
-test('apply --atomic asks for one commit', async () => {
+test('apply --atomic requests a single commit', async () => {
   server.answer = () => errorAnswer(413, 'CommandTooLarge');
   expect(await cli('apply -f fleet.yaml --atomic')).toMatchObject({ code: 2, out: '' });
   expect(server.seen.map(({ query }) => query)).toEqual([{}]);
 });
 
-test('diff exits 0 where nothing would change, 1 where something would', async () => {
+test('diff exits 0 if nothing would change and 1 otherwise', async () => {
   server.answer = () => ({ body: { changes: [], position: 4 } });
   expect(await cli('diff -f fleet.yaml')).toMatchObject({ code: 0, out: '' });
   server.answer = () => ({ body: { changes: [...changes, removal], position: 4 } });
@@ -129,13 +129,13 @@ test.each([
   [500, 'InternalError', 2],
   [401, 'Unauthorized', 4],
   [503, 'LogUnavailable', 7],
-])('an error of diff is never taken for a difference: %i %s exits %i', async (status, type, code) => {
+])('a diff error is never mistaken for a difference: %i %s exits %i', async (status, type, code) => {
   server.answer = () => errorAnswer(status, type);
   expect(await cli('diff -f fleet.yaml')).toMatchObject({ code, out: '' });
 });
 
 test.each(['apply', 'diff', 'validate'])(
-  'design 12: %s prints every fault as FILE:LINE:COL and exits 2',
+  '%s prints every fault as FILE:LINE:COL and exits 2',
   async (verb) => {
     const run = await cli(`${verb} -f bad.yaml`);
     expect(run).toMatchObject({ code: 2, out: '' });
@@ -144,12 +144,12 @@ test.each(['apply', 'diff', 'validate'])(
   },
 );
 
-test('validate needs neither control plane nor token', async () => {
+test('validate needs neither a control plane nor a token', async () => {
   const run = await runCli(['validate', '-f', 'fleet.yaml'], { cwd: folder });
   expect(run).toMatchObject({ code: 0, out: 'fleet.yaml is valid\n', err: '' });
 });
 
-test('a tier that carries less than a model of it counts as is warned of by validate, and by what sets it', async () => {
+test('a tier too small for one request of its model causes a warning in validate and on writes', async () => {
   const tiers = [{ id: 'Tiny', concurrency: 2, models: '*' }];
   const models = [{ id: 'm1', family: 'echo', weight: 4 }];
   const stdin = JSON.stringify({ version: 1, models, tiers, anonymous: { freeTurns: 1, models: '*' } });
@@ -165,7 +165,7 @@ test('a tier that carries less than a model of it counts as is warned of by vali
     expect((await cli(line, { stdin })).err).toContain('warning: w\n');
 });
 
-test('export is YAML unless another format is asked for', async () => {
+test('export prints YAML unless another format is requested', async () => {
   server.answer = () => ({ body: fleet });
   const run = await cli('export --at 3');
   expect(run.code).toBe(0);

@@ -23,7 +23,7 @@ const value = `hg_${'Ab3'.repeat(13)}x`;
 const key = { id: 'key-1', organisation: 'acme', name: 'ci', expires: '30d', value, position: 9 };
 const create = 'key create --org acme --name ci --expires 30d';
 
-test('key create: the value is alone on stdout, the rest on stderr', async () => {
+test('key create prints the value alone on stdout, and the rest on stderr', async () => {
   const run = await cli(create);
   expect(run).toMatchObject({ code: 0, out: `${value}\n` });
   expect(run.err).toContain('key key-1 "ci" of acme, expires: 30d');
@@ -35,12 +35,12 @@ test('key create -o json adds the value to the key', async () => {
   expect(JSON.parse((await cli(create, ['-o', 'json'])).out)).toEqual(key);
 });
 
-test('key create -o name is refused before anything is sent: the value would be lost', async () => {
+test('key create -o name is refused before sending, because the value would be lost', async () => {
   expect((await cli(create, ['-o', 'name'])).code).toBe(2);
   expect(server.seen).toEqual([]);
 });
 
-test('--out puts the value into a new file for its owner alone, and nowhere else', async () => {
+test('--out writes the value only into a new private file', async () => {
   const run = await cli(create, ['--out', 'a.key', '-o', 'json']);
   const path = join(folder, 'a.key');
   expect(readFileSync(path, 'utf8')).toBe(`${value}\n`);
@@ -51,13 +51,13 @@ test('--out puts the value into a new file for its owner alone, and nowhere else
   expect(server.seen).toHaveLength(1);
 });
 
-test('where the key is not made, no file is left', async () => {
+test('if the key is not created, no file is left behind', async () => {
   server.answer = () => errorAnswer(403, 'Forbidden');
   expect((await cli(create, ['--out', 'b.key'])).code).toBe(4);
   expect(existsSync(join(folder, 'b.key'))).toBe(false);
 });
 
-test('a repeated creation returns no value: exit 1, with the next step', async () => {
+test('repeating a creation returns no value and exits 1 with the next step', async () => {
   const { value: _lost, ...rest } = key;
   server.answer = () => ({ body: rest });
   const run = await cli(create, ['--out', 'c.key']);
@@ -66,13 +66,13 @@ test('a repeated creation returns no value: exit 1, with the next step', async (
   expect(existsSync(join(folder, 'c.key'))).toBe(false);
 });
 
-test('a dry run makes no value and is no failure', async () => {
+test('a dry run creates no value and is not a failure', async () => {
   const { value: _none, ...rest } = key;
   server.answer = () => ({ body: rest });
   expect((await cli(create, ['--dry-run'])).code).toBe(0);
 });
 
-test('node token create shows its value in the same way', async () => {
+test('node token create prints its value the same way', async () => {
   const token = `ngt_${'x'.repeat(43)}`;
   server.answer = () => ({ body: { id: 'tok-1', node: 'n1', value: token, position: 9 } });
   const run = await cli('node token create n1');
@@ -83,7 +83,7 @@ test('node token create shows its value in the same way', async () => {
 const revoked = { id: 'key-1', state: 'revoked', position: 9 };
 const gateway = (name: string, confirmed: boolean, seconds: number) => ({ name, confirmed, seconds });
 
-test('key revoke --wait: every gateway has confirmed, exit 0', async () => {
+test('key revoke --wait exits 0 once every gateway has confirmed', async () => {
   const gateways = [gateway('gw-1', true, 0.2), gateway('gw-2', true, 0.4)];
   server.answer = ({ method }) => ({ body: method === 'POST' ? revoked : { complete: true, gateways } });
   const run = await cli('key revoke key-1 --yes --wait -o json');
@@ -100,7 +100,7 @@ test.each([
   '--yes --wait=60s key-1',
   'key-1 --wait 60s --yes',
   '--wait 60 key-1 --yes',
-])('key revoke %s: the order of arguments does not matter', async (words) => {
+])('key revoke %s: arguments may come in any order', async (words) => {
   server.answer = ({ method }) => ({
     body: method === 'POST' ? revoked : { complete: true, gateways: [] },
   });
@@ -109,7 +109,7 @@ test.each([
   expect(Number(server.seen[1]?.query['timeoutSeconds'])).toBeLessThanOrEqual(60);
 });
 
-test('key revoke --wait: gateways that did not confirm in time are named, exit 5, and the result is still on stdout', async () => {
+test('key revoke --wait names gateways that did not confirm in time, exits 5 and still prints the result', async () => {
   const gateways = [gateway('gw-1', true, 0.01), gateway('gw-2', false, 0.02)];
   server.answer = ({ method }) => ({ body: method === 'POST' ? revoked : { complete: false, gateways } });
   const run = await cli('key revoke key-1 --yes --wait=100ms -o json');
@@ -119,7 +119,7 @@ test('key revoke --wait: gateways that did not confirm in time are named, exit 5
   expect(run.err).not.toContain('by gw-1');
 });
 
-test('key revoke --wait without a duration still waits when a silent gateway is confirmed by time, after a minute', async () => {
+test('key revoke --wait by default waits long enough for a silent gateway to confirm by time', async () => {
   const clock = takeMonotonicClock();
   let asked = 0;
   server.answer = ({ method }) => {
@@ -131,7 +131,7 @@ test('key revoke --wait without a duration still waits when a silent gateway is 
   expect(asked).toBe(2);
 });
 
-test('times count from the beginning of the wait, and who has confirmed keeps its own', async () => {
+test('times count from the start of the wait, and a gateway that has confirmed keeps its time', async () => {
   let asked = 0;
   server.answer = ({ method }) => {
     if (method === 'POST') return { body: revoked };
@@ -145,7 +145,7 @@ test('times count from the beginning of the wait, and who has confirmed keeps it
   expect(gateways[1].seconds).toBeGreaterThan(50);
 });
 
-test('a control plane that is lost while we wait is asked again', async () => {
+test('a control plane lost during the wait is asked again', async () => {
   server.answer = ({ method }) => {
     if (method === 'POST') return { body: revoked };
     if (server.seen.length < 3) return errorAnswer(503, 'LogUnavailable');
@@ -156,7 +156,7 @@ test('a control plane that is lost while we wait is asked again', async () => {
   expect(JSON.parse(run.out).gateways).toHaveLength(1);
 });
 
-test('without a control plane until the deadline, the revocation is unconfirmed: exit 5', async () => {
+test('with no control plane until the deadline, the revocation is unconfirmed and exits 5', async () => {
   server.answer = ({ method }) =>
     method === 'POST' ? { body: revoked } : errorAnswer(503, 'LogUnavailable');
   const run = await cli('key revoke key-1 --yes --wait=200ms -o json');
@@ -164,7 +164,7 @@ test('without a control plane until the deadline, the revocation is unconfirmed:
   expect(JSON.parse(run.out)).toEqual({ ...revoked, gateways: [] });
 });
 
-test('a control plane that answers without waiting is not asked without end', async () => {
+test('a control plane that responds without waiting is not asked endlessly', async () => {
   const gateways = [gateway('gw-1', false, 0)];
   server.answer = ({ method }) => ({ body: method === 'POST' ? revoked : { complete: false, gateways } });
   expect((await cli('key revoke key-1 --yes --wait=1s -o json')).code).toBe(5);

@@ -21,7 +21,7 @@ const lines = [
 ];
 
 test.each(lines.flatMap((line) => otherThanFiles.map(([what, put]) => [line, what, put] as const)))(
-  '`%s` with %s in the place of the file ends with an error',
+  '`%s` with %s in place of the file ends with an error',
   async (line, _what, put) => {
     const file = join(mkdtempSync(join(folder, 'case-')), 'named');
     put(file);
@@ -31,7 +31,7 @@ test.each(lines.flatMap((line) => otherThanFiles.map(([what, put]) => [line, wha
   },
 );
 
-test.each(otherThanFiles)('%s in the place of the context file ends with an error', async (_what, put) => {
+test.each(otherThanFiles)('%s in place of the context file ends with an error', async (_what, put) => {
   const file = join(mkdtempSync(join(folder, 'case-')), 'context.json');
   put(file);
   const { code, err } = await runCli(['status'], { cwd: folder, env: { HEADGATE_CONTEXT: file } });

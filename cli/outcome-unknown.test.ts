@@ -18,20 +18,20 @@ const unknown: readonly (readonly [string, TestAnswer])[] = [
   ['a lost connection', 'hang-up'],
 ];
 const later: readonly (readonly [string, TestAnswer, string])[] = [
-  ['the log is away', errorAnswer(503, 'LogUnavailable'), 'LogUnavailable it is'],
-  ['a refusal that proves nothing of the first try', errorAnswer(409, 'Conflict'), 'Conflict it is'],
+  ['the log is unavailable', errorAnswer(503, 'LogUnavailable'), 'LogUnavailable it is'],
+  ['a refusal that says nothing about the first', errorAnswer(409, 'Conflict'), 'Conflict it is'],
   ['the token is refused', errorAnswer(401, 'Unauthorized'), 'Unauthorized it is'],
   ['too many calls', errorAnswer(429, 'TooManyRequests'), 'TooManyRequests it is'],
-  ['a fault of the service', errorAnswer(500, 'InternalError'), 'InternalError it is'],
+  ['a service fault', errorAnswer(500, 'InternalError'), 'InternalError it is'],
   ['a proxy without a backend', { status: 502, bytes: Buffer.from('bad gateway') }, 'HTTP 502'],
-  ['something that is no control plane', { bytes: Buffer.from('<html>') }, 'HTTP 200'],
-  ['the same again', errorAnswer(503, 'OutcomeUnknown'), 'OutcomeUnknown it is'],
+  ['a server of another kind', { bytes: Buffer.from('<html>') }, 'HTTP 200'],
+  ['another such outcome', errorAnswer(503, 'OutcomeUnknown'), 'OutcomeUnknown it is'],
 ];
 const both = unknown.flatMap(([first, answer]) =>
   later.map(([name, then, why]) => ({ first, answer, name, then, why })),
 );
 
-test.each(both)('after $first, $name does not take its place', async ({ answer, then, why }) => {
+test.each(both)('after $first, $name settles nothing', async ({ answer, then, why }) => {
   server.answer = () => (server.seen.length === 1 ? answer : then);
   const { code, out, err } = await cli(command);
   expect([code, out]).toEqual([7, '']);
@@ -40,13 +40,13 @@ test.each(both)('after $first, $name does not take its place', async ({ answer, 
   expect(err).toContain(why);
 });
 
-test('a proxy that gave up waiting leaves it unknown; one that a read meets does not', async () => {
+test('a proxy time-out leaves a command’s outcome unknown, but not a read’s', async () => {
   server.answer = () => proxy;
   expect((await cli(command)).err).toContain(`error[OutcomeUnknown]: whether command ${idSent()}`);
   expect((await cli(['org', 'list'])).err).toContain('is not a Headgate control plane');
 });
 
-test('who interrupts a command that is on its way reads its id, and the exit code is that of an interrupt', async () => {
+test('interrupting a command in flight prints its id and exits as an interrupt', async () => {
   const controller = new AbortController();
   server.answer = () => {
     controller.abort();
@@ -62,13 +62,13 @@ test('who interrupts a command that is on its way reads its id, and the exit cod
 test.each<[string, readonly string[]]>([
   ['a dry run', [...command, '--dry-run']],
   ['a read', ['org', 'list']],
-])('%s has no outcome that could be unknown', async (_, argv) => {
+])('%s never has an unknown outcome', async (_, argv) => {
   server.answer = () => (server.seen.length === 1 ? 'hang-up' : errorAnswer(503, 'LogUnavailable'));
   const { code, err } = await cli(argv);
   expect([code, err]).toEqual([7, expect.stringMatching(/^error\[LogUnavailable\]/)]);
 });
 
-test('the id decides: the command is sent with it, and its answer is that of the command', async () => {
+test('repeating a command with its id gives its outcome', async () => {
   server.answer = () => errorAnswer(503, 'OutcomeUnknown');
   const { err } = await cli(command);
   const [, id = ''] = /--command-id (\S+):/.exec(err) ?? [];

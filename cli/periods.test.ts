@@ -35,7 +35,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => fleet.close());
 
-test('a new anchor day is refused with what no longer counts, and done with --force; both periods are shown', async () => {
+test('a new anchor day that discards usage needs --force, and both periods are shown', async () => {
   const before = await usage('');
   const yesterday = day(-1);
   const refused = await run(`org set acme --anchor ${yesterday}`);
@@ -59,7 +59,7 @@ test('a new anchor day is refused with what no longer counts, and done with --fo
   expect(await usage(` --period ${before['period']}`)).toMatchObject({ totalTokens: before['totalTokens'] });
 });
 
-test('another anchor in the same period, or with nothing used, needs no force', async () => {
+test('another anchor in the same period or without usage needs no force', async () => {
   expect((await run(`org set birch --anchor ${day(-2)}`)).code).toBe(0);
   const { period } = await usage('');
   const sameDay =
@@ -68,7 +68,7 @@ test('another anchor in the same period, or with nothing used, needs no force', 
   expect((await run(`org set acme --anchor ${sameDay}`)).code).toBe(0);
 });
 
-test('a day that begins no period is refused with those that do', async () => {
+test('a day on which no period begins is refused, with a list of valid days', async () => {
   const { period } = await usage('');
   const other = new Date(Date.parse(String(period)) + 5 * 86_400_000).toISOString().slice(0, 10);
   const { code, err } = await run(`usage show --org acme --period ${other}`);

@@ -23,7 +23,7 @@ const query = {
   ...{ gateway: 'gw-1', 'slower-than': '2s', since: '1h' },
 };
 
-test('list asks by every filter, page after page, and prints a table of at most 160 columns', async () => {
+test('list sends every filter, page by page, and prints a table of at most 160 columns', async () => {
   server.answer = (asked) =>
     asked.query['next'] === undefined
       ? { body: { items: [row(1)], next: 'more', silent: ['gw-2'] } }
@@ -39,7 +39,7 @@ test('list asks by every filter, page after page, and prints a table of at most 
   expect(run.err).toContain('without gw-2: no answer');
 });
 
-test('a request of a visitor says so, in the list and in the tail', async () => {
+test('a visitor’s request is marked as such, in the list and in the tail', async () => {
   const { organisation, key, keyName, ...others } = row(1);
   const items = [{ ...others, visitor: true }];
   server.answer = () => ({ body: { items, silent: [] } });
@@ -47,7 +47,7 @@ test('a request of a visitor says so, in the list and in the tail', async () => 
   expect(formatRow({ ...others, verdict: 'served', visitor: true })).toContain('  visitor  elm-7b  ');
 });
 
-test('the JSON of a list is the answer, and a row a line', async () => {
+test('a list’s JSON is the response, and JSON lines contain one row each', async () => {
   const answer = { items: [row(1), row(2)], silent: [] };
   server.answer = () => ({ body: answer });
   expect(JSON.parse((await cli('list -o json')).out)).toEqual(answer);
@@ -58,7 +58,7 @@ test('the JSON of a list is the answer, and a row a line', async () => {
 const event = (items: readonly object[], silent: readonly string[] = []): string =>
   `event: requests\ndata: ${JSON.stringify({ items, silent })}\n\n`;
 
-test('tail prints the oldest first, each once, also after it was cut off', async () => {
+test('tail prints oldest requests first, each once, even after a lost connection', async () => {
   let connections = 0;
   server.http.removeAllListeners('request');
   const answers = [event([row(2), row(1)]), event([row(3), row(2)], ['gw-2'])];

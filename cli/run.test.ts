@@ -38,7 +38,7 @@ test.each([
   [413, 'CommandTooLarge', 2],
   [500, 'InternalError', 1],
   [503, 'LogUnavailable', 7],
-])('design 12: status %i %s exits %i', async (status, type, code) => {
+])('status %i %s exits %i', async (status, type, code) => {
   server.answer = () => errorAnswer(status, type, { next: 'do this' });
   const run = await cli(['org', 'resume', 'acme']);
   expect(run).toMatchObject({ code, out: '' });
@@ -71,16 +71,16 @@ test.each([
   ['a missing option', ['org', 'create', 'acme']],
   ['a position on a write', ['org', 'resume', 'acme', '--at', '3']],
   [
-    'a served name that is none',
+    'an invalid served name',
     ['node', 'register', 'n', '--place', 'pool', '--url', 'u', '--dialect', 'd', '--served', 'm'],
   ],
   ['an empty id', ['org', 'get', '']],
   ['an id that would leave its path', ['stack', 'install', '..', 'm']],
-  ['an address that is none', ['org', 'list', '--admin', 'ftp://x']],
-  ['a file that is not there', ['validate', '-f', '/nonexistent/f.yaml']],
-  ['help on nothing', ['help', 'nope']],
-  ['replay of two things', ['replay', 'f', '--from-log']],
-  ['replay of nothing', ['replay']],
+  ['an invalid address', ['org', 'list', '--admin', 'ftp://x']],
+  ['a missing file', ['validate', '-f', '/nonexistent/f.yaml']],
+  ['help on an unknown topic', ['help', 'nope']],
+  ['replay of two sources', ['replay', 'f', '--from-log']],
+  ['replay without a source', ['replay']],
 ])('usage: %s exits 2 and sends nothing', async (_name, argv) => {
   const run = await cli(argv);
   expect(run).toMatchObject({ code: 2, out: '' });
@@ -88,7 +88,7 @@ test.each([
   expect(server.seen).toEqual([]);
 });
 
-test('a control plane that is not running: exit 7 at once, with the next step', async () => {
+test('a control plane that is not running exits 7 at once, with the next step', async () => {
   const admin = `http://127.0.0.1:${await closedPort()}`;
   const run = await cli(['org', 'list'], { env: { HEADGATE_ADMIN: admin } });
   expect(run.code).toBe(7);
@@ -100,12 +100,12 @@ test.each([
   ['text', { bytes: Buffer.from('<html>') }],
   ['a list', { body: [] }],
   ['a foreign error', { status: 502, bytes: Buffer.from('bad gateway') }],
-])('something that answers with %s is no control plane: exit 7', async (_name, answer) => {
+])('a server that responds with %s is not a control plane: exit 7', async (_name, answer) => {
   server.answer = () => answer;
   expect((await cli(['org', 'list'])).code).toBe(7);
 });
 
-test('a redirection is not followed: the token is for one address alone', async () => {
+test('a redirect is not followed, because the token is for one address only', async () => {
   server.answer = ({ path }) =>
     path === '/elsewhere'
       ? { body: { items: [], position: 1 } }
@@ -117,14 +117,14 @@ test('a redirection is not followed: the token is for one address alone', async 
 test.each([
   ['the connection breaks', 'hang-up' as const],
   ['the outcome is unknown', errorAnswer(503, 'OutcomeUnknown')],
-])('design 3: where %s, the command is repeated with the same Idempotency-Key', async (_name, failure) => {
+])('if %s, the command is repeated with the same Idempotency-Key', async (_name, failure) => {
   server.answer = () => (server.seen.length < 3 ? failure : { body: { id: 'acme', position: 3 } });
   expect((await cli(['org', 'resume', 'acme'])).code).toBe(0);
   expect(server.seen).toHaveLength(3);
   expect(new Set(server.seen.map(({ headers }) => headers['idempotency-key'])).size).toBe(1);
 });
 
-test('after three tries with an unknown outcome the command gives up with 7', async () => {
+test('after three attempts with an unknown outcome, the command gives up with exit 7', async () => {
   server.answer = () => errorAnswer(503, 'OutcomeUnknown');
   expect((await cli(['org', 'resume', 'acme'])).code).toBe(7);
   expect(server.seen).toHaveLength(3);
@@ -151,14 +151,14 @@ const destructive = [
   ['node token revoke tok-1', 'tok-1'],
 ] as const;
 
-test.each(destructive)('%s: without a terminal it needs --yes, and asks nothing', async (line) => {
+test.each(destructive)('%s without a terminal needs --yes and does not ask', async (line) => {
   const run = await cli(line.split(' '), { stdin: 'anything\n' });
   expect(run.code).toBe(2);
   expect(run.err).toContain('--yes');
   expect(server.seen).toEqual([]);
 });
 
-test.each(destructive)('%s: on a terminal the name is to be typed', async (line, name) => {
+test.each(destructive)('%s on a terminal asks for the name to be typed', async (line, name) => {
   const wrong = await cli(line.split(' '), { typed: 'yes\n' });
   expect(wrong.code).toBe(2);
   const closed = await cli(line.split(' '), { typed: '' });
@@ -171,7 +171,7 @@ test.each(destructive)('%s: on a terminal the name is to be typed', async (line,
   expect(server.seen.at(-1)?.path).not.toBe('/effect');
 });
 
-test.each(destructive)('%s --dry-run destroys nothing and so asks nothing', async (line) => {
+test.each(destructive)('%s --dry-run destroys nothing and therefore does not ask', async (line) => {
   expect((await cli([...line.split(' '), '--dry-run'])).code).toBe(0);
   expect(server.seen[0]?.query).toMatchObject({ dryRun: 'true' });
 });
@@ -191,7 +191,7 @@ test.each(['table', 'json', 'jsonl', 'yaml', 'name'])(
 );
 
 test.each([hostile.replace('\ud800', ''), 'a\u202eb', 'a\u007fb', 'a\u2028b', 'a\u00adb', ' x: "y" # z\n\n'])(
-  'json and yaml keep the meaning of what they escape: %j',
+  'json and yaml preserve the meaning of what they escape: %j',
   async (name) => {
     const { parse } = await import('yaml');
     server.answer = () => ({ body: { id: 'a', name, [name]: [name] } });
@@ -220,7 +220,7 @@ test.each([
   ['key', 'get', keyValue],
   ['node', 'token', 'revoke', tokenValue, '--yes'],
   ['org', 'get', keyValue],
-])('a key or token pasted for an id is not sent and not printed: %s %s', async (...argv) => {
+])('a key or token pasted instead of an id is neither sent nor printed: %s %s', async (...argv) => {
   const run = await cli(argv);
   expect(run.code).toBe(2);
   expect(run.out + run.err).not.toMatch(/0123456789|4567890/);
@@ -238,14 +238,14 @@ test('an error never contains a secret, whatever its source', async () => {
 test.each([
   ['a token with a line feed', { HEADGATE_TOKEN: 'secret-part\nsecret-rest' }],
   ['an address with a password', { HEADGATE_ADMIN: 'http://:secret-part@127.0.0.1:1' }],
-  ['an address with a name', { HEADGATE_ADMIN: 'http://secret-part@127.0.0.1:1' }],
+  ['an address with a user name', { HEADGATE_ADMIN: 'http://secret-part@127.0.0.1:1' }],
 ])('%s is refused without being printed', async (_name, env) => {
   const run = await cli(['org', 'list'], { env });
   expect(run.code).toBe(2);
   expect(run.err).not.toContain('secret');
 });
 
-test('colour is for terminals, without NO_COLOR and --no-color', async () => {
+test('colours are only for terminals without NO_COLOR and --no-color', async () => {
   server.answer = () => ({ body: { items: [{ name: 'gw', state: 'STALE' }], position: 1 } });
   const colours = async (argv: string[], options: CliOptions): Promise<boolean> =>
     (await cli(['gateway', 'list', ...argv], options)).out.includes('\u001b[31mSTALE');
@@ -255,7 +255,7 @@ test('colour is for terminals, without NO_COLOR and --no-color', async () => {
   expect(await colours([], { stdoutIsTerminal: true, env: { NO_COLOR: '1' } })).toBe(false);
 });
 
-test('columns line up, colour or not', async () => {
+test('columns line up with and without colour', async () => {
   const items = [
     { name: 'gw', state: 'STALE', applied: 1 },
     { name: 'gateway-2', state: 'SYNCED', applied: 2 },
@@ -269,7 +269,7 @@ test('columns line up, colour or not', async () => {
   expect(rows[2]?.indexOf('SYNCED')).toBe(rows[0]?.indexOf('STATE'));
 });
 
-test('--quiet leaves nothing on stderr but errors', async () => {
+test('--quiet leaves only errors on stderr', async () => {
   server.answer = () => ({ body: { id: 'key-1', value: keyValue, position: 1 } });
   const argv = ['key', 'create', '--org', 'a', '--name', 'n', '--expires', 'never'];
   expect((await cli([...argv, '-q'])).err).toBe('');
@@ -280,7 +280,7 @@ function everyCommand(command: Command, words: string[] = []): string[][] {
   return [words, ...command.commands.flatMap((inner) => everyCommand(inner, [...words, inner.name()]))];
 }
 
-test('every help starts with examples that name a command that is there', async () => {
+test('every help text starts with examples of existing commands', async () => {
   const commands = everyCommand(await buildProgram(processIo())).filter(([first]) => first !== 'help');
   expect(commands.length).toBeGreaterThan(60);
   for (const words of commands) {
@@ -291,7 +291,7 @@ test('every help starts with examples that name a command that is there', async 
   }
 });
 
-test('help exit-codes is the table of exit codes', async () => {
+test('help exit-codes prints the table of exit codes', async () => {
   const { out, code } = await cli(['help', 'exit-codes']);
   expect(code).toBe(0);
   for (const [number, meaning] of Object.entries(exitCodes))
@@ -319,7 +319,7 @@ test('a process that shares its name with a noun keeps its own options', async (
   expect(verified.err).toContain('/nonexistent/d/state.db');
 });
 
-test('the settings come from flag, then environment, then context, and a context stays with its own address', async () => {
+test('flags override the environment, which overrides a context, and a context keeps its own address', async () => {
   const folder = folderOfTest('cli');
   const file = join(folder, 'context.json');
   const context = (admin: string): void =>
@@ -357,7 +357,7 @@ test('the settings come from flag, then environment, then context, and a context
   expect(broken.err).not.toContain('token-of-context');
 });
 
-test('a context is found in the folder, above it, and at home', async () => {
+test('a context is found in the folder, in its parents and in the home folder', async () => {
   const { mkdirSync } = await import('node:fs');
   const root = folderOfTest('cli');
   const deep = join(root, 'a', 'b');

@@ -186,7 +186,7 @@ function everyCommand(command: Command): Command[] {
   return [...(hasAction ? [command] : []), ...command.commands.flatMap(everyCommand)];
 }
 
-test('each command is in one of the two tables', async () => {
+test('every command is in one of the two tables', async () => {
   const known = everyCommand(await buildProgram(processIo())).map((command) =>
     commandWords(command).join(' '),
   );
@@ -200,7 +200,7 @@ const json = /[[{]\s*["{[]|"\s*:|\{\}|\[\]/;
 const widthMax = 160;
 const isList = (line: string): boolean => / (?:list|show --visitors)\b/.test(line) || line.endsWith('--list');
 
-test.each(printing)('%s: no JSON, at most 160 columns, ages in lists', async (line) => {
+test.each(printing)('%s prints no JSON, at most 160 columns, and ages in lists', async (line) => {
   const { code, out, err } = await run(line, line.includes('tail') ? { stdoutIsTerminal: true } : {});
   expect([0, 1], err).toContain(code);
   expect(err).not.toMatch(/^error/m);
@@ -214,7 +214,7 @@ test.each(printing)('%s: no JSON, at most 160 columns, ages in lists', async (li
     expect(lines.filter((text) => /(?<![\w.:/-])\d{5,}(?![\w:/])/.test(text))).toEqual([]);
 });
 
-test('events have the sentences of the console, and the long ones are cut', async () => {
+test('events have the same sentences as in the console, and long ones are truncated', async () => {
   const { out } = await run('events list');
   for (const sentence of [
     `installed ${model} on ${stack}`,
@@ -230,7 +230,7 @@ test('events have the sentences of the console, and the long ones are cut', asyn
   expect(shown.out).toContain('the incident of this morning');
 });
 
-test('a key has its last use in the list, alone and as JSON', async () => {
+test('a key’s last use appears in the list, for one key, and in JSON', async () => {
   const [list, alone] = [await run('key list'), await run('key get KEY')];
   const row = list.out.split('\n').find((text) => text.includes(names.key)) ?? '';
   expect(row).toMatch(/active +in 89d +\d+s +operator +\d+s +1$/);
@@ -244,7 +244,7 @@ test('a key has its last use in the list, alone and as JSON', async () => {
   expect((await run('key list --at HEAD')).out).toMatch(/operator +- +-$/m);
 });
 
-test('numbers and times: groups of digits in tables, all of them in JSON', async () => {
+test('tables group digits and mix units of time, and JSON contains all digits', async () => {
   expect((await run('tier list')).out).toMatch(/60,000 +4,000 +- +10,000,000,000 +\*/);
   expect((await run('tier get Platinum')).out).toMatch(/^monthlyTokens +10,000,000,000$/m);
   expect((await run('tier get Platinum -o json')).out).toContain('10000000000');
@@ -254,7 +254,7 @@ test('numbers and times: groups of digits in tables, all of them in JSON', async
   expect((await run('model get MODEL'.replace('MODEL', model))).out).toMatch(/^added +\d{4}-/m);
 });
 
-test('status: what is in sync, up and refused, each with the next step; digests only where they are asked for', async () => {
+test('status shows sync, nodes and refusals with next steps, and digests only if requested', async () => {
   const healthy = await run('status');
   expect(healthy.code).toBe(0);
   expect(healthy.out).toMatch(/^gateways +all 2 in sync at position \d+$/m);

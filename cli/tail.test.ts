@@ -58,7 +58,7 @@ test('a tail starts after the end of the log, sends its token, and exits 130 on 
   expect(requests[0]?.headers.origin).toBeUndefined();
 });
 
-test('after a lost connection the tail resumes in the middle of a commit: nothing twice, nothing missed', async () => {
+test('after a lost connection, the tail resumes in the middle of a commit without repeats or gaps', async () => {
   const from: (string | undefined)[] = [];
   sockets.on('connection', (socket: WebSocket, request: IncomingMessage) => {
     from.push(request.url?.split('from=')[1]);
@@ -73,7 +73,7 @@ test('after a lost connection the tail resumes in the middle of a commit: nothin
   expect(from).toEqual(['1', '2']);
 });
 
-test('more events than are held at once: the connection is dropped, made again, and all arrive', async () => {
+test('if more events arrive than can be held, the tail reconnects and all arrive', async () => {
   const many = 12_000;
   const from: number[] = [];
   const dropped = new Promise<void>((resolve) => {
@@ -102,7 +102,7 @@ test('more events than are held at once: the connection is dropped, made again, 
   expect(from).toHaveLength(2);
 });
 
-test('--until-end lists to the end without a live connection', async () => {
+test('--until-end lists everything to the end without a live connection', async () => {
   server.answer = () => ({ body: { items: [event(1), event(2)], position: 2 } });
   expect(await tail(['--until-end'])).toMatchObject({ code: 0, out: line(1) + line(2) });
   expect(server.seen.map(({ path }) => path)).toEqual(['/events']);
@@ -112,13 +112,13 @@ test.each([
   ['table', '1  t  no_op  b wrote nothing\n'],
   ['name', '1\n'],
   ['json', line(1)],
-])('on a terminal a tail in %s shows a line an event', async (format, text) => {
+])('on a terminal, a tail in %s prints one line per event', async (format, text) => {
   server.answer = () => ({ body: { items: [event(1)], position: 1 } });
   const run = await tail(['--until-end', '-o', format], { stdoutIsTerminal: true });
   expect(run.out).toBe(text);
 });
 
-test('a token that is not accepted exits 4 before a connection is tried', async () => {
+test('a refused token exits 4 before connecting', async () => {
   server.answer = () => errorAnswer(401, 'Unauthorized');
   expect((await tail([])).code).toBe(4);
 });
@@ -133,7 +133,7 @@ test('a tail that cannot reconnect exits 7 and names the position to resume from
   });
 });
 
-test('a tail that the control plane closes with a reason prints it each time, and in the final error', async () => {
+test('a tail that the control plane closes prints the reason each time and in the final error', async () => {
   sockets.on('connection', (socket: WebSocket) => socket.close(1011, 'the log was removed'));
   const { io, written } = testIo({ env: { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken } });
   const session = new Session(io, {}, new AbortController().signal);

@@ -28,7 +28,7 @@ const undo = (...more: string[]): Promise<CliRun> => cli(['undo', '7', ...more])
 /** Requests that were sent, except those for the effect. */
 const sent = () => server.seen.filter(({ method, path }) => method !== 'GET' && path !== '/effect');
 
-test('all of them are one command, for which --if-at and --dry-run hold', async () => {
+test('undoing a commit is one command, and obeys --if-at and --dry-run', async () => {
   const run = await undo('--yes', '--if-at', '9', '--why', 'mistake');
   expect(run).toMatchObject({ code: 0, err: '' });
   expect(run.out).toBe(`commit 7 taken back:\n${lines.map((line) => `  ${line}\n`).join('')}`);
@@ -41,7 +41,7 @@ test('all of them are one command, for which --if-at and --dry-run hold', async 
   expect(sent()).toMatchObject([{ method: 'POST', path: '/events/7/undo', query: { dryRun: 'true' } }]);
 });
 
-test('a refusal is of all of them', async () => {
+test('a refusal covers the whole undo', async () => {
   answerWith({ commands }, errorAnswer(409, 'GuardRefused'));
   const run = await undo('--yes', '--quiet');
   expect(run).toMatchObject({ code: 6, out: '' });
@@ -49,7 +49,7 @@ test('a refusal is of all of them', async () => {
   expect(sent()).toHaveLength(1);
 });
 
-test('the preview says that what was added to an organisation or a stack goes too', async () => {
+test('the preview warns that later additions to an organisation or stack are removed too', async () => {
   const added = 'removes what was added to it since';
   const preview = await undo();
   expect([preview.code, sent()]).toEqual([0, []]);

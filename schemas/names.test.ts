@@ -13,7 +13,7 @@ const hidden = [
 ];
 const spoofs = [...hidden.map((mark) => `a${mark}b`), 'ad\u200dmin', 'ad\u200cmin', '\u200dx', 'x\ufe0f'];
 
-test.each(spoofs)('%j is no name that a person may give, and folds where the log has it', (name) => {
+test.each(spoofs)('nobody may use the name %j, but it folds if the log contains it', (name) => {
   expect(nameSchema.safeParse(name).success).toBe(false);
   const key = { organisation: 'acme', name, expires: 'never' };
   expect(bodySchemas.createKey.safeParse(key).success).toBe(false);
@@ -25,7 +25,7 @@ test.each(spoofs)('%j is no name that a person may give, and folds where the log
 });
 
 test.each(['http://h:1/a?b=c', 'http://h:1/?', 'https://h/#x'])(
-  '%s is no address that a person may give a node, and folds where the log has it',
+  'nobody may give a node the address %s, but it folds if the log contains it',
   (url) => {
     const node = { id: 'n1', url, dialect: 'vllm', place: { kind: 'pool' } };
     expect(bodySchemas.registerNode.safeParse(node).success).toBe(false);
@@ -44,11 +44,11 @@ test.each([
   '👩\u200d💻 team',
   '❤\ufe0f',
   '🏳\ufe0f\u200d🌈',
-])('%j is a name', (name) => {
+])('%j is accepted as a name', (name) => {
   expect(nameSchema.safeParse(name).success).toBe(true);
 });
 
-test.each([...hidden, '\u001b', '\u009b', '\u0000'])('%j is seen where a text leaves', (mark) => {
+test.each([...hidden, '\u001b', '\u009b', '\u0000'])('%j is made visible wherever text is shown', (mark) => {
   expect(printable(`a${mark}b`)).toMatch(/^a(?:\\u[0-9a-f]{4})+b$/);
   expect(printable('👩\u200d💻 می\u200cخواهم')).toBe('👩\u200d💻 می\u200cخواهم');
 });
@@ -57,7 +57,7 @@ const formulas = ['=HYPERLINK(1)', '+1', '-1', '@SUM(1)', '\uff1d1', ' =1', '\u0
 const starts = ['', 'x;', 'x,', 'x|', 'x;;', 'x; '];
 
 test.each(starts.flatMap((start) => formulas.map((formula) => start + formula)))(
-  'the key name %j is a formula in no cell of the file, whatever the list separator',
+  'the key name %j is not a formula in any spreadsheet cell, whatever the separator',
   (keyName) => {
     const sums = { requests: 1, promptTokens: 1, completionTokens: 1, firstTokenMs: [] };
     const [, line = ''] = toCsv([{ day: '2026-11-01', model: 'm', key: 'k', keyName, ...sums }]).split(

@@ -3,7 +3,7 @@ import { expectTypeOf, test } from 'vitest';
 import type { AdminResponse } from '../../schemas/admin/admin.ts';
 import type { AnswerAt, Resource } from './answers.ts';
 
-test('a path with ids, with more segments, or with a query has the answer of its route', () => {
+test('a path with ids, more segments or a query has its route’s response type', () => {
   expectTypeOf<AnswerAt<'GET', `/keys/${string}`>>().toEqualTypeOf<AdminResponse<'GET /keys/:id'>>();
   expectTypeOf<AnswerAt<'POST', `/keys/${string}/revoke`>>().toEqualTypeOf<
     AdminResponse<'POST /keys/:id/revoke'>
@@ -14,7 +14,7 @@ test('a path with ids, with more segments, or with a query has the answer of its
   expectTypeOf<AnswerAt<'DELETE', '/nodes/pool-1'>>().toEqualTypeOf<AdminResponse<'DELETE /nodes/:id'>>();
 });
 
-test('a path that is known as a string only, or that is no route, has an untyped answer', () => {
+test('a path known only as a string, or without a route, has an untyped response', () => {
   expectTypeOf<AnswerAt<'GET', string>>().toEqualTypeOf<Resource>();
   expectTypeOf<AnswerAt<'GET', '/no/such/route'>>().toEqualTypeOf<Resource>();
   expectTypeOf<AnswerAt<'POST', '/status'>>().toEqualTypeOf<Resource>();

@@ -130,11 +130,11 @@ test.each([
     '4:13 tiers[0].models: must be "*" or a list of model ids',
   ],
   [`${org}anchor: 2026-02-30`, '7:13 organisations[0].anchor: Invalid ISO date'],
-])('a fault is reported with its line and column: %j: %s', (text, fault) => {
+])('a fault is reported by line and column: %j: %s', (text, fault) => {
   expect(lines(text)).toEqual([`f.yaml:${fault}`]);
 });
 
-test('faults of shape and of reference are all reported at once, in the order of the file', () => {
+test('faults of shape and of reference are all reported at once, in file order', () => {
   const text = `version: 1
 models: [{ id: a, family: f, colour: red }]
 tiers: [{ id: T, models: [b], concurrency: many }]
@@ -152,18 +152,18 @@ organisations:
   ]);
 });
 
-test('a section that is left out is not compared with the others', () => {
+test('references into an omitted section are not checked', () => {
   expect(lines('version: 1\norganisations: [{ id: o, name: O, tier: Platinum }]')).toEqual([]);
 });
 
-test('aliases are followed, and a fault behind one is reported at its place in the text', () => {
+test('aliases are followed, and a fault in one is reported where its text is', () => {
   const text = 'version: 1\nmodels:\n  - &m { id: a, family: 7 }\n  - *m';
   expect(lines(text)).toContain(
     'f.yaml:3:25 models[0].family: Invalid input: expected string, received number',
   );
 });
 
-test('a file of nested aliases is refused before it unfolds', () => {
+test('a file of nested aliases is refused before it expands', () => {
   const bomb = ['a0: &a0 [x,x,x,x,x,x,x,x,x]'];
   for (let level = 1; level < 9; level++)
     bomb.push(
@@ -174,7 +174,7 @@ test('a file of nested aliases is refused before it unfolds', () => {
   expect(lines(bomb.join('\n'))).toEqual([expect.stringContaining('Excessive alias count')]);
 });
 
-test('a file that is too large, or nested too deeply, is refused', () => {
+test('a file that is too large or nested too deeply is refused', () => {
   expect(lines(`# ${'x'.repeat(fleetFileBytesMax)}`)).toEqual([expect.stringContaining('is larger than')]);
   const nested = lines('['.repeat(20_000)).length;
   expect(nested).toBeGreaterThan(0);
@@ -191,7 +191,7 @@ test('no text makes the reader throw', () => {
   );
 });
 
-test('a file broken anywhere is read or refused with faults inside it', () => {
+test('a file broken at any point is read, or refused with faults inside it', () => {
   fc.assert(
     fc.property(
       fc.nat(example.length - 1),

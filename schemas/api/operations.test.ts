@@ -4,7 +4,7 @@ import { buildFacts } from '../../control-plane/explain/question.ts';
 import { resolveOperation } from '../../shared/decision/admission.ts';
 import { explainedKinds, listPaths, operationKinds, operations, pathSurface } from './operations.ts';
 
-test.each(operationKinds)('what is asked about %s is decided as a request for it', (operation) => {
+test.each(operationKinds)('a question about %s is decided like such a request', (operation) => {
   const asked = {
     operation,
     host: 'shared',
@@ -16,7 +16,7 @@ test.each(operationKinds)('what is asked about %s is decided as a request for it
   expect(resolveOperation(method, path)).toMatchObject({ kind: operation });
 });
 
-test('a path speaks the API of its row, and what no row names that of OpenAI unless it begins like one', () => {
+test('a path uses the API of its row, and an unlisted path that of OpenAI unless it begins like another’s', () => {
   for (const kind of operationKinds) {
     const { path, surface } = operations[kind];
     expect(pathSurface(path)).toBe(surface === 'any' ? 'openai' : surface);
@@ -25,7 +25,7 @@ test('a path speaks the API of its row, and what no row names that of OpenAI unl
   expect(explainedKinds).toEqual(['chat', 'responses', 'messages', 'embeddings', 'rerank', 'models']);
 });
 
-test('what clients ask for at several paths is one operation, and no path is of two', () => {
+test('one operation may have several paths, but no path has two operations', () => {
   for (const path of ['/v1/rerank', '/v2/rerank', '/rerank']) {
     expect(resolveOperation('POST', path)).toEqual({ kind: 'rerank' });
     expect(resolveOperation('GET', path)).toEqual({ kind: 'unknown' });

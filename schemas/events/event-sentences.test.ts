@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { eventTypeNames } from './event-definitions.ts';
 import { eventSentence, eventText } from './event-sentences.ts';
 
-test('each type of event has a sentence, whatever its data', () => {
+test('every event type has a sentence, whatever its data', () => {
   for (const type of eventTypeNames)
     for (const data of [{}, null, 'x', { id: 7, place: 'x', tokens: 'x', signers: 1, up: 1 }]) {
       const { verb } = eventSentence(type, data);

@@ -5,7 +5,7 @@ import { momentSchema } from '../names.ts';
 import { type ChangeWatch, changeWatchSchema } from './changes.ts';
 import { parseWatch } from './release.ts';
 
-test.each(['refusals', 'errors', 'least'] satisfies (keyof ChangeWatch)[])('watch: %s', (name) => {
+test.each(['refusals', 'errors', 'least'] satisfies (keyof ChangeWatch)[])('watch option %s', (name) => {
   const schema = changeWatchSchema.shape[name];
   for (const number of [-1, -0.5, 0, 0.5, 1, 99.5, 100, 100.5, 2 ** 53, 1e21]) {
     const isTaken = schema.safeParse(number).success;
@@ -16,7 +16,7 @@ test.each(['refusals', 'errors', 'least'] satisfies (keyof ChangeWatch)[])('watc
 });
 
 test.each(['', 'refusals', 'refusals=', 'refusals=x', 'others=1', 'refusals=1=2', '__proto__=1', 'least=1,'])(
-  'the watch %j is none',
+  'the watch %j is refused',
   (text) => expect(() => parseWatch(text)).toThrow('must be like'),
 );
 
@@ -30,7 +30,7 @@ const days = [
   '0000-01-01',
   '2026-13-01',
 ];
-test('a time is what the schema takes', () => {
+test('a time is accepted exactly if the schema accepts it', () => {
   for (const day of [...days, '2026-04-31', '2026-1-1', '-2026-01-01'])
     for (const time of times)
       for (const end of ['Z', '', '+00:00', 'z', 'Z\n']) {

@@ -27,7 +27,7 @@ function examplesOf(member: GatewayMember): { readonly good: unknown; readonly b
 }
 
 test.each(gatewayMemberNames)(
-  '%s is part of a report, within its bounds, and of an answer only where it is shown',
+  '%s is part of a report, within its bounds, and of a response only if it is shown',
   (member) => {
     const { good, bad } = examplesOf(member);
     const report = statusSchema.parse({ ...reportOf(), [member]: good });
@@ -39,7 +39,7 @@ test.each(gatewayMemberNames)(
   },
 );
 
-test('what there is nothing to report of is left out', () => {
+test('members without anything to report are left out', () => {
   const nothing = {
     metrics: undefined,
     overstating: [],
@@ -51,7 +51,7 @@ test('what there is nothing to report of is left out', () => {
   expect(reportedMembers(gatewayMemberNames, nothing)).toEqual({ countsTraffic: true });
 });
 
-test('each shown member has a column of its own on the command line', () => {
+test('each shown member has its own column on the command line', () => {
   const headings = shownColumns.map(({ heading }) => heading);
   expect(headings).toEqual([...new Set(headings)]);
   expect(shownColumns.map(({ member }) => member)).toEqual(shownMembers);

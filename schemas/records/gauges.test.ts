@@ -38,7 +38,7 @@ test('a record is read as it was written', () => {
   expect(read?.entries).toEqual(record.entries);
 });
 
-test('a record that names all that it may is read, whatever their ids and the name', () => {
+test('a record with the maximum of names can be read, whatever the ids and the name', () => {
   const most = (start: string): [string, number][] =>
     Array.from({ length: 200 }, (_, n) => [`${start}${n}`.padEnd(64, '"'), Number.MAX_SAFE_INTEGER]);
   const full = { ...record, name: '\u0001'.repeat(200), ended: most('e'), silent: most('s') };
@@ -46,26 +46,26 @@ test('a record that names all that it may is read, whatever their ids and the na
 });
 
 test.each(['', 'a b', 'é', '\u0001', 'x'.repeat(65)])(
-  'a record of a process with the id %j is none',
+  'a record of a process with the id %j is refused',
   (id) => {
     expect(decodeGauges(encodeGauges({ ...record, process: id }))).toBeUndefined();
     expect(decodeGauges(encodeGauges({ ...record, ended: [[id, 1]] }))).toBeUndefined();
   },
 );
 
-test('of more processes that ended than a record may name it names some', () => {
+test('a record names only some of the ended processes if there are too many', () => {
   const ended = Array.from({ length: 300 }, (_, n) => [`process-${n}`, n] as const);
   expect(decodeGauges(encodeGauges({ ...record, ended }))?.ended).toEqual(ended.slice(0, 200));
 });
 
-test('a limit that is larger than a record can say, or a long name, leaves the record one that is read', () => {
+test('an oversized limit or a long name still gives a readable record', () => {
   const entries = [{ ...entry, limit: Number.MAX_SAFE_INTEGER }, entry];
   const read = decodeGauges(encodeGauges({ ...record, name: 'x'.repeat(300), entries }));
   expect(read?.name).toBe('x'.repeat(200));
   expect(read?.entries).toEqual([{ ...entry, limit: 2 ** 32 - 1 }, entry]);
 });
 
-test('of more subjects than a reader remembers each is read as it was written', () => {
+test('every subject is read as written, even more of them than a reader remembers', () => {
   for (let from = 0; from < 40_000; from += gaugeEntriesMax) {
     const entries = Array.from({ length: gaugeEntriesMax }, (_, n) => ({
       ...entry,
@@ -75,7 +75,7 @@ test('of more subjects than a reader remembers each is read as it was written', 
   }
 });
 
-test('a record that is cut, longer, of another form, or has a member out of bounds is none', () => {
+test('a record that is cut off, too long, malformed or out of bounds is refused', () => {
   const value = encodeGauges(record);
   for (let length = 0; length < value.length; length++)
     expect(decodeGauges(value.subarray(0, length))).toBeUndefined();

@@ -9,7 +9,7 @@ const record = {
 };
 const read = (value: object) => readCounterRecord(Buffer.from(JSON.stringify(value)));
 
-test('a record of counters is read as it was written, and what it does not know is passed over', () => {
+test('a counters record is read as it was written, without its unknown parts', () => {
   expect(read(record)).toEqual(record);
   expect(
     read({
@@ -26,7 +26,7 @@ test('a record of counters is read as it was written, and what it does not know 
   });
 });
 
-test('a record of counters that is cut, of another form or has a member out of bounds is none', () => {
+test('a counters record that is cut off, malformed or out of bounds is refused', () => {
   const value = Buffer.from(JSON.stringify(record));
   for (let length = 0; length < value.length; length++)
     expect(readCounterRecord(value.subarray(0, length))).toBeUndefined();
@@ -56,7 +56,7 @@ test('a record of counters that is cut, of another form or has a member out of b
   for (const fault of faults) expect(read({ ...record, ...fault }), JSON.stringify(fault)).toBeUndefined();
 });
 
-test('no bytes make the reader of counters throw', () => {
+test('no bytes make the counters reader throw', () => {
   fc.assert(fc.property(fc.uint8Array({ maxLength: 300 }), (bytes) => void readCounterRecord(bytes)));
   fc.assert(fc.property(fc.json(), (text) => void readCounterRecord(Buffer.from(text))));
 });

@@ -20,7 +20,7 @@ const sorted = ({ process, loads, placements }: PlacementReport) => ({
   placements: placements.map(String).sort(),
 });
 
-test('a report survives writing and reading, and readers of gauges ignore it', () => {
+test('a report survives writing and reading, and gauge readers ignore it', () => {
   fc.assert(
     fc.property(placements, (record) => {
       const value = encodePlacements(record);

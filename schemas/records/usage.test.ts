@@ -25,12 +25,12 @@ test.each<[claim: string, value: object, written: boolean, read: boolean]>([
   ['a row with more tokens than one request can have', { ...row, promptTokens: 1e9 + 1 }, false, false],
   ['a row numbered 0', { ...row, n: 0 }, false, false],
   ['a row without an incarnation', { ...row, incarnation: 'x' }, false, false],
-])('%s is written and read as it must be', (_claim, value, written, read) => {
+])('whether %s can be written and read', (_claim, value, written, read) => {
   expect(usageRowSchema.safeParse(value).success).toBe(written);
   expect(readUsageRow(value) !== undefined).toBe(read);
 });
 
-test('a row of a later version keeps its number, so that the rows behind it are not held up', () => {
+test('a row of a later version keeps its number, so that later rows are not held up', () => {
   expect(readUsageRow({ v: 2, incarnation: row.incarnation, n: 7, other: [] })).toEqual({
     incarnation: row.incarnation,
     n: 7,
@@ -38,7 +38,7 @@ test('a row of a later version keeps its number, so that the rows behind it are 
   });
 });
 
-test('a record gives its rows in order and counts what is none', () => {
+test('a record gives its rows in order and counts its invalid ones', () => {
   const record = readUsageRecord(
     Buffer.from(JSON.stringify([row, 7, null, { ...row, n: 2 }, { ...row, n: 'x' }])),
   );
@@ -64,7 +64,7 @@ test('no bytes make the reader throw', () => {
   );
 });
 
-test('an incarnation has one partition, and incarnations spread over all', () => {
+test('an incarnation has one partition, and incarnations are spread over all', () => {
   const seen = new Set<number>();
   for (let first = 0; first < 100; first++)
     seen.add(usagePartition(`${first.toString(16).padStart(8, '0')}-d9cb-469f-a165-70867728950e`, 12));

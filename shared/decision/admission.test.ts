@@ -6,7 +6,7 @@ import { Refusal } from './refusal.ts';
 
 const names: HostNames = { shared: new Set(['api.test', '127.0.0.1', '::1']), stackDomain: 'stacks.test' };
 
-test('Stack 1, Routing rule 2: a label of stack shape names that stack, in any case and with any port, whether or not it exists', () => {
+test('Stack 1, Routing rule 2: a stack-shaped label names that stack, in any case, with any port, existing or not', () => {
   const word = fc.stringMatching(/^[a-z]{1,12}$/);
   const port = fc.option(fc.integer({ min: 0, max: 65_535 }), { nil: undefined });
   fc.assert(
@@ -25,7 +25,7 @@ test('Stack 1, Routing rule 2: a label of stack shape names that stack, in any c
   );
 });
 
-test('Stack 1: `*` takes every name for the shared host, but never one that begins with a stack', () => {
+test('Stack 1: `*` makes every name the shared host, except names that begin with a stack', () => {
   const any: HostNames = { shared: new Set(['*']), stackDomain: 'stacks.test' };
   for (const host of ['box.lan:8080', '192.0.2.7', '[::1]:8080', 'stacks.test', 'a.stacks.test'])
     expect(resolveHost(host, any)).toEqual({ kind: 'shared' });
@@ -35,7 +35,7 @@ test('Stack 1: `*` takes every name for the shared host, but never one that begi
     expect(() => resolveHost(host, any)).toThrow(Refusal);
 });
 
-test('any text is a host of the service or refused with NotFoundError, and the text is not repeated', () => {
+test('any text is either a host of the service or refused with NotFoundError, without repeating the text', () => {
   fc.assert(
     fc.property(
       fc.oneof(
@@ -55,7 +55,7 @@ test('any text is a host of the service or refused with NotFoundError, and the t
   );
 });
 
-test('a path with an extra slash says so, and no path is taken for a model', () => {
+test('the refusal of a path with an extra slash says so, and no path is mistaken for a model', () => {
   const lookup = { listing: () => [], isPooled: () => false } as unknown as Lookup;
   const messageOf = (method: string, path: string): string => {
     const visitor = { visitor: 'v', network: undefined, authorization: undefined, xApiKey: undefined };
@@ -85,7 +85,7 @@ test('a path with an extra slash says so, and no path is taken for a model', () 
     expect([path, messageOf('GET', path)]).toEqual([path, nothing]);
 });
 
-test('any model id survives its way through a path', () => {
+test('any model id survives the round trip through a path', () => {
   fc.assert(
     fc.property(fc.stringMatching(/^[A-Za-z0-9._:/-]{0,199}[A-Za-z0-9._:-]$/), (model) => {
       expect(resolveOperation('GET', `/v1/models/${encodeURIComponent(model)}`)).toEqual({
@@ -96,7 +96,7 @@ test('any model id survives its way through a path', () => {
   );
 });
 
-test('any method and path name an operation or nothing, without a throw', () => {
+test('any method and path resolve to an operation or nothing, without throwing', () => {
   fc.assert(
     fc.property(
       fc.oneof(fc.constantFrom('GET', 'POST'), fc.string()),

@@ -123,7 +123,7 @@ test.each([
   expect(callerOf({ authorization })).toBe(expected);
 });
 
-test('Authentication 3: one wrong character, a lost one or one too many is refused without a look-up', () => {
+test('Authentication 3: a key with one wrong, missing or extra character is refused without a look-up', () => {
   const { acme } = keys;
   const character = fc.constantFrom(...'0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_-');
   fc.assert(
@@ -165,13 +165,13 @@ test.each([
   ['a broken x-api-key', 'x', keys.acme, '401 two different keys'],
   ['an empty x-api-key', ' ', keys.acme, 'key-acme'],
 ])(
-  'Authentication 2: on a switched own stack, %s together with a bearer',
+  'Authentication 2: on a switched own stack, %s together with a bearer token',
   (_name, xApiKey, bearer, expected) => {
     expect(callerOf({ xApiKey, authorization: `Bearer ${bearer}` }, stackOf(switched))).toBe(expected);
   },
 );
 
-test('Authentication 2: a foreign stack, switched or not, and a missing one answer every pair of headers alike', () => {
+test('Authentication 2: foreign stacks and missing ones give every pair of headers the same answer', () => {
   const header = fc.option(fc.constantFrom(...Object.values(keys), 'x', ''), { nil: undefined });
   const foreign = inOtherHands();
   fc.assert(
@@ -196,7 +196,7 @@ function inOtherHands(): Lookup {
   };
 }
 
-test('any headers are a key or Unauthorized, whatever the host', () => {
+test('any headers give a key or Unauthorized, whatever the host', () => {
   const header = fc.option(
     fc.oneof(
       fc.string({ unit: 'binary' }),
@@ -232,7 +232,7 @@ test.each([
   [stackOf('stk-never-made-3'), { xApiKey: keys.acme }, true],
   [stackOf(openai), { xApiKey: keys.acme, authorization: 'Bearer x' }, true],
 ])(
-  'design, Freshness: on %j with these credentials, is a credential sent whose state a fenced gateway may not show?',
+  'whether %j with %j carries a credential that a fenced gateway may not judge: %s',
   (target, credentials, expected) => {
     expect(carriesCredential(target, { authorization: undefined, xApiKey: undefined, ...credentials })).toBe(
       expected,

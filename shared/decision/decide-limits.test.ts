@@ -73,7 +73,7 @@ const arrivals = fc.array(
   { maxLength: 80 },
 );
 
-test('Limits 1, Limits 2: for any order of arrivals and ends, a request is admitted iff both limits have room for it', () => {
+test('Limits 1, Limits 2: in any order of events, a request is admitted if and only if both limits have room', () => {
   fc.assert(
     fc.property(
       arrivals,
@@ -120,7 +120,7 @@ test('Limits 1, Limits 2: for any order of arrivals and ends, a request is admit
   );
 });
 
-test('Errors 9: Retry-After is the remainder of the window rounded up, 1 to 60, and waiting so long is enough and no more', () => {
+test('Errors 9: Retry-After is the rest of the window rounded up, 1 to 60, and waiting exactly that long is enough', () => {
   fc.assert(
     fc.property(subjects, moments, (subject, nowMs) => {
       const counters = new LocalCounters(noUsage);
@@ -139,7 +139,7 @@ test('Errors 9: Retry-After is the remainder of the window rounded up, 1 to 60, 
   );
 });
 
-test('Errors 9: whatever end of the window a counter reports, Retry-After is 1 to 60', () => {
+test('Errors 9: Retry-After is 1 to 60, whatever window end a counter reports', () => {
   fc.assert(
     fc.property(moments, moments, (nowMs, endsAtMs) => {
       const facts = { ...plain, tier: { ...unlimited, requestsPerMinute: 0 } };
@@ -152,7 +152,7 @@ test('Errors 9: whatever end of the window a counter reports, Retry-After is 1 t
   );
 });
 
-test('windows of one subject tile time: each moment is in one of them, and one follows the other', () => {
+test('one subject’s windows cover time without gaps or overlaps', () => {
   fc.assert(
     fc.property(subjects, moments, (subject, nowMs) => {
       const start = windowStartMs(subject, nowMs);
@@ -166,7 +166,7 @@ test('windows of one subject tile time: each moment is in one of them, and one f
   );
 });
 
-test('windows of different organisations end at different moments, spread over the minute', () => {
+test('windows of different organisations end at different times, spread over the minute', () => {
   const random = seededRandom(7);
   const name = () => Array.from({ length: 10 }, () => 'abcdefghijklmnop'[Math.floor(random() * 16)]).join('');
   const phases = Array.from({ length: 1200 }, () => windowStartMs(name(), 10 * windowMs) % windowMs);
@@ -202,7 +202,7 @@ const anyFacts = fc.record<LimitFacts>({
   ),
 });
 
-test('Errors further rule 1: the first limit in the order refuses, names the tier, and never hides one that waiting cannot cure', () => {
+test('Errors further rule 1: the first exceeded limit refuses, but never hides one that waiting cannot cure', () => {
   fc.assert(
     fc.property(anyFacts, fc.nat(25), fc.nat(25), (facts, used, inFlight) => {
       const { tier, allowance } = facts;

@@ -195,7 +195,7 @@ function assertReaching<Case>(
   }
 }
 
-test('for any look-up, counters and facts there is a decision or a Refusal, twice the same', () => {
+test('any look-up, counters and facts give a decision or a Refusal, and the same one twice', () => {
   const seen = new Set<string>();
   assertReaching(
     fc.property(anyContent, anyCounters, anyFacts, moment, (content, counters, facts, nowMs) => {
@@ -224,7 +224,7 @@ test('for any look-up, counters and facts there is a decision or a Refusal, twic
   ]);
 });
 
-test('Routing rule 1, Routing rule 3, Routing rule 5: a placement is at the one place that host and caller allow', () => {
+test('Routing rule 1, Routing rule 3, Routing rule 5: a request is placed at the one place that host and caller allow', () => {
   const capacities = new Set<string>();
   assertReaching(
     fc.property(anyContent, anyCounters, anyFacts, moment, (content, counters, facts, nowMs) => {
@@ -257,7 +257,7 @@ test('Routing rule 1, Routing rule 3, Routing rule 5: a placement is at the one 
   expect([...capacities].sort()).toEqual(['anonymous pool', 'key own', 'key pool', 'key stack']);
 });
 
-test('Errors 6, Routing rule 4: own and not serving, foreign, and missing are one answer, counted alike', () => {
+test('Errors 6, Routing rule 4: an own unavailable, a foreign and a missing stack give the same answer and counts', () => {
   const stack = 'stk-amber-otter-1';
   const seen = new Set<string>();
   fc.assert(
@@ -296,7 +296,7 @@ test('Errors 6, Routing rule 4: own and not serving, foreign, and missing are on
   expect(seen).not.toContain('InferenceUpsellError');
 });
 
-test('Errors 7: only what the pool would answer draws on the allowance', () => {
+test('Errors 7: only requests for the pool use up the allowance', () => {
   const seen = new Set<string>();
   fc.assert(
     fc.property(anyContent, anyCounters, anyKey, anyFacts, (content, counters, caller, facts) => {
@@ -332,7 +332,7 @@ test('Errors 7: only what the pool would answer draws on the allowance', () => {
   expect(seen.size).toBe(2);
 });
 
-test('Errors 5, Errors 10: what a model weighs that the pool does not have is nothing that a refusal depends on', () => {
+test('Errors 5, Errors 10: no refusal depends on the weight of a model that the pool does not have', () => {
   const seen = new Set<string>();
   fc.assert(
     fc.property(
@@ -365,7 +365,7 @@ test('Errors 5, Errors 10: what a model weighs that the pool does not have is no
   expect(seen).toContain('InferenceConcurrencyLimitedError');
 });
 
-test('Limits 3: a prompt is refused uncounted where its lower bound does not fit, and passes so where the upper does', () => {
+test('Limits 3: a prompt is judged uncounted if its lower bound does not fit, or if its upper bound does', () => {
   fc.assert(
     fc.property(anyContent, anyCounters, anyFacts, fc.nat(12), (content, counters, facts, slack) => {
       const least = facts.promptTokensMax;
@@ -389,7 +389,7 @@ test('Limits 3: a prompt is refused uncounted where its lower bound does not fit
   );
 });
 
-test('the lower bound of a prompt reads all of its text, so it is computed only where the upper bound does not fit', () => {
+test('the costly lower bound of a prompt is computed only if the upper bound does not fit', () => {
   const seen = new Set<boolean>();
   fc.assert(
     fc.property(anyContent, anyCounters, anyFacts, (content, counters, facts) => {
@@ -412,6 +412,6 @@ test.each([
   [10, 5, 15],
   [10, 0, 10],
   [10, undefined, 11],
-])('Limits 3: a prompt of %s tokens that asks for %s needs %s', (promptTokensMax, maxTokens, needed) => {
+])('Limits 3: a prompt of %s tokens that requests %s needs %s', (promptTokensMax, maxTokens, needed) => {
   expect(contextNeeded({ promptTokensMax, maxTokens })).toBe(needed);
 });

@@ -16,7 +16,7 @@ const state: Described = {
   isInstalled: () => false,
 };
 
-test('a record of each cause is read as that cause, and its text is short enough for a label', () => {
+test('a record of each cause is read back as that cause, and its text is short enough for a label', () => {
   for (const cause of causeNames) {
     const { stage, type } = causes[cause];
     const reason = causeText(cause, detail);
@@ -27,7 +27,7 @@ test('a record of each cause is read as that cause, and its text is short enough
   expect([...types].sort()).toEqual(Object.keys(refusalKinds).sort());
 });
 
-test('what the playground refuses by the rules before there is a request is read as their cause', () => {
+test('a playground refusal by rule is read back as its cause, even without a parsed request', () => {
   for (const [type, reason, cause] of [
     ['Unauthorized', 'expired', 'expired'],
     ['InferenceUnavailableError', 'fenced', 'fenced'],
@@ -37,7 +37,7 @@ test('what the playground refuses by the rules before there is a request is read
   expect(findCause({ stage: 'answer', type: 'LaterError', reason: 'later' })).toBeUndefined();
 });
 
-test('each step has words for each cause: those of the cause, or its own', () => {
+test('each step has a text for each cause: the cause’s own or one for the step', () => {
   for (const cause of causeNames) {
     const { step, type, says } = causes[cause];
     const facts = { type, ...(says === null && { keyId: 'key-1', state: cause }) };
@@ -48,7 +48,7 @@ test('each step has words for each cause: those of the cause, or its own', () =>
   }
 });
 
-test('all other results of a step differ from its refusal, unless both are numbers', () => {
+test('a step’s other results read differently from its refusal, unless both are numbers', () => {
   for (const step of stepNames) {
     const { texts } = steps[step];
     const say = (result: Step['result']): string =>
@@ -59,7 +59,7 @@ test('all other results of a step differ from its refusal, unless both are numbe
   }
 });
 
-test('the first result of a step holds: a later refusal of it changes neither the step nor the verdict', () => {
+test('a step’s first result holds: a later refusal changes neither the step nor the verdict', () => {
   const trace = new Trace();
   const first = new Refusal('revoked', 'first');
   trace.refuse(first);

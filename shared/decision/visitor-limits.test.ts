@@ -50,16 +50,16 @@ function asked(counters: Counted, network: string | null = 'n-1') {
 const passed = { type: 'InferenceUnavailableError', step: 'nodes' };
 
 test.each<[string, Counted, object]>([
-  ['nothing used', {}, passed],
-  ['the network just below its turns', { networkTurns: 5 }, passed],
+  ['no use', {}, passed],
+  ['a network just below its turns', { networkTurns: 5 }, passed],
   [
-    'the network at three times the turns of a visitor',
+    'a network at three times a visitor’s turns',
     { networkTurns: 6 },
     { type: 'InferenceUpsellError', step: 'network allowance', message: expect.stringContaining('Sign in') },
   ],
-  ['own turns before those of the network', { networkTurns: 6, freeTurns: 2 }, { step: 'allowance' }],
+  ['own and network turns used up', { networkTurns: 6, freeTurns: 2 }, { step: 'allowance' }],
   [
-    'the tokens of all visitors',
+    'all visitors’ tokens used up',
     { visitors: { windowUsed: 100, inFlight: 10, tokens: 1000 } },
     {
       type: 'InferenceUpsellError',
@@ -67,9 +67,9 @@ test.each<[string, Counted, object]>([
       message: expect.stringContaining('anonymous tier'),
     },
   ],
-  ['below the tokens', { visitors: { windowUsed: 99, inFlight: 9, tokens: 999 } }, passed],
+  ['just below all visitors’ tokens', { visitors: { windowUsed: 99, inFlight: 9, tokens: 999 } }, passed],
   [
-    'the requests of all visitors',
+    'all visitors’ requests used up',
     { visitors: { windowUsed: 100, inFlight: 10, tokens: 0 } },
     {
       ...{
@@ -81,12 +81,12 @@ test.each<[string, Counted, object]>([
     },
   ],
   [
-    'own requests before those of all',
+    'own and all visitors’ requests used up',
     { windowUsed: 50, visitors: { windowUsed: 100, inFlight: 0, tokens: 0 } },
     { step: 'requests' },
   ],
   [
-    'the concurrency of all visitors',
+    'all visitors’ concurrency used up',
     { visitors: { windowUsed: 0, inFlight: 10, tokens: 0 } },
     {
       ...{ type: 'InferenceConcurrencyLimitedError', step: 'visitor concurrency', retryAfterSeconds: 1 },
@@ -97,11 +97,11 @@ test.each<[string, Counted, object]>([
   expect(asked(counters)).toMatchObject(expected);
 });
 
-test('a visitor without a network is limited by the own turns alone', () => {
+test('a visitor without a network is limited only by their own turns', () => {
   expect(asked({ networkTurns: 1000 }, null)).toMatchObject(passed);
 });
 
-test('all that a visitor used is counted at the moment of its admission', () => {
+test('all of a visitor’s use is counted at the time of admission', () => {
   const [admittedMs, nowMs] = [Date.UTC(2026, 10, 30, 23, 59, 59), Date.UTC(2026, 11, 1)];
   const moments: number[] = [];
   const used = (_subject: string, atMs: number): number => moments.push(atMs) - moments.length;
@@ -122,7 +122,7 @@ test('all that a visitor used is counted at the moment of its admission', () => 
   expect(moments).toEqual([admittedMs, admittedMs, admittedMs]);
 });
 
-test('recorded counters give each subject its own numbers', () => {
+test('each subject reads its own numbers from recorded counters', () => {
   const visitors = { windowUsed: 3, inFlight: 2, tokens: 1 };
   const counters = fixedCounters({
     windowUsed: 9,

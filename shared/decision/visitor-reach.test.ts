@@ -35,7 +35,7 @@ const end = [
     ]),
 ];
 
-test('Routing rule 5: in random fleets a visitor reaches no stack and no node of an organisation', () => {
+test('Routing rule 5: in random fleets, a visitor reaches no stack and no organisation’s node', () => {
   for (let seed = 1; seed <= runs({ fast: 40, full: 50 }); seed++) {
     const snapshot = memorySnapshot();
     snapshot.apply(recordsOf([...fleetHistory(seed, 150), end]));

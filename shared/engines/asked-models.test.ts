@@ -59,7 +59,7 @@ async function imageModels(engine: Engine): Promise<readonly string[]> {
   return answer.imageModels;
 }
 
-test('a model with the capability `vision` takes images, under both its names, and is asked about once', async () => {
+test('a model with the capability `vision` accepts images under both its names, and is asked about once', async () => {
   const engine = await startEngine([{ id: 'a:latest', created: 1 }, { id: 'b:1b' }], (model, response) =>
     capable('completion', ...(model === 'a:latest' ? ['vision'] : []))(model, response),
   );
@@ -67,7 +67,7 @@ test('a model with the capability `vision` takes images, under both its names, a
   expect(engine.asked).toEqual(['a:latest', 'b:1b']);
 });
 
-test('a model that is replaced or comes back is asked about again, and only that one', async () => {
+test('a model that is replaced or returns is asked about again, but no other', async () => {
   const engine = await startEngine([{ id: 'a:1b', created: 1 }, { id: 'b:1b' }], capable('vision'));
   await engine.probe();
   engine.show = capable('completion');
@@ -83,10 +83,10 @@ test('a model that is replaced or comes back is asked about again, and only that
 test.each([
   ['no capabilities', (_, response) => response.end('{}')],
   ['other capabilities', capable('completion', 'Vision', 'visionary', ['vision'])],
-  ['a text in their place', (_, response) => response.end('{"capabilities":"vision"}')],
+  ['a string in place of capabilities', (_, response) => response.end('{"capabilities":"vision"}')],
   ['null', (_, response) => response.end('null')],
-  ['no JSON', (_, response) => response.end('vision')],
-  ['JSON nested too deep', (_, response) => response.end(`${'['.repeat(100)}${']'.repeat(100)}`)],
+  ['something other than JSON', (_, response) => response.end('vision')],
+  ['JSON nested too deeply', (_, response) => response.end(`${'['.repeat(100)}${']'.repeat(100)}`)],
   [
     'too many bytes',
     (_, response) => response.end(JSON.stringify({ x: 'x'.repeat(2 ** 20), capabilities: ['vision'] })),
@@ -94,7 +94,7 @@ test.each([
   ['a refusal', (_, response) => response.writeHead(404).end('{"capabilities":["vision"]}')],
   ['a redirect', (_, response) => response.writeHead(307, { location: '/api/version' }).end()],
   ['a reset', (_, response) => response.destroy()],
-] as [string, Show][])('%s: it is not known to take images, and the node is up', async (_, show) => {
+] as [string, Show][])('with %s, no model is known to accept images, and the node is up', async (_, show) => {
   const engine = await startEngine([{ id: 'a:1b' }], show);
   expect(await engine.probe()).toMatchObject({ up: true, models: ['a:1b'], imageModels: [] });
   // A failed request is not repeated at once.
@@ -102,13 +102,13 @@ test.each([
   expect(engine.asked).toEqual(['a:1b']);
 });
 
-test('an engine that answers no question about a model is up, and is asked nothing more for a while', async () => {
+test('an engine that answers no question about a model is up, and is not asked again for a while', async () => {
   const engine = await startEngine([{ id: 'a:1b' }, { id: 'b:1b' }], () => undefined);
   for (let at = 0; at < 3; at++) expect(await engine.probe()).toMatchObject({ up: true, imageModels: [] });
   expect(engine.asked).toEqual(['a:1b']);
 });
 
-test('one probe asks about few models, and further ones about the rest', async () => {
+test('one probe asks about a few models, and later probes about the rest', async () => {
   const models = Array.from({ length: 40 }, (_, index) => ({ id: `m${index}:1b` }));
   const engine = await startEngine(models, capable('vision'));
   await engine.probe();
@@ -119,7 +119,7 @@ test('one probe asks about few models, and further ones about the rest', async (
   expect(engine.asked).toEqual(models.map(({ id }) => id));
 });
 
-test('probes at the same time ask once', async () => {
+test('simultaneous probes ask once', async () => {
   const engine = await startEngine([{ id: 'a:1b' }], capable('vision'));
   const answers = await Promise.all([imageModels(engine), imageModels(engine), imageModels(engine)]);
   expect(answers).toEqual([['a:1b'], ['a:1b'], ['a:1b']]);

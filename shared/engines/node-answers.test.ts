@@ -44,7 +44,7 @@ test.each([
   ['llamacpp', { error: { code: 500, message: 'image input is not supported', type: 'server_error' } }],
   ['ollama', { error: { message: 'invalid JSON schema in format', type: 'api_error', code: null } }],
   ['vllm', { detail: 'Not Found' }],
-] as [Dialect, unknown][])('another error of %s is not one of context: %j', (dialect, error) => {
+] as [Dialect, unknown][])('another error of %s is not a context error: %j', (dialect, error) => {
   expect(findContextError(dialect, error)).toBeUndefined();
 });
 
@@ -60,14 +60,14 @@ test.each([
   ['ollama', 'schema', { error: { message: 'invalid JSON schema in format', type: 'api_error' } }],
   ['ollama', 'thinking', { error: { message: '"tiny" does not support thinking', type: 'api_error' } }],
 ] as [Dialect, string, object][])(
-  'Errors 2: %s reports that a model cannot do %s',
+  'Errors 2: %s reports that a model does not support %s',
   (dialect, inability, error) => {
     expect(findInability(dialect, error)).toBe(inability);
     expect(findInability(dialect, { error: { message: 'The engine is overloaded' } })).toBeUndefined();
   },
 );
 
-test('nothing that a node may answer makes a reader throw', () => {
+test('no answer of a node makes a reader throw', () => {
   fc.assert(
     fc.property(fc.constantFrom(...all), fc.jsonValue(), (dialect, answer) => {
       findContextError(dialect, answer);
@@ -114,7 +114,7 @@ test('Ollama cannot count tokens', () => {
 });
 
 test.each([{ count: -1 }, { count: '5' }, { count: 1.5 }, {}, null, []])(
-  '%j is no number of tokens',
+  '%j is not a number of tokens',
   (answer) => {
     expect(readTokenCount('vllm', answer)).toBeUndefined();
   },
@@ -125,7 +125,7 @@ test.each([
   ['sglang', [{ name: 'tiny', windowTokens: 1024 }]],
   ['llamacpp', [{ name: 'tiny', windowTokens: 4096 }]],
   ['ollama', ['tiny:latest', 'tiny'].map((name) => ({ name, modified: 1795226418 }))],
-] as [Dialect, object[]][])('%s reports which models it serves', (dialect, models) => {
+] as [Dialect, object[]][])('%s reports the models that it serves', (dialect, models) => {
   expect(servedModels(dialect, captured(`${dialect}/01-models`))).toEqual(models);
 });
 

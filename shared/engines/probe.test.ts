@@ -4,7 +4,7 @@ import { stall } from '../../test/support/stall.ts';
 import { AskedModels } from './asked-models.ts';
 import { probe } from './probe.ts';
 
-test('a node whose answer this process had no time to read is up, and one that does not answer is down', async () => {
+test('a node whose answer this process had no time to read is up, and a silent one is down', async () => {
   const node = await startFaultyNode({ models: ['echo-small'] });
   const target = { url: node.url, dialect: 'vllm' } as const;
   const probing = probe(target, new AskedModels(), 500);

@@ -42,7 +42,7 @@ test.each([
   ['sglang', ['a', 'b']],
   ['llamacpp', ['a', 'b']],
   ['ollama', []],
-] as const)('%s shows that its models rerank, and shows nothing of others', async (dialect, found) => {
+] as const)('%s shows which of its models rerank, and names no others', async (dialect, found) => {
   expect(await rerankers(await sim(dialect, true), dialect)).toEqual(found);
   expect(await rerankers(await sim(dialect, false), dialect)).toEqual([]);
 });
@@ -58,7 +58,7 @@ function upBut(routes: Readonly<Record<string, readonly [status: number, body: s
 }
 
 test.each([
-  ['vllm', 'has the routes of all models', { '/v1/rerank': [405, ''], '/v1/embeddings': [405, ''] }],
+  ['vllm', 'has every model’s routes', { '/v1/rerank': [405, ''], '/v1/embeddings': [405, ''] }],
   [
     'vllm',
     'embeds',
@@ -74,11 +74,11 @@ test.each([
     { '/v1/rerank': [400, '{"error":{"message":"model name is missing"}}'] },
   ],
   ['llamacpp', 'answers garbage', { '/v1/rerank': [400, '{"error":7}'] }],
-] as const)('%s that %s is not known to rerank', async (dialect, _, routes) => {
+] as const)('a model of %s is not known to rerank if the engine %s', async (dialect, _, routes) => {
   expect(await rerankers(await engine(upBut(routes)), dialect)).toEqual([]);
 });
 
-test('vLLM is asked once for all of its models, llama.cpp for each by its name', async () => {
+test('vLLM is asked once for all its models, and llama.cpp for each by name', async () => {
   const seen: string[] = [];
   const url = await engine(async (request, response) => {
     let body = '';
@@ -95,7 +95,7 @@ test('vLLM is asked once for all of its models, llama.cpp for each by its name',
   expect(seen).toEqual(['GET ']);
 });
 
-test('what is known stays while the engine is too busy to say it, and is asked again after a minute', async () => {
+test('known rerankers are kept while the engine is too busy to answer, and asked about again after a minute', async () => {
   let answer: readonly [number, string] = [400, '{"error":{"message":"\\"query\\" must be provided"}}'];
   let asked = 0;
   const url = await engine((request, response) => {

@@ -12,7 +12,7 @@ const keys = fc
     mintKey((bytes) => Uint8Array.from({ length: bytes }, () => stream.next().value as number)),
   );
 
-test('Resources, API key: a value begins with the prefix and has a body of fixed length', () => {
+test('Resources, API key: a value has the prefix and a body of fixed length', () => {
   fc.assert(
     fc.property(keys, (key) => {
       expect(key).toMatch(/^hg_[0-9A-Za-z]{40}$/);
@@ -21,7 +21,7 @@ test('Resources, API key: a value begins with the prefix and has a body of fixed
   );
 });
 
-test('the checksum is the CRC-32 of all before it, in base62', () => {
+test('the checksum is the CRC-32 of everything before it, in base62', () => {
   expect(mintKey((bytes) => new Uint8Array(bytes))).toBe(
     `hg_${'0'.repeat(34)}${base62Crc(`hg_${'0'.repeat(34)}`)}`,
   );
@@ -37,7 +37,7 @@ test('Authentication 3: one mistyped character fails the checksum', () => {
   );
 });
 
-test('Authentication 3: two neighbours exchanged fail the checksum', () => {
+test('Authentication 3: swapping two neighbouring characters fails the checksum', () => {
   fc.assert(
     fc.property(keys, fc.integer({ min: 3, max: 41 }), (key, at) => {
       fc.pre(key.charAt(at) !== key.charAt(at + 1));
@@ -73,12 +73,12 @@ test('no text makes the parser throw', () => {
   );
 });
 
-test('a key is kept as the SHA-256 of its text', () => {
+test('a key is stored as the SHA-256 of its text', () => {
   const key = mintKey(randomBytes);
   expect(hashKey(key)).toEqual(createHash('sha256').update(key, 'ascii').digest());
 });
 
-test('every character of an alphabet is equally likely: bytes beyond its last whole multiple are drawn again', () => {
+test('every character of an alphabet is equally likely, because surplus byte values are redrawn', () => {
   let next = 256;
   const descending = (count: number) => Uint8Array.from({ length: count }, () => --next);
   const text = randomText(descending, alphabet, 248);
@@ -87,7 +87,7 @@ test('every character of an alphabet is equally likely: bytes beyond its last wh
   expect(text).toBe([...alphabet].reverse().join('').repeat(4));
 });
 
-test('ids and tokens have their form', () => {
+test('ids and tokens have their required form', () => {
   expect(mintId(randomBytes, 'key')).toMatch(/^key-[0-9a-z]{16}$/);
   expect(mintNodeToken(randomBytes)).toMatch(/^ngt_[A-Za-z0-9_-]{43}$/);
 });

@@ -39,7 +39,7 @@ class Log {
   }
 }
 
-test('a process gets no more than the others leave, keeps what it holds, and what it used counts whatever it asks for', () => {
+test('a process gets what the others leave and keeps what it holds, and its use counts whatever it claims', () => {
   const log = new Log();
   expect(log.append('a', { claim: 7 })).toBe(7);
   expect(log.append('b', { claim: 7 })).toBe(3);
@@ -61,7 +61,7 @@ test('a process gets no more than the others leave, keeps what it holds, and wha
 test.each([
   ['in flight', inFlightWindow, [5, 6, 4]],
   ['a minute', minute, [5, 6, 6]],
-])('what others use is the sum of their last records, also of those that ended: %s', (_, window, sums) => {
+])('the use by others is the sum of their last records, including ended processes: %s', (_, window, sums) => {
   const log = new Log(window);
   const others = () => log.fold.usedByOthers('a', { subject: 'acme', window });
   expect(others()).toBe(0);
@@ -76,7 +76,7 @@ test.each([
   expect(seen).toEqual(sums);
 });
 
-test('a record that is doubled or late, or of a process that has ended, changes nothing', () => {
+test('a repeated or late record, or one of an ended process, changes nothing', () => {
   const log = new Log();
   log.append('a', { claim: 5 });
   log.append('a', { claim: 2 });
@@ -89,7 +89,7 @@ test('a record that is doubled or late, or of a process that has ended, changes 
   expect(log.fold.hasEnded('a')).toBe(true);
 });
 
-test('what a process that ended claimed of a minute counts on, and in flight it does not', () => {
+test('an ended process’s claim on a minute keeps counting, but not its concurrency', () => {
   for (const window of [minute, inFlightWindow]) {
     const log = new Log(window);
     log.append('a', { used: 4, claim: 6 });
@@ -98,7 +98,7 @@ test('what a process that ended claimed of a minute counts on, and in flight it 
   }
 });
 
-test('a process has not ended where a record of it is in the log behind the one that its judge had read', () => {
+test('a process does not end if the log has a newer record of it than its judge had read', () => {
   const log = new Log(inFlightWindow);
   log.append('a', { claim: 6 });
   const seen = log.offset;
@@ -108,7 +108,7 @@ test('a process has not ended where a record of it is in the log behind the one 
   expect(log.fold.live).toBe(2);
 });
 
-test('all room is taken only where nothing of another process came between, and by no process that has ended', () => {
+test('a process holds all room only if no other’s record came between, and if it has not ended', () => {
   const log = new Log();
   log.append('a');
   const seen = log.offset;
@@ -119,7 +119,7 @@ test('all room is taken only where nothing of another process came between, and 
   expect(log.fold.alone).toBeUndefined();
 });
 
-test('while one process holds all room no other is granted any, until it gives it up, ends or is silent', () => {
+test('while one process holds all the room, others get none until it gives it up, ends or is silent', () => {
   const ways: readonly ((log: Log, seen: number) => void)[] = [
     (log) => log.append('a'),
     (log, seen) => log.append('b', undefined, { silent: [['a', seen]] }),
@@ -137,7 +137,7 @@ test('while one process holds all room no other is granted any, until it gives i
   }
 });
 
-test('who holds all room is not silent where a record of it is behind the one that its judge had read', () => {
+test('a process with all the room is not silent if the log has a newer record than its judge had read', () => {
   const log = new Log();
   log.append('a', undefined, { alone: 0 });
   const seen = log.offset;
@@ -146,7 +146,7 @@ test('who holds all room is not silent where a record of it is behind the one th
   expect(log.fold.alone).toBe('a');
 });
 
-test('past minutes are forgotten, and a process that ended after ten minutes', () => {
+test('past minutes are deleted, and an ended process after ten minutes', () => {
   const log = new Log();
   log.append('a', { used: 4, claim: 4 });
   log.append('b', undefined, { ended: [['a', log.offset]] });
@@ -158,7 +158,7 @@ test('past minutes are forgotten, and a process that ended after ten minutes', (
   expect(log.fold.hasEnded('a')).toBe(false);
 });
 
-test('a process that ended lacks nothing, so nobody gives room up for it', () => {
+test('an ended process lacks nothing, so that nobody gives up room for it', () => {
   const log = new Log();
   log.append('a', { used: 8, claim: 8 });
   log.append('b', { claim: 9 });
@@ -167,7 +167,7 @@ test('a process that ended lacks nothing, so nobody gives room up for it', () =>
   expect(log.fold.row({ subject: 'acme', window: minute })?.short).toBe(0);
 });
 
-test('what a process gave up of what is in flight is forgotten, and its limit once nobody holds any of it', () => {
+test('a released claim on concurrency is deleted, and the whole limit once nobody holds any', () => {
   const log = new Log(inFlightWindow);
   log.append('a', { claim: 3 });
   log.append('b', { claim: 2 });
@@ -182,7 +182,7 @@ test('what a process gave up of what is in flight is forgotten, and its limit on
   expect(log.fold.size).toBe(0);
 });
 
-test('a sweep looks at a bounded part of what is in flight, and some of them at all of it', () => {
+test('one sweep examines a bounded part of the concurrency claims, and several examine all', () => {
   const rows = new ClaimsRows({ epoch: 0, count: () => 0, sharers: () => 0, has: () => false });
   const subjects = Array.from({ length: 1_000 }, (_, index) => `organisation-${index}`);
   for (let process = 0; process < 20; process++)
@@ -221,7 +221,7 @@ test.each([
   // With three processes, a share is below one.
   [3, 4],
 ])(
-  'of what is in flight others leave what the shares were before a gateway joined until all know it: %i of %i',
+  'until all know that a gateway joined, others leave it the earlier shares of concurrency: %i of %i',
   (joins, most) => {
     const fold = new ClaimsFold();
     const limit = { subject: 'acme', window: inFlightWindow, limit: most };

@@ -25,7 +25,7 @@ function wait(log: ClaimLog, claimant: Claimant, limit: Limit, count: number): b
   return ends;
 }
 
-test('no more requests are released than find room', () => {
+test('no more waiting requests are released than there is room for', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   hold(log, one, inFlight, 8);
@@ -34,7 +34,7 @@ test('no more requests are released than find room', () => {
   expect(ends).toEqual([true, true]);
 });
 
-test('a request that waits is refused once the others have used what was left', () => {
+test('a waiting request is refused once the others have used the remaining room', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   hold(log, one, minute, 8);
@@ -44,7 +44,7 @@ test('a request that waits is refused once the others have used what was left', 
   expect(ends).toEqual([false, false]);
 });
 
-test('what another gateway had in flight a while ago may have ended, and a request waits for it', () => {
+test('a request waits if another gateway’s earlier requests may have ended by now', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   for (let n = 0; n < 10; n++) one.add(inFlight, 1, log.nowMs);
@@ -55,7 +55,7 @@ test('what another gateway had in flight a while ago may have ended, and a reque
   expect(wait()).toBeDefined();
 });
 
-test('after a pause of its process a gateway reads the log before it refuses; one without the log does not wait', () => {
+test('a gateway that was paused reads the log before it refuses, and without the log it does not wait', () => {
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant, Claimant];
   hold(log, one, inFlight, 5);
@@ -80,7 +80,7 @@ function waitFor(log: ClaimLog, claimant: Claimant, limit: Limit, untilMs: numbe
   return endsMs;
 }
 
-test('a request that the log answered without room is decided when its time is up', () => {
+test('a request is decided when its time is up, if the log answered without giving it room', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   hold(log, one, inFlight, 10);
@@ -93,7 +93,7 @@ test('a request that the log answered without room is decided when its time is u
   expect(endsMs).toEqual([sinceMs + 2000]);
 });
 
-test('a request that the log has not answered when its time is up waits for the answer, or until the share decides', () => {
+test('without an answer from the log in time, a request waits for it or until the share decides', () => {
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant];
   hold(log, one, minute, 5);
@@ -111,7 +111,7 @@ test('a request that the log has not answered when its time is up waits for the 
   expect(second).toEqual([secondMs + 2000]);
 });
 
-test('what is read together gives its room once: those released are decided before others are', () => {
+test('records read together release their room once: released requests are decided before others', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   hold(log, one, inFlight, 8);
@@ -124,7 +124,7 @@ test('what is read together gives its room once: those released are decided befo
   expect([ends, other.mayRelease]).toEqual([[true, true], false]);
 });
 
-test('at most 5 000 requests wait for one limit', () => {
+test('at most 5,000 requests wait for one limit', () => {
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant, Claimant];
   const wide = { ...inFlight, limit: 10_000 };

@@ -36,7 +36,7 @@ limitTopicContract('the log in memory', async () => {
   };
 });
 
-test('the embedded log finds a time by halves, also where records were removed and clocks stepped', async () => {
+test('the embedded log finds a time by bisection, even with removed records and stepped clocks', async () => {
   const folder = folderOfTest('limit-topic');
   let nowMs = 1_000_000;
   const log = await openEmbeddedLog({
@@ -59,7 +59,7 @@ test('the embedded log finds a time by halves, also where records were removed a
   await log.close();
 });
 
-test('a topic that cannot be opened is reported once with the reason, and tried again', async () => {
+test('a topic that cannot be opened is reported once with the reason, and retried', async () => {
   const memory = new MemoryTopic();
   let isAway = true;
   const changes: (string | boolean)[] = [];
@@ -86,7 +86,7 @@ test('a topic that cannot be opened is reported once with the reason, and tried 
   await topic.close();
 });
 
-test('a folder of the log that was moved away is not made again', async () => {
+test('a log folder that was moved away is not created again', async () => {
   const folder = folderOfTest('limit-topic');
   const topic = openLimitTopic(`sqlite:${folder}/log`, {
     topic: gaugesTopic,
@@ -98,7 +98,7 @@ test('a folder of the log that was moved away is not made again', async () => {
   await topic.close();
 });
 
-test('a reader that rests takes in one read what arrived meanwhile, and one that is behind does not rest', async () => {
+test('a pausing reader reads what arrived meanwhile at once, and one that is behind does not pause', async () => {
   const memory = new MemoryTopic();
   const tokens = ['token-of-sixteen-bytes'] as const;
   const topic = new LimitTopic({ topic: gaugesTopic, open: async () => new MemoryLog(memory), tokens });

@@ -24,12 +24,12 @@ test.each([
   ...['', 'sqlite', 'sqlite:', 'sqlite: ', 'sqlite://secret/path', 'sqlite:a\0b', '/secret'],
   ...['http://secret', 'memory:secret', 'kafka:secret:1', 'kafka://', 'kafka://secret', 'kafka://a:1,'],
   ...['kafka://user:secret@host:1', 'kafka://a:1/secret'],
-])('%j is refused, and not repeated', (url) => {
+])('%j is refused and not repeated', (url) => {
   expect(() => parseLogUrl(url)).toThrow(LogUrlInvalid);
   expect(() => parseLogUrl(url)).not.toThrow(/secret/);
 });
 
-test('a folder is opened, absolute or relative', async () => {
+test('a folder is opened by an absolute or relative path', async () => {
   const folder = folderOfTest('log');
   const log = await openLog(`sqlite:${folder}/new`, { topic: 'headgate.usage', partition: 2 });
   await log.append(Buffer.from('x'));
@@ -37,7 +37,7 @@ test('a folder is opened, absolute or relative', async () => {
   expect(existsSync(join(folder, 'new', 'headgate.usage-2.db'))).toBe(true);
 });
 
-test('what cannot be opened is refused with what can be used', async () => {
+test('an address that cannot be opened is refused with the possible ones', async () => {
   await expect(openLog('http://localhost:9092', { topic: 'a' })).rejects.toThrow(/sqlite:FOLDER.*kafka:/);
 });
 

@@ -10,7 +10,7 @@ const head = 'POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n';
 const inPieces = '1\r\n \r\n'.repeat(200_000);
 
 test.each(['is read', 'is refused', 'is dropped'])(
-  'a body in pieces of one byte that %s ends its connection, and others are served',
+  'a body in one-byte pieces that %s ends its connection, and others are served',
   async (how) => {
     const ends: string[] = [];
     let pieces = 0;

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { BoundedMap } from './bounded-map.ts';
 
-test('a full map drops all or the oldest, and nothing where a known key is set again', () => {
+test('a full map drops everything or the oldest entry, but nothing if a known key is set again', () => {
   const keys = (dropped: 'all' | 'oldest'): string[] => {
     const map = new BoundedMap<string, number>(3, dropped);
     for (const key of ['a', 'b', 'c', 'c']) map.set(key, 1);

@@ -9,7 +9,7 @@ test.each([
   ['by itself', '', 0],
   ['on purpose', 'process.exit(3);', 3],
   ['of a fault', "throw new Error('a fault');", 1],
-])('what waits when the process ends %s is written', (_, ending, status) => {
+])('waiting lines are written when the process ends %s', (_, ending, status) => {
   const program = `
     import { bufferedLines } from ${logger};
     bufferedLines(1, () => undefined)('last words\\n');

@@ -22,7 +22,7 @@ async function written(bytes: number): Promise<string> {
   return readFileSync(path, 'utf8');
 }
 
-test('lines are written soon, in their order, whenever they come', async () => {
+test('lines are written soon and in order, whenever they come', async () => {
   const write = bufferedLines(fd, () => undefined);
   let expected = '';
   for (let round = 0; round < 20; round++) {
@@ -35,7 +35,7 @@ test('lines are written soon, in their order, whenever they come', async () => {
   expect(await written(Buffer.byteLength(expected))).toBe(expected);
 });
 
-test('lines without room are dropped whole and counted, and those after them are written', async () => {
+test('lines without room are dropped whole and counted, and later lines are written', async () => {
   const dropped: number[] = [];
   const write = bufferedLines(fd, (count) => dropped.push(count), 6);
   for (const line of ['one\n', 'two\n', 'three\n']) write(line);

@@ -14,7 +14,7 @@ function chunksOf(bytes: Buffer, sizes: readonly number[], own: boolean): Buffer
   return chunks;
 }
 
-test('the bytes do not depend on how they are cut into chunks, whole and in blocks', () => {
+test('the content is the same however it is cut into chunks, whole and in blocks', () => {
   fc.assert(
     fc.property(
       fc.uint8Array({ maxLength: 20_000 }),
@@ -34,7 +34,7 @@ test('the bytes do not depend on how they are cut into chunks, whole and in bloc
 });
 
 test.each([1, 2, 7, 509, 65_521, 1_000_003])(
-  'chunks of %i bytes allocate at most twice their length, in few blocks, and no more than was reserved',
+  'chunks of %i bytes allocate at most twice their length in few blocks, within the reservation',
   (size) => {
     const bytesMax = 2 * 1024 * 1024;
     let reserved = 0;

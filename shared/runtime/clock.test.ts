@@ -5,7 +5,7 @@ const dayMs = 86_400_000;
 const start = Date.UTC(2026, 0, 1);
 
 test.each([-40 * dayMs, 40 * dayMs])(
-  'the time of a log is moved neither by a log that leaps by %i ms nor by a machine whose clock is off, also for a process that starts',
+  'neither a log that leaps by %i ms nor a machine’s wrong clock changes the log’s time, even at a start',
   (offMs) => {
     let [passedMs, ownMs] = [0, 0];
     const reader = () => {

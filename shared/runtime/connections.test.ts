@@ -70,7 +70,7 @@ async function isServed(peer: RawPeer): Promise<boolean> {
 }
 
 test.each([false, true])(
-  'a listener holds its most and refuses the next until one leaves (TLS: %s)',
+  'a listener accepts its maximum and refuses more until a connection ends (TLS: %s)',
   async (tls) => {
     const { open, value, logged } = await bounded({ max: 3, perAddress: 3 }, tls);
     const held = [await open(), await open(), await open()];
@@ -90,7 +90,7 @@ test.each([false, true])(
   },
 );
 
-test.each([false, true])('an address holds its most, and another is still served (TLS: %s)', async (tls) => {
+test.each([false, true])('an address gets its maximum, and others are served (TLS: %s)', async (tls) => {
   const { open, value } = await bounded({ max: 10, perAddress: 2 }, tls);
   const held = [await open(), await open()];
   for (const peer of held) expect(await isServed(peer)).toBe(true);
@@ -103,7 +103,7 @@ test.each([false, true])('an address holds its most, and another is still served
   expect(await isServed(await open())).toBe(true);
 });
 
-test('one address never takes every place unless it may', () => {
+test('one address never takes every place unless configured to', () => {
   const keepAliveMs = 75_000;
   expect(connectionLimits()).toEqual({ max: 10_000, perAddress: 9000, keepAliveMs });
   expect(connectionLimits({ max: 10 })).toEqual({ max: 10, perAddress: 9, keepAliveMs });
@@ -128,7 +128,7 @@ test.each([
   expect(peerPrefix(address)).toBe(peer);
 });
 
-test('health has a small bound of its own, and a check that throws is answered with 500', async () => {
+test('health checks have a small limit of their own, and a throwing check gives 500', async () => {
   const metrics = new Registry();
   const connections = new Connections({ registry: metrics });
   const health = await startHealthServer({
@@ -149,7 +149,7 @@ test('health has a small bound of its own, and a check that throws is answered w
 });
 
 test.each([false, true])(
-  'connections of health without a request keep nobody from an answer (TLS: %s)',
+  'idle connections to the health port keep nobody from a response (TLS: %s)',
   async (tls) => {
     const metrics = new Registry();
     const health = await startHealthServer({

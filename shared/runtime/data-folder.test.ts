@@ -7,7 +7,7 @@ import { lockDataFolder } from './data-folder.ts';
 const root = folderOfFile('folder');
 const mode = (path: string): string => (statSync(path).mode & 0o7777).toString(8);
 
-test('a folder that was mounted empty is closed to others', () => {
+test('a folder that was mounted empty becomes private', () => {
   const path = join(root, 'mounted');
   mkdirSync(path);
   chmodSync(path, 0o755);
@@ -16,7 +16,7 @@ test('a folder that was mounted empty is closed to others', () => {
   expect(mode(join(path, 'lock.db'))).toBe('600');
 });
 
-test('a folder that holds other things, or is shared by all, keeps its rights', () => {
+test('a folder that contains other files, or that everyone shares, keeps its permissions', () => {
   const shared = join(root, 'shared');
   mkdirSync(shared);
   chmodSync(shared, 0o1777);

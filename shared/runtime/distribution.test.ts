@@ -10,7 +10,7 @@ function lines(text: string): string[] {
   return text.split('\n').toSorted();
 }
 
-test('a distribution exports the same lines as a histogram of prom-client with the same values', async () => {
+test('a distribution exports the same lines as prom-client’s histogram with the same values', async () => {
   const observation = fc.record({
     model: fc.constantFrom('a', 'b "quoted"', 'c\\d'),
     value: fc.oneof(fc.constantFrom(...bounds, 0), fc.double({ min: 0, max: 100, noNaN: true })),
@@ -34,7 +34,7 @@ test('a distribution exports the same lines as a histogram of prom-client with t
   );
 });
 
-test('a series without observations is not exported, and one set of labels is one series', async () => {
+test('a series without observations is not exported, and equal labels make one series', async () => {
   const registry = new Registry();
   const distribution = new Distribution({ ...options, bounds, registry });
   expect(distribution.series({ model: 'a' })).toBe(distribution.series({ model: 'a' }));

@@ -17,7 +17,7 @@ function work(): void {
   for (const untilMs = performance.now() + workMs; performance.now() < untilMs; );
 }
 
-test('requests that take long leave the turn to a caller from another address after a few', async () => {
+test('after a few slow requests, a caller from another address gets a turn', async () => {
   const handled: string[] = [];
   let other: RawPeer | undefined;
   const settings = { headersTimeoutMs: 60_000, requestTimeoutMs: 60_000 } as const;
@@ -44,7 +44,7 @@ test('requests that take long leave the turn to a caller from another address af
   server.closeAllConnections();
 });
 
-test('requests that wait begin although the system had the thread wait longer than a turn', async () => {
+test('waiting requests begin even after the system delayed the thread for more than a turn', async () => {
   const begun: number[] = [];
   const handle = boundTurns<number>(
     (request) => begun.push(request),

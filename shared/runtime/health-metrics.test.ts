@@ -6,7 +6,7 @@ import { Connections } from './connections.ts';
 import { startHealthServer } from './health-server.ts';
 import { ObservedMetrics } from './observed-metrics.ts';
 
-test('what others name is escaped in the metrics of every process', async () => {
+test('names chosen by others are escaped in every process’s metrics', async () => {
   const metrics = new Registry();
   const name = 'a\u001b[2J\u009b\u202eb\u2028\ufeff"\\\n';
   new Gauge({ name: 'one', help: 'one', labelNames: ['name'], registers: [metrics] }).set({ name }, 1);
@@ -20,7 +20,7 @@ test('what others name is escaped in the metrics of every process', async () => 
   expect(body).not.toMatch(/[^\P{Cc}\n]|[\u202e\u2028\ufeff]/u);
 });
 
-test('however many ask for metrics in one turn of the event loop, they are written once', async () => {
+test('any number of requests for metrics in one turn of the event loop render them once', async () => {
   const metrics = new Registry();
   const connections = new Connections({ registry: metrics, logger: pino({ level: 'silent' }) });
   let inTurn = 0;

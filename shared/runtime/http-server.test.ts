@@ -14,7 +14,7 @@ const certificate = new Certificate({ cert: fixture('first.pem'), key: fixture('
 const timeouts = { headersTimeoutMs: 10_000, requestTimeoutMs: 10_000, keepAliveTimeoutMs: 60_000 };
 
 test.each([false, true])(
-  'a client that reads nothing is cut off, whatever it sends meanwhile, and an idle one is not (TLS: %s)',
+  'a client that reads nothing is cut off whatever it sends, but an idle client is not (TLS: %s)',
   async (tls) => {
     const server = createHttpServer(
       {

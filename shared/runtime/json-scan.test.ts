@@ -16,7 +16,7 @@ function countsOf(value: unknown): { names: number; values: number } {
   return counts;
 }
 
-test('names and values are counted as the parser finds them, with any strings and white space', () => {
+test('names and values are counted as the parser sees them, with any strings and white space', () => {
   fc.assert(
     fc.property(fc.jsonValue({ noUnicodeString: false }), fc.nat(3), (value, indent) => {
       const text = JSON.stringify(value, null, indent);
@@ -25,7 +25,7 @@ test('names and values are counted as the parser finds them, with any strings an
   );
 });
 
-test('the text of a member that is an array is found wherever it stands, and of nothing else', () => {
+test('the text of an array member is found at any position, but not that of other values', () => {
   const members = fc.dictionary(fc.constantFrom('a', 'b', 'c', '"a"'), fc.jsonValue({ maxDepth: 3 }));
   fc.assert(
     fc.property(members, fc.nat(3), (object, indent) => {

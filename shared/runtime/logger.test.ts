@@ -16,7 +16,7 @@ function logged() {
   return { logger: pino({ hooks: { logMethod: lineHook() } }, stream), lines };
 }
 
-test('a line has the code of its text in addition to its fields', () => {
+test('a line contains the code of its text in addition to its fields', () => {
   const { logger, lines } = logged();
   logger.info({ signal: 'SIGTERM' }, 'closing');
   logger.child({ part: 'a' }).info('certificate reloaded');
@@ -33,7 +33,7 @@ test('a line has the code of its text in addition to its fields', () => {
 });
 
 test.each(Object.entries(logEvents).map(([event, [, text]]) => [event, text]))(
-  'of %s, a fault that says the same again is written once a minute, with how many were left out',
+  'a repeated fault of %s is logged once a minute, with the number of lines left out',
   (event, text) => {
     vi.useFakeTimers();
     try {
@@ -58,7 +58,7 @@ test.each(Object.entries(logEvents).map(([event, [, text]]) => [event, text]))(
   },
 );
 
-test('where two states take turns, the last line says which of them holds', () => {
+test('of two alternating states, the last line shows the current one', () => {
   vi.useFakeTimers();
   try {
     const { logger, lines } = logged();
@@ -78,7 +78,7 @@ test('where two states take turns, the last line says which of them holds', () =
   }
 });
 
-test('what says another thing, informs, or ends the process is always written', () => {
+test('different faults, information and fatal lines are always written', () => {
   const { logger, lines } = logged();
   for (let node = 0; node < 2000; node++) logger.warn({ node }, 'node not claimed');
   for (let count = 0; count < 3; count++) {

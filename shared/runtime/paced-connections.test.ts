@@ -85,7 +85,7 @@ async function flood(server: Paced, from: string, count: number): Promise<RawPee
   return peers;
 }
 
-test('of a flood 16 start at once, then 100 a second, and what waits is not read', async () => {
+test('16 connections of a flood start at once, then 100 a second, and waiting ones are not read', async () => {
   const server = await paced();
   await flood(server, '127.0.1.1', 100);
   const handled = (count: number) => until(() => server.handled.length === count);
@@ -101,7 +101,7 @@ test('of a flood 16 start at once, then 100 a second, and what waits is not read
   expect(await server.refused()).toBe(0);
 });
 
-test('addresses take turns: one that comes late is next, however many of another wait', async () => {
+test('addresses take turns: a late one is next, however many connections another has waiting', async () => {
   const server = await paced();
   await flood(server, '127.0.1.1', 110);
   const others = ['127.0.1.2', '127.0.1.3'];
@@ -112,7 +112,7 @@ test('addresses take turns: one that comes late is next, however many of another
   expect(server.handled.slice(-6).sort()).toEqual(turns);
 });
 
-test('an address has at most a fourth of the room, and the next one of what is left; what finds none reads why', async () => {
+test('an address gets a quarter of the free room, the next one a quarter of the rest; the refused read why', async () => {
   const server = await paced();
   const peers = await flood(server, '127.0.1.1', 200);
   // 16 started. 103 is the first number above a quarter of the room that it leaves of 512.
@@ -125,7 +125,7 @@ test('an address has at most a fourth of the room, and the next one of what is l
   expect(few).toHaveLength(60);
 });
 
-test('in a full room an address that has nothing waiting replaces one of the address that has most', async () => {
+test('in a full room, a new address replaces a connection of the address that has most', async () => {
   const server = await paced();
   // 16 start, then 4 wait.
   await flood(server, '127.0.1.1', 20);
@@ -145,7 +145,7 @@ test('in a full room an address that has nothing waiting replaces one of the add
   expect([...late, ...single].filter((peer) => peer.text.includes('429 Later'))).toEqual([]);
 });
 
-test('how many are refused is in the log, and no address of a visitor', async () => {
+test('the log counts refusals and contains no visitor’s address', async () => {
   const server = await paced();
   const refused = (cause: string): number =>
     server.logged.reduce((sum, { refused }) => sum + (refused[cause] ?? 0), 0);
@@ -163,7 +163,7 @@ test('an exempt address is not paced', async () => {
   expect(server.handled.filter((address) => address === '127.0.1.1')).toHaveLength(16);
 });
 
-test('over TLS the handshake waits as well, and what finds no room is closed', async () => {
+test('over TLS the handshake waits too, and connections without room are closed', async () => {
   const server = await paced(true);
   const opened = await Promise.all(Array.from({ length: 16 }, () => server.open('127.0.1.1')));
   const waits = server.open('127.0.1.1');

@@ -45,12 +45,12 @@ async function listening(isAnswered: boolean, halfOpen = false): Promise<Listeni
 const get = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
 
 test.each([
-  ['that are answered at once', get, true],
-  ['that wait for their answers', get, false],
-  ['that expect to be asked for their body', get.replace('Host', 'Expect: 100-continue\r\nHost'), false],
-  ['that expect what nobody knows', get.replace('Host', 'Expect: more\r\nHost'), false],
+  ['and each is answered at once', get, true],
+  ['and each waits for its response', get, false],
+  ['and each expects 100 Continue', get.replace('Host', 'Expect: 100-continue\r\nHost'), false],
+  ['and each has an unknown expectation', get.replace('Host', 'Expect: more\r\nHost'), false],
 ])(
-  'of many requests in one piece %s few are handled, and the connection ends',
+  'if many requests arrive in one piece %s, few are handled and the connection ends',
   async (_, request, isAnswered) => {
     const { peer, handled } = await listening(isAnswered);
     await peer.send(request.repeat(1000));
@@ -59,7 +59,7 @@ test.each([
   },
 );
 
-test('of requests behind the last answer none is handled, and those beyond the bound end the connection', async () => {
+test('requests after the last response are not handled, and too many of them end the connection', async () => {
   const { peer, handled } = await listening(false, true);
   await peer.send(get);
   await vi.waitUntil(() => handled.length === 1);
@@ -74,7 +74,7 @@ test('of requests behind the last answer none is handled, and those beyond the b
   expect(handled).toHaveLength(1);
 });
 
-test('a connection that has its answers may send on, as many requests ahead as are allowed', async () => {
+test('after its responses, a connection may again send as many requests ahead as allowed', async () => {
   const { peer, handled } = await listening(false);
   for (let round = 1; round <= 3; round++) {
     await peer.send(get.repeat(pipelinedMax));
@@ -94,7 +94,7 @@ test.each([
   ['garbage', 'no request\r\n\r\n'],
   ['a tunnel', 'CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n'],
   ['a broken head', 'GET / HTTP/1.1 \nHost: a\r\n\r\n'],
-])('%s behind a request neither takes the place of its answer nor cuts it', async (_, garbage) => {
+])('%s after a request neither replaces nor truncates its response', async (_, garbage) => {
   const { peer, handled } = await listening(false);
   await peer.send(`${get}${garbage}`);
   await vi.waitUntil(() => handled.length === 1);
@@ -109,10 +109,10 @@ test.each([
 test.each([
   ['alone', ''],
   [
-    'in the body of a request without an answer',
+    'in the body of a request without a response',
     'POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n',
   ],
-])('garbage %s is refused in one line, and the connection ends', async (_, before) => {
+])('garbage %s is refused with one status line, and the connection ends', async (_, before) => {
   const { peer } = await listening(false);
   await peer.send(`${before}no request\r\n\r\n`);
   await peer.ended;

@@ -11,7 +11,7 @@ function clockWith(random: number): Clock & { readonly slept: number[] } {
 test.each([
   [0, [50, 100, 200, 350, 350]],
   [1, [100, 200, 400, 700, 700]],
-])('pauses double up to the longest, with a random part (random %d)', async (random, expected) => {
+])('pauses double up to the maximum, with a random part (random %d)', async (random, expected) => {
   const clock = clockWith(random);
   const backoff = new Backoff({ minMs: 100, maxMs: 700, clock });
   for (const _ of expected) await backoff.pause();
@@ -28,7 +28,7 @@ test('after a success the first pause is short again', async () => {
   expect(clock.slept).toEqual([100, 200, 100]);
 });
 
-test('a sleep ends early and without an error when its signal aborts, and releases the signal', async () => {
+test('a sleep ends early without an error when its signal aborts, and releases the signal', async () => {
   const ending = new AbortController();
   const sleeping = sleep(3_600_000, ending.signal);
   ending.abort();

@@ -38,17 +38,17 @@ const kafkaNames = [
   ...['TLS', 'TLS_CA', 'TLS_CERT', 'TLS_KEY', 'SASL_MECHANISM', 'SASL_USERNAME', 'SASL_PASSWORD'],
 ].map((name) => `HEADGATE_KAFKA_${name}`);
 
-describe.each(blanks)('a variable that is %s', (_name, value) => {
+describe.each(blanks)('a blank variable: %s', (_name, value) => {
   const environment = { SECRET: value };
   const isRefused = value !== undefined;
-  test.each([readProtectedSetting, readSecret, readForeignSecret])('is no secret and no key (%#)', (read) => {
+  test.each([readProtectedSetting, readSecret, readForeignSecret])('is no secret or key (%#)', (read) => {
     expect(readSetting('SECRET', environment)).toBeUndefined();
     if (isRefused) {
       expect(() => read('SECRET', environment)).toThrow('SECRET is empty; set SECRET');
     } else expect(read('SECRET', environment)).toBeUndefined();
     expect(() => requiredSecret('SECRET', undefined, environment)).toThrow(/set SECRET/);
   });
-  test.each(kafkaNames)('opens no connection to Kafka (%s)', (name) => {
+  test.each(kafkaNames)('opens no Kafka connection (%s)', (name) => {
     if (isRefused) expect(() => readKafkaSettings({ [name]: value })).toThrow(`${name} is empty`);
     else expect(readKafkaSettings({ [name]: value })).toEqual({});
   });
@@ -62,7 +62,7 @@ describe.each(blanks)('a variable that is %s', (_name, value) => {
   });
 });
 
-test.each(tooWeak)('a token like %j is refused by the name of its variable, without its value', (value) => {
+test.each(tooWeak)('a token like %j is refused by its variable’s name, without its value', (value) => {
   const required = (name: string, from: Record<string, string>) => requiredSecret(name, undefined, from);
   for (const read of [readSecret, required]) {
     let message = '';
@@ -76,11 +76,11 @@ test.each(tooWeak)('a token like %j is refused by the name of its variable, with
   }
 });
 
-test('a token is taken without the line end of its file', () => {
+test('a token is read without its file’s line end', () => {
   expect(readSecret('SECRET', { SECRET: 'a-token-of-some-length\n' })).toBe('a-token-of-some-length');
 });
 
-test('a missing or empty secret equals nothing, not even another missing one', () => {
+test('a missing or empty secret equals nothing, not even another missing secret', () => {
   for (const given of [undefined, '']) {
     for (const wanted of [undefined, '', 'a-token-of-some-length']) {
       expect(isSameSecret(given, wanted)).toBe(false);
@@ -91,7 +91,7 @@ test('a missing or empty secret equals nothing, not even another missing one', (
   expect(isSameSecret('a-token-of-some-length', 'a-token-of-some-lengtH')).toBe(false);
 });
 
-test('a token file is made once, for its owner alone, and read again', () => {
+test('a token file is created once, readable only by its owner, and then read again', () => {
   const path = join(dir, 'made', 'token');
   const token = persistentToken(path, 'hgop');
   expect(token).toMatch(/^hgop_\S{32}$/);
@@ -101,7 +101,7 @@ test('a token file is made once, for its owner alone, and read again', () => {
 });
 
 test.each(['', '\n', '   ', 'short\n', ...tooWeak])(
-  'a token file that holds %j is refused with the next step',
+  'a token file that contains %j is refused with the next step',
   (text) => {
     const path = join(dir, 'damaged-token');
     writeFileSync(path, text);
@@ -110,7 +110,7 @@ test.each(['', '\n', '   ', 'short\n', ...tooWeak])(
   },
 );
 
-test('a document replaces a link instead of following it, and a failure leaves no temporary file', () => {
+test('writing a document replaces a link instead of following it, and a failure leaves no temporary file', () => {
   const folder = join(dir, 'documents');
   writeJsonAtomically(join(folder, 'ready.json'), { first: true });
   writeFileSync(join(dir, 'target'), 'untouched');
@@ -143,7 +143,7 @@ describe('a secret in a file', () => {
     expect(readForeignSecret('SECRET', environment)).toBe(' p w');
   });
 
-  test('is never cut: one of another system is whole or refused', () => {
+  test('is never cut off: another system’s secret is whole or refused', () => {
     for (const end of ['', '\n', '\r\n']) {
       writeFileSync(file, 'p'.repeat(4096) + end);
       expect(readForeignSecret('SECRET', environment)).toBe('p'.repeat(4096));
@@ -161,7 +161,7 @@ describe('a secret in a file', () => {
     ['is there in addition to a blank variable', token, { SECRET: ' ' }, /SECRET is empty; set SECRET/],
     ['is missing', token, { SECRET_FILE: join(dir, 'none') }, /cannot read the file .*none of SECRET_FILE/],
     ['is a folder', token, { SECRET_FILE: dir }, /cannot read the file/],
-  ])('is refused where it %s, without its text', (_, text, more, message) => {
+  ])('is refused if it %s, without its text', (_, text, more, message) => {
     writeFileSync(file, text);
     const read = () => readSecret('SECRET', { ...environment, ...more });
     expect(read).toThrow(message);

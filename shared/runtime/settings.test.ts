@@ -13,7 +13,7 @@ test.each([
   expect(readSetting('X', environment)).toBe(expected);
 });
 
-test('no other file of the product reads process.env', () => {
+test('no other source file of the product reads process.env', () => {
   const root = join(import.meta.dirname, '../..');
   const rooms = [
     'schemas',

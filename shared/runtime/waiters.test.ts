@@ -3,13 +3,13 @@ import { expect, test } from 'vitest';
 import { howItWaits } from '../../test/support/turns.ts';
 import { Waiters } from './waiters.ts';
 
-test('a wait whose signal has aborted before it begins ends as well, and leaves nothing behind', async () => {
+test('a wait whose signal aborted before it began ends too, and leaves nothing behind', async () => {
   const waiters = new Waiters();
   await waiters.changedSince(waiters.changes, AbortSignal.abort());
   expect(waiters.size).toBe(0);
 });
 
-test('a wait ends at a change or at its signal, and leaves nothing behind on either', async () => {
+test('a wait ends at a change or at its signal, and leaves nothing behind in either case', async () => {
   const waiters = new Waiters();
   const closing = new AbortController();
   const changed = waiters.changedSince(waiters.changes, closing.signal);
@@ -22,14 +22,14 @@ test('a wait ends at a change or at its signal, and leaves nothing behind on eit
   expect(waiters.size).toBe(0);
 });
 
-test('a loop that waits for the change after the last one waits', async () => {
+test('a loop that waits for the next change each time does wait', async () => {
   const waiters = new Waiters();
   const timer = setInterval(() => waiters.wake(), 1);
   expect(await howItWaits(() => waiters.changedSince(waiters.changes))).toBe('waited');
   clearInterval(timer);
 });
 
-test('a wait with a deadline ends at the next change or at its deadline, and leaves nothing behind on either', async () => {
+test('a wait with a deadline ends at the next change or at the deadline, and leaves nothing behind', async () => {
   const waiters = new Waiters();
   waiters.wake();
   const next = waiters.next(3_600_000);

@@ -79,7 +79,7 @@ const isRead = 'certificate reloaded';
 const isKept = expect.stringMatching(/^the new certificate cannot be used; the previous one stays in use: /);
 
 test.each<[string, () => void]>([
-  ['written over', () => copy('second')],
+  ['overwritten', () => copy('second')],
   [
     'replaced by a rename',
     () => {
@@ -88,7 +88,7 @@ test.each<[string, () => void]>([
       for (const name of ['tls.crt', 'tls.key']) renameSync(join(dir, 'new', name), join(dir, name));
     },
   ],
-])('a certificate that was %s is shown to new connections', async (_, change) => {
+])('a certificate that was %s is used for new connections', async (_, change) => {
   copy('first');
   const certificate = new Certificate(files);
   const ports = [await serve(certificate), await serve(certificate)];
@@ -100,7 +100,7 @@ test.each<[string, () => void]>([
   expect([await Promise.all(ports.map(shown)), lines]).toEqual([['second', 'second'], [isRead]]);
 });
 
-test('a Secret that Kubernetes mounts is swapped as a whole, by a link above the files', async () => {
+test('a Secret mounted by Kubernetes is swapped as a whole, through a link above the files', async () => {
   const mounted = (name: 'first' | 'second'): void => {
     mkdirSync(join(dir, name));
     copy(name, join(dir, name));
@@ -120,10 +120,10 @@ test('a Secret that Kubernetes mounts is swapped as a whole, by a link above the
 
 test.each<[string, () => void]>([
   ['half written', () => truncateSync(files.cert, 100)],
-  ['of another key', () => copyFileSync(fixture('second.pem'), files.cert)],
+  ['for another key', () => copyFileSync(fixture('second.pem'), files.cert)],
   ['gone', () => rmSync(files.key)],
   ['a folder', () => [rmSync(files.key), mkdirSync(files.key)]],
-])('one that is %s is logged once, and taken up when it is whole', async (_, change) => {
+])('a certificate that is %s is logged once, and used when it is complete', async (_, change) => {
   copy('first');
   const certificate = new Certificate(files);
   const port = await serve(certificate);
@@ -137,7 +137,7 @@ test.each<[string, () => void]>([
   expect([await shown(port), lines.slice(1)]).toEqual(['second', [isRead]]);
 });
 
-test('a process looks at its files each minute, and reads them on SIGHUP although they are the same', () => {
+test('a process checks its files each minute, and reads them on SIGHUP even if unchanged', () => {
   vi.useFakeTimers();
   copy('first');
   const before = process.listeners('SIGHUP');
@@ -157,7 +157,7 @@ test('a process looks at its files each minute, and reads them on SIGHUP althoug
   expect(lines).toHaveLength(2);
 });
 
-test('a connection to a broker is opened with the client certificate that there is then, or the former one', async () => {
+test('a broker connection uses the current client certificate, or else the previous one', async () => {
   const seen: string[] = [];
   const server = createServer(
     {

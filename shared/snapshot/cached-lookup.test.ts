@@ -44,7 +44,7 @@ function opened() {
   return { snapshot, plain, asked, cached };
 }
 
-test('every answer is that of the snapshot, and is asked for once between two commits', () => {
+test('every answer equals the snapshot’s, and is looked up once between two commits', () => {
   const { plain, asked, cached } = opened();
   const queries: readonly ((lookup: Lookup) => unknown)[] = [
     (lookup) => lookup.keyOwner(hash),
@@ -63,7 +63,7 @@ test('every answer is that of the snapshot, and is asked for once between two co
   expect([first, asked.count]).toEqual([queries.length, queries.length]);
 });
 
-test('a revoked key is seen with its commit, and what the commit does not touch stays remembered', () => {
+test('a revoked key is seen with its commit, and entries that the commit does not touch stay cached', () => {
   const { snapshot, asked, cached } = opened();
   expect(cached.keyOwner(hash)?.revoked).toBe(false);
   cached.stack('stk-amber-otter-1');
@@ -74,7 +74,7 @@ test('a revoked key is seen with its commit, and what the commit does not touch 
   expect(cached.keyOwner(hash)?.revoked).toBe(true);
 });
 
-test('after each commit of any history every answer is that of the snapshot', () => {
+test('after each commit of any history, every answer equals the snapshot’s', () => {
   const snapshot = memorySnapshot();
   const plain = createLookup(snapshot.db);
   const cached = cachedLookup(plain);
@@ -109,7 +109,7 @@ test('after each commit of any history every answer is that of the snapshot', ()
   }
 });
 
-test('unknown keys are not remembered, and invented models cannot fill the memory', () => {
+test('unknown keys are not cached, and invented models cannot fill the memory', () => {
   const { asked, cached } = opened();
   cached.keyOwner(Buffer.alloc(32));
   cached.keyOwner(Buffer.alloc(32));

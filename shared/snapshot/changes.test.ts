@@ -122,7 +122,7 @@ const histories = runs({ fast: 4, full: 10 });
 const commits = 60;
 
 test(
-  'every fold of a log with changes has one state at one position, and base rows are as without changes',
+  'every fold of a log with changes gives the same state, and base rows are as without changes',
   () => {
     const seen = { open: 0, overlay: 0, inside: 0, outside: 0, impossible: 0, revoked: 0 };
     for (let seed = 1; seed <= histories; seed++) {
@@ -174,7 +174,7 @@ test(
   scaledMs(900_000),
 );
 
-test('no event that can be staged writes a row that has no overlay', () => {
+test('no stageable event writes a table without an overlay', () => {
   const allowed: ReadonlySet<string> = new Set(overlaidTables);
   const writer = new ChainWriter();
   const snapshot = memorySnapshot();
@@ -199,7 +199,7 @@ test('no event that can be staged writes a row that has no overlay', () => {
   }
 });
 
-test('a gateway is in a wave by its name or by its share, and stays in those that follow', () => {
+test('a gateway is in a wave by its name or by the share, and stays in all later waves', () => {
   const waves = [{ gateways: ['gw-1'] }, { share: 0.1 }, { share: 0.5 }, { share: 1 }];
   const gateways = Array.from({ length: 1000 }, (_, index) => `gw-${index + 1}`);
   const first = gateways.map((name) => firstWave('17', waves, name));

@@ -146,7 +146,9 @@ function foldBare(stored: StoredEvent, snapshot: Snapshot, by: string, at: strin
   snapshot.stateAt({ kind: 'previewed', events: [read.event], context }, () => undefined);
 }
 
-test('no junk in a commit makes the fold throw, and rows and digests stay one', { timeout: 120_000 }, () => {
+test('no junk in a commit makes the fold throw, and rows and digests still match', {
+  timeout: 120_000,
+}, () => {
   const writer = new ChainWriter();
   const snapshot = memorySnapshot();
   snapshot.apply([writer.open(), ...fleetHistory(1, 60).map((events) => writer.add(events))]);
@@ -169,7 +171,7 @@ test('no junk in a commit makes the fold throw, and rows and digests stay one', 
 /** Junk that readers cannot parse, so it never changes a row. */
 const unreadable = junkEvent.filter((stored) => readEvent(stored).outcome !== 'known');
 
-test('valid events between junk give the rows and digests that they give alone', { timeout: 60_000 }, () => {
+test('valid events among junk give the same rows and digests as alone', { timeout: 60_000 }, () => {
   fc.assert(
     fc.property(
       fc.nat(),
@@ -202,7 +204,7 @@ test('valid events between junk give the rows and digests that they give alone',
 const oddNames = ['\ud800', 'a\0b', '__proto__', 'constructor', '🦊'.repeat(100), '\u2028', ' '];
 
 test.each(oddNames.map((name) => [JSON.stringify(name), name]))(
-  'a node that serves a model as %s keeps rows and digests one',
+  'rows and digests still match if a node serves a model as %s',
   (_, name) => {
     const writer = new ChainWriter();
     const snapshot = memorySnapshot();
@@ -235,7 +237,7 @@ test.each(oddNames.map((name) => [JSON.stringify(name), name]))(
   },
 );
 
-test('a name cut in the middle of a character keeps rows and digests one', () => {
+test('rows and digests still match for a name cut in the middle of a character', () => {
   const writer = new ChainWriter();
   const snapshot = memorySnapshot();
   const data = { id: 'key-1', organisation: 'org-1', name: 'k', hash: sha256('k') };
@@ -245,13 +247,13 @@ test('a name cut in the middle of a character keeps rows and digests one', () =>
 });
 
 test.each(['2026-03-04T05:06:07', 'Wed Mar 04 2026 05:06:07', '2026-03-04', '', 'x'])(
-  'a time written as "%s" means the same in every time zone: none',
+  'a time written as "%s" has no time zone and is ignored everywhere',
   (at) => {
     expect(eventContext({ seq: 1, at, by: 'x' }).atMs).toBe(0);
   },
 );
 
-test('data nested too deeply to be printed is passed over, and kept without its text', () => {
+test('data nested too deeply to be printed is skipped, and recorded without its text', () => {
   const writer = new ChainWriter();
   const snapshot = memorySnapshot();
   const deep = `${'['.repeat(200_000)}${']'.repeat(200_000)}`;

@@ -168,7 +168,7 @@ const tenantCases: Case[] = [
   ['no_op changes nothing', [], known('no_op', {}), {}],
   ['a checkpoint changes no row', [], known('checkpoint', { foldVersion: 0, digests: {} }), {}],
   [
-    'tier.set adds a tier; limits left out are NULL',
+    'tier.set adds a tier; omitted limits are NULL',
     [],
     known('tier.set', {
       id: 'Team',
@@ -186,7 +186,7 @@ const tenantCases: Case[] = [
     },
   ],
   [
-    'tier.set replaces limits and models of the tier',
+    'tier.set replaces the tier’s limits and models',
     [tier],
     known('tier.set', { id: 'Team', rank: 7, concurrency: 4, monthlyTokens: 9, models: '*' }),
     {
@@ -195,7 +195,7 @@ const tenantCases: Case[] = [
     },
   ],
   [
-    'tier.removed takes its models along and leaves its organisations',
+    'tier.removed removes the tier’s models and leaves its organisations',
     [tier, organisation],
     known('tier.removed', { id: 'Team' }),
     { tier: [], tier_model: [] },
@@ -210,13 +210,13 @@ const tenantCases: Case[] = [
     },
   ],
   [
-    'anonymous.removed takes the limits and models of visitors along',
+    'anonymous.removed removes visitors’ limits and models',
     [known('anonymous.set', { freeTurns: 10, models: ['echo'] })],
     known('anonymous.removed', {}),
     { tier: [], tier_model: [] },
   ],
   [
-    'bounds.set replaces all bounds, and what it leaves out is the default',
+    'bounds.set replaces all bounds, and omitted ones get their defaults',
     [known('bounds.set', { keysPerOrganisation: 7 })],
     known('bounds.set', { activeKeysPerOrganisation: 5, commandsPerPersonPerMinute: 9 }),
     {
@@ -232,7 +232,7 @@ const tenantCases: Case[] = [
     },
   ],
   [
-    'anonymous.set has limits of networks and of all visitors together',
+    'anonymous.set has limits for networks and for all visitors together',
     [],
     known('anonymous.set', {
       freeTurns: 1,
@@ -293,7 +293,7 @@ const tenantCases: Case[] = [
     { organisation: [organisationRow] },
   ],
   [
-    'organisation.removed takes members, keys, stacks, own nodes, their tokens, routes and adjustments along',
+    'organisation.removed removes members, keys, stacks, own nodes, their tokens, routes and adjustments',
     [
       organisation,
       known('organisation.set', { id: 'other', name: 'Other', tier: null, anchor: '2026-01-01' }),
@@ -347,7 +347,7 @@ const tenantCases: Case[] = [
     { member: [{ organisation: 'acme', person: 'ana', role: 'viewer' }] },
   ],
   [
-    'Authentication 5: member.removed leaves the keys that the person made',
+    'Authentication 5: member.removed leaves the keys that the person created',
     [organisation, member, key],
     known('member.removed', { organisation: 'acme', person: 'ana' }),
     { member: [] },
@@ -403,7 +403,7 @@ const tenantCases: Case[] = [
     { api_key: [] },
   ],
   [
-    'usage.adjusted begins at nothing',
+    'usage.adjusted starts from nothing',
     [],
     adjusted(-5),
     { usage_adjustment: [{ organisation: 'acme', period: '2026-01-01', tokens: -5 }] },
@@ -415,7 +415,7 @@ const tenantCases: Case[] = [
     { usage_adjustment: [{ organisation: 'acme', period: '2026-01-01', tokens: -2 }] },
   ],
   [
-    'usage.adjusted stays within the integers that are exact',
+    'usage.adjusted stays within exact integers',
     [adjusted(Number.MAX_SAFE_INTEGER)],
     adjusted(Number.MAX_SAFE_INTEGER),
     {},
@@ -436,7 +436,7 @@ const capacityCases: Case[] = [
     { stack: [{ ...stackRow, surface: 'anthropic' }] },
   ],
   [
-    'stack.removed takes installs, nodes, tokens and routes along',
+    'stack.removed removes installs, nodes, tokens and routes',
     [
       stack,
       known('stack.model_installed', { stack: stackId, model: 'echo' }),
@@ -449,7 +449,7 @@ const capacityCases: Case[] = [
     { stack: [], stack_model: [], node: [], node_token: [], routes: [] },
   ],
   [
-    'a model installed on a stack changes the installs alone: routes are of nodes',
+    'a model installed on a stack changes only the installs, because routes belong to nodes',
     [registered({ kind: 'stack', id: stackId }), joined, health],
     known('stack.model_installed', { stack: stackId, model: 'echo' }),
     { stack_model: [{ stack: stackId, model: 'echo' }] },
@@ -473,26 +473,26 @@ const capacityCases: Case[] = [
     { stack_model: [{ stack: stackId, model: 'large' }] },
   ],
   [
-    'an uninstall of what is not installed changes nothing',
+    'uninstalling a model that is not installed changes nothing',
     upNode,
     known('stack.model_uninstalled', { stack: stackId, model: 'echo' }),
     {},
   ],
   [
-    'a model installed on the pool changes the installs alone',
+    'a model installed on the pool changes only the installs',
     upNode,
     installed,
     { pool_model: [{ model: 'echo' }] },
   ],
   [
-    'a model uninstalled from the pool changes the installs alone',
+    'a model uninstalled from the pool changes only the installs',
     [...upNode, installed],
     known('pool.model_uninstalled', { model: 'echo' }),
     { pool_model: [] },
   ],
   ['a node begins down and unclaimed', [], node, { node: [nodeRow()] }],
   [
-    'a node keeps its credential name, its names of models and how it is watched',
+    'a node keeps its credential name, model names and kind of monitoring',
     [],
     known('node.registered', {
       id: 'node-1',
@@ -517,7 +517,7 @@ const capacityCases: Case[] = [
     },
   ],
   [
-    'a node registered again is down until found up, keeps its drain and its generation',
+    'a node registered again is down until found up, and keeps its drain and its generation',
     [...upNode, installed, known('node.drained', { id: 'node-1' })],
     registered({ kind: 'organisation', id: 'acme' }),
     { node: [nodeRow({ place: 'organisation:acme', drained: 1, generation: 1 })] },
@@ -541,13 +541,13 @@ const capacityCases: Case[] = [
     { node: [upRow()], routes: bothRoutes },
   ],
   [
-    'node.removed takes its tokens and routes along',
+    'node.removed removes its tokens and routes',
     [...upNode, installed, token],
     known('node.removed', { id: 'node-1' }),
     { node: [], node_token: [], routes: [] },
   ],
   [
-    'a token is kept as its hash, without its node too',
+    'a token is stored as its hash, even without its node',
     [],
     token,
     { node_token: [{ ...tokenRow, created_at: whenMs }] },
@@ -565,7 +565,7 @@ const capacityCases: Case[] = [
     { node: [nodeRow({ owner: 'control-1', generation: 1 })] },
   ],
   [
-    'a later claim takes the node over without a break of service',
+    'a later claim takes over the node without an interruption',
     [...upNode, installed],
     known('node.joined', { id: 'node-1', owner: 'control-2', generation: 2 }),
     { node: [upRow({ owner: 'control-2', generation: 2 })] },
@@ -595,7 +595,7 @@ const capacityCases: Case[] = [
     { node: [upRow({ up: 0, reason: 'lost', changed_at: whenMs })], routes: [] },
   ],
   [
-    'a node that unloaded the model serves it no more',
+    'a node that has unloaded a model no longer serves it',
     [...upNode, installed],
     known('node.health_changed', { ...health.data, models: ['large'] } as never),
     {
@@ -604,7 +604,7 @@ const capacityCases: Case[] = [
     },
   ],
   [
-    "a declared name goes before the engine's own, and only where the engine has it loaded",
+    'a declared name takes precedence over the engine’s own, if the engine has loaded it',
     [
       known('node.registered', {
         id: 'node-1',
@@ -630,7 +630,7 @@ const capacityCases: Case[] = [
     },
   ],
   [
-    'a route carries the context window that the engine reports under its own name',
+    'a route has the context window that the engine reports under its own name',
     [node, joined, installed],
     known('node.health_changed', { ...health.data, windows: { echo: 4096, constructor: 1 } } as never),
     {
@@ -639,7 +639,7 @@ const capacityCases: Case[] = [
     },
   ],
   [
-    'a route takes images where the engine reports that under its own name for the model',
+    'a route accepts images if the engine reports that for the model under its own name',
     [
       known('node.registered', { ...node.data, models: { large: 'echo', echo: 'large' } } as never),
       joined,
@@ -658,7 +658,7 @@ const capacityCases: Case[] = [
     },
   ],
   [
-    'a report without models that take images takes that from the routes',
+    'a report without image models removes images from the routes',
     [
       node,
       joined,
@@ -669,7 +669,7 @@ const capacityCases: Case[] = [
     { node: [upRow({ changed_at: whenMs })], routes: bothRoutes },
   ],
   [
-    'a route reranks where the engine shows that under its own name for the model, until it shows it no more',
+    'a route reranks as long as the engine shows that for the model under its own name',
     [node, joined, installed],
     known('node.health_changed', { ...health.data, rerankModels: ['large', 'other'] } as never),
     {
@@ -717,13 +717,13 @@ const closedRow = (row: TableRow): TableRow => ({
 const gone = { tbl: 'pool_model', key: 'echo', row: null };
 const changeCases: readonly Case[] = [
   [
-    'a staged change leaves what it is about, and keeps the rows that its events would write apart',
+    'a staged change leaves its subject unchanged, and keeps the rows of its events apart',
     [installed],
     staged,
     { change: [changeRow()], overlay: [gone] },
   ],
   [
-    'an event whose model is not in the catalog is counted, and writes nothing',
+    'an event whose model is not in the catalogue is counted, and writes nothing',
     [],
     known('change.staged', {
       ...staged.data,
@@ -752,7 +752,7 @@ const changeCases: readonly Case[] = [
     { change: [changeRow({ at: givenMs, wave: 1 })] },
   ],
   [
-    'a withdrawn change leaves no row of its events',
+    'a withdrawn change leaves none of its events’ rows',
     [installed, staged, advanced],
     known('change.withdrawn', { change: '7', reason: 'refusals' }),
     {
@@ -795,7 +795,7 @@ const otherPassedOver: readonly (readonly [
   reason: string,
 ])[] = [
   [
-    'tier.set may not take the id of the visitors',
+    'tier.set may not use the visitors’ id',
     [],
     known('tier.set', { id: 'anonymous', rank: 1, models: '*' }),
     'the id is reserved',
@@ -807,19 +807,19 @@ const otherPassedOver: readonly (readonly [
     'no such tier',
   ],
   [
-    'anonymous.removed where visitors are not served',
+    'anonymous.removed when visitors are not served',
     [],
     known('anonymous.removed', {}),
     'visitors are not served',
   ],
   [
-    'a second key under one id',
+    'a second key with the same id',
     [key],
     known('key.created', { ...key.data, hash: sha256('key-2') } as never),
     'the key is there already',
   ],
   [
-    'a second key with one hash',
+    'a second key with the same hash',
     [key],
     known('key.created', { ...key.data, id: 'key-2', organisation: 'other' } as never),
     'the key is there already',
@@ -831,12 +831,12 @@ const otherPassedOver: readonly (readonly [
     'revoked already',
   ],
   [
-    'key.forgotten of a key that is in force at the time of its commit',
+    'key.forgotten for a key still in force at the commit’s time',
     [known('key.created', { ...key.data, expires: '1y', expiresAt: '2030-01-01T00:00:00Z' } as never)],
     forgotten,
     'the key has not ended',
   ],
-  ['key.forgotten of a key without an end', [key], forgotten, 'the key has not ended'],
+  ['key.forgotten for a key without an end', [key], forgotten, 'the key has not ended'],
   ['a second change while one is open', [staged], secondChange, 'another change is open'],
   [
     'a change with an event that acts at once',
@@ -854,13 +854,13 @@ const otherPassedOver: readonly (readonly [
     'it is no later wave',
   ],
   [
-    'a second stack under one id',
+    'a second stack with the same id',
     [stack],
     known('stack.created', { id: stackId, organisation: 'other', surface: 'anthropic' }),
     'the stack is there already',
   ],
   [
-    'a second token under one id',
+    'a second token with the same id',
     [token],
     known('node.token_created', { id: 'token-1', node: 'node-2', hash: sha256('other') }),
     'the token is there already',
@@ -872,7 +872,7 @@ const otherPassedOver: readonly (readonly [
     'no such token',
   ],
   [
-    'of two claims of one generation the first counts',
+    'of two claims on one generation, the first counts',
     [node, joined],
     known('node.joined', { id: 'node-1', owner: 'control-2', generation: 1 }),
     'another replica was first',
@@ -884,13 +884,13 @@ const otherPassedOver: readonly (readonly [
     'another replica was first',
   ],
   [
-    'a report of a former owner',
+    'a former owner’s report',
     [...upNode, installed, known('node.joined', { id: 'node-1', owner: 'control-2', generation: 2 })],
     known('node.health_changed', { ...health.data, up: false } as never),
     'not the owner',
   ],
   [
-    'a report of the owner about an earlier generation',
+    'the owner’s report about an earlier generation',
     [node, joined, known('node.joined', { id: 'node-1', owner: 'control-1', generation: 2 })],
     health,
     'not the owner',
@@ -956,7 +956,7 @@ test('every event type has a case', () => {
   expect(eventTypeNames.filter((type) => !tried.has(type))).toEqual([]);
 });
 
-test('every table is changed by some case', () => {
+test('some case changes every table', () => {
   const changed = new Set(cases.flatMap(([, , , leaves]) => Object.keys(leaves)));
   expect(tableNames.filter((name) => !changed.has(name))).toEqual([]);
 });

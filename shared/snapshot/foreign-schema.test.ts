@@ -35,22 +35,19 @@ const endless =
 
 test.each([
   [
-    'a trigger that runs when it is closed',
+    'a trigger that runs on closing',
     'CREATE TRIGGER t AFTER UPDATE ON position BEGIN DELETE FROM digest; END',
   ],
   ['a trigger on keys', "CREATE TRIGGER t AFTER INSERT ON api_key BEGIN UPDATE api_key SET hash = 'x'; END"],
   ['a view', 'CREATE VIEW v AS SELECT 1'],
-  [
-    'a view that never ends in place of its position',
-    `DROP TABLE position; CREATE VIEW position AS ${endless}`,
-  ],
-  ['a table of its own', 'CREATE TABLE foreign_table (a)'],
+  ['an endless view in place of its position', `DROP TABLE position; CREATE VIEW position AS ${endless}`],
+  ['an extra table', 'CREATE TABLE foreign_table (a)'],
   ['a virtual table', 'CREATE VIRTUAL TABLE v USING fts5(a)'],
-  ['an index of its own', 'CREATE INDEX i ON tier (rank)'],
-  ['a table without its rules', 'DROP TABLE digest; CREATE TABLE digest (name, sum)'],
-  ['a table without its rules, which a comment has', `DROP TABLE tier; ${withoutRules('tier')}`],
-  ['a column of its own', "ALTER TABLE tier ADD COLUMN more TEXT DEFAULT 'x'"],
-])('a snapshot with %s is quarantined, and is no download', (_what, sql) => {
+  ['an extra index', 'CREATE INDEX i ON tier (rank)'],
+  ['a table without its constraints', 'DROP TABLE digest; CREATE TABLE digest (name, sum)'],
+  ['a table whose constraints are only in a comment', `DROP TABLE tier; ${withoutRules('tier')}`],
+  ['an extra column', "ALTER TABLE tier ADD COLUMN more TEXT DEFAULT 'x'"],
+])('a snapshot with %s is quarantined and cannot be downloaded', (_what, sql) => {
   const path = join(folder, `${Math.random()}.db`);
   copyFileSync(intact, path);
   const db = openDatabase(path, { durability: 'normal' });

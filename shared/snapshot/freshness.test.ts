@@ -10,7 +10,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test('without a proof the age has no end, and nothing is fresh', () => {
+test('without a proof the age is infinite, and nothing is fresh', () => {
   const freshness = new Freshness();
   expect(freshness.proven).toBe(false);
   expect(freshness.ageSeconds()).toBe(Number.POSITIVE_INFINITY);
@@ -34,14 +34,14 @@ test.each<[number, FreshnessState]>([
   expect(freshness.state()).toBe(state);
 });
 
-test('a wall clock that advanced while the monotonic clock did not counts', () => {
+test('an advance of the wall clock counts even if the monotonic clock stood still', () => {
   const freshness = new Freshness();
   freshness.prove(freshness.now());
   vi.setSystemTime(Date.now() + 60_000);
   expect(freshness.state()).toBe('fenced');
 });
 
-test('a wall clock that was set back does not make a snapshot younger', () => {
+test('setting the wall clock back does not make a snapshot younger', () => {
   const freshness = new Freshness();
   freshness.prove(freshness.now());
   vi.advanceTimersByTime(20_000);
@@ -49,7 +49,7 @@ test('a wall clock that was set back does not make a snapshot younger', () => {
   expect(freshness.ageSeconds()).toBeCloseTo(20);
 });
 
-test('a proof of an earlier moment does not undo that of a later one', () => {
+test('an earlier proof does not undo a later one', () => {
   const freshness = new Freshness();
   const early = freshness.now();
   vi.advanceTimersByTime(20_000);
@@ -74,7 +74,7 @@ const anyStep: fc.Arbitrary<Step> = fc.oneof(
 );
 const order: readonly FreshnessState[] = ['ready', 'lagging', 'draining', 'fenced'];
 
-test('on every walk of proofs, time, suspensions and set clocks, only a proof or a set clock makes a snapshot fresher', () => {
+test('in every sequence of proofs, time and set clocks, only a proof or a set clock makes a snapshot fresher', () => {
   fc.assert(
     fc.property(fc.array(anyStep, { maxLength: 40 }), (steps) => {
       let clock = { monotonicMs: 1_000_000, wallMs: 5_000_000 };
@@ -104,7 +104,7 @@ test('on every walk of proofs, time, suspensions and set clocks, only a proof or
   );
 });
 
-test('only an age that the wall clock alone shows may be of a clock that was set', () => {
+test('only an age shown by the wall clock alone may come from a changed clock', () => {
   const freshness = new Freshness();
   expect(freshness.isFencedByWallClock).toBe(false);
   freshness.prove(freshness.now());

@@ -25,7 +25,7 @@ const created = (n: number, expiresAt: string | null = null) =>
     ...{ expires: expiresAt === null ? 'never' : '30d', expiresAt },
   });
 
-test('whatever is folded, in whatever slices', () => {
+test('key counts are right whatever is folded, in any slices', () => {
   fc.assert(
     fc.property(fc.integer(), fc.integer({ min: 1, max: 9 }), (seed, slice) => {
       const writer = new ChainWriter();
@@ -39,7 +39,7 @@ test('whatever is folded, in whatever slices', () => {
   );
 });
 
-test('a key counts on the day on which it ends, and on none once it is forgotten', () => {
+test('a key counts on the day on which it ends, and no longer once it is deleted', () => {
   const writer = new ChainWriter();
   const snapshot = memorySnapshot();
   const day = firstMomentMs / dayMs;
@@ -59,7 +59,7 @@ test('a key counts on the day on which it ends, and on none once it is forgotten
   ).toEqual([]);
 });
 
-test('a preview counts its keys, also within another, and leaves nothing', () => {
+test('a preview counts its keys, even within another preview, and leaves nothing behind', () => {
   const writer = new ChainWriter();
   const snapshot = memorySnapshot();
   snapshot.apply([writer.open(), writer.add([created(1)])]);
@@ -76,7 +76,7 @@ test('a preview counts its keys, also within another, and leaves nothing', () =>
   expect(counted(snapshot.db)).toEqual(recounted(snapshot.db));
 });
 
-test('the index of ends finds the keys that ended', () => {
+test('finding ended keys uses the index on key ends', () => {
   const { db } = memorySnapshot();
   db.exec(`CREATE INDEX api_key_by_end ON api_key (${keyEndSql})`);
   const plan = db

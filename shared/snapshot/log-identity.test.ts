@@ -25,10 +25,10 @@ const ours = chain('ours', 10);
 const junk = { value: Buffer.from('junk') };
 
 test.each([
-  ['just what was folded', ours],
-  ['more than was folded', chain('ours', 15)],
-  ['junk behind what was folded', [...ours, junk]],
-])('a log that holds %s is ours', async (_, records) => {
+  ['exactly the folded records', ours],
+  ['more than the folded records', chain('ours', 15)],
+  ['junk after the folded records', [...ours, junk]],
+])('a log with %s is ours', async (_, records) => {
   await expect(checkIdentity(logOf(records), foldedFrom(ours))).resolves.toBeUndefined();
 });
 
@@ -36,15 +36,15 @@ test.each([
   ['a truncated log', ours.slice(0, 8), LogTruncated, /ends before commit 11, which was folded from it/],
   ['a log cut to its first record', ours.slice(0, 1), LogTruncated, /ends before commit 11/],
   [
-    'a truncated log that was written on',
+    'a truncated log that was continued',
     chain('ours', 10, 2),
     LogTruncated,
     /no longer holds commit 11 as it was folded/,
   ],
   ['an empty log', [], LogReplaced, /this is log \(empty\), but what was folded came from log ours/],
   ['a re-created log', chain('theirs', 3), LogReplaced, /this is log theirs, but .* came from log ours/],
-  ['a foreign log as long as ours', chain('theirs', 10), LogReplaced, /this is log theirs/],
-  ['a log of nothing but junk', Array.from({ length: 20 }, () => junk), LogReplaced, /this is log \(empty\)/],
+  ['a foreign log of the same length', chain('theirs', 10), LogReplaced, /this is log theirs/],
+  ['a log of mere junk', Array.from({ length: 20 }, () => junk), LogReplaced, /this is log \(empty\)/],
 ])('%s is refused and named', async (_, records, kind, message) => {
   const check = checkIdentity(logOf(records), foldedFrom(ours));
   await expect(check).rejects.toThrow(kind);
@@ -52,35 +52,35 @@ test.each([
 });
 
 test.each([
-  ['a commit before it', { seq: 10 }],
-  ['a commit that is not there yet', { seq: 2 ** 53 }],
+  ['an earlier commit', { seq: 10 }],
+  ['a future commit', { seq: 2 ** 53 }],
   ['no commit', { seq: -1 }],
   ['another log', { log: 'theirs' }],
-])('a position at the record that was folded last, but of %s, is not that of the log', async (_, change) => {
+])('a position at the last folded record, but for %s, is not of this log', async (_, change) => {
   const { log, seq, headOffset, head } = foldedFrom(ours);
   const wrong = { log, seq, headOffset, head, ...change };
   await expect(checkIdentity(logOf(ours), wrong)).rejects.toThrow(WrongPosition);
 });
 
-test('nothing folded fits any log', async () => {
+test('a snapshot without commits fits any log', async () => {
   for (const records of [[], ours, [junk]])
     await expect(checkIdentity(logOf(records), memorySnapshot())).resolves.toBeUndefined();
 });
 
-test('the id of a log is that of its first valid record, behind junk and copies', async () => {
+test('a log’s id is that of its first valid record, after junk and copies', async () => {
   expect(await readLogId(logOf([junk, junk, ...ours, ...chain('theirs', 2)]))).toBe('ours');
   expect(await readLogId(logOf([]))).toBeNull();
   expect(await readLogId(logOf([junk]))).toBeNull();
   expect(await readLogId(logOf(ours.slice(1)))).toBeNull();
 });
 
-test('junk before the first record is skipped up to a bound', async () => {
+test('junk before the first record is skipped, up to a limit', async () => {
   const lots = Array.from({ length: 10_200 }, () => junk);
   expect(await readLogId(logOf([...lots.slice(0, 9_900), ...ours]))).toBe('ours');
   expect(await readLogId(logOf([...lots, ...ours]))).toBeNull();
 });
 
-test('the record at an offset, or the next one, or none', async () => {
+test('the record at an offset is read, or nothing beyond the end', async () => {
   const log = logOf(ours);
   expect((await readRecord(log, 4))?.value).toEqual(ours[4]?.value);
   expect(await readRecord(log, ours.length)).toBeUndefined();

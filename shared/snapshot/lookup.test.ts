@@ -23,7 +23,7 @@ function upEverywhere() {
   });
 }
 
-test("Routing algorithm 1: the pool and stacks serve what is installed there, at once; an organisation's own node needs no install", () => {
+test('Routing algorithm 1: pool and stacks serve what is installed on them at once, and an own node needs no install', () => {
   const writer = new ChainWriter();
   const snapshot = memorySnapshot();
   const model = known('model.set', { id: 'echo', family: 'e', added: '2026-01-01T00:00:00Z', weight: 1 });

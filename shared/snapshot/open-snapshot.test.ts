@@ -50,7 +50,7 @@ function run(path: string, sql: string): void {
   db.close();
 }
 
-test('a snapshot closed in good order is opened as it was', () => {
+test('a cleanly closed snapshot opens unchanged', () => {
   const { snapshot, rebuiltBecause } = openOrRebuild(copyOfIntact(), 'test-log');
   expect(rebuiltBecause).toBeUndefined();
   expect(snapshot.seq).toBe(records.length);
@@ -59,7 +59,7 @@ test('a snapshot closed in good order is opened as it was', () => {
   snapshot.close();
 });
 
-test('a snapshot that was written to and not closed is opened as it was', () => {
+test('a snapshot that was written to and not closed opens unchanged', () => {
   const path = join(folder, 'unclean.db');
   const first = openOrRebuild(path);
   first.snapshot.apply(records.slice(0, 9));
@@ -77,38 +77,38 @@ const damaged = /is damaged \(SQLITE_/;
 const wrongPosition = /is damaged \(its position does not match its checksum\)$/;
 const harms: [string, (path: string) => void, RegExp][] = [
   ['a broken header', (path) => overwrite(path, 0, Buffer.from([0xff])), damaged],
-  ['a page size that cannot be', (path) => overwrite(path, 16, Buffer.from([0x03])), damaged],
-  ['a first page of noise', (path) => overwrite(path, 100, Buffer.alloc(3000, 0xa5)), damaged],
+  ['an impossible page size', (path) => overwrite(path, 16, Buffer.from([0x03])), damaged],
+  ['a random first page', (path) => overwrite(path, 100, Buffer.alloc(3000, 0xa5)), damaged],
   ['text instead of a database', (path) => writeFileSync(path, 'not a database, '.repeat(500)), damaged],
-  ['half of the file', (path) => truncateSync(path, readFileSync(path).length >> 1), damaged],
-  ['the file without its last page', (path) => truncateSync(path, readFileSync(path).length - 4096), damaged],
-  ['no bytes at all', (path) => truncateSync(path, 0), notASnapshot],
+  ['half its bytes', (path) => truncateSync(path, readFileSync(path).length >> 1), damaged],
+  ['its last page missing', (path) => truncateSync(path, readFileSync(path).length - 4096), damaged],
+  ['no bytes', (path) => truncateSync(path, 0), notASnapshot],
   ['only its first bytes', (path) => truncateSync(path, 100), damaged],
   ['another database', (path) => run(path, 'DROP TABLE position'), notASnapshot],
   ['no position', (path) => run(path, 'DELETE FROM position'), notWhole],
-  ['a table missing', (path) => run(path, 'DROP TABLE api_key'), /schema of .* see the table "api_key"$/],
+  ['a missing table', (path) => run(path, 'DROP TABLE api_key'), /schema of .* see the table "api_key"$/],
   [
-    'a column missing',
+    'a missing column',
     (path) => run(path, 'ALTER TABLE tier DROP COLUMN free_turns'),
     /schema of .* see the table "tier"$/,
   ],
   [
-    'a digest that is no number',
+    'a digest that is not a number',
     (path) => run(path, `UPDATE digest SET sum = 'x' WHERE name = 'tier'`),
     notWhole,
   ],
   [
-    'signers that are no list',
+    'signers that are not a list',
     (path) => forgePositionIn(path, `UPDATE position SET signers = '['`),
     notWhole,
   ],
   [
-    'another version of the fold',
+    'another fold version',
     (path) => run(path, 'UPDATE position SET fold_version = 99'),
     new RegExp(`folded by version 99 of the fold, this build has version ${foldVersion}$`),
   ],
   [
-    'another version with other columns',
+    'another version and other columns',
     (path) => run(path, 'UPDATE position SET fold_version = 0; ALTER TABLE position DROP COLUMN diverged_at'),
     /folded by version 0 of the fold/,
   ],
@@ -172,7 +172,7 @@ test('only one earlier file is kept in quarantine', () => {
   expect(readFileSync(`${path}.aside`, 'utf8')).toContain('second');
 });
 
-test('a quarantined file takes its write-ahead log along', () => {
+test('a quarantined file takes its write-ahead log with it', () => {
   const path = join(folder, 'wal.db');
   const first = openOrRebuild(path);
   first.snapshot.apply(records);
@@ -210,7 +210,7 @@ function answers(path: string): unknown {
   }
 }
 
-test('a bit flipped anywhere is found at opening or by verify, or changes no answer, no row and no position', () => {
+test('a flipped bit is found when opening or verifying, or changes no answer, row or position', () => {
   const content = readFileSync(intact);
   // Most of a small file is unused space.
   const used = [...content.keys()].filter((at) => content[at] !== 0);
@@ -247,7 +247,7 @@ function outcomeOf(path: string): string {
   }
 }
 
-test('a damaged page that the fold meets is reported as damage, and nothing is applied', () => {
+test('a damaged page found while folding is reported as damage, and nothing is applied', () => {
   const path = copyOfIntact();
   const intactOne = openExisting(path, { readOnly: true });
   const page = intactOne.db
@@ -268,7 +268,7 @@ test('a damaged page that the fold meets is reported as damage, and nothing is a
   snapshot.db.close();
 });
 
-test('no column of the position but the marks of its opening is without the checksum', () => {
+test('every column of the position has a checksum, except those that mark its opening', () => {
   const { db } = memorySnapshot();
   const columns = db.pragma('table_info(position)') as { name: string }[];
   const unprotected = ['lock', 'fold_version', 'clean', 'boot'];
@@ -277,7 +277,7 @@ test('no column of the position but the marks of its opening is without the chec
   );
 });
 
-test('openExisting says why a file cannot be used', () => {
+test('openExisting explains why a file cannot be used', () => {
   expect(() => openExisting(join(folder, 'nothing.db'), { readOnly: true })).toThrow(
     /there is no snapshot at/,
   );
@@ -291,22 +291,19 @@ test('openExisting says why a file cannot be used', () => {
 });
 
 test.each([
-  ['rows lost, open when the machine went down', 0, 'DELETE FROM member', true],
-  ['whole, open when the machine went down', 0, '', false],
-  ['rows lost after it was closed in good order', 1, 'DELETE FROM member', false],
-])(
-  'after another run of the machine a file is recomputed only if it was open: %s',
-  (_name, clean, sql, rebuilt) => {
-    const path = copyOfIntact();
-    run(path, `${sql}; UPDATE position SET clean = ${clean}, boot = 'another run of the machine'`);
-    const opened = openOrRebuild(path);
-    expect(opened.rebuiltBecause !== undefined).toBe(rebuilt);
-    if (rebuilt) expect(opened.rebuiltBecause).toContain('member');
-    opened.snapshot.close();
-  },
-);
+  ['rows lost, open at the reboot', 0, 'DELETE FROM member', true],
+  ['whole, open at the reboot', 0, '', false],
+  ['rows lost after a clean close', 1, 'DELETE FROM member', false],
+])('after a reboot, a file is recomputed only if it was open: %s', (_name, clean, sql, rebuilt) => {
+  const path = copyOfIntact();
+  run(path, `${sql}; UPDATE position SET clean = ${clean}, boot = 'another run of the machine'`);
+  const opened = openOrRebuild(path);
+  expect(opened.rebuiltBecause !== undefined).toBe(rebuilt);
+  if (rebuilt) expect(opened.rebuiltBecause).toContain('member');
+  opened.snapshot.close();
+});
 
-test('a snapshot opened to be read only folds nothing and is not marked on closing', () => {
+test('a read-only snapshot folds nothing and is not marked when closed', () => {
   const path = copyOfIntact();
   run(path, 'UPDATE position SET clean = 0');
   const snapshot = openExisting(path, { readOnly: true });
@@ -319,7 +316,7 @@ test('a snapshot opened to be read only folds nothing and is not marked on closi
   db.close();
 });
 
-test('closing twice is closing once', () => {
+test('closing twice has the effect of closing once', () => {
   const snapshot = memorySnapshot();
   snapshot.close();
   snapshot.close();

@@ -96,7 +96,7 @@ const embedded = async (): Promise<ControlLog> => {
 test.each([
   ['in memory', memory],
   ['in a file', embedded],
-])('it keeps up with a log %s that is being written', async (_, open) => {
+])('the replicator keeps up with a log %s while it is written', async (_, open) => {
   const log = await open();
   const records = recordsOf(31, 300);
   const seen: number[] = [];
@@ -113,7 +113,7 @@ test.each([
   await vi.waitFor(() => expect(replicator.freshness.state()).toBe('ready'));
 });
 
-test('a wait for a position resolves true once it is folded, and false at the deadline', async () => {
+test('waiting for a position gives true once it is folded, and false at the deadline', async () => {
   const records = recordsOf(33, 5);
   const topic = topicOf(records.slice(0, 5));
   const { replicator } = started({ log: new MemoryLog(topic) });
@@ -124,7 +124,7 @@ test('a wait for a position resolves true once it is folded, and false at the de
   expect(await waiting).toBe(true);
 });
 
-test('it is caught up only with all that the log held when asked', async () => {
+test('the replicator is caught up only with everything that the log contained when asked', async () => {
   const log = new StagedLog(new MemoryLog(topicOf(recordsOf(34, 5))));
   let open = (): void => undefined;
   const gate = new Promise<void>((resolve) => {
@@ -161,7 +161,7 @@ test('an end that the fold has not reached proves nothing', async () => {
   await vi.waitFor(() => expect(replicator.freshness.proven).toBe(true));
 });
 
-test('a proof is as of the moment before its end was asked for, not of the answer', async () => {
+test('a proof dates from before its end was requested, not from the response', async () => {
   const log = new StagedLog(new MemoryLog(topicOf(recordsOf(36, 5))));
   const replicator = new Replicator({ snapshot: memorySnapshot(), log });
   const steps: string[] = [];
@@ -192,7 +192,7 @@ test('a proof is as of the moment before its end was asked for, not of the answe
   expect(steps.slice(steps.lastIndexOf('moment'), steps.lastIndexOf('proven'))).toContain('asked');
 });
 
-test('an end before the offset that was read proves nothing, and is reported', async () => {
+test('an end before the current offset proves nothing, and is reported', async () => {
   const records = recordsOf(37, 9);
   const snapshot = memorySnapshot();
   snapshot.apply(records);
@@ -239,7 +239,7 @@ test('an unreachable log is retried with growing pauses, and its return is repor
   expect(replicator.fault).toBeUndefined();
 });
 
-test('after a failed request the end of the log is requested again at once, not after the probe interval', async () => {
+test('after a failed request, the log’s end is requested again at once, not after the probe interval', async () => {
   const log = new StagedLog(new MemoryLog(topicOf(recordsOf(41, 5))));
   let asked = 0;
   log.answerEnd = async () => {
@@ -252,7 +252,7 @@ test('after a failed request the end of the log is requested again at once, not 
   await vi.waitFor(() => expect(asked).toBeGreaterThan(3), { timeout: 20_000 });
 });
 
-test('the return of an idle log is reported too', async () => {
+test('the return of an idle log is also reported', async () => {
   const records = recordsOf(40, 5);
   const snapshot = memorySnapshot();
   snapshot.apply(records);
@@ -276,7 +276,7 @@ test('the return of an idle log is reported too', async () => {
 test.each([
   ['truncated', (topic: MemoryTopic) => topic.truncate(3), LogTruncated],
   ['replaced', (topic: MemoryTopic) => topic.replace(), LogReplaced],
-])('a log that is %s under its feet stops it for good, and keeps the rows', async (_, harm, kind) => {
+])('a log %s during use stops the replicator for good, and the rows are kept', async (_, harm, kind) => {
   const records = recordsOf(40, 20);
   const topic = topicOf(records);
   const faults: Error[] = [];
@@ -299,9 +299,9 @@ test.each([
 });
 
 test.each([
-  ['that was cut while it was away', recordsOf(42, 20).slice(0, 10), LogTruncated],
-  ['that is another', recordsOf(42, 40, 'other-log'), LogReplaced],
-])('a log %s stops it before anything is folded', async (_, records, kind) => {
+  ['truncated while the replicator was away', recordsOf(42, 20).slice(0, 10), LogTruncated],
+  ['that is a different one', recordsOf(42, 40, 'other-log'), LogReplaced],
+])('a log %s stops the replicator before anything is folded', async (_, records, kind) => {
   const snapshot = memorySnapshot();
   snapshot.apply(recordsOf(42, 20));
   const digests = snapshot.digests();
@@ -314,7 +314,7 @@ test.each([
 test.each([
   ['after the end of the log', '4611686018427387904'],
   ['at the end of the log, with commits between', '21'],
-  ['before what was folded', '0'],
+  ['before the folded records', '0'],
 ])('a snapshot whose next offset is %s resumes after its last commit', async (_, nextOffset) => {
   const records = recordsOf(46, 20);
   const { db } = foldedInto(records.slice(0, 8));
@@ -342,7 +342,7 @@ test('a log that lost only skipped records is followed again from the last commi
   expect(snapshot.digests()).toEqual(digestsOf(records));
 });
 
-test('a halt stops it for good; what was folded before is reported, and nothing is proven any more', async () => {
+test('a halt stops the replicator for good: earlier commits are reported, and nothing is proven any more', async () => {
   const writer = new ChainWriter();
   const records = [writer.open(), writer.add([known('no_op', {})])];
   const event = { type: 'galaxy.created', v: 1, critical: true, data: {} };
@@ -360,7 +360,7 @@ test('a halt stops it for good; what was folded before is reported, and nothing 
   expect(replicator.freshness.proven).toBe(false);
 });
 
-test('a file that cannot be written stops it for good', async () => {
+test('a file that cannot be written stops the replicator for good', async () => {
   const topic = topicOf(recordsOf(43, 5));
   const snapshot = memorySnapshot();
   const { replicator } = started({ log: new MemoryLog(topic), snapshot });
@@ -428,7 +428,7 @@ test('a long backlog of commits never holds the event loop for long', { timeout:
   expect(await leastOfThree(fold)).toBeLessThan(heldMsMax);
 });
 
-test('a long run of records that do not count never holds the event loop either', async () => {
+test('a long run of skipped records never holds the event loop either', async () => {
   const topic = new MemoryTopic();
   const count = runs({ fast: 20_000, full: 30_000 });
   for (let n = 0; n < count; n++) topic.add(Buffer.from('{"v":1,"not":"a commit"}'));
@@ -436,7 +436,7 @@ test('a long run of records that do not count never holds the event loop either'
   expect(await leastOfThree(fold)).toBeLessThan(heldMsMax);
 });
 
-test('where the wall clock was set forward, a proof that is asked for comes at once, and none where the log is away', async () => {
+test('after the wall clock moved forward, a proof comes at once, but not without the log', async () => {
   const topic = topicOf(recordsOf(3, 5));
   let aheadMs = 0;
   const clock = () => ({ monotonicMs: performance.now(), wallMs: Date.now() + aheadMs });

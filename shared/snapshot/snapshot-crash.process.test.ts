@@ -86,14 +86,14 @@ beforeAll(async () => {
   for (let n = 1; n <= statements; n += distance) continuedAt.set(n, recover(`${path}.${n}`, n));
 }, scaledMs(300_000));
 
-test('what is in the files before any statement of a fold loses and repeats nothing', () => {
+test('a crash before any statement of a fold loses and repeats nothing', () => {
   expect(continuedAt.size).toBeGreaterThan(300 / distance);
   // The copies cover every chunk of the history. Otherwise there would have been nothing to lose.
   const all = [...continuedAt.values(), whole.nextOffset];
   expect(new Set(all)).toEqual(new Set(undisturbed.keys()));
 });
 
-test('a process that is killed before a statement leaves what was in its files', {
+test('a process killed before a statement leaves exactly the contents of its files', {
   timeout: scaledMs(900_000),
 }, async () => {
   for (const n of [...continuedAt.keys()].filter((_, at) => at % copiesOfKill === 0)) {

@@ -64,7 +64,7 @@ function untidyLog(seed: number, commits: number): LogRecord[] {
   return records;
 }
 
-test('any cut of the log into batches and slices gives the same state', () => {
+test('cutting the log into any batches and slices gives the same state', () => {
   fc.assert(
     fc.property(
       fc.nat({ max: 1000 }),
@@ -86,7 +86,7 @@ test('any cut of the log into batches and slices gives the same state', () => {
   );
 });
 
-test('records that were folded already change nothing, position and counters included', () => {
+test('folding the same records again changes nothing, including position and counters', () => {
   fc.assert(
     fc.property(
       fc.nat({ max: 1000 }),
@@ -105,7 +105,7 @@ test('records that were folded already change nothing, position and counters inc
   );
 });
 
-test('records that were skipped are judged again after a rewind, and counted once', () => {
+test('skipped records are judged again after a rewind, and counted once', () => {
   const writer = new ChainWriter();
   const records = [writer.open(), writer.junk('one'), writer.junk('two')];
   const snapshot = folded(records);
@@ -120,7 +120,7 @@ test('records that were skipped are judged again after a rewind, and counted onc
   expect(stateOf(snapshot)).toEqual(stateOf(folded(more)));
 });
 
-test('after a rewind a record that stands where skipped ones were lost is folded', () => {
+test('after a rewind, a record in the place of lost skipped records is folded', () => {
   const writer = new ChainWriter();
   const opened = writer.open();
   const snapshot = folded([opened, writer.junk('lost'), writer.junk('lost')]);
@@ -141,7 +141,7 @@ test('a gap stops the fold at the position before it', () => {
   expect(snapshot.skipped).toBe(10);
 });
 
-test('a budget that is spent ends a slice early, but each slice gets somewhere', () => {
+test('a spent budget ends a slice early, but each slice makes progress', () => {
   const records = recordsOf(fleetHistory(2, 300));
   const snapshot = memorySnapshot();
   const { consumed, accepted } = snapshot.apply(records, 0);
@@ -150,7 +150,7 @@ test('a budget that is spent ends a slice early, but each slice gets somewhere',
   expect(accepted.map(({ seq }) => seq)).toEqual(records.slice(0, consumed).map((_, index) => index + 1));
 });
 
-test('large records end a slice sooner, so that one clock check never waits for many of them', () => {
+test('large records end a slice sooner, so that a clock check never waits for many of them', () => {
   const writer = new ChainWriter();
   const many = Array.from({ length: 400 }, (_, n) => known('pool.model_installed', { model: `model-${n}` }));
   const records = [writer.open(), ...Array.from({ length: 20 }, () => writer.add(many))];
@@ -159,7 +159,7 @@ test('large records end a slice sooner, so that one clock check never waits for 
   expect(consumed).toBeLessThanOrEqual(2);
 });
 
-test('a preview lists what would be passed over, and changes nothing', () => {
+test('a preview lists the events that would be skipped, and changes nothing', () => {
   fc.assert(
     fc.property(fc.nat({ max: 1000 }), (seed) => {
       const records = untidyLog(seed, 30);
@@ -183,7 +183,7 @@ test('a preview lists what would be passed over, and changes nothing', () => {
   );
 });
 
-test('a preview shows the state after its events, and leaves the one before', () => {
+test('a preview shows the state after its events, and restores the one before', () => {
   const writer = new ChainWriter();
   const records = [writer.open(), ...fleetHistory(4, 30).map((events) => writer.add(events))];
   const snapshot = folded(records);
@@ -201,7 +201,7 @@ test('a preview shows the state after its events, and leaves the one before', ()
   expect(shown).toEqual(snapshot.digests());
 });
 
-test('a preview whose reader throws leaves the state before', () => {
+test('a preview whose reader throws restores the previous state', () => {
   const snapshot = folded(recordsOf(fleetHistory(4, 30)));
   const before = stateOf(snapshot);
   const context = eventContext({ seq: 99, at: '', by: 'operator' });
@@ -213,7 +213,7 @@ test('a preview whose reader throws leaves the state before', () => {
   expect(stateOf(snapshot)).toEqual(before);
 });
 
-test('where a statement fails, nothing of the slice is kept, and the same records fold afterwards', () => {
+test('if a statement fails, its slice is undone, and the same records can be folded afterwards', () => {
   const records = recordsOf(fleetHistory(8, 40));
   const snapshot = folded(records.slice(0, 20));
   const before = stateOf(snapshot);
@@ -232,8 +232,8 @@ const later: StoredEvent = { type: 'galaxy.created', v: 1, critical: true, data:
 test.each([
   ['an unknown type', later],
   ['a later version of a known type', { type: 'key.revoked', v: 2, critical: true, data: { id: 'key-x' } }],
-  ['a type that is a name of every object', { ...later, type: 'constructor' }],
-])('%s that is critical halts the fold before its commit', (_, event) => {
+  ['a type named like an inherited member', { ...later, type: 'constructor' }],
+])('a critical event halts the fold before its commit: %s', (_, event) => {
   const writer = new ChainWriter();
   const good = [writer.open(), ...fleetHistory(9, 20).map((events) => writer.add(events))];
   const bad = writer.addStored([{ type: 'no_op', v: 1, critical: false, data: {} }, event]);
@@ -245,7 +245,7 @@ test.each([
   expect(snapshot.apply([after])).toEqual({ consumed: 0, accepted: [] });
 });
 
-test('a halt names the type only where that can be printed', () => {
+test('a halt names the event type only if it is printable', () => {
   for (const [type, shown] of [
     ['galaxy.created', 'galaxy.created'],
     ['a\nb', '(unprintable)'],
@@ -256,7 +256,7 @@ test('a halt names the type only where that can be printed', () => {
   }
 });
 
-test('a halt whose slice could not be stored is forgotten with the slice', () => {
+test('a halt is forgotten if its slice could not be stored', () => {
   const writer = new ChainWriter();
   const records = [writer.open(), writer.addStored([later])];
   const snapshot = memorySnapshot();
@@ -270,7 +270,7 @@ test('a halt whose slice could not be stored is forgotten with the slice', () =>
   expect(snapshot.halt?.seq).toBe(2);
 });
 
-test('an unknown event that is not critical is kept as it came, and passed over', () => {
+test('an unknown event that is not critical is kept unchanged and skipped', () => {
   const writer = new ChainWriter();
   const event = { ...later, critical: false };
   const snapshot = folded([writer.open(), writer.addStored([event, { ...event, v: 2 ** 40 }])]);
@@ -283,7 +283,7 @@ test('an unknown event that is not critical is kept as it came, and passed over'
   ]);
 });
 
-test('a known event with data that cannot be is kept as malformed, and passed over although it is critical', () => {
+test('a known event with impossible data is kept as malformed and skipped, even if critical', () => {
   const writer = new ChainWriter();
   const bad = { type: 'key.revoked', v: 1, critical: true, data: { id: 7 } };
   const snapshot = folded([writer.open(), writer.addStored([bad])]);
@@ -293,7 +293,7 @@ test('a known event with data that cannot be is kept as malformed, and passed ov
   ]);
 });
 
-test('fields that a later writer adds are ignored', () => {
+test('fields added by a later writer are ignored', () => {
   const writer = new ChainWriter();
   const data = { ...key.data, colour: 'blue' };
   const snapshot = folded([
@@ -313,24 +313,24 @@ function withCheckpoint(digestsOf: (snapshot: Snapshot) => Record<string, string
 }
 const wrong = '0'.repeat(31).concat('1');
 
-test('a checkpoint with our digests is no divergence', () => {
+test('a checkpoint with our digests is not a divergence', () => {
   expect(withCheckpoint((snapshot) => snapshot.digests()).divergedAt).toBeNull();
 });
 
-test.each(tableNames)('a checkpoint with another digest of %s marks the divergence at its commit', (name) => {
+test.each(tableNames)('a checkpoint with another digest of %s records a divergence at its commit', (name) => {
   const snapshot = withCheckpoint((own) => ({ ...own.digests(), [name]: wrong }));
   expect(snapshot.divergedAt).toBe(32);
 });
 
-test('a checkpoint that lacks a table marks a divergence', () => {
+test('a checkpoint without one of the tables records a divergence', () => {
   expect(withCheckpoint(() => ({})).divergedAt).toBe(32);
 });
 
-test('a checkpoint of another version of the fold is not compared', () => {
+test('a checkpoint of another fold version is not compared', () => {
   expect(withCheckpoint((own) => ({ ...own.digests(), tier: wrong }), foldVersion + 1).divergedAt).toBeNull();
 });
 
-test('a command is recognised by its id, and its commit by its record', () => {
+test('a command is found by its id, and its commit by its record', () => {
   const writer = new ChainWriter();
   const snapshot = folded([writer.open(), writer.add([key])]);
   expect(snapshot.journal.commandOf('command-2')).toEqual({
@@ -344,7 +344,7 @@ test('a command is recognised by its id, and its commit by its record', () => {
   expect(snapshot.journal.commandOf('command-3')).toBeUndefined();
 });
 
-test('of a signed log only signed records count', () => {
+test('in a signed log, only signed records count', () => {
   const { privateKey, publicKey } = generateKeyPairSync('ed25519');
   const signer = {
     publicKey: publicKey.export({ type: 'spki', format: 'der' }).toString('base64'),

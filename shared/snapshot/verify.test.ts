@@ -57,7 +57,7 @@ const columns = tableNames.flatMap((table) =>
   ),
 );
 
-test.each(columns)('a change of %s.%s by hand is found, in that table alone', (table, column, type) => {
+test.each(columns)('a manual change of %s.%s is found, in that table only', (table, column, type) => {
   const db = filledDatabase();
   const { key } = tableSpecs[table] as TableSpec;
   const first = `(${key.join(', ')}) = (SELECT ${key.join(', ')} FROM ${table} LIMIT 1)`;
@@ -67,7 +67,7 @@ test.each(columns)('a change of %s.%s by hand is found, in that table alone', (t
   expect(verify(db).differing).toEqual([table]);
 });
 
-test.each(tableNames)('a row taken from %s by hand is found, and so is one added', (table) => {
+test.each(tableNames)('a row removed from or added to %s by hand is found', (table) => {
   const db = filledDatabase();
   expect(verify(db).differing).toEqual([]);
   const { columns: all, key } = tableSpecs[table] as TableSpec;
@@ -81,7 +81,7 @@ test.each(tableNames)('a row taken from %s by hand is found, and so is one added
   expect(verify(db).differing).toEqual([table]);
 });
 
-test('two rows that exchange their values are found, although their parts add up', () => {
+test('two rows that swap their values are found, even though their sums match', () => {
   const db = filledDatabase();
   db.exec(`UPDATE api_key SET organisation = CASE organisation WHEN 'org-1' THEN 'org-2' ELSE 'org-1' END
                     WHERE id IN (SELECT id FROM api_key WHERE hash IS NOT NULL LIMIT 2)`);
@@ -116,7 +116,7 @@ function finish(steps: Generator<void, Verification>, between: (step: number) =>
   }
 }
 
-test('commits folded between its steps are no difference', () => {
+test('commits folded between steps do not count as differences', () => {
   const { snapshot, writer } = filled();
   const later = fleetHistory(6, 30);
   const { differing } = finish(verifySteps(snapshot.db, 3), () => {
@@ -127,7 +127,7 @@ test('commits folded between its steps are no difference', () => {
   expect(differing).toEqual([]);
 });
 
-test('a change by hand is found although commits are folded at every step', () => {
+test('a manual change is found even if commits are folded at every step', () => {
   const { snapshot, writer } = filled();
   snapshot.db.exec(`UPDATE api_key SET organisation = 'mine' WHERE id = (SELECT max(id) FROM api_key)`);
   const verdict = finish(verifySteps(snapshot.db, 3), () =>
@@ -136,7 +136,7 @@ test('a change by hand is found although commits are folded at every step', () =
   expect(verdict.differing).toEqual(['api_key']);
 });
 
-test('a step reads no more rows than it may', () => {
+test('a step reads no more rows than its limit', () => {
   const db = filledDatabase();
   const total = verify(db).rows;
   let steps = 0;
@@ -146,19 +146,19 @@ test('a step reads no more rows than it may', () => {
   expect(steps).toBeGreaterThanOrEqual(total / 2);
 });
 
-test('a position changed by hand is found, whichever way the rows are recomputed', () => {
+test('a position changed by hand is found, however the rows are recomputed', () => {
   const db = filledDatabase();
   db.exec('UPDATE position SET next_offset = next_offset + 1');
   expect(() => verify(db)).toThrow(DatabaseCorrupt);
   expect(() => verifyTable(db, 'tier', 1000).next()).toThrow(/position does not match its checksum/);
 });
 
-test('an empty snapshot is whole', () => {
+test('an empty snapshot is intact', () => {
   expect(verify(memorySnapshot().db)).toEqual({ differing: [], rows: 0 });
   expect(Object.values(memorySnapshot().digests()).every((sum) => /^0{32}$/.test(sum))).toBe(true);
 });
 
-test('every table of the filled snapshot has rows, or the tests above would prove nothing', () => {
+test('every table of the filled snapshot has rows, so that the tests above prove something', () => {
   const db = filledDatabase();
   const empty = tableNames.filter((name: TableName) => !db.prepare(`SELECT 1 FROM ${name}`).get());
   expect(empty).toEqual([]);

@@ -75,7 +75,7 @@ function gateways() {
 const base = { change: undefined, concurrency: 8, includes: true, pooled: true, revoked: false };
 const changed = { change: '3', concurrency: 4, includes: false, pooled: false, revoked: false };
 
-test('a change is in force on the gateways of its wave alone, and none of it is once it is withdrawn', () => {
+test('a change is in force only on the gateways of its wave, and nowhere once it is withdrawn', () => {
   const { commit, seen } = gateways();
   commit(staged);
   expect(seen()).toEqual([base, base]);
@@ -87,7 +87,7 @@ test('a change is in force on the gateways of its wave alone, and none of it is 
   expect(seen()).toEqual([base, base]);
 });
 
-test('a revocation while a change is open is in force on all gateways, in its wave or not', () => {
+test('a revocation during an open change is in force on all gateways, inside and outside its wave', () => {
   const { commit, seen } = gateways();
   commit(staged, known('change.advanced', { change: '3', wave: 1 }));
   commit(known('key.revoked', { id: 'key-1' }));
@@ -95,7 +95,7 @@ test('a revocation while a change is open is in force on all gateways, in its wa
   expect(seen()[0]?.change).toBe('3');
 });
 
-test('a completed change is in force on all gateways, and is no change of theirs any more', () => {
+test('a completed change is in force on all gateways, and none shows it as a change any more', () => {
   const { commit, seen } = gateways();
   commit(staged, known('change.advanced', { change: '3', wave: 1 }));
   const events = staged.type === 'change.staged' ? staged.data.events : [];
@@ -104,7 +104,7 @@ test('a completed change is in force on all gateways, and is no change of theirs
   expect(seen()).toEqual([all, all]);
 });
 
-test('a decision is that of the change where it read a row of it, and no other is', () => {
+test('a decision counts for the change if and only if it read one of its rows', () => {
   const { commit, readers } = gateways();
   commit(staged, known('change.advanced', { change: '3', wave: 1 }));
   const [inside, outside] = readers.map(({ overlaid }) => overlaid);

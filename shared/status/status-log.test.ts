@@ -6,7 +6,7 @@ import { folderOfTest } from '../../test/support/folders.ts';
 import { boardOn, publish, reportOf } from '../../test/support/status-reports.ts';
 import { openStatusLog } from './status-log.ts';
 
-test('a board whose topic was moved away reports why, and reads the one in its place to its end before it reports that', async () => {
+test('a board whose topic was replaced says why, and first reads the new topic to its end', async () => {
   const dir = folderOfTest('status-log');
   const open = () => openStatusLog(`sqlite:${dir}/log`);
   const log = await open();

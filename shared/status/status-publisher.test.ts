@@ -24,7 +24,7 @@ beforeEach(() => {
   lines.length = 0;
 });
 
-test('a record that the log does not accept is counted each time, and logged once a minute with the reason', async () => {
+test('a record that the log rejects is counted each time, and logged once a minute with the reason', async () => {
   const log = await openEmbeddedLog({ folder: dir, address: { topic: 'headgate.status' } });
   await log.close();
   const publisher = new StatusPublisher({ log, mac: testMac, logger });
@@ -42,7 +42,7 @@ test('a record that the log does not accept is counted each time, and logged onc
   await publisher.stop();
 });
 
-test('a fault of the report itself ends no process, and is counted and logged as a fault', async () => {
+test('a fault in the report itself does not end the process, and is counted and logged', async () => {
   const log = topic();
   const publisher = new StatusPublisher({ log, mac: testMac, logger });
   publisher.start({
@@ -56,7 +56,7 @@ test('a fault of the report itself ends no process, and is counted and logged as
   await log.close();
 });
 
-test('reports of one process are numbered, and its `stopped` report is the last', async () => {
+test('a process numbers its reports, and its `stopped` report is the last', async () => {
   const log = topic();
   const board = await boardOn(log);
   const publisher = new StatusPublisher({ log, mac: testMac, logger });
@@ -71,7 +71,7 @@ test('reports of one process are numbered, and its `stopped` report is the last'
   await log.close();
 });
 
-test('what is counted is settled by whether the log took it, and the `stopped` report has the last of it', async () => {
+test('counts are settled according to the log’s acceptance, and the `stopped` report has the rest', async () => {
   const log = topic();
   const counted: unknown[] = [];
   const board = new StatusBoard({

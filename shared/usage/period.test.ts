@@ -17,7 +17,7 @@ test.each<[anchor: string, at: string, start: string, end: string]>([
   ['2026-01-31', '2100-02-28T00:00:00Z', '2100-02-28', '2100-03-31'],
   ['2026-01-31', '2026-04-30T00:00:00Z', '2026-04-30', '2026-05-31'],
   ['2030-06-10', '2026-01-05T00:00:00Z', '2025-12-10', '2026-01-10'],
-])('Limits 4: with anchor %s the moment %s is in the period %s to %s', (anchor, at, start, end) => {
+])('Limits 4: with anchor %s the time %s is in the period %s to %s', (anchor, at, start, end) => {
   expect(billingPeriod(anchor, Date.parse(at))).toEqual({
     start,
     startMs: Date.parse(start),
@@ -30,7 +30,7 @@ const day = fc
   .map((days) => new Date(days * dayMs).toISOString().slice(0, 10));
 const moment = fc.integer({ min: Date.UTC(1971, 0, 1), max: Date.UTC(2200, 0, 1) });
 
-test('Limits 4: every moment is in exactly one period, and periods follow one another without a gap', () => {
+test('Limits 4: every moment is in exactly one period, and periods follow each other without a gap', () => {
   fc.assert(
     fc.property(day, moment, (anchor, atMs) => {
       const period = billingPeriod(anchor, atMs);
@@ -45,7 +45,7 @@ test('Limits 4: every moment is in exactly one period, and periods follow one an
   );
 });
 
-test('Limits 4: a period begins on the anchor day, or on the last day of a month that has no such day', () => {
+test('Limits 4: a period begins on the anchor day, or on the last day of a shorter month', () => {
   fc.assert(
     fc.property(day, moment, (anchor, atMs) => {
       const { startMs, endMs } = billingPeriod(anchor, atMs);
@@ -59,6 +59,6 @@ test('Limits 4: a period begins on the anchor day, or on the last day of a month
   );
 });
 
-test('Limits 4: the anchor day begins a period of its own', () => {
+test('Limits 4: the anchor day begins its own period', () => {
   fc.assert(fc.property(day, (anchor) => billingPeriod(anchor, Date.parse(anchor)).start === anchor));
 });

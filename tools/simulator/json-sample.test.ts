@@ -47,12 +47,12 @@ test.each([
   expect(sampleValue(schema)).toEqual(value);
 });
 
-test('a schema that refers to itself without end gets an end', () => {
+test('a schema with endless self-reference gets a finite sample', () => {
   const loop = { type: 'object', required: ['next'], properties: { next: { $ref: '#' } } };
   expect(JSON.stringify(sampleValue(loop)).length).toBeLessThan(1000);
 });
 
-test('a schema that branches without end costs a bounded time', () => {
+test('a schema with endless branching takes a limited time', () => {
   const names = Array.from({ length: 30 }, (_, index) => `p${index}`);
   const wide = {
     type: 'object',
@@ -62,6 +62,6 @@ test('a schema that branches without end costs a bounded time', () => {
   expect(JSON.stringify(sampleValue(wide)).length).toBeLessThan(2_000_000);
 });
 
-test('a reference to a thing of every object is not followed', () => {
+test('a reference to an inherited member is not followed', () => {
   expect(sampleValue({ $ref: '#/constructor' })).toBeNull();
 });

@@ -20,7 +20,7 @@ test.each([
     tokens: 5,
   },
   { name: 'something that is no message', messages: [7], tokens: 3 },
-])('a prompt costs a quarter of its bytes and 3 for each message: $name', ({ messages, tokens }) => {
+])('a prompt costs a quarter of its bytes plus 3 per message: $name', ({ messages, tokens }) => {
   expect(promptTokens(messages)).toBe(tokens);
 });
 
@@ -28,22 +28,22 @@ test('plain text costs a quarter of its bytes, rounded up', () => {
   expect(['', 'a', 'abcd', 'abcde'].map(textTokens)).toEqual([0, 1, 1, 2]);
 });
 
-test('content of an unknown kind has no text', () => {
+test('content of an unknown kind counts as no text', () => {
   expect([contentText(5), contentText({}), contentText([null, 'x'])]).toEqual(['', '', '']);
 });
 
-test('an echo repeats the words in a circle, one token a word', () => {
+test('an echo repeats the words in a loop, one word per token', () => {
   expect(echo('hello  there', 5)).toEqual(['echo:', ' hello', ' there', ' echo:', ' hello']);
   expect(echo('hello there', 2, 1)).toEqual(['hello', ' there']);
   expect(echo('', 2)).toEqual(['echo:', ' echo:']);
 });
 
-test('the last message can ask for a length', () => {
+test('the last message can request a length', () => {
   expect(wordsAsked('please say 500 words now', 16)).toBe(500);
   expect(wordsAsked('say some words', 16)).toBe(16);
 });
 
-test('machine text is cut into tokens of eight characters and nothing is lost', () => {
+test('machine text is cut into tokens of eight characters without loss', () => {
   expect(pieces('{"a":"bcd"}')).toEqual(['{"a":"bc', 'd"}']);
 });
 

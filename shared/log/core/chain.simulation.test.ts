@@ -50,24 +50,24 @@ async function violationsOf(options: {
 }
 
 test.each(chainRules.map((rule) => rule.name))(
-  'without the clause on %s the runs find violations',
+  'without the rule on %s, the simulation finds violations',
   async (name) => {
     const rules = chainRules.filter((rule) => rule.name !== name);
     expect(await violationsOf({ rules })).not.toEqual([]);
   },
 );
 
-test('without places in the chain the writers harm each other, without an outsider', async () => {
+test('without chain positions, writers harm each other even without an outsider', async () => {
   const rules = chainRules.filter((rule) => rule.name !== 'seq' && rule.name !== 'prev');
   expect(await violationsOf({ rules, forgeries: false })).not.toEqual([]);
 });
 
-test('a writer that takes an acknowledged append for a command that is done is found out', async () => {
+test('a writer that treats an acknowledged append as a completed command is detected', async () => {
   const credulous: OpenWriter = (parts) => new ModelWriter(parts, { believesAcknowledgements: true });
   expect(await violationsOf({ openWriter: credulous })).not.toEqual([]);
 });
 
-test('one seed is one run', async () => {
+test('a seed determines its run', async () => {
   const once = await simulate({ seed: baseSeed, openWriter });
   expect((await simulate({ seed: baseSeed, openWriter })).counts).toEqual(once.counts);
 });

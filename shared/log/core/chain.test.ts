@@ -66,13 +66,13 @@ describe('the first record', () => {
     ['no event', { events: [] }, 'genesis'],
     ['another event', { events: [noOp] }, 'genesis'],
     ['a second event', { events: [event, noOp] }, 'genesis'],
-    ['the event after another', { events: [noOp, event] }, 'genesis'],
-    ['the id of another log inside', { events: [created('other')] }, 'genesis'],
-    ['the id of another log outside', { log: 'other' }, 'genesis'],
-    ['data that is no object', { events: [{ ...event, data: null }] }, 'genesis'],
-    ['an id of another shape', { log: 'Main', events: [{ ...event, data: { log: 'Main' } }] }, 'genesis'],
-    ['signers that are no list', { events: [{ ...event, data: { log: 'main', signers: 'x' } }] }, 'genesis'],
-    ['signers that are no texts', { events: [{ ...event, data: { log: 'main', signers: [1] } }] }, 'genesis'],
+    ['another event first', { events: [noOp, event] }, 'genesis'],
+    ['another log’s id in the event', { events: [created('other')] }, 'genesis'],
+    ['another log’s id in the envelope', { log: 'other' }, 'genesis'],
+    ['data that is not an object', { events: [{ ...event, data: null }] }, 'genesis'],
+    ['an id of another form', { log: 'Main', events: [{ ...event, data: { log: 'Main' } }] }, 'genesis'],
+    ['signers not in a list', { events: [{ ...event, data: { log: 'main', signers: 'x' } }] }, 'genesis'],
+    ['signers that are numbers', { events: [{ ...event, data: { log: 'main', signers: [1] } }] }, 'genesis'],
     ['seq 2', { seq: 2 }, 'seq'],
     ['seq 0', { seq: 0 }, 'unreadable'],
     ['a prev other than zeros', { prev: '1'.repeat(64) }, 'prev'],
@@ -81,7 +81,7 @@ describe('the first record', () => {
     expect(reasonOf(judge(emptyHead(), changed(good, fields)))).toBe(reason);
   });
 
-  test('counts though a later version of its event has more fields', () => {
+  test('counts even if a later version of its event has more fields', () => {
     const later = { ...event, v: 7, data: { log: 'main', region: 'eu' } };
     expect(reasonOf(judge(emptyHead(), changed(good, { events: [later] })))).toBe('accepted');
   });
@@ -92,10 +92,10 @@ describe('a later record', () => {
   const good = next(head);
 
   test.each<[string, Record<string, unknown>, string]>([
-    ['of another log', { log: 'other' }, 'log'],
-    ['with the seq of the head', { seq: 1 }, 'seq'],
-    ['one place too far', { seq: 3 }, 'seq'],
-    ['with a seq that is no integer', { seq: 2.5 }, 'unreadable'],
+    ['from another log', { log: 'other' }, 'log'],
+    ['with the head’s seq', { seq: 1 }, 'seq'],
+    ['one position too far', { seq: 3 }, 'seq'],
+    ['with a fractional seq', { seq: 2.5 }, 'unreadable'],
     ['on another prev', { prev: genesisPrev }, 'prev'],
     ['with a prev in capitals', { prev: head.hash.toUpperCase() }, 'unreadable'],
     ['without events', { events: undefined }, 'unreadable'],
@@ -103,7 +103,7 @@ describe('a later record', () => {
     expect(reasonOf(judge(head, changed(good, fields)))).toBe(reason);
   });
 
-  test('is accepted with fields and events that nobody knows', () => {
+  test('is accepted with unknown fields and events', () => {
     const event = { type: 'moon.risen', v: 9, critical: true, data: 'x' };
     expect(reasonOf(judge(head, changed(good, { extra: 1, events: [event] })))).toBe('accepted');
   });
@@ -116,7 +116,7 @@ describe('a later record', () => {
   });
 });
 
-test('no bytes make the rule throw', () => {
+test('no bytes make the rules throw', () => {
   const head = accept(emptyHead(), genesis('main'));
   const bytes = fc.oneof(
     fc.uint8Array({ maxLength: 300 }).map((array) => Buffer.from(array)),
@@ -142,7 +142,7 @@ test('deeply nested records are judged like any other', () => {
   expect(reasonOf(judge(emptyHead(), record(value)))).toBe('unreadable');
 });
 
-describe('in bulk', () => {
+describe('a batch of records', () => {
   const signers = [newSigner(), newSigner()];
   const outsider = newSigner();
   const names = signers.map((signer) => signer.publicKey);
@@ -216,7 +216,7 @@ describe('in bulk', () => {
   });
   const sizes = fc.array(fc.integer({ min: 1, max: 12 }), { minLength: 1, maxLength: 4 });
 
-  test('the outcome equals one by one, whatever was added without a key, in batches of any size', () => {
+  test('gives the same results as one by one, with any records added without a key and in any sizes', () => {
     let forged = 0;
     fc.assert(
       fc.property(insertions, sizes, (added, batchSizes) => {
@@ -240,7 +240,7 @@ describe('in bulk', () => {
     expect(forged).toBeGreaterThan(100);
   });
 
-  test('the outcome equals one by one when whole records are dropped, repeated and put in another order', () => {
+  test('gives the same results as one by one if records are dropped, repeated or reordered', () => {
     fc.assert(
       fc.property(fc.array(fc.nat(honest.length - 1), { maxLength: 25 }), sizes, (order, batchSizes) => {
         const records = order.map((index) => honest[index]!);
@@ -250,7 +250,7 @@ describe('in bulk', () => {
     );
   });
 
-  test('a forged record of good form at the end of a batch does not take the genuine ones with it', () => {
+  test('is not rejected for a well-formed forgery at its end', () => {
     const head = judgeOneByOne(emptyHead(), honest).findLast((one) => 'accepted' in one) as { head: Head };
     const fake = { ...next(head.head), signature: Buffer.alloc(64, 1) };
     const judgements = judgeBatch(emptyHead(), [...honest, fake]);
@@ -258,7 +258,7 @@ describe('in bulk', () => {
     expect(judgements.filter((judgement) => 'accepted' in judgement)).toHaveLength(7);
   });
 
-  test('a damaged signature inside a batch is made good by the chain, and mints nothing', () => {
+  test('accepts a damaged signature inside the chain, and that accepts nothing else', () => {
     const damaged = honest.map((one, index) => (index === 1 ? { ...one, signature: Buffer.alloc(64) } : one));
     expect(judgeBatch(emptyHead(), damaged).map(reasonOf)).toEqual(
       judgeBatch(emptyHead(), honest).map(reasonOf),
@@ -269,14 +269,14 @@ describe('in bulk', () => {
   test.each([
     ['missing', null],
     ['cut short', honest[1]!.signature!.subarray(0, 63)],
-  ])('a signature that is %s inside a batch is skipped as one by one', (_, signature) => {
+  ])('skips a record whose signature is %s, as one by one', (_, signature) => {
     const stripped = honest.map((one, index) => (index === 1 ? { ...one, signature } : one));
     const judgements = judgeBatch(emptyHead(), stripped);
     expect(judgements).toEqual(judgeOneByOne(emptyHead(), stripped));
     expect(reasonOf(judgements[1]!)).toBe('signature');
   });
 
-  test('nothing gives nothing', () => {
+  test('may be empty', () => {
     expect(judgeBatch(emptyHead(), [])).toEqual([]);
   });
 });
@@ -285,7 +285,7 @@ describe('composing', () => {
   const head = accept(emptyHead(), genesis('main'));
   const draft = { head, id: 'c', at, by: 'test', events: [noOp] };
 
-  test('leaves out what is not given and keeps what is', () => {
+  test('leaves out optional members that are not given', () => {
     const bare = JSON.parse(String(composeCommit(draft)));
     expect(Object.keys(bare)).toEqual(['v', 'log', 'seq', 'prev', 'id', 'at', 'by', 'events']);
     const full = JSON.parse(String(composeCommit({ ...draft, why: 'because', command: 'a'.repeat(64) })));
@@ -302,12 +302,12 @@ describe('composing', () => {
     expect(() => composeCommit({ ...draft, why: 'é'.repeat(commitBytesMax / 2) })).toThrow(CommitTooLarge);
   });
 
-  test('needs to know the log', () => {
+  test('requires the log’s id', () => {
     expect(() => composeCommit({ ...draft, head: emptyHead() })).toThrow(/id of its log/);
   });
 });
 
-test('the clauses are the ones that are frozen', () => {
+test('the rules are the frozen ones', () => {
   expect(chainRules.map((rule) => rule.name)).toEqual(['log', 'seq', 'prev', 'genesis', 'signature']);
 });
 

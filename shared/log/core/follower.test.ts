@@ -31,7 +31,7 @@ function topicOf(...texts: string[]): MemoryTopic {
   return topic;
 }
 
-test('records are folded in slices, and a slice that fails is folded again, never one before it', async () => {
+test('records are folded in slices, and a failed slice is folded again, but none before it', async () => {
   const texts: string[] = [];
   let failures = 2;
   const { follower, reached } = followed(topicOf('a', 'b', 'c'), {
@@ -63,7 +63,7 @@ test.each<[string, (topic: MemoryTopic) => void]>([
   expect([restarts, texts.at(-1), follower.position]).toEqual([1, 'z', topic.end]);
 });
 
-test('the end of a log that another call found replaced is none of the log that is read', async () => {
+test('after another call finds the log replaced, the new end does not count for the old log', async () => {
   const topic = topicOf('a', 'b', 'c');
   const { follower, log, texts } = followed(topic);
   await follower.caughtUp(5000);
@@ -75,7 +75,7 @@ test('the end of a log that another call found replaced is none of the log that 
   expect(texts).toEqual(['a', 'b', 'c', 'z']);
 });
 
-test('a fatal error ends it for good, and all waits with it', async () => {
+test('a fatal error stops the follower for good and ends all waits', async () => {
   const faults: Error[] = [];
   const { follower } = followed(topicOf('a'), {
     fold: () => {
@@ -89,7 +89,7 @@ test('a fatal error ends it for good, and all waits with it', async () => {
   expect(await howItWaits(() => follower.until(() => false, 20))).toBe('threw');
 });
 
-test('an end that never comes is waited for until the deadline; stopped, it folds no more and ends all waits', async () => {
+test('an end that never comes is awaited until the deadline, and a stopped follower ends all waits', async () => {
   const topic = topicOf('a');
   const log = Object.assign(new MemoryLog(topic), { end: () => new Promise<never>(() => {}) });
   const { follower, texts } = followed(topic, { log });
@@ -103,7 +103,7 @@ test('an end that never comes is waited for until the deadline; stopped, it fold
   expect(texts).toEqual(['a']);
 });
 
-test('a slice is shorter while the event loop has other work, and comes once a turn had none', async () => {
+test('a slice is shorter while the event loop has other work, and runs once a turn had none', async () => {
   const topic = topicOf(...Array.from({ length: 400 }, (_, n) => `${n}`));
   const budgets: number[] = [];
   const [from, to] = [100, 120];

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { RecordMac } from './record-mac.ts';
 
-test('the signature of a record is the HMAC-SHA256 of topic and value, for tokens of every length', () => {
+test('a record’s signature is the HMAC-SHA256 of topic and value, for tokens of every length', () => {
   const text = fc.string({ minLength: 1, maxLength: 200, unit: 'grapheme' });
   fc.assert(
     fc.property(text, text, fc.uint8Array({ maxLength: 2000 }), (token, topic, value) => {

@@ -26,14 +26,14 @@ const { privateKey, publicKey } = generateKeyPairSync('ed25519');
 const signer = loadSigner(fileOf('good.pem', pem(privateKey)));
 const raw = Buffer.from('record');
 
-test('a signer signs what its public key verifies', () => {
+test('a signature by a signer is verified with its public key', () => {
   const signature = signer.sign(raw);
   expect(signature).toHaveLength(64);
   expect(signer.publicKey).toBe(publicKey.export({ type: 'spki', format: 'der' }).toString('base64'));
   expect(verify([signer.publicKey], raw, signature)).toBe(true);
 });
 
-test('a signature by any one of the signers will do', () => {
+test('a signature by any one of the signers is enough', () => {
   const other = loadSigner(fileOf('other.pem', pem(generateKeyPairSync('ed25519').privateKey)));
   expect(verify([other.publicKey, signer.publicKey], raw, signer.sign(raw))).toBe(true);
   expect(verify([other.publicKey], raw, signer.sign(raw))).toBe(false);
@@ -52,17 +52,17 @@ test.each([
   ['no signature', [signer.publicKey], raw, null],
   ['an empty one', [signer.publicKey], raw, Buffer.alloc(0)],
   ['one of zeros', [signer.publicKey], raw, Buffer.alloc(64)],
-  ['one that is too long', [signer.publicKey], raw, Buffer.concat([signer.sign(raw), Buffer.alloc(1)])],
+  ['an overlong signature', [signer.publicKey], raw, Buffer.concat([signer.sign(raw), Buffer.alloc(1)])],
   ['one over other bytes', [signer.publicKey], Buffer.from('recorD'), signer.sign(raw)],
-  ['one where nobody may sign', [], raw, signer.sign(raw)],
-  ['one by a key that cannot be read', ['not a key', ''], raw, signer.sign(raw)],
+  ['one when nobody may sign', [], raw, signer.sign(raw)],
+  ['one by an unreadable key', ['not a key', ''], raw, signer.sign(raw)],
   ['one by a key of another type', [spki(shortRsa.publicKey)], raw, sign(null, raw, shortRsa.privateKey)],
   ['one by a key that cannot sign', [spki(x25519.publicKey)], raw, signer.sign(raw)],
-])('%s is not believed', (_, signers, bytes, signature) => {
+])('%s is not accepted as a signature', (_, signers, bytes, signature) => {
   expect(verify(signers, bytes, signature)).toBe(false);
 });
 
-test('a flood of keys does not make a good one unknown', () => {
+test('many other keys do not displace a valid one', () => {
   const signature = signer.sign(raw);
   for (let n = 0; n < 200; n++) expect(verify([`junk-${n}`], raw, signature)).toBe(false);
   expect(verify([signer.publicKey], raw, signature)).toBe(true);
@@ -76,12 +76,12 @@ test.each([
   ['of another type', () => fileOf('rsa.pem', pem(rsa.privateKey)), /type rsa, not ed25519/],
   ['empty', () => fileOf('empty.pem', ''), /no private key in PEM form/],
   ['not PEM', () => fileOf('raw.pem', 'SECRET'), /no private key in PEM form/],
-])('a key file that is %s is refused with what to do', (_, path, message) => {
+])('a key file that is %s is refused with advice', (_, path, message) => {
   expect(() => loadSigner(path())).toThrow(SigningKeyUnusable);
   expect(() => loadSigner(path())).toThrow(message);
 });
 
-test('no error text contains the content of a key file', () => {
+test('no error text contains a key file’s content', () => {
   const path = fileOf('broken.pem', String(pem(privateKey)).replace('MC4', 'XXX'));
   const secret = String(pem(privateKey)).split('\n')[1]!.slice(8, 24);
   const error = (() => {

@@ -50,7 +50,7 @@ test.each([
     [genesis([], undefined), genesis([own], own)],
     /log main is refused/,
   ],
-])('%s is refused by name, and nothing of it is folded', async (_, records, message) => {
+])('%s is refused by name, and none of it is folded', async (_, records, message) => {
   expect(() => pins.checkBeginning(records)).toThrow(LogReplaced);
   expect(() => pins.checkBeginning(records)).toThrow(message);
   const { log } = logOf([junk, ...records]);
@@ -62,7 +62,7 @@ test.each([
   await replicator.stop();
 });
 
-test('records that cannot begin a log are skipped, also more of them than one search reads', async () => {
+test('records that cannot begin a log are skipped, even if one search cannot read them all', async () => {
   const unsigned = { ...genesis([own], own), signature: null };
   pins.checkBeginning([junk, unsigned, genesis([own, outsider], own)]);
   const lots = Array.from({ length: 10_100 }, () => junk);
@@ -75,7 +75,7 @@ test('records that cannot begin a log are skipped, also more of them than one se
   await replicator.stop();
 });
 
-test('a state from before the pin was set is refused, unless a pinned key signed the first record of its log', async () => {
+test('a state from before the pin is refused unless a pinned key signed its log’s first record', async () => {
   for (const [signer, fits] of [
     [own, true],
     [outsider, false],
@@ -119,7 +119,7 @@ test('later changes of the signers do not require a new pin', async () => {
   await expect(checkTrust(log, snapshot, pins)).resolves.toBeUndefined();
 });
 
-test('a pin is a fingerprint, a public key or its file; anything else refuses the start', () => {
+test('a pin is a fingerprint, a public key or its file, and anything else prevents the start', () => {
   const file = join(dir, 'own.pub');
   writeFileSync(file, `-----BEGIN PUBLIC KEY-----\n${own.publicKey}\n-----END PUBLIC KEY-----\n`);
   const fingerprint = computeFingerprint(own.publicKey);

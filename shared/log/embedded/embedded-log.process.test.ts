@@ -80,7 +80,7 @@ function sorted(records: readonly LogRecord[], bytes = 0): Map<string, string[]>
   return found;
 }
 
-test('a writer killed at any moment loses no acknowledged append and leaves none half there', async () => {
+test('a writer killed at any moment loses no acknowledged append and leaves none half written', async () => {
   const bytes = 3000;
   const acks = new Map<string, string[]>();
   for (let round = 0; round < runs({ fast: 8, full: 8 }); round++) {
@@ -109,7 +109,7 @@ test('a writer killed at any moment loses no acknowledged append and leaves none
   await log.append(Buffer.from('after:0'));
 });
 
-test('four processes that append hundreds each at once lose nothing and double nothing', async () => {
+test('four processes that append hundreds of records at once lose and repeat nothing', async () => {
   const names = ['a', 'b', 'c', 'd'];
   const each = runs({ fast: 300, full: 300 });
   const tail = readRecords(log, 4 * each);
@@ -122,7 +122,7 @@ test('four processes that append hundreds each at once lose nothing and double n
   expect(await log.end()).toBe(4 * each);
 });
 
-test('a full disk is reported, nothing of the failed append is there, and the log still reads and writes', async () => {
+test('a full disk is reported, nothing of the failed append remains, and the log still works', async () => {
   await log.append(Buffer.from('before:0'));
   // Limits the size of every file that this process writes, in units of 1 024 bytes.
   const command = 'ulimit -f 400 && exec "$@"';
@@ -140,7 +140,7 @@ test('a full disk is reported, nothing of the failed append is there, and the lo
   expect(await log.append(Buffer.from('after:0'))).toBe(end);
 });
 
-test('another process sees an append by the report of the system, not by the slow poll', async () => {
+test('another process sees an append through file notifications, not the slow poll', async () => {
   const reader = await openEmbeddedLog({ folder, address: { topic }, pollMs: 3_600_000 });
   const count = 200;
   start(process.execPath, [stamperPath, folder, topic, String(count), '10']);
@@ -158,7 +158,7 @@ test('another process sees an append by the report of the system, not by the slo
   expect(latencies).toHaveLength(count);
 });
 
-test('an idle log costs next to nothing', async () => {
+test('an idle log uses almost no CPU time', async () => {
   const abort = new AbortController();
   const idle = (async () => {
     for await (const _ of log.tail({ from: 0, signal: abort.signal }));

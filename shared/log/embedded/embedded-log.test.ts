@@ -61,14 +61,14 @@ async function logOf(count: number, options: Partial<EmbeddedLogOptions> = {}): 
   return log;
 }
 
-test('folder and file are made for their owner alone', async () => {
+test('folder and files are readable only by their owner', async () => {
   const inner = join(folder, 'a', 'b');
   await logOf(1, { folder: inner });
   expect(statSync(inner).mode & 0o777).toBe(0o700);
   for (const file of readdirSync(inner)) expect(statSync(join(inner, file)).mode & 0o777).toBe(0o600);
 });
 
-test('each topic and each partition has a file of its own', async () => {
+test('each topic and each partition has its own file', async () => {
   const control = await logOf(2);
   const usage = await logOf(1, { address: { topic: 'headgate.usage', partition: 3 } });
   expect([await control.end(), await usage.end()]).toEqual([2, 1]);
@@ -92,7 +92,7 @@ async function replaceFile(): Promise<void> {
 test.each([
   ['removed', removeFile],
   ['replaced', replaceFile],
-])('a file that is %s under an open log is reported by append, end and a waiting tail', async (_, harm) => {
+])('a file %s under an open log is reported by append, end and a waiting tail', async (_, harm) => {
   const log = await logOf(2);
   const waiting = await waitingTail(log, await open());
   await harm();
@@ -101,7 +101,7 @@ test.each([
   await expect(log.end()).rejects.toThrow(LogReplaced);
 });
 
-test('a log cut off before the position of a waiting tail is reported', async () => {
+test('truncating a log before a waiting tail’s position is reported', async () => {
   const log = await logOf(5);
   const waiting = await waitingTail(log, await open());
   const db = openDatabase(path, { durability: 'normal' });
@@ -110,7 +110,7 @@ test('a log cut off before the position of a waiting tail is reported', async ()
   await expect(promptly(waiting.ended, 'noticing')).rejects.toThrow(LogTruncated);
 });
 
-test('a log cut off at the end of an earlier look is reported to a tail that read further since', async () => {
+test('truncating a log is reported to a tail that has read beyond the point of an earlier check', async () => {
   // With fake timers the file is checked only when the test advances the clock, as on a busy machine.
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   try {
@@ -138,7 +138,7 @@ test('a log cut off at the end of an earlier look is reported to a tail that rea
   }
 });
 
-test('a log whose first records were removed is reported, unless trimming is allowed', async () => {
+test('a log without its first records is reported, unless trimming is allowed', async () => {
   const log = await logOf(5);
   const db = openDatabase(path, { durability: 'normal' });
   db.exec('DELETE FROM record WHERE offset < 2');
@@ -150,7 +150,7 @@ test('a log whose first records were removed is reported, unless trimming is all
   ]);
 });
 
-test('damaged pages are reported with what to do', async () => {
+test('damaged pages are reported with advice', async () => {
   const log = await logOf(200);
   for (let n = 0; n < 50; n++) await log.append(Buffer.alloc(4000));
   await log.close();
@@ -161,14 +161,14 @@ test('damaged pages are reported with what to do', async () => {
   await expect(readRecords(damaged, 250)).rejects.toThrow(LogUnavailable);
 });
 
-test('a file that is no database is reported with the next step', async () => {
+test('a file that is not a database is reported with the next step', async () => {
   await (await logOf(1)).close();
   truncateSync(path, 0);
   writeSync(openSync(path, 'r+'), Buffer.alloc(8192, 'not a database'));
   await expect(open()).rejects.toThrow(/damaged.*backup/s);
 });
 
-test('a file of a later format is not changed', async () => {
+test('a file in a later format is not changed', async () => {
   await (await logOf(1)).close();
   const db = openDatabase(path, { durability: 'normal' });
   db.pragma('user_version = 99');
@@ -176,7 +176,7 @@ test('a file of a later format is not changed', async () => {
   await expect(open()).rejects.toThrow(/later version/);
 });
 
-test('a folder that cannot be made is reported', async () => {
+test('a folder that cannot be created is reported', async () => {
   await logOf(1);
   await expect(open({ folder: join(path, 'inner') })).rejects.toThrow(LogUnavailable);
 });
@@ -187,7 +187,7 @@ function locked(): { release(): void } {
   return { release: () => db.close() };
 }
 
-test('an append waits for the lock of another process without holding up the event loop', async () => {
+test('an append waits for another process’s lock without blocking the event loop', async () => {
   const log = await logOf(1);
   const lock = locked();
   let appended = false;
@@ -202,7 +202,7 @@ test('an append waits for the lock of another process without holding up the eve
   expect(await promptly(append, 'the append')).toBe(1);
 });
 
-test('an append gives up at its deadline with nothing written, and the next one works', async () => {
+test('an append gives up at its deadline without writing, and the next one works', async () => {
   const log = await logOf(1, { lockDeadlineMs: 50 });
   const lock = locked();
   await expect(log.append(Buffer.from('x'))).rejects.toThrow(LogUnavailable);
@@ -210,7 +210,7 @@ test('an append gives up at its deadline with nothing written, and the next one 
   expect(await log.append(Buffer.from('y'))).toBe(1);
 });
 
-test('close refuses the appends that still wait for a lock', async () => {
+test('closing refuses appends that still wait for a lock', async () => {
   const log = await logOf(1);
   const lock = locked();
   const append = log.append(Buffer.from('x'));
@@ -236,7 +236,7 @@ test('the queue of waiting appends is bounded', async () => {
 /** Options that set both clocks of a process, in ms. */
 const clockAt = (nowMs: () => number) => ({ now: nowMs, monotonicMs: nowMs });
 
-test('old records are removed from the front at appends, the last one never', async () => {
+test('appends remove old records from the front, but never the last one', async () => {
   let nowMs = 1_000_000;
   const log = await open({
     keepSeconds: 60,
@@ -258,7 +258,7 @@ test('old records are removed from the front at appends, the last one never', as
   expect(await log.end()).toBe(21);
 });
 
-test('a clock that is set ahead by days removes nothing, however long it stays so, also in a process that starts with it', async () => {
+test('a clock that is days ahead removes nothing, however long, even in a process that starts with it', async () => {
   const dayMs = 86_400_000;
   let [nowMs, aheadMs] = [1_000_000, 0];
   const clocks = { now: () => nowMs + aheadMs, monotonicMs: () => nowMs };
@@ -278,7 +278,7 @@ test('a clock that is set ahead by days removes nothing, however long it stays s
   expect([first?.offset, await logs[0]!.end()]).toEqual([0, 9]);
 });
 
-test('trimming takes a prefix only, whatever the clock did', async () => {
+test('trimming removes only a prefix, whatever the clock did', async () => {
   let nowMs = 2_000_000;
   const log = await open({
     keepSeconds: 60,
@@ -293,7 +293,7 @@ test('trimming takes a prefix only, whatever the clock did', async () => {
   expect((await readRecords(log, 3)).map((record) => record.offset)).toEqual([0, 1, 2]);
 });
 
-test('trimming is not done at every append', async () => {
+test('trimming is not done on every append', async () => {
   let nowMs = 1_000_000;
   const log = await open({
     keepSeconds: 1,
@@ -310,7 +310,7 @@ test('trimming is not done at every append', async () => {
   expect(new Set(firsts).size).toBe(3);
 });
 
-test('a long catch-up leaves the event loop its turns', async () => {
+test('a long catch-up yields to the event loop', async () => {
   const log = await logOf(40);
   let turns = 0;
   const timer = setInterval(() => turns++, 0);
@@ -326,7 +326,7 @@ test('a long catch-up leaves the event loop its turns', async () => {
   expect(turns).toBeGreaterThan(10);
 });
 
-test('a writer that waits for each append leaves the event loop its turns, whether the log takes them or not', async () => {
+test('a writer that awaits each append yields to the event loop, whether or not the log accepts them', async () => {
   const log = await open();
   const appends = new TurnCounter();
   const append = async (): Promise<void> => {
@@ -341,7 +341,7 @@ test('a writer that waits for each append leaves the event loop its turns, wheth
   renameSync(`${folder}-away`, folder);
 });
 
-test('a tail that is stopped in the turn in which it looks ends at once', async () => {
+test('a tail that is stopped in the turn in which it reads ends at once', async () => {
   const log = await logOf(1);
   const stop = new AbortController();
   const next = log.tail({ from: 1, signal: stop.signal })[Symbol.asyncIterator]().next();

@@ -26,14 +26,14 @@ function append(afterMs: number, offMs = 0): number {
 }
 
 test.each([-24 * hour, -hour, -10 * minute, 10 * minute, hour, 24 * hour])(
-  'the records of a process whose clock is off by %i ms have the time of the others, however long that lasts',
+  'records of a process whose clock is off by %i ms keep the others’ time, however long that lasts',
   (offMs) => {
     expect(append(0)).toBe(0);
     for (let second = 0; second < 300; second++) expect([append(500, offMs), append(500)]).toEqual([0, 0]);
   },
 );
 
-test('a clock that all have for a minute is right', () => {
+test('a clock that every process has had for a minute is right', () => {
   append(0);
   for (let second = 0; second <= 60; second++) expect(append(1000, hour)).toBe(0);
   expect(append(1000, hour)).toBe(hour);
@@ -46,7 +46,7 @@ test('a small difference is followed', () => {
   expect(append(1000)).toBe(0);
 });
 
-test('after a start of the machine, and where nobody appended for a minute, the clock is that of who appends', () => {
+test('after a reboot or a minute without appends, the appending process’s clock is used', () => {
   append(0);
   nowMs = 10;
   expect(append(0, hour)).toBe(hour);

@@ -10,7 +10,7 @@ import { expect, test } from 'vitest';
 const require = createRequire(import.meta.url);
 const version = '2.2.4';
 
-test('the installed kafkajs is the pinned one, whose private files client.ts describes', () => {
+test('the installed kafkajs is the pinned version whose private files client.ts describes', () => {
   const { dependencies } = require('../../../package.json') as { dependencies: Record<string, string> };
   expect(dependencies['kafkajs']).toBe(version);
   expect((require('kafkajs/package.json') as { version: string }).version).toBe(version);
@@ -39,7 +39,7 @@ interface Queue {
   readonly pending: unknown;
 }
 
-test('a connection pool has the two connections, the queues and the methods that client.ts uses', () => {
+test('a connection pool has the connections, queues and methods that client.ts uses', () => {
   const Pool = require('kafkajs/src/network/connectionPool.js') as new (
     options: object,
   ) => { pool: readonly { requestQueue: Queue }[] };
@@ -57,7 +57,7 @@ test('a connection pool has the two connections, the queues and the methods that
   }
 });
 
-test('a broker has the fields and the methods that client.ts uses', () => {
+test('a broker has the fields and methods that client.ts uses', () => {
   const Broker = require('kafkajs/src/broker/index.js') as new (options: object) => object;
   const logger = { namespace: () => logger };
   const broker = new Broker({ connectionPool: { connectionTimeout: 1, host: 'host', port: 1 }, logger });

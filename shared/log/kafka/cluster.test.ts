@@ -45,15 +45,15 @@ test.each([
   ['a second broker that names the same leader is enough', { 1: 1, 2: 1, 3: 2 }, [1, 2, 3], 'leader 1'],
   ['a broker that never responds delays nothing', { 1: 1, 2: null, 3: 1 }, [1, 2, 3], 'leader 1'],
   [
-    'an old leader is not confirmed where the others name another',
+    'an old leader is not confirmed if the others name another',
     { 1: 1, 2: 3, 3: 3 },
     [1, 2, 3],
     /LEADER_DISPUTED/,
   ],
-  ['a broker without a replica is no witness', { 1: 1, 2: 2, 3: 1 }, [1, 2], /LEADER_DISPUTED/],
+  ['a broker without a replica is not a witness', { 1: 1, 2: 2, 3: 1 }, [1, 2], /LEADER_DISPUTED/],
   ['without any other replica there is no confirmation', { 1: 1 }, [1, 2, 3], /NO_SECOND_BROKER/],
   [
-    'of five replicas three others must agree',
+    'with five replicas, three others must agree',
     { 1: 1, 2: 1, 3: 1, 4: 5, 5: 5 },
     [1, 2, 3, 4, 5],
     /LEADER_DISPUTED/,

@@ -38,11 +38,11 @@ const faultsOf = async (topic: Parameters<typeof clusterWith>[0]) => {
   return faults.map(({ text, next }) => `${text} → ${next}`);
 };
 
-test('a topic that is set well has no fault', async () => {
+test('a well-configured topic has no faults', async () => {
   expect(await faultsOf({})).toEqual([]);
 });
 
-test('all that is wrong with a topic is listed, what loses records first', async () => {
+test('everything wrong with a topic is listed, what loses records first', async () => {
   const settings = {
     'retention.ms': '3600000',
     'compression.type': 'zstd',
@@ -61,7 +61,7 @@ test('all that is wrong with a topic is listed, what loses records first', async
   ]);
 });
 
-test('an empty topic of too many partitions may be deleted', async () => {
+test('for an empty topic with too many partitions, deleting it is suggested', async () => {
   expect(await faultsOf({ partitions: 3 })).toEqual([
     expect.stringMatching(/none can be removed → delete it and create it again: kafka-topics\.sh /),
   ]);

@@ -38,7 +38,7 @@ test.each([
   ['malformed', { content: small.subarray(0, -1) }],
   ['malformed', { content: Buffer.alloc(40, 0xff) }],
   ['malformed', { content: Buffer.alloc(0) }],
-] as const)('%s: the batch is skipped, and those around it are read (%#)', (unreadable, parts) => {
+] as const)('%s: the batch is skipped, and its neighbours are read (%#)', (unreadable, parts) => {
   const poison = batch({ firstOffset: 2, ...parts });
   const [first, skipped, last] = read(good(0, 'a', 'b'), poison, good(9, 'c'));
   expect(first).toEqual({ nextOffset: 2, records: ['0 a', '1 b'] });
@@ -49,7 +49,7 @@ test.each([
   expect(last).toEqual({ nextOffset: 10, records: ['9 c'] });
 });
 
-test('what is readable: records at the bound, tombstones, and none of a marker of a transaction', () => {
+test('the largest batches and tombstones are read, and transaction markers give no record', () => {
   const [bound] = read(batch({ count: batchRecordsMax, content: many(batchRecordsMax) }));
   expect(bound?.records).toHaveLength(batchRecordsMax);
   expect(read(batch({ content: record(0, null) }))).toEqual([{ nextOffset: 1, records: ['0 '] }]);
@@ -61,7 +61,7 @@ test('what is readable: records at the bound, tombstones, and none of a marker o
   ]);
 });
 
-test('a signature counts where there is exactly one', () => {
+test('a signature counts only if there is exactly one', () => {
   const signatureOf = (...headers: [string, Buffer][]) =>
     [...parseBatches(batch({ content: record(0, Buffer.from('x'), headers) }))][0]?.records[0]?.signature;
   const own: [string, Buffer] = [signatureHeader, Buffer.from('signed')];
@@ -70,14 +70,14 @@ test('a signature counts where there is exactly one', () => {
   expect(signatureOf(own, own)).toBeNull();
 });
 
-test('a response that cuts the last batch off anywhere yields those before it', () => {
+test('the batches before one that is cut off anywhere are read', () => {
   const whole = good(0, 'a');
   const bytes = Buffer.concat([whole, good(1, 'b')]);
   for (let length = whole.length; length < bytes.length; length++)
     expect(read(bytes.subarray(0, length))).toEqual([{ nextOffset: 1, records: ['0 a'] }]);
 });
 
-test('random changes of any byte end no reader and never move it back', () => {
+test('changing any byte neither stops a reader nor moves it back', () => {
   const bytes = good(5, 'first', 'second', 'third');
   for (let at = 12; at < bytes.length; at++)
     for (const change of [0xff, 0x80, 1]) {

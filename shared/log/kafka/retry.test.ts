@@ -45,7 +45,7 @@ test.each<[string, Error, Partial<RetryPolicy>, number]>([
   expect((await attemptsOf(error, policy)).attempts).toBe(expected);
 });
 
-test('a response that is pending at the deadline is abandoned where the policy permits', async () => {
+test('a response pending at the deadline is abandoned if the policy permits it', async () => {
   const signal = new AbortController().signal;
   const never = new Promise<never>(() => undefined);
   const policy = { operation: 'topic/0', timeoutMs: 1, signal, abandonAtDeadline: true };

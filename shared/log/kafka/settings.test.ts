@@ -16,8 +16,8 @@ writeFileSync(notPem, 'secret');
 
 test.each<[string, Record<string, string>, object]>([
   ['nothing', {}, {}],
-  ['TLS with the authorities of the machine', { TLS: 'system' }, { tls: {} }],
-  ['an authority of its own', { TLS_CA: fixture('ca.pem') }, { tls: { ca: text('ca.pem') } }],
+  ['TLS with the system’s certificate authorities', { TLS: 'system' }, { tls: {} }],
+  ['a private certificate authority', { TLS_CA: fixture('ca.pem') }, { tls: { ca: text('ca.pem') } }],
   [
     'a client certificate',
     { TLS_CERT: pem, TLS_KEY: fixture('first.key') },
@@ -42,7 +42,7 @@ test.each<[string, Record<string, string>]>([
   ['SASL_MECHANISM', { SASL_USERNAME: 'secret', SASL_PASSWORD: 'secret' }],
   ['SASL_MECHANISM', { SASL_MECHANISM: 'plain', SASL_USERNAME: 'secret' }],
   ['SASL_MECHANISM', { SASL_MECHANISM: 'secret', SASL_USERNAME: 'secret', SASL_PASSWORD: 'secret' }],
-])('HEADGATE_KAFKA_%s is refused by name where it is invalid: %j', (name, environment) => {
+])('an invalid HEADGATE_KAFKA_%s is refused by name: %j', (name, environment) => {
   const parse = () => readKafkaSettings(withPrefix(environment));
   expect(parse).toThrow(KafkaSettingsInvalid);
   expect(parse).toThrow(`HEADGATE_KAFKA_${name}`);
