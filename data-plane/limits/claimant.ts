@@ -1,7 +1,7 @@
 /**
- * A gateway process's side of the limit exchange. It admits requests against the claims that the log has granted, decides
- * what to claim and when to publish, and which claims of other processes have ended. It uses neither a log nor a clock:
- * `nowMs` is monotonic, `wallMs` is since 1970.
+ * One gateway process's part in the exchange of limits. Admits requests against the claims that the log has granted, decides
+ * what to claim and when to publish, and reports which other processes have ended. Uses neither a log nor a clock: `nowMs` is
+ * monotonic, and `wallMs` is in ms since 1970.
  */
 import {
   type GaugeEntry,
@@ -17,15 +17,22 @@ import { limitKey, OwnLimit, type OwnState } from './own-limit.ts';
 import { RoomQueue, type Waiter } from './room-queue.ts';
 import { cutOffMs, StandingShare } from './standing-share.ts';
 
-/** Longest time between two records. Changes are batched until then, because readers pay more per record than per entry. */
+/**
+ * Longest time in ms between two records. Changes are batched until then, because reading a record costs more than an entry.
+ */
 const quietMsMax = 1000;
-/** Silence after which a process no longer admits against all room. Longer than `cutOffMs`. */
+/**
+ * Silence in ms after which another process loses its hold on all room. Longer than `cutOffMs`, so it has stopped using it.
+ */
 const silentMs = 2500;
-/** Silence after which a process's requests in flight no longer count. */
+/** Silence in ms after which another process counts as ended, so that its requests in flight no longer count. */
 const endedMs = 10_000;
-/** Time without reading back an own record after which a process takes another id, before others end the present one. */
+/**
+ * Time in ms without reading back a record of its own after which a process takes a new id, before others end the present
+ * one.
+ */
 const renewMs = 8000;
-/** After a pause longer than `pauseMs`, a process has `resumeMs` to read the log before it counts as cut off. */
+/** A process that paused for longer than `pauseMs` has `resumeMs` to read the log before it counts as cut off. */
 const pauseMs = 1000;
 const resumeMs = 1500;
 
@@ -33,9 +40,9 @@ export interface ClaimantOptions {
   readonly name: string;
   /** Creates a new process id. */
   readonly mint: () => string;
-  /** Number of live gateways when the log was last read, from the disk. */
+  /** Number of live gateways that the previous process stored. */
   readonly live: number;
-  /** Id of the process that last used this data folder. It has certainly ended. */
+  /** Id of the process that used this data folder before. That process has certainly ended. */
   readonly predecessor?: string | undefined;
 }
 
@@ -47,17 +54,17 @@ export class Claimant {
   #process: string;
   #n = 0;
   #readN = 0;
-  /** Sending time of the latest record that was read back. */
+  /** Time at which the latest record that has been read back was sent, in monotonic ms. */
   #readSentMs = Number.NEGATIVE_INFINITY;
   readonly #sentMs = new Map<number, number>();
   #sentAtMs = Number.NEGATIVE_INFINITY;
   #share: StandingShare;
-  /** Number of the last record that gave up all room. */
+  /** Number of the last record in which this process gave up its hold on all room. */
   #yieldedN = 0;
   #live: number;
-  /** Process that last used this data folder, until the log knows that it has ended. */
+  /** The process that used this data folder before, until the log knows that it has ended. */
   #ended: LastSeen[] = [];
-  /** Final records of the ids that this process used earlier. */
+  /** Final records under ids that this process used earlier. */
   readonly #farewells = new Farewells();
   #isUrgent = false;
   #tickMs = Number.NEGATIVE_INFINITY;
@@ -81,12 +88,12 @@ export class Claimant {
     return this.#process;
   }
 
-  /** Number of live gateways when an own record was last read back. */
+  /** Number of live gateways when this process last read back a record of its own. */
   get live(): number {
     return this.#live;
   }
 
-  /** Whether this process uses, holds and claims nothing. */
+  /** Whether this process uses and claims nothing. */
   get isIdle(): boolean {
     return this.#own.size === 0;
   }
@@ -96,17 +103,19 @@ export class Claimant {
     return this.#waiters.size > 0;
   }
 
-  /** Whether a waiting request may have room now, so that `settle` should be called. */
+  /** Whether a waiting request may have room now, so that `settle` must be called. */
   get mayRelease(): boolean {
     return this.#waiters.mayFit && this.isAwaited;
   }
 
-  /** Whether a request is waiting, or another gateway lacks room that is not needed here. */
+  /**
+   * Whether a record must be sent soon: a request is waiting, or another gateway lacks room that this process does not need.
+   */
   get isUrgent(): boolean {
     return this.#isUrgent;
   }
 
-  /** Time since an own record was last read back, in ms. */
+  /** Time in ms since the latest record that has been read back was sent. */
   feedAgeMs(nowMs: number): number {
     return nowMs - this.#readSentMs;
   }
@@ -115,13 +124,16 @@ export class Claimant {
     return this.feedAgeMs(nowMs) > cutOffMs;
   }
 
-  /** Whether requests can be decided by claims, rather than by the share of a gateway that is cut off. */
+  /** Whether the claims in the log can decide requests. If not, this gateway may use only a cut-off gateway's share. */
   isReady(nowMs: number): boolean {
     if (this.isCutOff(nowMs)) return false;
     return this.#fold.alone === this.#process || (this.#fold.alone === undefined && this.#fold.live > 1);
   }
 
-  /** Whether no other gateway is live, as far as the log has been read. */
+  /**
+   * Whether this process holds all room, as far as the log has been read. That is possible only while no other gateway is
+   * live.
+   */
   get isAlone(): boolean {
     return this.#fold.alone === this.#process && this.#yieldedN <= this.#readN;
   }
@@ -135,7 +147,7 @@ export class Claimant {
     return this.#own.get(limitKey(limit))?.waiting ?? 0;
   }
 
-  /** Total amount of the limit that this process may use now. */
+  /** Total amount of the limit that this process may use now, including what it already uses. */
   room(limit: Limit, nowMs: number): number {
     const row = this.#fold.row(limit);
     const claim = row?.cells.get(this.#process)?.claim ?? 0;
@@ -145,7 +157,7 @@ export class Claimant {
     const granted = Math.min(claim, smallest);
     if (this.isCutOff(nowMs)) {
       const share = Math.max(1, Math.floor(limit.limit / this.#live));
-      // Grants for a minute remain valid. Grants in flight end when others consider this process ended.
+      // A claim granted for a minute stays valid. A claim in flight ends once other processes consider this one ended.
       const mayHaveEnded = limit.window === inFlightWindow && this.feedAgeMs(nowMs) > renewMs;
       return mayHaveEnded ? share : Math.max(granted, share);
     }
@@ -158,7 +170,10 @@ export class Claimant {
     return used + weight <= this.room(limit, nowMs) || (used === 0 && this.#isFirst(limit, weight, nowMs));
   }
 
-  /** Whether the first request may precede its claim: if there are no standing shares and each gateway has room. */
+  /**
+   * Whether a first request may start before its claim is granted. This requires that no standing shares exist and that every
+   * gateway could do so at once.
+   */
   #isFirst(limit: Limit, weight: number, nowMs: number): boolean {
     if (this.isCutOff(nowMs) || this.#fold.alone !== undefined) return false;
     const row = this.#fold.row(limit);
@@ -179,13 +194,13 @@ export class Claimant {
   }
 
   /**
-   * Makes a request wait until `untilMs`, or longer as described at `expire`, because the log may grant its room. `done` says
-   * whether to decide the request again. Returns undefined if waiting cannot help.
+   * Lets a request wait, because the log may grant it room. It waits until `untilMs`, or longer as `expire` explains. `done`
+   * receives whether to decide the request again. Returns undefined if waiting cannot help.
    */
   wait(limit: Limit, weight: number, untilMs: number, nowMs: number, done: (again: boolean) => void) {
     if (this.isAlone || (this.isCutOff(nowMs) && !this.#hasResumed(nowMs))) return undefined;
     const isLeft = this.isLeft(limit, weight + this.waitingFor(limit), nowMs);
-    // Other processes give up what they hold beyond their needs.
+    // Remember the refusal, because other processes give up room that they do not need.
     if (!isLeft) return this.#ownOf(limit).noteRefusal(nowMs);
     this.#isUrgent = true;
     return this.#waiters.add({ own: this.#ownOf(limit), weight, sinceMs: nowMs, untilMs, done });
@@ -196,8 +211,8 @@ export class Claimant {
   }
 
   /**
-   * Ends waits that are over. A request whose claim is unanswered waits until this process counts as cut off and decides by
-   * its share, so that a slow log never causes a refusal.
+   * Ends the waits whose time is over. A request whose claim has not been answered keeps waiting until this process counts as
+   * cut off, and then decides by its share, so that a slow log never causes a refusal.
    */
   expire(nowMs: number): void {
     this.#notePause(nowMs);
@@ -205,27 +220,30 @@ export class Claimant {
     this.#waiters.expire(({ sinceMs, untilMs }) => untilMs <= nowMs && sinceMs < answeredMs);
   }
 
-  /** Detects a pause of this process. Only suspension delays this call as much; a slow log does not. */
+  /**
+   * Detects that this process was suspended, because only that delays calls to this function for so long. A slow log does
+   * not.
+   */
   #notePause(nowMs: number): void {
     if (nowMs - this.#tickMs > pauseMs) this.#resumedMs = nowMs;
     this.#tickMs = nowMs;
   }
 
-  /** Whether this process was suspended until a moment ago, so that it is about to read what the log contains meanwhile. */
+  /** Whether this process was suspended until a moment ago and has yet to read what was written to the log meanwhile. */
   #hasResumed(nowMs: number): boolean {
     return nowMs - this.#tickMs > pauseMs || nowMs - this.#resumedMs <= resumeMs;
   }
 
-  /** Whether the limit has this much left after the use here and what others keep, as far as the log has been read. */
+  /** Whether the limit has room for `weight` besides the use here and what others hold, as far as the log has been read. */
   isLeft(limit: Limit, weight: number, nowMs: number): boolean {
     return this.used(limit) + weight <= limit.limit - this.#fold.keptByOthers(this.#process, limit, nowMs);
   }
 
-  /** Folds a record, logged at `loggedMs` (since 1970) if known. Returns false if the record changes nothing. */
+  /** Folds a record that the log stored at `loggedMs`, in ms since 1970. Returns false if the record changes nothing. */
   onRecord(record: GaugeRecord, offset: number, nowMs: number, loggedMs?: number): boolean {
     const { epoch } = this.#fold;
     if (!this.#fold.apply(record, offset, nowMs, loggedMs)) return false;
-    // Recompute all levels now: a share that has shrunk must not grow back while the shares do not fit.
+    // Recompute the usable shares now. A share that has shrunk must not grow back while all shares together exceed the limit.
     if (this.#fold.epoch !== epoch)
       for (const own of this.#own.values()) this.#share.level(own, this.#fold.row(own), own);
     if (record.process === this.#process) this.#readBack(record.n, nowMs);
@@ -233,10 +251,13 @@ export class Claimant {
     return true;
   }
 
-  /** Called if the log was replaced or has lost its end. All gateways start again, and the use here is published again. */
+  /**
+   * Starts again with an empty fold, because the log was replaced or has lost its end. All gateways do so and publish their
+   * use again.
+   */
   restart(): void {
     this.#fold = new ClaimsFold();
-    // The new log knows nothing of this process, so everything used counts under its next id.
+    // The new log does not know this process, so all its use counts under its next id.
     this.#share = new StandingShare(this.#fold, this.#process);
     this.#renew();
   }
@@ -256,7 +277,7 @@ export class Claimant {
 
   #onOther(entries: readonly GaugeEntry[], nowMs: number): void {
     if (this.#fold.hasEnded(this.#process)) this.#renew();
-    // Another process is live, so use without a claim must be published at once.
+    // Another process is live. Publish at once what this process used without a claim.
     if (this.isAlone) this.#isUrgent = true;
     let isAwaited = false;
     for (const entry of entries) {
@@ -268,7 +289,7 @@ export class Claimant {
     if (isAwaited) this.#waiters.mayFit = true;
   }
 
-  /** Creates an entry for a limit of which another process lacks room, so that this process gives up its standing share. */
+  /** Starts to track a limit for which another process lacks room, so that this process can give up its standing share. */
   #lacking(entry: GaugeEntry): OwnLimit | undefined {
     const row = this.#fold.row(entry);
     if (row === undefined || row.short === 0 || this.#share.of(entry, row) === 0) return undefined;
@@ -276,8 +297,8 @@ export class Claimant {
   }
 
   /**
-   * Releases waiting requests that now fit, or no longer can. Call it only after previously released requests have taken
-   * their room; otherwise the same room is given twice, and one of them is refused.
+   * Releases the waiting requests that fit now or never will. Before this is called, requests released earlier must have
+   * taken their room. Otherwise the same room is given out twice, and one of the requests is refused.
    */
   settle(nowMs: number): void {
     this.#waiters.settle((own, ahead, weight) => {
@@ -287,7 +308,9 @@ export class Claimant {
     });
   }
 
-  /** Records to publish now. With `urgent`, between two ticks, only what cannot wait. */
+  /**
+   * Returns the records to publish now. `urgent` is set between two ticks, when only changes that cannot wait cause a record.
+   */
   records(nowMs: number, wallMs: number, urgent = false): GaugeRecord[] {
     this.#isUrgent = false;
     this.#notePause(nowMs);
@@ -305,7 +328,7 @@ export class Claimant {
     return records;
   }
 
-  /** Entries of the next record, and whether none of them is a reason to send one. */
+  /** Limits to include in the next record, and whether none of them requires that a record is sent now. */
   #due(nowMs: number, wallMs: number, urgent: boolean, yields: boolean) {
     const due: OwnLimit[] = [];
     let isQuiet = true;
@@ -348,15 +371,16 @@ export class Claimant {
     };
   }
 
-  /** Last record of a process that stops cleanly. Its use in the minute still counts. */
+  /** Returns the last record of a process that stops cleanly. Its use in the current minute still counts. */
   goodbye(nowMs: number): GaugeRecord {
-    // If the process held all room, this gives the room up.
+    // A record without `alone` also gives up the hold on all room.
     const minutes = [...this.#own.values()].filter(({ window }) => window !== inFlightWindow);
     const { alone: _, entries, ...rest } = this.#record(minutes, nowMs, false);
     return {
       ...rest,
       ended: [[this.#process, Number.MAX_SAFE_INTEGER], ...rest.ended],
-      // Claims for a minute outlive the process, so reduce them to the use. Entries beyond one record end with their minute.
+      // A claim for a minute outlives the process, so reduce it to the weight used. Entries that do not fit into the record
+      // keep their claims until their minute ends.
       entries: entries.slice(0, gaugeEntriesMax).map((entry) => ({ ...entry, claim: entry.used })),
     };
   }
@@ -368,8 +392,8 @@ export class Claimant {
   }
 
   /**
-   * Takes another id. Requests in flight move to it. Use in a minute stays with the previous id, as far as others reserve
-   * room for it, and its last record gives up the rest.
+   * Takes a new process id. Requests in flight move to the new id. Use in a minute stays with the previous id, up to the
+   * amount that others reserve for that id. The previous id's final record gives up the rest.
    */
   #renew(): void {
     const entries: GaugeEntry[] = [];

@@ -1,6 +1,7 @@
 /**
- * State of the limit exchange that survives a restart: the process id, whose claims in flight end with the next start, and
- * the number of live gateways, which sets this gateway's share without the log.
+ * File that keeps the limit exchange's state over a restart. It contains the process id, so that the next process can end its
+ * claims in flight, and the number of live gateways, which determines this gateway's share of a limit while the log is
+ * unreachable.
  */
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -22,12 +23,12 @@ export class ExchangeFile {
     this.#kept = this.#read();
   }
 
-  /** State from before the last start. A missing or damaged file only delays the end of that process's claims. */
+  /** State that the previous process stored. If the file is missing or damaged, that process's claims only end later. */
   get kept(): ExchangeState | undefined {
     return this.#kept;
   }
 
-  /** Stores the state without blocking. The latest state is written eventually. If a write fails, the next call writes it. */
+  /** Stores the state in the background. If a write fails, the next change is written instead. */
   keep(state: ExchangeState): void {
     if (state.process === this.#kept?.process && state.live === this.#kept.live) return;
     this.#wanted = state;
@@ -54,7 +55,8 @@ export class ExchangeFile {
       this.#wanted = undefined;
       const part = `${this.#path}.part`;
       try {
-        // The data folder's lock makes this process the only writer. A symbolic link at this path is not followed.
+        // The lock on the data folder makes this process the only writer. Removing the part file first also removes a
+        // symbolic link.
         await rm(part, { force: true });
         await writeFile(part, JSON.stringify(state), { flag: 'wx', mode: 0o600 });
         await rename(part, this.#path);

@@ -1,6 +1,6 @@
 /**
- * Final records of ids that a process used earlier: everything that each id used of its minutes, so that others stop
- * reserving the rest of its standing shares. Each is repeated until the log knows that the id has ended.
+ * Final records for ids that a process used earlier. Each record states what its id used in each minute, so that others stop
+ * reserving the rest of its standing shares. It is repeated until the log knows that the id has ended.
  */
 import {
   type GaugeEntry,
@@ -10,13 +10,13 @@ import {
 } from '../../schemas/records/gauges.ts';
 import type { ClaimsFold } from '../../shared/limits/claims-fold.ts';
 
-/** Maximum number of former ids. More can end in a row only without the log, and then other processes end them. */
+/** Maximum number of former ids kept. More can follow each other only without the log, and then other processes end them. */
 const idsMax = 4;
 
 export class Farewells {
   #records: GaugeRecord[] = [];
 
-  /** Adds the final record of an id. `n` is the number of the id's last record. The log ends an id at most once. */
+  /** Adds the final record for a process id. `n` is the number of the last record under that id. */
   add(
     { process, name, n, at }: Pick<GaugeRecord, 'process' | 'name' | 'n' | 'at'>,
     used: readonly GaugeEntry[],
@@ -26,7 +26,7 @@ export class Farewells {
     this.#records.push({ ...head, entries: used.slice(0, gaugeEntriesMax) });
   }
 
-  /** Records that the log does not know yet, each with a new number. */
+  /** Returns the records whose ids have not ended in the log yet, each with a new number. */
   repeat(fold: ClaimsFold): GaugeRecord[] {
     this.#records = this.#records
       .filter(({ process }) => !fold.hasEnded(process))

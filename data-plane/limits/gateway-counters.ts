@@ -1,6 +1,7 @@
 /**
- * Counters of one gateway, which its folder stores, and of all others. It decides what to publish when, and handles records
- * of its own replica id. It neither waits nor stores anything itself, so a simulation can run it.
+ * Token and turn counters of one gateway, which are stored in its data folder, combined with those of all other gateways.
+ * Decides what to publish and when, and detects records that another process wrote under this gateway's replica id. Neither
+ * waits nor stores anything itself, so a simulation can run it.
  */
 import { type CounterEntry, type CounterRecord, counterEntriesMax } from '../../schemas/records/limits.ts';
 import {
@@ -15,20 +16,19 @@ import {
   type Sum,
 } from '../../shared/limits/counters.ts';
 
-/** Sums stored in a data folder. Everything that it returns is durable. */
+/** Counters stored in a data folder. Every value that the ledger returns is durable. */
 export interface CounterLedger extends OwnCounters {
-  /** All own entries. */
+  /** Counters under the current replica id. */
   entries(): Iterable<CounterEntry>;
-  /** Entries under the replica ids that this folder had before a conflict. */
+  /** Counters under each replica id that this folder used before a conflict. */
   former(): Iterable<{ readonly replica: string; readonly entries: Iterable<CounterEntry> }>;
-  /** Durably takes a new replica id with all sums at zero. Earlier counts belong to a former replica. */
+  /** Durably switches to a new replica id with all sums at zero. Earlier counts stay with the previous replica id. */
   renew(): void;
 }
 
 export interface GatewayCountersOptions {
   readonly ledger: CounterLedger;
   readonly state: CounterState;
-  /** Id of this process. */
   readonly process: string;
   readonly name?: string;
   /** Number of live gateways, including this one. */
@@ -38,7 +38,7 @@ export interface GatewayCountersOptions {
 export interface ReadCounters {
   readonly changed: readonly string[];
   readonly dropped: number;
-  /** Set if the folder was copied or restored. It then has a new replica id. */
+  /** Set if the data folder was copied or restored. The folder has then switched to a new replica id. */
   readonly conflict?: ReplicaConflict;
 }
 
@@ -52,14 +52,14 @@ export class GatewayCounters {
     this.#adoptFormer(nowMs);
   }
 
-  /** Tokens and turns of all replicas. */
+  /** Tokens and turns counted by all replicas. */
   used(key: string): Sum {
     const others = this.#options.state.sum(key);
     const own = this.#options.ledger.get(key) ?? nothing;
     return { tokens: others.tokens + own.tokens, turns: others.turns + own.turns };
   }
 
-  /** Merges a record of another replica, or checks one of its own for a conflict. */
+  /** Merges another replica's record. A record under this gateway's replica id is checked for a conflict. */
   read(record: CounterRecord, nowMs: number): ReadCounters {
     const { ledger, state } = this.#options;
     if (record.replica !== ledger.replica) return state.apply(record, nowMs);
@@ -72,23 +72,26 @@ export class GatewayCounters {
     return { changed, dropped, conflict };
   }
 
-  /** Records that the ledger's entry grew. `limit` has the same meaning as in PublishPlan. */
+  /** Plans to publish a counter that grew. For `limit`, see `PublishPlan`. */
   grown(key: string, tokens: number, nowMs: number, limit?: number | null): void {
     this.#plan.grown(key, tokens, nowMs, limit);
   }
 
-  /** Records to publish now. */
+  /** Records that should be published now. */
   due(nowMs: number): CounterRecord[] {
     if (this.#plan.size === 0) return [];
     return this.#records(this.#plan.take(nowMs, this.#options.live(nowMs), this.#usedTokens), nowMs);
   }
 
-  /** Records of everything not yet published. */
+  /** Records of every counter that has changed since it was published. */
   rest(nowMs: number): CounterRecord[] {
     return this.#records(this.#plan.takeAll(), nowMs);
   }
 
-  /** Everything that this folder has counted, by its ids. Published at the start, every hour and after a conflict. */
+  /**
+   * Records of everything that this folder has counted, under all its replica ids. Published at the start, every hour and
+   * after a conflict.
+   */
   everything(nowMs: number): CounterRecord[] {
     const { ledger } = this.#options;
     this.#plan.takeAll();
@@ -96,14 +99,15 @@ export class GatewayCounters {
     const former = [...ledger.former()].flatMap(({ replica, entries }) =>
       this.#split(replica, countedEntries(entries, nowMs), nowMs),
     );
-    // An empty record shows that this gateway exists.
+    // Send a record without entries, to show that this gateway exists.
     return own.length === 0 ? [this.#record(ledger.replica, [], nowMs), ...former] : [...own, ...former];
   }
 
-  /** Marks entries for publication again, after a record was not published or its fate is unknown. */
+  /** Marks entries for publication again, because their record was not published or may be lost. */
   unpublished({ replica, entries }: CounterRecord, nowMs: number): void {
     if (replica !== this.#options.ledger.replica) return;
-    // With all their tokens, so that subjects near their limit are published at the next opportunity.
+    // Count all tokens of the entries as unpublished, so that subjects near their limit are published at the next
+    // opportunity.
     for (const [subject, period, tokens] of entries)
       this.#plan.grown(counterKey(subject, period), tokens, nowMs);
   }

@@ -1,8 +1,8 @@
 /**
- * Exchanges claims with the other gateways over the gauges topic, so that limits hold over the whole fleet. The room
- * `data-plane/limits` promises that a limit is never exceeded by more than docs/limits.md states, whatever crashes, is lost,
- * duplicated or late. This file adds the log, the clock and the timers to the rules in shared/limits. Everything is
- * asynchronous: a request reads only memory and waits at most for its claim.
+ * Exchanges claims with the other gateways over the gauges topic, so that limits hold over the whole fleet. The folder
+ * `data-plane/limits` promises that a limit is never exceeded by more than docs/limits.md states, even after crashes and with
+ * lost, duplicated or late records. This file adds the log, the clock and the timers to the rules in shared/limits. A request
+ * only reads memory, and waits at most until its claim has been answered.
  */
 import { randomUUID } from 'node:crypto';
 import type { Registry } from 'prom-client';
@@ -26,23 +26,28 @@ import { ExchangeFile } from './exchange-file.ts';
 import { LogClock } from './log-clock.ts';
 
 const tickMs = 200;
-/** Delay that combines waiting requests and room that others lack into one record. */
+/** Delay in ms before an urgent record is sent, so that one record serves several waiting requests. */
 const urgentMs = 10;
-/** Pause between two reads of the topic while no request waits for room. Reading several records together is cheap. */
+/** Pause in ms between two reads of the topic while no request waits for room. Reading several records at once is cheaper. */
 const restMs = 40;
-/** Pause between two reads while nothing is used or held here and other gateways are live. */
+/** Pause in ms between two reads while this process uses and holds nothing and other gateways are live. */
 const idleRestMs = 200;
-/** Longer than a minute plus the differences between clocks. */
+/** Age in ms of the oldest records that a start reads. Longer than a minute plus the usual difference between clocks. */
 const readBackMs = 70_000;
-/** Maximum number of unacknowledged records, and as many reports. A slow log costs records, never memory. */
+/**
+ * Maximum number of unacknowledged records, and of unacknowledged reports. If the log is slow, further ones are dropped, so
+ * that memory stays bounded.
+ */
 const appendingMax = 4;
-/** Pause per node in a report. Reading the reports of 50 gateways on a thousand nodes then takes 1 % of a core. */
+/**
+ * Pause in ms for each node in a report. Reading reports from 50 gateways about a thousand nodes then takes 1 % of a core.
+ */
 const reportPauseMs = 1;
 const goodbyeTimeoutMs = 1000;
-/** Interval in ms at which a part of the claims is checked for those no longer in use. */
+/** Interval in ms between two sweeps. Each checks some of the claims and drops unused ones. */
 const sweepEveryMs = 1_000;
 
-/** Writes and reads the placement reports, which share the gauges topic. */
+/** Creates this gateway's placement reports and receives those of others. The reports share the gauges topic. */
 export interface PlacementReporter {
   report(): Omit<PlacementReport, 'process'>;
   receive(report: PlacementReport): void;
@@ -74,7 +79,7 @@ export class LimitExchange {
   #nextReportMs = 0;
   readonly #clock = new LogClock();
   readonly #time = new ReadTime();
-  /** Offsets from this process's clock, cached for one millisecond. */
+  /** Leads of the log's clock and of period time over this process's clock, cached for one millisecond. */
   #ahead = { atMs: Number.NaN, ms: 0, periodsMs: 0 };
 
   constructor(options: LimitExchangeOptions) {
@@ -111,18 +116,18 @@ export class LimitExchange {
     this.#publish(false);
   }
 
-  /** Resolves once requests can be decided by claims, or at the deadline. */
+  /** Resolves when the claims in the log can decide requests, or after `timeoutMs`. */
   async ready(timeoutMs: number): Promise<void> {
     const untilMs = performance.now() + timeoutMs;
     while (!this.#claimant.isReady(performance.now()) && performance.now() < untilMs) await sleep(10);
   }
 
-  /** Number of live gateways when the log was last read. */
+  /** Number of live gateways, including this one, when the log was last read. */
   get live(): number {
     return this.#claimant.live;
   }
 
-  /** Amount that counts against the limit here: own use, plus what the other gateways hold. */
+  /** Amount of the limit that this gateway must count as used: its own use, plus what other gateways hold. */
   taken(limit: Limit, weight: number): number {
     const nowMs = performance.now();
     const free = this.#claimant.room(limit, nowMs) - this.#claimant.used(limit);
@@ -130,7 +135,7 @@ export class LimitExchange {
     return limit.limit - Math.max(0, free);
   }
 
-  /** Use of the limit by all gateways, and what others use or keep for themselves, as far as the log has been read. */
+  /** Use of the limit by all gateways, and the amount that other gateways use or reserve, as far as the log has been read. */
   known(limit: Limit): { readonly used: number; readonly held: number } {
     const { fold, process } = this.#claimant;
     const used = this.#claimant.used(limit) + fold.usedByOthers(process, limit);
@@ -149,8 +154,8 @@ export class LimitExchange {
   }
 
   /**
-   * Waits for room until `untilMs` (monotonic) or, if the log has not answered by then, until this gateway counts as cut off.
-   * Resolves with whether to decide again. Returns undefined if waiting cannot help.
+   * Waits for room in the limit until `untilMs` (monotonic). If the log has not answered by then, waits until this gateway
+   * counts as cut off. Resolves to true if the request should be decided again. Returns undefined if waiting cannot help.
    */
   waitForRoom(
     limit: Limit,
@@ -179,7 +184,7 @@ export class LimitExchange {
     });
   }
 
-  /** Publishes that this process ends. Waits at most a second for the log. */
+  /** Announces that this process is ending, and waits at most one second for the log. */
   async close(): Promise<void> {
     clearInterval(this.#tick);
     this.#tick = undefined;
@@ -219,22 +224,25 @@ export class LimitExchange {
     const report = decodePlacements(value);
     if (report === undefined) this.#ignored.add('malformed');
     if (report === undefined || report.process === this.#claimant.process) return;
-    // Reports read before an own record is read back are old. Their placements still hold, but their loads do not.
+    // Until this process has read back a record of its own, it may be reading old reports. Their placements still hold, but
+    // their loads do not.
     const isPast = this.#claimant.isCutOff(nowMs);
     this.#options.placements?.receive(isPast ? { ...report, loads: [] } : report);
   }
 
-  /** Lead of the log's clock over this process's clock in ms. 0 if they agree well enough to label minutes. */
+  /**
+   * Lead of the log's clock over this process's clock in ms, or 0 if they agree well enough to assign requests to minutes.
+   */
   get clockAheadMs(): number {
     return this.#aheadNow().ms;
   }
 
-  /** Lead of the time by which periods are counted over this process's clock, in ms. */
+  /** Lead of the clock that counts periods over this process's clock, in ms. */
   get periodsAheadMs(): number {
     return this.#aheadNow().periodsMs;
   }
 
-  /** Lead of the log's time over the time by which periods are counted, in ms. 0 unless one of the log's clocks is wrong. */
+  /** Lead of the log's clock over the clock that counts periods, in ms. 0 unless the clock of a log server is wrong. */
   get leapMs(): number {
     const leapMs = this.clockAheadMs - this.periodsAheadMs;
     return Math.abs(leapMs) > clockOffMs ? leapMs : 0;
@@ -242,7 +250,8 @@ export class LimitExchange {
 
   #aheadNow(): { readonly ms: number; readonly periodsMs: number } {
     const ownMs = wallClockMs();
-    // Cached, because a request asks several times and reading the monotonic clock costs more than the rest of this function.
+    // Cached, because one request needs these values several times and reading the monotonic clock costs more than all else
+    // here.
     if (ownMs !== this.#ahead.atMs) {
       const ms = this.#clock.aheadMs(monotonicMs(), ownMs);
       this.#ahead = { atMs: ownMs, ms, periodsMs: this.#time.now() - ownMs };
@@ -266,7 +275,7 @@ export class LimitExchange {
     });
   }
 
-  /** Settles one turn of the event loop later, after previously released requests have been decided. */
+  /** Plans to settle in the next turn of the event loop, when the requests released before have been decided. */
   #planSettle(): void {
     if (this.#settling !== undefined || !this.#claimant.mayRelease) return;
     this.#settling = setImmediate(() => {
@@ -295,11 +304,11 @@ export class LimitExchange {
     this.#claimant.fold.sweep(nowMs, this.#wallMs());
   }
 
-  /** Publishes a placement report. An idle gateway reports once that it is idle and then stops. */
+  /** Publishes a placement report when one is due. An idle gateway reports once that it is idle and then stops. */
   #reportPlacements(): void {
     const nowMs = performance.now();
     if (nowMs < this.#nextReportMs) return;
-    // Call `report` even if the log is stuck, because it also drops the loads of gateways that have fallen silent.
+    // Call `report` even if the log does not accept records, because it also drops the loads of silent gateways.
     const report = this.#options.placements?.report();
     if (report === undefined || this.#appending.reports >= appendingMax) return;
     this.#nextReportMs = nowMs + reportPauseMs * report.loads.length;
@@ -319,7 +328,8 @@ export class LimitExchange {
     try {
       await this.#options.topic.append(value);
     } catch {
-      // The topic reports that it is unreachable, and a later record contains everything that this one did.
+      // Ignore the error. The topic itself reports that the log is unreachable, and the next record repeats what this one
+      // said.
     } finally {
       this.#appending[kind]--;
     }
@@ -356,10 +366,10 @@ export interface OpenExchangeOptions extends Omit<LimitExchangeOptions, 'topic'>
   readonly gatewayToken: string;
 }
 
-/** Longest time that a start waits. A gateway must also be able to start without the log. */
+/** Maximum time in ms that the start of a gateway waits for the log. A gateway must be able to start without the log. */
 const readyTimeoutMs = 5000;
 
-/** Opens the exchange over the log at `logUrl`. */
+/** Opens the exchange over the log at `logUrl`, and waits at most five seconds until claims can decide requests. */
 export async function openLimitExchange({
   logUrl,
   gatewayToken,

@@ -1,17 +1,17 @@
 /**
- * Clock by which a gateway labels minutes: its own, unless that differs from the log's clock, which all gateways share.
- * Periods follow `ReadTime` instead, because a leap of the log must not change a period. The class is pure: `nowMs` is
- * monotonic, `ownMs` is the wall clock.
+ * Clock that assigns a gateway's requests to minutes. It is the gateway's own clock, unless that differs too much from the
+ * log's clock, which all gateways share. Periods of tokens and turns follow `ReadTime` instead, because a leap of the log's
+ * clock must not change a period. The class reads no clock itself: `nowMs` is monotonic, `ownMs` is the wall clock.
  */
 
 import { clockOffMs } from '../../shared/limits/claims-fold.ts';
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 
-/** Maximum number of records whose sending times are remembered. More remain unread only while the log is unreachable. */
+/** Maximum number of records whose sending times are kept. More records remain unread only while the log is unreachable. */
 const sentMax = 1000;
 
 export class LogClock {
-  /** Sending times of records that were not read back yet, by this process's clock. */
+  /** Sending times, by this process's clock, of records that have not been read back yet. */
   readonly #sentMs = new BoundedMap<string, number>(sentMax, 'all');
   #aheadMs = 0;
   /** Wall clock minus monotonic clock, in ms. */
@@ -21,7 +21,7 @@ export class LogClock {
   aheadMs(nowMs: number, ownMs: number): number {
     const wallAheadMs = ownMs - nowMs;
     const movedMs = wallAheadMs - (this.#wallAheadMs ?? wallAheadMs);
-    // The own clock was set. Continue as before until the log shows the right time.
+    // This process's wall clock was changed. Correct the lead by the change until the next record shows the log's time.
     if (Math.abs(movedMs) > clockOffMs) {
       this.#aheadMs -= movedMs;
       this.#sentMs.clear();
@@ -38,7 +38,10 @@ export class LogClock {
     this.#sentMs.set(`${process} ${n}`, ownMs);
   }
 
-  /** Takes the log's time of an own record. If the clock was set after the record was sent, a later record decides. */
+  /**
+   * Takes the time at which the log stored a record that this process sent. Ignores records sent before the clock was
+   * changed.
+   */
   readBack(process: string, n: number, loggedMs: number | undefined): void {
     const key = `${process} ${n}`;
     const sentMs = this.#sentMs.get(key);

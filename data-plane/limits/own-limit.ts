@@ -1,33 +1,38 @@
-/** This process's view of one subject's limit: weight admitted and waiting, and last claims. Times are monotonic, in ms. */
+/**
+ * One process's view of one limit: the weight that the process has admitted, the weight waiting, and the claims it sent last.
+ * Times are monotonic, in ms.
+ */
 import { type GaugeEntry, inFlightWindow } from '../../schemas/records/gauges.ts';
 import type { Cell, LimitName, LimitRow } from '../../shared/limits/claims-rows.ts';
 
-/** Time after which an entry that was not read back is published again. */
+/** Time in ms after which a published entry that has not been read back is published again. */
 const repeatMs = 200;
-/** Interval at which a held amount is repeated, for readers that start later. */
+/** Interval in ms at which an unchanged amount is published again, for gateways that start reading later. */
 const heldMs = 30_000;
-/** Time after which an unneeded claim is given up. It is given up at once if another process lacks the room. */
+/** Time in ms after which an unneeded claim is given up. If another process lacks room, it is given up at once. */
 const givenUpMs = 5000;
-/** Time after refusing a request during which a process needs its standing share itself, in ms. */
+/** Time in ms for which a process keeps its standing share after it had to refuse a request. */
 const lackingMs = 1000;
-/** Period whose admissions determine how much room is claimed in advance. */
+/** Period in ms. Its admissions determine how much room is claimed in advance. */
 const recentMs = 1000;
-/** Time for which a minute's limit is kept after its end, for gateways whose clocks are behind. */
+/**
+ * Time in ms for which the limit of a minute is kept after the minute began, because clocks of other gateways may be behind.
+ */
 const windowKeptMs = 63_000;
-/** Number of outstanding records whose claims are kept separately. Beyond it, only the smallest claim is kept. */
+/** Maximum number of unread records whose claims are kept separately. With more, only the smallest claim is kept. */
 const outstandingMax = 16;
 
-/** State of the process when an entry is made. */
+/** State of the process at the time when an entry is made. */
 export interface OwnState {
-  /** Number of the process's last record that was read back. */
+  /** Number of the last record that this process sent and has read back. */
   readonly readN: number;
-  /** Whether the process holds all room and so claims no more than it uses. */
+  /** Whether the process holds all room, and therefore claims no more than it uses. */
   readonly isAlone: boolean;
-  /** Amount of the limit that others leave, after their claims and reservations. May be negative. */
+  /** Amount of the limit that other processes leave after their claims and reservations. May be negative. */
   readonly left: number;
-  /** Standing share of the process. 0 if the process is not a member. */
+  /** Standing share of the process, or 0 if the process is not a member. */
   readonly share: number;
-  /** Whether another process lacks room that it has claimed. */
+  /** Whether another process lacks room for this limit. */
   readonly isContended: boolean;
 }
 
@@ -35,7 +40,7 @@ export function limitKey({ subject, window }: LimitName): string {
   return `${window} ${subject}`;
 }
 
-/** `with the next` means within a second, together with all other changes. */
+/** When an entry must be published. `with the next` means in the next record, at most a second later. */
 export type Due = 'no' | 'with the next' | 'at the tick' | 'now';
 
 interface Sent {
@@ -56,18 +61,18 @@ export class OwnLimit {
   readonly subject: string;
   readonly window: number;
   limit: number;
-  /** Weight admitted by this process: requests in the minute, or weight in flight. */
+  /** Weight that this process has admitted: requests in one minute, or weight in flight. */
   used = 0;
   /** Weight of the requests waiting for room. */
   waiting = 0;
   #recent = { sinceMs: Number.NEGATIVE_INFINITY, weight: 0, before: 0 };
-  /** Usable part of the standing share. It does not grow while the shares do not fit into the limit. */
+  /** Part of the standing share that may be used now. It must not grow while the shares of all processes exceed the limit. */
   level = 0;
-  /** Last time at which another process was seen to lack room. */
+  /** Time at which another process was last seen to lack room, in monotonic ms. */
   #contendedMs = Number.NEGATIVE_INFINITY;
-  /** Last time at which this process refused a request because others use the room. Monotonic, in ms. */
+  /** Time at which this process last refused a request because others use the room, in monotonic ms. */
   #refusedMs = Number.NEGATIVE_INFINITY;
-  /** Claims of records that were not read back yet. */
+  /** Claims in records that were sent but not read back yet. */
   #outstanding: Sent[] = [];
   #last: LastSent = neverSent;
 
@@ -78,7 +83,7 @@ export class OwnLimit {
     this.limit = limit;
   }
 
-  /** Whether the minute is over for all gateways or nothing is in flight here, and the log knows it. */
+  /** Whether this limit can be dropped: its minute is over for all gateways, or nothing is in flight and the log knows so. */
   isOver(readN: number, wallMs: number): boolean {
     if (this.waiting > 0) return false;
     if (this.window !== inFlightWindow) return this.window + windowKeptMs < wallMs;
@@ -86,7 +91,7 @@ export class OwnLimit {
     return this.used + used + claim === 0 && !yields && n <= readN;
   }
 
-  /** Whether a record that gives up the standing share was sent but not read back yet. */
+  /** Whether a record that gives up the standing share has been sent but not read back yet. */
   get isYielding(): boolean {
     return this.#outstanding.some(({ yields }) => yields);
   }
@@ -97,12 +102,12 @@ export class OwnLimit {
     this.#recent.weight += weight;
   }
 
-  /** Records that this process refused a request because others use the room. */
+  /** Remembers that this process refused a request because others use the room. */
   noteRefusal(nowMs: number): undefined {
     this.#refusedMs = nowMs;
   }
 
-  /** Smallest claim that was sent and may still be read back. */
+  /** Smallest claim among the records that were sent but not read back yet. */
   smallestSent(): number {
     let smallest = Number.POSITIVE_INFINITY;
     for (const { claim } of this.#outstanding) smallest = Math.min(smallest, claim);
@@ -113,7 +118,7 @@ export class OwnLimit {
     if (this.#outstanding.length > 0) this.#outstanding = this.#outstanding.filter((sent) => sent.n > n);
   }
 
-  /** Prepares for another process id. `counted` of the used weight still counts under the previous one. */
+  /** Prepares for another process id. The previous id keeps `counted` of the used weight. */
   renew(counted: number): void {
     this.used -= counted;
     this.level = 0;
@@ -121,7 +126,10 @@ export class OwnLimit {
     this.#last = neverSent;
   }
 
-  /** Amount to claim: used and waiting weight and, unless another process lacks room, a part of the rest in advance. */
+  /**
+   * Amount to claim: the weight used and waiting. Unless another process lacks room, part of the free room is added in
+   * advance.
+   */
   wanted(
     row: LimitRow | undefined,
     own: Cell | undefined,
@@ -131,7 +139,7 @@ export class OwnLimit {
     const needed = this.used + this.waiting;
     const claim = own?.claim ?? 0;
     const excess = (row?.claimed ?? 0) - this.limit;
-    // While more is claimed or reserved than the limit allows, ended requests are not replaced.
+    // If claims and reservations exceed the limit, the room of ended requests is given back and not used for new ones.
     const most = this.window === inFlightWindow ? left : claim - excess;
     if (most < claim && !isAlone) return Math.max(this.used, Math.min(needed, most));
     if (isAlone || isContended) return needed;
@@ -147,7 +155,7 @@ export class OwnLimit {
     const ageMs = nowMs - atMs;
     if (this.#cannotWait(row, own, { wanted, isUnread, ageMs, isContended: state.isContended })) return 'now';
     const gives = this.yields(state, nowMs);
-    // If this process holds something, release its standing share at once.
+    // If this process holds some of the limit, give up its standing share at once.
     if (gives && !yields) return this.used + claim > 0 ? 'now' : 'at the tick';
     if (isUnread) return ageMs >= repeatMs ? 'at the tick' : 'no';
     const isChanged = this.#isChanged(wanted, gives, ageMs);
@@ -160,20 +168,25 @@ export class OwnLimit {
     return this.used !== used || wanted > claim || (wanted < claim && ageMs >= givenUpMs) || gives !== yields;
   }
 
-  /** Whether the standing share is given up. It is while another process lacks room, and for some seconds afterwards. */
+  /**
+   * Whether to give up the standing share. True while another process lacks room and for some seconds afterwards, unless this
+   * process lacks room itself.
+   */
   yields({ share, isContended }: OwnState, nowMs: number): boolean {
     if (isContended) this.#contendedMs = nowMs;
     const isLacking = this.window === inFlightWindow && nowMs - this.#refusedMs < lackingMs;
     return share > 0 && nowMs - this.#contendedMs < givenUpMs && !isLacking;
   }
 
-  /** Whether requests would soon have to wait: half of the room claimed in advance is used, by more than one request. */
+  /**
+   * Whether new requests would soon have to wait, because more than one request used up half of the room claimed in advance.
+   */
   #isRunningOut(): boolean {
     const grown = this.used - this.#last.used;
     return grown > 1 && 2 * grown >= this.#last.claim - this.#last.used;
   }
 
-  /** Whether a request is waiting here, or one elsewhere is waiting for room held here. */
+  /** Whether a request waits here, or a request of another process waits for room that this process holds. */
   #cannotWait(
     row: LimitRow | undefined,
     own: Cell | undefined,
@@ -181,16 +194,16 @@ export class OwnLimit {
   ): boolean {
     const { wanted, isUnread, ageMs, isContended } = sent;
     const { claim } = this.#last;
-    // Room may have been given up since the claim was cut.
+    // Other processes may have given up room since the log granted less than was claimed.
     if (this.waiting > 0 && (wanted > claim || (!isUnread && canGrow(row, own, this.limit)))) return true;
-    // The process that lacks room decides by the others' present use.
+    // The other process must know how much is used here now, so that it can decide its waiting requests.
     return isContended && (wanted < claim || (claim > 0 && ageMs >= repeatMs));
   }
 
-  /** Creates the entry for the record with this number, which is being sent. */
+  /** Creates the entry for record number `n`, which is about to be sent. */
   entry(n: number, claim: number, yields: boolean, nowMs: number): GaugeEntry {
     const { subject, window, limit, used } = this;
-    // A share that was given up returns only when the shares fit again, not because it was used before.
+    // After it was given up, the share can be used again only once the shares of all processes fit into the limit.
     if (yields) this.level = 0;
     this.#last = { n, used, claim, yields, atMs: nowMs };
     this.#outstanding.push({ n, claim, yields });

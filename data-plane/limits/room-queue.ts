@@ -1,4 +1,4 @@
-/** Requests that wait, in order of arrival, until the log may have granted their room. Times are parameters. */
+/** Queue of requests that wait, in order of arrival, until the log may have granted them room in a limit. */
 import type { OwnLimit } from './own-limit.ts';
 
 /** Maximum number of requests waiting for one limit. */
@@ -13,7 +13,7 @@ export interface Waiter {
 }
 
 export class RoomQueue {
-  /** Whether anything has changed since the last `settle`. */
+  /** Whether anything has changed since the last `settle`, so that a waiting request may fit now. */
   mayFit = false;
   readonly #waiters = new Set<Waiter>();
   readonly #counts = new Map<OwnLimit, number>();
@@ -22,7 +22,7 @@ export class RoomQueue {
     return this.#waiters.size;
   }
 
-  /** Adds a request. Returns undefined if too many are waiting for the limit. */
+  /** Adds a request. Returns undefined if too many requests are already waiting for its limit. */
   add(waiter: Waiter): Waiter | undefined {
     const { own, weight } = waiter;
     const count = this.#counts.get(own) ?? 0;
@@ -42,11 +42,17 @@ export class RoomQueue {
     else this.#counts.delete(own);
   }
 
-  /** Releases requests. `verdict` receives the weight of requests for the same limit that are released before this one. */
+  /**
+   * Releases the requests that now fit or never can. In calls to `verdict`, `ahead` is the total weight that this call has
+   * already released for the limit.
+   */
   settle(verdict: (own: OwnLimit, ahead: number, weight: number) => 'fits' | 'waits' | 'never'): void {
     this.mayFit = false;
     const ahead = new Map<OwnLimit, number>();
-    /** Smallest weight without room, by limit. Larger requests are skipped, because thousands may wait for one limit. */
+    /**
+     * Smallest weight that still has to wait, by limit. Heavier requests are skipped, because thousands may wait for one
+     * limit.
+     */
     const blocked = new Map<OwnLimit, number>();
     for (const waiter of [...this.#waiters]) {
       const { own, weight } = waiter;
@@ -62,7 +68,7 @@ export class RoomQueue {
     }
   }
 
-  /** Ends the waits that are over. Each of these requests is decided once more. */
+  /** Ends every wait that `isOver` selects. The callers then decide these requests once more. */
   expire(isOver: (waiter: Waiter) => boolean): void {
     for (const waiter of [...this.#waiters]) if (isOver(waiter)) this.#end(waiter, true);
   }

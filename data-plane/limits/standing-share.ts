@@ -1,27 +1,30 @@
 /**
- * Standing shares of one process: the part of each limit that it may use without asking, once every process that is not cut
- * off knows of it. The class is pure: `wallMs` is in ms since 1970.
+ * Standing shares of one process. A standing share is the part of a limit that a process may use without asking, once every
+ * process that is not cut off knows that it is a member. The class reads no clock: `wallMs` is in ms since 1970.
  */
 import { inFlightWindow } from '../../schemas/records/gauges.ts';
 import { type ClaimsFold, clockOffMs } from '../../shared/limits/claims-fold.ts';
 import type { Limit, LimitRow } from '../../shared/limits/claims-rows.ts';
 import type { OwnLimit } from './own-limit.ts';
 
-/** Time without reading back an own record after which a process counts as cut off. */
+/** Time in ms without reading back one of its own records after which a process counts as cut off. */
 export const cutOffMs = 2000;
-/** Delay from a process's first record to the first minute in which it is a member. */
+/** Delay in ms between a process's first record and the first minute in which the process is a member. */
 const joinMs = 5000;
-/** Time before that first minute by which a record must be read back, so that others have read it or are cut off. */
+/**
+ * Time in ms before its membership begins by which a process must have read back its record. By then, others have read it too
+ * or are cut off.
+ */
 const knownMs = cutOffMs + 1000;
 
 export class StandingShare {
   readonly #fold: ClaimsFold;
   readonly #process: string;
-  /** Start of the first minute in which the process is a member, as its records state. In ms since 1970. */
+  /** Time from which this process says it is a member, in ms since 1970. */
   #from = 0;
-  /** Number of the first record that stated this moment. 0 if none has. */
+  /** Number of the first record that stated `#from`, or 0 if no record has. */
   #fromN = 0;
-  /** Whether that record was read back early enough. */
+  /** Whether the record that stated `#from` was read back early enough. */
   #isKnown = false;
 
   constructor(fold: ClaimsFold, process: string) {
@@ -33,9 +36,9 @@ export class StandingShare {
     return this.#from;
   }
 
-  /** Called before the record with this number is made. Postpones the moment if others may not learn it in time. */
+  /** Called before record number `n` is made. Postpones the start of membership if others may not learn of it in time. */
   announce(n: number, wallMs: number): void {
-    // A moment from before the clock was set back would be too far ahead.
+    // If the clock was set back, `#from` may lie too far in the future.
     const isOfNow = this.#from <= wallMs + joinMs + clockOffMs;
     if (isOfNow && (this.#isKnown || wallMs <= this.#from - knownMs)) return;
     this.#from = Math.round(wallMs + joinMs);
@@ -49,19 +52,21 @@ export class StandingShare {
     if (isAsked && wallMs <= this.#from - knownMs) this.#isKnown = true;
   }
 
-  /** Share according to the log. 0 if the process is not a member or the share is less than one. */
+  /**
+   * This process's share of the limit according to the log. 0 if the process is not a member or the share is less than one.
+   */
   of({ window, limit }: Limit, row: LimitRow | undefined): number {
     return this.#fold.has(this.#process, window) ? this.#fold.rows.standingShare(window, limit, row) : 0;
   }
 
-  /** Usable part of the share. It does not grow while the shares do not fit into the limit. */
+  /** Part of the share that may be used now. It does not grow while the shares of all processes exceed the limit. */
   level(limit: Limit, row: LimitRow | undefined, own: OwnLimit | undefined): number {
     const level = this.#mayUse(limit, row, own) ? this.#fitting(limit, row, own) : 0;
     if (own !== undefined) own.level = level;
     return level;
   }
 
-  /** Amount of a minute that others reserve for this process, even after it has ended. */
+  /** Amount of a minute's limit that others reserve for this process, even after it has ended. */
   reserved(limit: Limit): number {
     const row = this.#fold.row(limit);
     const cell = row?.cells.get(this.#process);
