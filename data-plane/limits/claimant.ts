@@ -17,20 +17,13 @@ import { limitKey, OwnLimit, type OwnState } from './own-limit.ts';
 import { RoomQueue, type Waiter } from './room-queue.ts';
 import { cutOffMs, StandingShare } from './standing-share.ts';
 
-/**
- * Longest time in ms between two records. Changes are batched until then, because reading a record costs more than an entry.
- */
+/** Longest time in ms between two records. Changes are batched until then, because reading a record is costlier than an entry. */
 const quietMsMax = 1000;
-/**
- * Silence in ms after which another process loses its hold on all room. Longer than `cutOffMs`, so it has stopped using it.
- */
+/** Silence in ms after which another process loses its hold on all room. By then it no longer uses it (see `cutOffMs`). */
 const silentMs = 2500;
 /** Silence in ms after which another process counts as ended, so that its requests in flight no longer count. */
 const endedMs = 10_000;
-/**
- * Time in ms without reading back a record of its own after which a process takes a new id, before others end the present
- * one.
- */
+/** Time in ms without reading back its own records after which a process takes a new id, before others end the old one. */
 const renewMs = 8000;
 /** A process that paused for longer than `pauseMs` has `resumeMs` to read the log before it counts as cut off. */
 const pauseMs = 1000;
@@ -108,9 +101,7 @@ export class Claimant {
     return this.#waiters.mayFit && this.isAwaited;
   }
 
-  /**
-   * Whether a record must be sent soon: a request is waiting, or another gateway lacks room that this process does not need.
-   */
+  /** Whether a record must be sent soon: a request waits here, or another gateway lacks room that is not needed here. */
   get isUrgent(): boolean {
     return this.#isUrgent;
   }
@@ -130,10 +121,7 @@ export class Claimant {
     return this.#fold.alone === this.#process || (this.#fold.alone === undefined && this.#fold.live > 1);
   }
 
-  /**
-   * Whether this process holds all room, as far as the log has been read. That is possible only while no other gateway is
-   * live.
-   */
+  /** Whether this process holds all room, as far as the log has been read. It can do so only while no other one is live. */
   get isAlone(): boolean {
     return this.#fold.alone === this.#process && this.#yieldedN <= this.#readN;
   }
@@ -220,10 +208,7 @@ export class Claimant {
     this.#waiters.expire(({ sinceMs, untilMs }) => untilMs <= nowMs && sinceMs < answeredMs);
   }
 
-  /**
-   * Detects that this process was suspended, because only that delays calls to this function for so long. A slow log does
-   * not.
-   */
+  /** Detects that this process was suspended. Only suspension delays calls to this function so long, a slow log does not. */
   #notePause(nowMs: number): void {
     if (nowMs - this.#tickMs > pauseMs) this.#resumedMs = nowMs;
     this.#tickMs = nowMs;
@@ -251,10 +236,7 @@ export class Claimant {
     return true;
   }
 
-  /**
-   * Starts again with an empty fold, because the log was replaced or has lost its end. All gateways do so and publish their
-   * use again.
-   */
+  /** Starts again with an empty fold, after the log was replaced or lost its end. All gateways then publish their use again. */
   restart(): void {
     this.#fold = new ClaimsFold();
     // The new log does not know this process, so all its use counts under its next id.
@@ -308,9 +290,7 @@ export class Claimant {
     });
   }
 
-  /**
-   * Returns the records to publish now. `urgent` is set between two ticks, when only changes that cannot wait cause a record.
-   */
+  /** Returns the records to publish now. With `urgent`, sends none unless a change cannot wait until the next tick. */
   records(nowMs: number, wallMs: number, urgent = false): GaugeRecord[] {
     this.#isUrgent = false;
     this.#notePause(nowMs);

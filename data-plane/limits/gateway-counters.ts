@@ -88,10 +88,7 @@ export class GatewayCounters {
     return this.#records(this.#plan.takeAll(), nowMs);
   }
 
-  /**
-   * Records of everything that this folder has counted, under all its replica ids. Published at the start, every hour and
-   * after a conflict.
-   */
+  /** All that this folder has counted, under all its replica ids. Published at the start, hourly and after a conflict. */
   everything(nowMs: number): CounterRecord[] {
     const { ledger } = this.#options;
     this.#plan.takeAll();

@@ -34,14 +34,9 @@ const restMs = 40;
 const idleRestMs = 200;
 /** Age in ms of the oldest records that a start reads. Longer than a minute plus the usual difference between clocks. */
 const readBackMs = 70_000;
-/**
- * Maximum number of unacknowledged records, and of unacknowledged reports. If the log is slow, further ones are dropped, so
- * that memory stays bounded.
- */
+/** Maximum number of unacknowledged records, and of reports. Beyond it, more are dropped, so that memory stays bounded. */
 const appendingMax = 4;
-/**
- * Pause in ms for each node in a report. Reading reports from 50 gateways about a thousand nodes then takes 1 % of a core.
- */
+/** Pause in ms per node in a report. Reading reports from 50 gateways about a thousand nodes then takes 1 % of a core. */
 const reportPauseMs = 1;
 const goodbyeTimeoutMs = 1000;
 /** Interval in ms between two sweeps. Each checks some of the claims and drops unused ones. */
@@ -230,9 +225,7 @@ export class LimitExchange {
     this.#options.placements?.receive(isPast ? { ...report, loads: [] } : report);
   }
 
-  /**
-   * Lead of the log's clock over this process's clock in ms, or 0 if they agree well enough to assign requests to minutes.
-   */
+  /** Lead of the log's clock over this process's clock in ms. 0 if the two agree well enough to assign requests to minutes. */
   get clockAheadMs(): number {
     return this.#aheadNow().ms;
   }

@@ -38,10 +38,7 @@ export class LogClock {
     this.#sentMs.set(`${process} ${n}`, ownMs);
   }
 
-  /**
-   * Takes the time at which the log stored a record that this process sent. Ignores records sent before the clock was
-   * changed.
-   */
+  /** Takes the time at which the log stored this process's record. Ignores records sent before the clock was changed. */
   readBack(process: string, n: number, loggedMs: number | undefined): void {
     const key = `${process} ${n}`;
     const sentMs = this.#sentMs.get(key);

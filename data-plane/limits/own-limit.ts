@@ -15,9 +15,7 @@ const givenUpMs = 5000;
 const lackingMs = 1000;
 /** Period in ms. Its admissions determine how much room is claimed in advance. */
 const recentMs = 1000;
-/**
- * Time in ms for which the limit of a minute is kept after the minute began, because clocks of other gateways may be behind.
- */
+/** Time in ms for which the limit of a minute is kept after the minute began, because other gateways' clocks may be behind. */
 const windowKeptMs = 63_000;
 /** Maximum number of unread records whose claims are kept separately. With more, only the smallest claim is kept. */
 const outstandingMax = 16;
@@ -126,10 +124,7 @@ export class OwnLimit {
     this.#last = neverSent;
   }
 
-  /**
-   * Amount to claim: the weight used and waiting. Unless another process lacks room, part of the free room is added in
-   * advance.
-   */
+  /** Amount to claim: weight used and waiting, and some free room in advance unless another process lacks room. */
   wanted(
     row: LimitRow | undefined,
     own: Cell | undefined,
@@ -178,9 +173,7 @@ export class OwnLimit {
     return share > 0 && nowMs - this.#contendedMs < givenUpMs && !isLacking;
   }
 
-  /**
-   * Whether new requests would soon have to wait, because more than one request used up half of the room claimed in advance.
-   */
+  /** Whether requests would soon have to wait, because more than one request used half of the room claimed in advance. */
   #isRunningOut(): boolean {
     const grown = this.used - this.#last.used;
     return grown > 1 && 2 * grown >= this.#last.claim - this.#last.used;

@@ -49,10 +49,7 @@ export class RoomQueue {
   settle(verdict: (own: OwnLimit, ahead: number, weight: number) => 'fits' | 'waits' | 'never'): void {
     this.mayFit = false;
     const ahead = new Map<OwnLimit, number>();
-    /**
-     * Smallest weight that still has to wait, by limit. Heavier requests are skipped, because thousands may wait for one
-     * limit.
-     */
+    /** Smallest weight that still has to wait, by limit. Heavier requests are skipped, because thousands may be waiting. */
     const blocked = new Map<OwnLimit, number>();
     for (const waiter of [...this.#waiters]) {
       const { own, weight } = waiter;

@@ -11,10 +11,7 @@ import type { OwnLimit } from './own-limit.ts';
 export const cutOffMs = 2000;
 /** Delay in ms between a process's first record and the first minute in which the process is a member. */
 const joinMs = 5000;
-/**
- * Time in ms before its membership begins by which a process must have read back its record. By then, others have read it too
- * or are cut off.
- */
+/** Time in ms before the start of membership by which its record must be read back. Others then know it or are cut off. */
 const knownMs = cutOffMs + 1000;
 
 export class StandingShare {
@@ -52,9 +49,7 @@ export class StandingShare {
     if (isAsked && wallMs <= this.#from - knownMs) this.#isKnown = true;
   }
 
-  /**
-   * This process's share of the limit according to the log. 0 if the process is not a member or the share is less than one.
-   */
+  /** This process's share of the limit by the log. 0 if the process is not a member or the share is less than one. */
   of({ window, limit }: Limit, row: LimitRow | undefined): number {
     return this.#fold.has(this.#process, window) ? this.#fold.rows.standingShare(window, limit, row) : 0;
   }

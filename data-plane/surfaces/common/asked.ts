@@ -1,7 +1,7 @@
 /**
- * Request to a node, independent of its surface: a chat, embeddings or scores of documents. Its facts are plain values whose
- * size does not grow with the text, and suffice for limits, routing and the answer. This object contains the text, or the
- * body worker keeps it and renders the node's body from it.
+ * Request to a node, in one form for all surfaces: a chat, embeddings, or scores of documents. Its facts are plain values
+ * whose size does not depend on the prompt, and they suffice for limits, routing and the answer. The prompt itself is either
+ * part of the object or held by the body worker, which then also writes the node's body.
  */
 import type { ChatSettings } from '../../../schemas/api/chat-fields.ts';
 import type { ChatFields, EmbeddingsFields } from '../../../schemas/api/openai.ts';
@@ -10,13 +10,13 @@ import type { Dialect } from '../../../schemas/names.ts';
 import { hashPrefixes } from './prompt-prefix.ts';
 import { leastChatTokens, type PromptSize } from './prompt-size.ts';
 
-/** Capability that a chat needs from its node besides settings. Each dialect supports, maps or refuses it. */
+/** Capability that a chat needs from its engine in addition to settings. Each dialect supports, translates or refuses it. */
 export type ChatNeed = 'images' | 'prefill' | 'single_tool_call' | 'tools';
 
-/** Parts of a node's body in the format of chat completions, mostly as the client sent them. */
+/** Fields for a node in the format of chat completions, mostly as the client sent them. */
 export type ChatBody = Readonly<Pick<ChatFields, 'messages' | 'tools' | 'tool_choice'>> & ChatSettings;
 
-/** Documents as texts, whatever form the client used. */
+/** Query and documents to score. All documents are texts here, whatever form the client used. */
 export interface RerankBody extends Readonly<Pick<RerankFields, 'query'>> {
   readonly documents: readonly string[];
 }
@@ -25,33 +25,32 @@ export interface ChatFacts extends PromptSize {
   readonly kind: 'chat';
   readonly model: string;
   readonly stream: boolean;
-  /** Maximum number of answer tokens, if the client limits it. At least 1, or 0 if no answer is wanted. */
+  /** Maximum number of answer tokens, if the client limits it. 0 if the client wants no answer, otherwise at least 1. */
   readonly maxTokens: number | undefined;
-  /** Number of requested answers (`n`). */
+  /** Number of alternative answers that the client requests (`n`). */
   readonly choices: number;
   readonly logprobs: boolean;
   /** Whether the answer must follow a JSON schema. */
   readonly hasSchema: boolean;
   readonly needs: readonly ChatNeed[];
-  /** Paths in the caller's own body, for fields that are not where a chat completion has them. */
+  /** Paths, in the body that the caller sent, of fields that the caller's API has elsewhere than chat completions do. */
   readonly paths?: Readonly<Partial<Record<ChatNeed | keyof ChatBody, readonly PropertyKey[]>>>;
-  /** Hint of the client that identifies prompts with a common prefix. */
+  /** The client's hint that prompts with the same key share a prefix. */
   readonly cacheKey?: string;
-  /** Hashes of the prompt's prefixes, from short to long. If absent, `chatPrefixes` computes them on demand. */
+  /** Hashes of the prompt's prefixes, shortest first. If absent, `chatPrefixes` computes them when needed. */
   readonly prefixes?: readonly number[];
-  /** Whether the answer begins with the prompt's token count, if the engine can report it then. */
+  /** Set if the answer should begin with the prompt's token count, provided the engine can report it that early. */
   readonly usageAtStart?: true;
 }
 
 export interface EmbeddingsFacts extends PromptSize {
   readonly kind: 'embeddings';
   readonly model: string;
-  /** Embeddings are never streamed, and no tokens are generated. */
   readonly stream: false;
   readonly maxTokens: 0;
   /** Number of vectors that the answer must contain. */
   readonly inputs: number;
-  /** Encoding of the vectors in the answer. Defaults to `float`. */
+  /** Encoding of the vectors in the answer. */
   readonly encoding: 'float' | 'base64';
   readonly dimensions?: number;
   /** Whether the input consists of token ids rather than text. */
@@ -61,7 +60,6 @@ export interface EmbeddingsFacts extends PromptSize {
 export interface RerankFacts extends PromptSize {
   readonly kind: 'rerank';
   readonly model: string;
-  /** Scores are never streamed, and no tokens are generated. */
   readonly stream: false;
   readonly maxTokens: 0;
   /** Number of documents, each of which gets a score. */
@@ -70,7 +68,7 @@ export interface RerankFacts extends PromptSize {
 
 export type AskedFacts = ChatFacts | EmbeddingsFacts | RerankFacts;
 
-/** Paths on a node, the same for all engines. */
+/** Path of each kind of request on a node. All engines use the same paths. */
 export const nodePaths: Readonly<Record<AskedFacts['kind'], string>> = {
   chat: '/v1/chat/completions',
   embeddings: '/v1/embeddings',
@@ -86,9 +84,9 @@ interface TextOnWorker {
   readonly workerText: WorkerText;
 }
 
-/** Parts of the client's text that may be sent to a node unchanged. Writing them again would cost as much as parsing them. */
+/** The client's own JSON for some fields. It is sent to the node as it is, because writing it again would be costly. */
 export interface ChatSource {
-  /** Undefined once a node has received the request. */
+  /** JSON of the messages. Undefined once a node has received the request. */
   messages: string | undefined;
 }
 
@@ -108,35 +106,35 @@ export type AskedRequest =
 export interface NodeTarget {
   /** Name of the model on the node. */
   readonly servedName: string;
-  /** Maximum number of answer tokens, already clamped to the window. At least 1. Used by chats only. */
+  /** Maximum number of answer tokens, reduced to what the context window allows. At least 1. Only chats use it. */
   readonly maxTokens: number;
   /** Whether the model is known to accept images. */
   readonly seesImages?: boolean;
-  /** Salt of the tenant's prompt cache on a shared node, for engines that support one. */
+  /** Salt that separates the organisation's prompt cache on a shared node, if the engine supports one. */
   readonly cacheSalt?: string | undefined;
 }
 
-/** Request that makes a node count the tokens of a prompt. */
+/** Request that asks a node how many tokens a prompt has. */
 export interface CountRequest {
   readonly path: string;
   readonly body: string | Uint8Array<ArrayBuffer>;
 }
 
-/** Reference to a text that the body worker keeps. Every method rejects with ClientGone once the client has left. */
+/** Refers to a prompt that the body worker holds. Every method rejects with `ClientGone` once the client has disconnected. */
 export interface WorkerText {
-  /** JSON body for a node. Rejects with UnsupportedShapeError if the dialect does not support a field. */
+  /** Resolves to the JSON body for a node. Rejects with `UnsupportedShapeError` if the dialect does not support a field. */
   nodeBody(dialect: Dialect, target: NodeTarget): Promise<Uint8Array<ArrayBuffer>>;
-  /** Resolves to undefined if the node cannot count tokens. */
+  /** Resolves to the request that counts the prompt's tokens, or to undefined if the node cannot count them. */
   countRequest(dialect: Dialect, servedName: string): Promise<CountRequest | undefined>;
 }
 
-/** Lower bound of the prompt's tokens. Reads the whole text of a chat whose text is in this object. */
+/** Lower bound of the prompt's tokens. May have to read the whole prompt. 0 if only the body worker has the prompt. */
 export function lowerTokenBound(asked: AskedRequest): number {
   if (asked.leastTokens !== undefined) return asked.leastTokens;
   return asked.kind === 'chat' && asked.workerText === undefined ? leastChatTokens(asked.body) : 0;
 }
 
-/** Hashes of the prompt's prefixes. Reads the text of a chat whose text is in this object, up to a bound. */
+/** Hashes of the prompt's prefixes. Reads a bounded part of the prompt. Empty if only the body worker has the prompt. */
 export function chatPrefixes(chat: AskedChat): readonly number[] {
   if (chat.prefixes !== undefined) return chat.prefixes;
   return chat.workerText === undefined ? hashPrefixes(chat.body, chat.cacheKey) : [];

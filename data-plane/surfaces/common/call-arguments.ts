@@ -1,17 +1,17 @@
 /**
- * Checks the arguments of earlier tool calls. Text that is not JSON is refused before a node is asked, because engines parse
- * it for the prompt's template and then answer with an error.
+ * Checks the arguments of earlier tool calls in a request. Text that is not JSON is refused before it reaches a node, because
+ * engines parse the arguments for the chat template and would answer with an error.
  */
 import { scanJson } from '../../../shared/runtime/json-scan.ts';
 import { jsonDepthMax, jsonNamesMax, jsonValuesMax } from './json-text.ts';
 import { shapeRefusal } from './validate.ts';
 
 export class CallArguments {
-  /** Remaining names and values for one request's calls. The body's own bounds count each text as a single value. */
+  /** Remaining names and values in the request's calls. The bounds on the body count each call's arguments as one value. */
   #names = jsonNamesMax;
   #values = jsonValuesMax;
 
-  /** Throws UnsupportedShapeError. */
+  /** Throws `UnsupportedShapeError` if the text is not JSON or exceeds the bounds. */
   check(text: string, path: readonly PropertyKey[]): void {
     const counts = scanJson(text, { depth: jsonDepthMax, names: this.#names, values: this.#values });
     if (counts.exceeded !== undefined)

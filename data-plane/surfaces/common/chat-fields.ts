@@ -1,6 +1,6 @@
 /**
- * Chat settings that each engine supports, one row per setting. Requests with a setting that an engine does not support are
- * refused by name, because engines ignore fields that they do not know.
+ * Table of the chat settings that each engine supports. A request that uses a setting its engine does not support is refused,
+ * and the refusal names the setting, because engines silently ignore unknown fields.
  */
 import type { ChatSettings } from '../../../schemas/api/chat-fields.ts';
 import type { Dialect } from '../../../schemas/names.ts';
@@ -8,7 +8,7 @@ import type { Dialect } from '../../../schemas/names.ts';
 export interface FieldGrant {
   /** The engine's own name for the field, if it differs. */
   readonly name?: string;
-  /** Supported values, if not all are. */
+  /** Values that the engine supports. If absent, it supports all values. */
   readonly values?: readonly unknown[];
 }
 
@@ -16,7 +16,7 @@ const asItComes: FieldGrant = {};
 const allButOllama = { vllm: asItComes, sglang: asItComes, llamacpp: asItComes };
 const all = { ...allButOllama, ollama: asItComes };
 
-/** Some of Ollama's runners ignore penalties, others apply them. A penalty of 0 is safe to drop. */
+/** Some of Ollama's runners apply penalties and others ignore them, so only a penalty of 0 gives the same result on all. */
 const penalty = { ...allButOllama, ollama: { values: [0] } };
 
 export const chatFieldGrants: Readonly<

@@ -1,6 +1,6 @@
 /**
- * Functions that chat completions and their streams share. They copy permitted parts of a node's answer one by one.
- * Everything else is dropped, because it would reveal the engine or the place, such as fingerprints, timings and ids.
+ * Functions that whole and streamed chat completions share. They copy only permitted parts of a node's answer and drop all
+ * else, such as fingerprints, timings and ids, because it would reveal the engine or the place.
  */
 
 import type { AskedFacts } from './asked.ts';
@@ -8,26 +8,26 @@ import { NodeFailure } from './node-failure.ts';
 import { integer, member, text } from './untrusted.ts';
 import { type AnsweringNode, type UsageBounds, usageBounds } from './usage.ts';
 
-/** Facts that every answer needs besides the node's output and the surface's context. They are plain values. */
+/** Facts about a request that its answer needs on every surface. They are plain values, so a worker can receive them. */
 export interface AnswerFacts {
-  /** Letters and digits unique to the answer. Its id and those of its tool calls end in them. */
+  /** Letters and digits that only this answer has. The answer's id and the ids of its tool calls contain them. */
   readonly unique: string;
-  /** Unix time in seconds. */
+  /** Unix time in seconds at which the answer was created. */
   readonly created: number;
-  /** The model's name as requested. */
+  /** Name of the model as the client requested it. */
   readonly model: string;
-  /** UTF-8 bytes of the prompt's texts, to estimate usage. */
+  /** Number of UTF-8 bytes in the prompt's texts, from which usage is estimated. */
   readonly promptTextBytes: number;
   readonly most: UsageBounds;
-  /** Number of choices of a chat. Other operations have one choice and none of the following. */
+  /** Number of choices that a chat requests. 1 for other operations. */
   readonly choices: number;
   readonly logprobs: boolean;
   readonly tools: boolean;
-  /** Whether the client allows only one tool call at a time. If an engine ignores that, its answer is trimmed. */
+  /** Whether the client allows only one tool call at a time. If the engine ignores this, further calls are removed. */
   readonly firstToolCallOnly: boolean;
 }
 
-/** Facts for an answer. `unique` and `createdSeconds` belong to the response to the client. */
+/** Collects the facts that an answer needs. `unique` and `createdSeconds` become part of the response to the client. */
 export function answerFacts(
   asked: AskedFacts,
   { unique, createdSeconds }: { readonly unique: string; readonly createdSeconds: number },
@@ -52,24 +52,25 @@ export function completionId({ unique }: Pick<AnswerFacts, 'unique'>): string {
   return `chatcmpl-${unique}`;
 }
 
-/** Finish reasons that the API defines. */
+/** Finish reasons that the chat completions API defines. */
 const legalEnds = ['stop', 'length', 'tool_calls', 'content_filter', 'function_call'];
 export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'content_filter';
 
 /** Maximum number of tool calls in one choice. */
 export const toolCallsMax = 128;
 
-/** Patterns of engine-specific finish reasons, by their meaning. */
+/** Patterns for the finish reasons of engines: failed, cut by the token limit, and filtered. */
 const failedEnds =
   /abort|cancel|error|fail|time.?out|overload|unavailable|insufficient|interrupt|disconnect/i;
 const cutEnds = /length|max.*token/i;
 const filteredEnds = /filter|safety|sensitive/i;
-/** Finish reasons that logs and reports may show. Any other text comes from the node and is untrusted. */
+/** Finish reasons outside the API that logs and reports may show. Any other text from a node is untrusted. */
 const shownEnds = ['repetition', 'eos', 'eos_token', 'end_turn', 'stop_sequence', 'max_tokens', 'tool_use'];
 
 /**
- * Finish reason for the client. Engines disagree about choices with tool calls, so here the calls decide. An engine-specific
- * reason counts as `stop` unless its name says more. Throws NodeFailure if the node gave up, as with `abort`.
+ * Finish reason for the client. Engines disagree about choices with tool calls, so `tool_calls` is returned whenever there
+ * are any. An engine's own reason counts as `stop`, unless its name says more. Throws `NodeFailure` if the node gave up, as
+ * with `abort`.
  */
 export function finishReason(value: unknown, hasCalls: boolean): FinishReason {
   if (value === undefined) throw malformedAnswer('a choice has no finish reason');
@@ -80,22 +81,25 @@ export function finishReason(value: unknown, hasCalls: boolean): FinishReason {
   return hasCalls ? 'tool_calls' : 'stop';
 }
 
-/** The node's finish reason of a choice. undefined while the choice continues. Some engines then send an empty text. */
+/** Finish reason that the node gave a choice. Undefined while the choice continues; some engines then send an empty text. */
 export function givenEnd(choice: unknown): unknown {
   const given = member(choice, 'finish_reason') ?? '';
   return given === '' || given === 'null' ? undefined : given;
 }
 
-/** Describes a finish reason that the API does not define. Returns undefined for any other. */
+/** Description of a finish reason that the API does not define, or undefined if the API defines it. */
 export function oddFinish(value: unknown): string | undefined {
   if (typeof value !== 'string' || legalEnds.includes(value)) return undefined;
   return `a finish reason of its own${shownEnds.includes(value) ? `, ${value}` : ''}`;
 }
 
-/** Arguments of a tool call without arguments. Never an empty text, because clients parse the arguments as JSON. */
+/** Arguments of a tool call that has none. An empty text would not do, because clients parse the arguments as JSON. */
 export const noArguments = '{}';
 
-/** Reads a text or list of text parts; undefined for null, an empty list or a missing value. Throws NodeFailure. */
+/**
+ * Returns a text, or the joined texts of a list of parts. Undefined if the value is missing, null or an empty list. Throws
+ * `NodeFailure` for any other value.
+ */
 export function optionalText(value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
   if (typeof value === 'string') return value;
@@ -110,18 +114,18 @@ function partText(part: unknown): string {
   return text;
 }
 
-/** Arguments of a complete tool call as JSON. Some engines send the object itself. Throws NodeFailure. */
+/** Arguments of a complete tool call as JSON text. Some engines send an object instead of its text. Throws `NodeFailure`. */
 export function callArguments(given: unknown): string {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) return optionalText(given) ?? '';
   return JSON.stringify(given, (_name, value: unknown) => {
-    // Parsing has rounded this number, and the client could not notice that.
+    // JSON parsing has rounded this number, and the client could not notice it.
     if (typeof value === 'number' && Math.abs(value) > Number.MAX_SAFE_INTEGER)
       throw malformedAnswer('the arguments of a tool call are an object with a number that is too large');
     return value;
   });
 }
 
-/** Index of a choice. It may be missing if only one choice was requested. Throws NodeFailure. */
+/** Index of a choice in a node's answer. May be absent if the client requested one choice. Throws `NodeFailure`. */
 export function choiceIndex(choice: unknown, { choices }: Pick<AnswerFacts, 'choices'>): number {
   const given = member(choice, 'index') ?? (choices === 1 ? 0 : undefined);
   const index = integer(given);
@@ -129,7 +133,7 @@ export function choiceIndex(choice: unknown, { choices }: Pick<AnswerFacts, 'cho
   return index;
 }
 
-/** Tool calls of a message or delta. Some engines send a single call without a list. Throws NodeFailure. */
+/** Tool calls in a message or delta from a node. Some engines send a single call instead of a list. Throws `NodeFailure`. */
 export function readToolCalls(message: unknown): readonly object[] {
   const given = member(message, 'tool_calls') ?? [];
   const calls: readonly unknown[] = Array.isArray(given) ? given : [given];
@@ -139,14 +143,14 @@ export function readToolCalls(message: unknown): readonly object[] {
   });
 }
 
-/** Reasoning of the model, for which engines use one of two names. */
+/** The model's reasoning, which engines send under one of two names. */
 export function readReasoning(message: unknown): string | undefined {
   return optionalText(member(message, 'reasoning_content')) || optionalText(member(message, 'reasoning'));
 }
 
 /**
- * Tool call id for the client. The engine's ids would reveal it, so they are replaced, except those that the model itself
- * writes, such as `functions.name:0`, because it must find them in its next prompt.
+ * Id of a tool call for the client. An engine's own ids would reveal the engine, so they are replaced. Ids that the model
+ * itself writes, such as `functions.name:0`, are kept, because the model must find them in its next prompt.
  */
 export function toolCallId(facts: AnswerFacts, choice: number, call: number, given: unknown): string {
   const id = text(given);
@@ -169,10 +173,10 @@ export interface ChatLogprobs {
   readonly refusal: null;
 }
 
-/** Stands for minus infinity in this API. JSON cannot express it, so engines send null. */
+/** Log probability that the API uses for an impossible token. JSON has no minus infinity, so engines send null. */
 const impossible = -9999;
 
-/** Log probabilities with only the members that the API defines. */
+/** Copies log probabilities, with only the members that the API defines. */
 export function rebuildLogprobs(value: unknown): ChatLogprobs | null {
   const content = member(value, 'content');
   if (!Array.isArray(content) || content.length === 0) return null;

@@ -1,17 +1,17 @@
 /**
- * Accounts for text that a stream must hold until its end, in blocks, to its organisation's memory. A node may write without
- * end, and one organisation must not use up the memory of all. The creator must release it on every path.
+ * Charges the text that a stream holds until its end to the organisation's memory budget. A node may stream without end, and
+ * one organisation must not use up the memory of all. Whoever creates an object of this class must release it on every path.
  */
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
 import { UnheldAnswer } from './memory-refusal.ts';
 
-/** Bounds of a block. Each new block doubles the charge, so that there are few charges. */
+/** Sizes of one charge. Each charge doubles the total, up to a limit, so that few charges are needed. */
 const blockBytesMin = 4 * 1024;
 const blockBytesMax = 256 * 1024;
-/** Bytes per character outside Latin scripts. */
+/** Bytes in memory per character of a text outside the Latin alphabet. */
 const bytesEach = 2;
 
-/** Length of the value's JSON without the outer quotes or brackets. A control character takes six characters. */
+/** Length of a value as JSON, without its outer quotes or brackets. A control character takes six characters. */
 export function renderedLength(value: string | readonly object[]): number {
   return JSON.stringify(value).length - 2;
 }
@@ -25,18 +25,18 @@ export class HeldText {
     this.#memory = memory;
   }
 
-  /** Throws UnheldAnswer if there is not enough memory. */
+  /** Charges more held text. Throws `UnheldAnswer` if the budget does not allow it. */
   add(characters: number): void {
     this.#heldBytes += characters * bytesEach;
     if (this.#heldBytes > this.#chargedBytes) this.#charge();
   }
 
-  /** Charges the text `times` more times, for the copies that are written for a client that may read slowly. */
+  /** Charges all held text `times` more, because the stream's end repeats it for a client that may read slowly. */
   repeat(times: number): void {
     this.add((this.#heldBytes / bytesEach) * times);
   }
 
-  /** Idempotent. */
+  /** Returns all charged memory to the budget. May be called more than once. */
   release(): void {
     if (this.#chargedBytes > 0) this.#memory.release(this.#chargedBytes);
     this.#chargedBytes = 0;

@@ -1,10 +1,10 @@
-/** Parses a request body as a JSON object. Throws UnsupportedShapeError (specification, Errors 2). */
+/** Parses a request body that must be a JSON object. Throws `UnsupportedShapeError` (specification, Errors 2). */
 import { Refusal } from '../../../shared/decision/refusal.ts';
 import { type KeptPaths, keepTexts } from './json-source.ts';
 import { type JsonText, parseStrictJson, readJsonText } from './json-text.ts';
 import { shapeRefusal } from './validate.ts';
 
-/** Parses a body to a JSON object and keeps the texts at the paths in `kept`. Throws UnsupportedShapeError. */
+/** Parses a body as a JSON object, and keeps the original text of values at `kept`. Throws `UnsupportedShapeError`. */
 export function parseBody(
   raw: Buffer | JsonText,
   contentType: string | undefined,
@@ -20,13 +20,13 @@ export function parseBody(
   return value as Record<string, unknown>;
 }
 
-/** Throws UnsupportedShapeError if the content type is not JSON. */
+/** Throws `UnsupportedShapeError` if the content type is not `application/json`. */
 export function refuseOtherThanJson(contentType: string | undefined): void {
   if (isJson(contentType)) return;
   throw new Refusal('shape', 'the content type must be application/json, with no charset but utf-8');
 }
 
-/** Accepts `application/json` with no charset but UTF-8, the only one that JSON allows. */
+/** Whether the content type is `application/json`. The only charset accepted is UTF-8, because JSON allows no other. */
 function isJson(contentType: string | undefined): boolean {
   if (contentType === 'application/json') return true;
   if (contentType === undefined || contentType.length > 200) return false;

@@ -1,4 +1,4 @@
-/** Tracks whether the first value of a growing JSON text is complete. It does not store the text. */
+/** Tracks whether the first value of a JSON text that arrives in pieces is complete, without storing the text. */
 export class JsonNesting {
   #depth = 0;
   #inString = false;
@@ -10,7 +10,7 @@ export class JsonNesting {
     return this.#hasBegun;
   }
 
-  /** Whether every opened array and object has been closed. */
+  /** Whether a value has begun and all its arrays, objects and strings are closed. */
   get isClosed(): boolean {
     return this.#hasBegun && this.#depth === 0 && !this.#inString;
   }

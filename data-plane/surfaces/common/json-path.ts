@@ -1,9 +1,9 @@
-/** Formats paths in a caller's JSON. The caller chooses the names, so only harmless ones are repeated. */
+/** Formats paths in a caller's JSON. Names come from the caller, so only harmless ones are repeated in messages. */
 import { endOfString, skipSpace } from '../../../shared/runtime/json-scan.ts';
 
 export const harmlessName = /^[A-Za-z0-9_.-]{1,64}$/;
 
-/** Path as text, such as `messages[2].content`. Empty for the whole body. */
+/** Writes a path as text, such as `messages[2].content`. Empty for the whole body. */
 export function pathText(path: readonly PropertyKey[]): string {
   let text = '';
   for (const part of path) {
@@ -18,11 +18,11 @@ const brackets = { open: [0x7b, 0x5b], close: [0x7d, 0x5d] };
 
 interface Level {
   readonly names: Set<string>;
-  /** Current name in an object, or index in an array. */
+  /** Name of the current member in an object, or index of the current element in an array. */
   key: string | number;
 }
 
-/** Path of the first name in valid JSON that occurs twice in its object or is `__proto__`. */
+/** Path of the first name in valid JSON that its object already contains, or that is `__proto__`. */
 export function findBadName(json: string): readonly PropertyKey[] {
   const open: Level[] = [];
   for (let at = 0; at < json.length; at += 1) {

@@ -1,24 +1,24 @@
 /**
- * Keeps the original text of JSON that is only passed on, such as a schema, beside its parsed value. JSON.stringify would
- * change it: doubles hold only 53 bits of an integer, 1e400 becomes null, and integer-like names move to the front. So rules
- * read the value, while nodes and clients get the text.
+ * Keeps the original text of JSON that is passed on, such as a schema, together with its parsed value. `JSON.stringify` would
+ * change the text: doubles hold only 53 bits of an integer, `1e400` becomes `null`, and integer-like names move to the front.
+ * So the gateway checks the value, but sends nodes and clients the text.
  */
 import { endOfString, skipSpace } from '../../../shared/runtime/json-scan.ts';
 
 const texts = new WeakMap<object, string>();
 
-/** Tree of member names leading to the objects whose text is kept. `*` stands for every element of an array. */
+/** Tree of member names that lead to objects whose text is kept. `*` stands for every element of an array. */
 export interface KeptPaths {
   readonly [name: string]: KeptPaths | 'kept';
 }
 
-/** Associates the text with the value and returns the value. */
+/** Remembers the JSON text of a value and returns the value. */
 export function keepText<Value extends object>(value: Value, text: string): Value {
   texts.set(value, text);
   return value;
 }
 
-/** Keeps the texts of the objects at `paths`. `json` is the text of `value` and must not contain duplicate names. */
+/** Keeps the texts of the objects at `paths`. `json` is the text of `value` and must not repeat a name within an object. */
 export function keepTexts(json: string, value: object, paths: KeptPaths): void {
   for (const name in paths) {
     if (!Object.hasOwn(value, name)) continue;
@@ -27,7 +27,7 @@ export function keepTexts(json: string, value: object, paths: KeptPaths): void {
   }
 }
 
-/** Writes the value as JSON. Uses its kept text if there is one. */
+/** Writes a value as JSON. Wherever the original text of an object was kept, writes that text. */
 export function writeJson(value: unknown): string {
   if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null';
   const kept = texts.get(value);
@@ -37,7 +37,7 @@ export function writeJson(value: unknown): string {
   return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${writeJson(member)}`).join()}}`;
 }
 
-/** Reads valid JSON once, in parallel with its parsed value. Skips everything that no path leads to. */
+/** Walks through a JSON text and its parsed value together, and skips everything that no path leads to. */
 class TextWalk {
   readonly #json: string;
   #at = 0;
@@ -46,7 +46,7 @@ class TextWalk {
     this.#json = json;
   }
 
-  /** Reads a value, from the white space before it to its end. */
+  /** Reads one value, including white space before it. */
   read(value: unknown, paths: KeptPaths | 'kept' | undefined): void {
     this.#at = skipSpace(this.#json, this.#at);
     const start = this.#at;
@@ -81,7 +81,7 @@ class TextWalk {
     if (count === 0) this.#at = skipSpace(this.#json, this.#at) + 1;
   }
 
-  /** Skips the value at `start`. */
+  /** Moves to the end of the value that begins at `start`. */
   #pass(start = this.#at): void {
     let depth = 0;
     for (let at = start; at < this.#json.length; at += 1) {
@@ -97,7 +97,7 @@ class TextWalk {
   }
 }
 
-/** Whether a character ends a number or a literal: a comma, a bracket, white space, or the end of the text (NaN). */
+/** Whether a number or literal ends before this character code. At the end of the text, the code is NaN. */
 function isEndOfValue(code: number): boolean {
   return code === 0x2c || code === 0x5d || code === 0x7d || code <= 0x20 || Number.isNaN(code);
 }

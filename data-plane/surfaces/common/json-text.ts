@@ -1,9 +1,10 @@
 /**
- * Parses a body as JSON, more strictly than JSON.parse, because two readers must never understand it differently. It refuses
- * invalid UTF-8, nesting beyond 64 levels, duplicate names in an object, the name `__proto__`, lone surrogates, and more
- * names or values than a request needs, which determine the cost and are counted before parsing. A refusal may quote a
- * harmless name of the body, but never a value. Duplicate names are found by counting: the text has more colons outside
- * strings than the parsed value has names if and only if a later name has replaced an earlier one.
+ * Parses a body as JSON, more strictly than `JSON.parse`, so that no two readers can understand it differently. Refuses
+ * invalid UTF-8, nesting beyond 64 levels, duplicate names in an object, the name `__proto__`, and lone surrogates.
+ *
+ * Also refuses more names or values than a request needs, because the cost depends on their number. They are counted before
+ * parsing. A refusal may quote a harmless name from the body, but never a value. Duplicate names are found by counting: if
+ * the text has more colons outside strings than the parsed value has names, a later name has replaced an earlier one.
  */
 import { isUtf8 } from 'node:buffer';
 import { Refusal } from '../../../shared/decision/refusal.ts';
@@ -17,13 +18,13 @@ export const jsonValuesMax = 500_000;
 
 const loneSurrogate = /\p{Surrogate}/u;
 
-/** Text within all bounds, which may still not be valid JSON. */
+/** Decoded body that is within all bounds, but may still be invalid JSON. */
 export interface JsonText {
   readonly text: string;
   readonly counts: JsonCounts;
 }
 
-/** Parses a body. Throws UnsupportedShapeError. */
+/** Parses a body. Throws `UnsupportedShapeError` if it is not JSON, or contains names or text that are refused. */
 export function parseStrictJson(raw: Buffer | JsonText): unknown {
   const { text, counts } = 'counts' in raw ? raw : readJsonText(raw);
   const parsed = tryParse(text);
@@ -35,7 +36,7 @@ export function parseStrictJson(raw: Buffer | JsonText): unknown {
   return parsed.value;
 }
 
-/** Decodes and counts a body in time that depends only on its bytes. Throws UnsupportedShapeError. */
+/** Decodes a body and counts its names and values, in time proportional to its bytes. Throws `UnsupportedShapeError`. */
 export function readJsonText(raw: Buffer): JsonText {
   if (!isUtf8(raw)) throw fault('the body is not valid UTF-8');
   const text = raw.toString('utf8');
@@ -54,7 +55,7 @@ export function readJsonText(raw: Buffer): JsonText {
   }
 }
 
-/** Returns undefined if the text is not JSON. The parser's error message is dropped, because it quotes the text. */
+/** Parses JSON, or returns undefined if the text is invalid. Drops the parser's error message, because it quotes the text. */
 function tryParse(text: string): { readonly value: unknown } | undefined {
   try {
     return { value: JSON.parse(text) };
@@ -73,7 +74,7 @@ function fault(message: string): Refusal {
   return new Refusal('shape', message);
 }
 
-/** Inspects the parsed value in one pass. Its depth is bounded, because that of the text was. */
+/** Checks a parsed value and counts its names in one pass. Recursion is safe, because nesting was bounded before parsing. */
 class Inspection {
   readonly #text: string;
   readonly #surrogates: boolean;

@@ -1,4 +1,4 @@
-/** Refusal of a request if memory for bodies is exhausted. */
+/** Refusals for lack of memory to hold the bodies of requests and answers. */
 import { Refusal } from '../../../shared/decision/refusal.ts';
 import type { MemoryShortage } from '../../../shared/runtime/byte-budget.ts';
 import { NodeFailure } from './node-failure.ts';
@@ -9,7 +9,7 @@ const messages: Readonly<Record<MemoryShortage, string>> = {
     'The bodies of your organisation’s requests take all the memory that one organisation may have at a time. Try again once one of them is done.',
 };
 
-/** Builds the refusal. `what` states whether a request's or an answer's body needed the memory. */
+/** Builds the refusal. `what` says whether a request's or an answer's body needed the memory. */
 export function memoryRefusal(shortage: MemoryShortage, what: 'body' | 'answer'): Refusal {
   return new Refusal(
     shortage === 'memory' ? `${what} budget` : `${what} budget of the organisation`,
@@ -17,9 +17,9 @@ export function memoryRefusal(shortage: MemoryShortage, what: 'body' | 'answer')
   );
 }
 
-/** Thrown if there is no memory left for a stream. The node is not at fault. */
+/** Thrown if a stream needs more memory than is available. The node is not at fault. */
 export class UnheldAnswer extends NodeFailure {
-  /** Answer to the client if its stream has not begun. */
+  /** Refusal to send to the client if its stream has not begun. */
   readonly refusal: Refusal;
 
   constructor(shortage: MemoryShortage) {

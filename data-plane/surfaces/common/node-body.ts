@@ -1,7 +1,7 @@
 /**
- * Builds the body of a request to a node, in the engine's dialect, from validated fields and the node's name for the model.
- * The body worker does so if it keeps the text. A token limit is always set, usage always requested, and plain messages are
- * sent as written. A field that the engine would ignore is refused by name.
+ * Builds the body of a request to a node from validated fields, in the dialect of the node's engine. The body always sets a
+ * token limit and requests usage. Plain messages are sent as the client wrote them. A field that the engine would ignore is
+ * refused by name. If the body worker holds the prompt, this code runs on the worker.
  */
 import type { ChatSettings } from '../../../schemas/api/chat-fields.ts';
 import type { ChatMessage, FunctionTool, ToolChoice } from '../../../schemas/api/openai-messages.ts';
@@ -26,7 +26,7 @@ import { chatFieldGrants } from './chat-fields.ts';
 import { writeJson } from './json-source.ts';
 import { shapeRefusal } from './validate.ts';
 
-/** Throws UnsupportedShapeError if the dialect does not support a field of the request. */
+/** Writes the body for a node as JSON. Throws `UnsupportedShapeError` if the dialect does not support a field. */
 export function renderBody(
   asked: AskedRequest,
   dialect: Dialect,
@@ -37,13 +37,13 @@ export function renderBody(
   return asked.kind === 'chat' ? writeChat(body, asked.source?.messages) : JSON.stringify(body);
 }
 
-/** Writes the body. `source` is the client's text of plain messages. If present, no other original text was kept. */
+/** Writes a chat body as JSON. `source` is the client's JSON of plain messages. With it, no other field has kept text. */
 function writeChat({ messages, ...rest }: NodeBody, source?: string): string {
   const others = source === undefined ? writeJson(rest) : JSON.stringify(rest);
   return `{"messages":${source ?? JSON.stringify(messages)},${others.slice(1)}`;
 }
 
-/** Builds the request that makes a node count the prompt's tokens. undefined if the node cannot. */
+/** Builds the request that asks a node for the number of tokens in a prompt. Undefined if the node cannot count them. */
 export function renderCount(
   chat: AskedChat,
   dialect: Dialect,
@@ -60,7 +60,7 @@ function countRequest(chat: WholeChat, dialect: Dialect, servedName: string): Co
   return { path: request.path, body: writeChat(request.body) };
 }
 
-/** Returns undefined instead of refusing. Unsupported fields are refused after routing, when the request is forwarded. */
+/** Returns undefined if `render` refuses. An unsupported field is refused later, when the request is forwarded to a node. */
 function undefinedIfRefused<Value>(render: () => Value): Value | undefined {
   try {
     return render();
@@ -70,12 +70,12 @@ function undefinedIfRefused<Value>(render: () => Value): Value | undefined {
   }
 }
 
-/** Refuses a field that the engine or its model does not support, without revealing which of them. */
+/** Refusal of a field that the engine or the model does not support. Does not reveal which of the two it is. */
 export function notForThisModel(path: Path): Refusal {
   return shapeRefusal(path, 'is not supported for this model', 'not for this model');
 }
 
-/** Throws UnsupportedShapeError if the dialect does not support a field of the request. */
+/** Builds the body for a node as an object. Throws `UnsupportedShapeError` if the dialect does not support a field. */
 export function toNodeBody(asked: WholeRequest, dialect: Dialect, target: NodeTarget): NodeBody {
   const table = dialects[dialect];
   switch (asked.kind) {
@@ -92,12 +92,12 @@ export function toNodeBody(asked: WholeRequest, dialect: Dialect, target: NodeTa
 
 function chatBody(request: WholeChat, table: DialectTable, target: NodeTarget): NodeBody {
   const { maxTokens, servedName } = target;
-  // Without a valid limit, an engine may generate without end.
+  // Without a valid limit, an engine might generate tokens forever.
   if (!Number.isInteger(maxTokens) || maxTokens < 1) throw new RangeError('maxTokens must be at least 1');
   refuseUngranted(request, table, target);
   const { messages, tools, tool_choice } = request.body;
   const body: Record<string, unknown> = {};
-  // Assigned one by one, because spreading the rest of an object costs more than everything else here.
+  // Assign the fields one by one, because copying them with a rest pattern costs more than the rest of this function.
   for (const name of Object.keys(request.body) as (keyof ChatBody)[])
     if (name !== 'messages' && name !== 'tools' && name !== 'tool_choice')
       addSetting(body, name, request, table.name);
@@ -115,7 +115,7 @@ function chatBody(request: WholeChat, table: DialectTable, target: NodeTarget): 
   return body;
 }
 
-/** Throws UnsupportedShapeError if the engine does not support the setting or its value. */
+/** Adds a chat setting to the body. Throws `UnsupportedShapeError` if the engine does not support it or its value. */
 function addSetting(
   nodeBody: Record<string, unknown>,
   field: keyof ChatSettings,
@@ -136,7 +136,7 @@ function streamOptions({ usageAtStart }: ChatFacts, table: DialectTable): NodeBo
 
 type Path = readonly PropertyKey[];
 
-/** Throws UnsupportedShapeError for unsupported features other than settings. */
+/** Throws `UnsupportedShapeError` if the chat needs a feature, other than a setting, that the engine or model lacks. */
 function refuseUngranted(
   { body, needs, paths }: WholeChat,
   table: DialectTable,
@@ -154,7 +154,7 @@ function takesChoice(choice: ToolChoice | undefined, table: DialectTable): boole
   return typeof choice === 'string' ? table.toolChoices.includes(choice) : table.namedTool !== 'refused';
 }
 
-/** Path of the first image. */
+/** Path of the first image in the messages. */
 export function pathOfImage({ messages }: ChatBody): Path {
   for (const [index, { content }] of messages.entries()) {
     if (!Array.isArray(content)) continue;
@@ -171,7 +171,7 @@ function nodeMessage(message: ChatMessage, table: DialectTable): object {
   const content = withRefusal(text, refusal);
   const thoughts = reasoning_content ?? reasoning;
   const carried: Record<string, unknown> = rest;
-  // Answers without text come back with null, which no engine needs.
+  // A client may send back an answer whose content is null. No engine needs null, so leave it out.
   if (content !== undefined || rest.tool_calls === undefined) carried['content'] = content ?? '';
   if (thoughts !== undefined) carried[table.reasoningField] = thoughts;
   return carried;
@@ -179,7 +179,7 @@ function nodeMessage(message: ChatMessage, table: DialectTable): object {
 
 type AssistantContent = Extract<ChatMessage, { readonly role: 'assistant' }>['content'];
 
-/** Makes an earlier answer's refusal part of its text, because no template supports refusals. */
+/** Adds the refusal in an earlier answer to its text, because chat templates do not know refusals. */
 function withRefusal(content: AssistantContent, refusal: string | undefined): AssistantContent {
   if (refusal === undefined) return content;
   if (content === undefined || content === '') return refusal;
@@ -195,7 +195,7 @@ function toolFields(
 ): NodeBody {
   if (choice === undefined) return { tools };
   if (typeof choice === 'string') {
-    // An engine without tool choices behaves like `auto` if the field is left out.
+    // If an engine does not support tool choices, leaving the field out means `auto`.
     return table.toolChoices.length > 1 ? { tools, tool_choice: choice } : { tools };
   }
   if (table.namedTool === 'carried') return { tools, tool_choice: choice };
@@ -216,7 +216,7 @@ function embeddingsBody(request: WholeEmbeddings, table: DialectTable, servedNam
   };
 }
 
-/** Leaves out `top_n` and `return_documents`, because engines differ in them and some ignore them. */
+/** Builds the body of a rerank request. Leaves out `top_n` and `return_documents`, which engines treat differently or ignore. */
 function rerankBody({ body }: WholeRerank, table: DialectTable, servedName: string): NodeBody {
   if (table.rerankSigns.length === 0) throw notForThisModel(['model']);
   return { model: servedName, query: body.query, documents: body.documents };

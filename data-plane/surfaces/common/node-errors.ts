@@ -1,6 +1,7 @@
 /**
- * Maps a node's errors that the request caused to refusals that are not retryable: a prompt that is too long, a missing
- * capability of the model (refused by the field's path), and status 400 or 422. The error text is never forwarded.
+ * Decides whether an error from a node was caused by the request, and converts it to a refusal that must not be retried. Such
+ * errors are a prompt that is too long, a capability that the model lacks, or a status of 400 or 422. The node's error text
+ * is never passed on.
  */
 import type { Dialect } from '../../../schemas/names.ts';
 import { Refusal } from '../../../shared/decision/refusal.ts';
@@ -13,14 +14,14 @@ import { notForThisModel, pathOfImage } from './node-body.ts';
 type Path = readonly PropertyKey[];
 
 export interface FailedAttempt {
-  /** Reason for the log. */
+  /** Description of the failure for the log. */
   readonly reason: string;
   readonly status?: number;
   /** Parsed error body of the node. */
   readonly detail?: unknown;
 }
 
-/** Returns undefined if the request did not cause the error. */
+/** Refusal for the client, or undefined if the request did not cause the node's error. */
 export function refusalOfError(
   failed: FailedAttempt,
   asked: AskedRequest,
@@ -50,13 +51,13 @@ function contextRefusal(
   );
 }
 
-/** Returns the refusal if the parsed error of the node means that a capability is missing, otherwise undefined. */
+/** Refusal for the client if the node's error says that the model lacks a capability, or undefined otherwise. */
 export function inabilityRefusal(asked: AskedRequest, dialect: Dialect, error: unknown): Refusal | undefined {
   const found = findInability(dialect, error);
   return found && notForThisModel(fieldPath(found, asked));
 }
 
-/** Path of the field in the caller's own body. */
+/** Path, in the body that the caller sent, of the field that needs a capability the model lacks. */
 function fieldPath(inability: Inability, asked: AskedRequest): Path {
   if (asked.kind === 'embeddings') return [inability === 'dimensions' ? 'dimensions' : 'input'];
   if (asked.kind === 'rerank') return ['documents'];
@@ -75,7 +76,7 @@ function fieldPath(inability: Inability, asked: AskedRequest): Path {
   }
 }
 
-/** Returns undefined if the error is the node's: overload, a fault, a wrong address or credential. */
+/** Refusal for a request that the node rejected. Undefined if the node is at fault, for example because it is overloaded. */
 function rejectionRefusal({ reason, status, detail }: FailedAttempt): Refusal | undefined {
   const rejection = findRejection(status, detail);
   if (rejection === undefined) return undefined;

@@ -1,28 +1,29 @@
 /**
- * A node's answer that is broken, incomplete or an error. The caller decides what the client sees: a refusal before the first
- * byte, a destroyed connection after it. The message never contains text from the node, which may include prompts.
+ * Error for a node's answer that is broken, incomplete or itself an error. The caller decides what the client sees: a refusal
+ * if nothing has been sent yet, or else a destroyed connection. The message never contains text from the node, which may
+ * quote prompts.
  */
 
 export type NodeFailureKind =
-  /** The node reported an error, as a body or as a frame. */
+  /** The node reported an error, as its body or within its stream. */
   | 'error'
-  /** The stream ended before its terminator. */
+  /** The stream ended before it was complete. */
   | 'cut'
-  /** The finish reason means that the node gave up the request. */
+  /** The finish reason says that the node gave up the request. */
   | 'aborted'
   /** The answer does not have the expected format. */
   | 'malformed'
-  /** The answer, one of its events, or its contents exceed a bound. */
+  /** The answer, or a part of it, exceeds a bound. */
   | 'too_large'
-  /** The gateway had no memory for the answer. */
+  /** The gateway had too little memory to hold the answer. */
   | 'unheld'
-  /** This surface cannot represent the model's output. */
+  /** The client's API cannot represent what the model wrote. */
   | 'unusable';
 
 export class NodeFailure extends Error {
   override readonly name = 'NodeFailure';
   readonly kind: NodeFailureKind;
-  /** The node's error, for `contextErrorOf`. Never log or show it. */
+  /** Error that the node sent, from which a refusal may be derived. Never log or show it. */
   readonly detail: unknown;
 
   constructor(kind: NodeFailureKind, message: string, detail?: unknown) {

@@ -1,7 +1,7 @@
 /**
- * Follows a node's stream of chunks: what each adds, without the differences between engines, and whether the stream ends
- * properly. A stream is complete if every choice has a legal finish reason, no error occurred, and the terminator arrived. A
- * clean end of the body proves nothing, and neither does a terminator after an error.
+ * Reads a node's stream of chunks. Converts what each chunk adds to one format for all engines, and decides whether the
+ * stream is complete: every choice has a legal finish reason, no error occurred, and `[DONE]` arrived. A clean end of the
+ * body proves nothing, and neither does `[DONE]` after an error.
  */
 
 import { parseEvent } from './answer-json.ts';
@@ -25,7 +25,7 @@ import { type ToolCallDelta, ToolCallDeltas } from './tool-call-deltas.ts';
 import { member, text } from './untrusted.ts';
 import { estimateUsage, outputBytes, readUsage, type Usage } from './usage.ts';
 
-/** Addition of one chunk to one choice. */
+/** Content that one chunk adds to one choice of the answer. */
 export interface ChoiceDelta {
   readonly index: number;
   /** Whether this is the first delta of its choice. */
@@ -38,7 +38,7 @@ export interface ChoiceDelta {
   readonly finish?: FinishReason | undefined;
 }
 
-/** `waiting` means that no valid event has arrived, so the status of the answer can still be chosen. */
+/** State of a node's stream. While `waiting`, no valid event has arrived, so the answer's HTTP status can still change. */
 type StreamState = 'waiting' | 'streaming' | 'completed' | 'failed';
 
 interface ChoiceProgress {
@@ -63,35 +63,35 @@ export class NodeStream {
     return this.#state;
   }
 
-  /** Reason for the stream's failure. undefined if it has not failed. */
+  /** Reason why the stream failed, or undefined if it has not failed. */
   get failure(): NodeFailure | undefined {
     return this.#failure;
   }
 
-  /** Usage that the node has reported so far. undefined if it has not reported any. */
+  /** Usage that the node has reported so far, or undefined if it has not reported any. */
   get reportedUsage(): Usage | undefined {
     return this.#usage;
   }
 
-  /** Describes an unusual format in an otherwise complete answer. undefined if there is none. */
+  /** Description of an unusual format in a complete answer, or undefined if the format was as expected. */
   get oddForm(): string | undefined {
     return this.#oddForm;
   }
 
-  /** Usage that the node reported, or an estimate from the text. Recorded only for completed streams. */
+  /** Token usage that the node reported, or else an estimate from the text. Recorded only for completed streams. */
   get usage(): Usage {
     const { promptTextBytes, most } = this.#facts;
     return this.#usage ?? estimateUsage(promptTextBytes, this.#completionBytes, most);
   }
 
-  /** Reads the data of one event before the stream ends. Throws NodeFailure. */
+  /** Reads the data of one event. Throws `NodeFailure` if the data is not a valid chunk. */
   protected read(data: string): readonly ChoiceDelta[] {
     if (data.trim() !== '[DONE]') return this.#readChunk(parseEvent(data));
     this.#terminate();
     return [];
   }
 
-  /** Called when the node's body has ended, cleanly or not. */
+  /** Must be called when the node's body has ended. The stream fails unless it was already complete. */
   end(): void {
     this.fail(
       this.#unfinished()
@@ -100,7 +100,7 @@ export class NodeStream {
     );
   }
 
-  /** Called if something else ends the stream, such as a time-out or a lost connection. Has no effect after the end. */
+  /** Fails the stream for another reason, such as a time-out or a lost connection. Has no effect once the stream is over. */
   fail(failure: NodeFailure): void {
     if (this.#state === 'completed' || this.#state === 'failed') return;
     this.#state = 'failed';
@@ -121,11 +121,11 @@ export class NodeStream {
   #readChunk(chunk: unknown): readonly ChoiceDelta[] {
     if (typeof chunk !== 'object') throw malformedAnswer('an event is not a JSON object');
     refuseError(chunk);
-    // Engines and proxies also send events without choices.
+    // Engines and proxies also send events without any choices.
     const choices = member(chunk, 'choices') ?? [];
     if (!Array.isArray(choices)) throw malformedAnswer('the choices of a chunk are not a list');
     this.#usage = readUsage(member(chunk, 'usage'), this.#facts.most) ?? this.#usage;
-    // Ollama sends an empty chunk without a model if its runner is gone. It must not begin the answer.
+    // If its runner has died, Ollama sends an empty chunk without a model, which must not count as the start of the answer.
     const mayBegin = member(chunk, 'model') !== '';
     const deltas: ChoiceDelta[] = [];
     for (const choice of choices) {
@@ -136,13 +136,13 @@ export class NodeStream {
     return deltas;
   }
 
-  /** Reads one choice. `mayBegin` states whether the choice may begin although it does not add content yet. */
+  /** Reads what a chunk adds to one choice. If `mayBegin` is set, a choice may begin with a delta that has no content. */
   #readChoice(choice: unknown, mayBegin: boolean): ChoiceDelta | undefined {
     const index = choiceIndex(choice, this.#facts);
     const known = this.#choices.get(index);
     const progress = known ?? { finish: undefined, calls: this.#newCalls(index) };
 
-    // Some engines send a complete message as the only event of a stream.
+    // Some engines send the whole message as a stream's only event.
     const delta = member(choice, 'delta') ?? (known === undefined ? member(choice, 'message') : undefined);
     const content = text(optionalText(member(delta, 'content')));
     const reasoning = text(readReasoning(delta));

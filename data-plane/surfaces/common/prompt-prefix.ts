@@ -1,7 +1,7 @@
 /**
- * Hashes of a prompt's prefixes, from short to long, because engines share a prefix cache between prompts as far as they
- * agree. A prefix ends after the tools, after each message, and at lengths within each that grow fourfold. Text beyond a
- * bound is not hashed, so all later turns of a conversation have the same prefixes.
+ * Hashes the prefixes of a prompt, shortest first. Engines cache prompts by prefix, so routing prefers a node that has seen a
+ * long prefix. A prefix ends after the tools, after each message, and at fixed lengths within each that grow fourfold. Text
+ * beyond a bound is not hashed, so later turns of a long conversation have the same prefixes.
  */
 import type { ChatFields } from '../../../schemas/api/openai.ts';
 import type { ChatMessage } from '../../../schemas/api/openai-messages.ts';
@@ -9,16 +9,16 @@ import { RollingHash } from './rolling-hash.ts';
 
 type PromptFields = Readonly<Pick<ChatFields, 'messages' | 'tools'>>;
 
-/** Maximum number of characters hashed per prompt, which takes about 100 µs. */
+/** Maximum number of characters hashed per prompt. Hashing that many takes about 100 µs. */
 const charactersMax = 64 * 1024;
-/** Maximum number of prefixes kept from the start and from the end of a prompt. Those in between are dropped. */
+/** Maximum number of prefixes kept from the start of a prompt, and from its end. Prefixes in between are dropped. */
 const firstMax = 32;
 const lastMax = 32;
-/** Characters hashed of an image or a cache key. Of longer ones, both ends and the length are hashed. */
+/** Number of characters hashed at each end of an image or cache key. The length is hashed too. */
 const sampleCharacters = 256;
 const innerLengths = [256, 1024, 4096, 16_384];
 
-/** Up to 64 hashes. `cacheKey` is the client's hint: prompts with different keys never share a prefix. */
+/** Returns up to 64 hashes. Prompts with different values of `cacheKey`, the client's hint, never share a prefix. */
 export function hashPrefixes(
   { tools, messages }: PromptFields,
   cacheKey: string | undefined,
@@ -59,7 +59,7 @@ class PrefixReader {
   readonly #hash = new RollingHash();
   readonly #first: number[] = [];
   #last: number[] = [];
-  /** Characters since the last end. */
+  /** Number of characters since the last message or the tools ended. */
   #length = 0;
   #total = 0;
 
@@ -92,7 +92,7 @@ class PrefixReader {
   }
 
   end(): void {
-    // A truncated text has no end, because the next turn may contain more of it.
+    // A text cut off at the bound has no end, because the next turn may continue it.
     if (this.isFull) return;
     this.#hash.mark(0xffff_fffe);
     this.#keep();

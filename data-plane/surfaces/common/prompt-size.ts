@@ -1,31 +1,31 @@
 /**
- * Estimates the size of a prompt without a tokeniser. A byte-level vocabulary never needs more tokens than bytes, so most
- * requests pass the context limit without counting (specification, Limits 3). An estimate is never billed.
+ * Estimates the size of a prompt without a tokeniser. No byte-level vocabulary needs more tokens than bytes, so most requests
+ * pass the context limit without a count (specification, Limits 3). Estimates of prompt size are never billed.
  */
 
 import type { ChatFields, EmbeddingsFields } from '../../../schemas/api/openai.ts';
 import type { ChatMessage } from '../../../schemas/api/openai-messages.ts';
 
-/** Tokens that a chat template may add to each message and to the whole prompt. */
+/** Maximum number of tokens that a chat template adds to each message and to the whole prompt. */
 const tokensPerMessage = 32;
 const tokensPerPrompt = 512;
-/** Tokens that a template may add to a query with one document. */
+/** Maximum number of tokens that a template adds to a query with one document. */
 export const tokensPerPair = 256;
-/** Tokens for one image: upper bound for a large image, typical value, and lower bound for the smallest. */
+/** Number of tokens for one image: upper bound for a large image, typical value, and lower bound for the smallest image. */
 const tokensPerImageMost = 4096;
 const tokensPerImage = 1024;
 const tokensPerImageLeast = 4;
-/** Lower estimate of bytes per token in typical text. */
+/** Bytes per token in typical text, rather too low than too high. */
 const bytesPerToken = 3;
 
 export interface PromptSize {
-  /** Upper bound of the prompt's tokens, found without counting: at most one token per byte. */
+  /** Upper bound of the number of tokens in the prompt, because a token has at least one byte. */
   readonly promptBytes: number;
-  /** Lower bound of the prompt's tokens; `leastTokensOf` computes a chat's on demand, because few requests need it. */
+  /** Lower bound of the number of tokens in the prompt. Chats compute it on demand, because few requests need it. */
   readonly leastTokens?: number;
-  /** Estimate between the two bounds, rather too high than too low. */
+  /** Likely number of tokens, between the two bounds. Rather too high than too low. */
   readonly likelyTokens: number;
-  /** UTF-8 bytes of the texts alone, to estimate usage if a node does not report any. */
+  /** Number of UTF-8 bytes in the texts alone, from which usage is estimated if the node does not report it. */
   readonly textBytes: number;
 }
 
@@ -48,7 +48,7 @@ export function chatPromptSize(body: ChatPromptFields): Omit<PromptSize, 'leastT
   }
   const declared = jsonBytes(body.tools) + jsonBytes(body.response_format);
   textBytes += declared;
-  // Counted twice, because a template may indent the JSON of the tools.
+  // Count tools and response format twice, because a template may indent their JSON.
   const frame = tokensPerMessage * body.messages.length + tokensPerPrompt;
   return {
     promptBytes: textBytes + declared + frame + images * tokensPerImageMost,
@@ -57,7 +57,7 @@ export function chatPromptSize(body: ChatPromptFields): Omit<PromptSize, 'leastT
   };
 }
 
-/** Lower bound of a chat prompt's tokens. */
+/** Lower bound of the number of tokens in a chat's prompt. */
 export function leastChatTokens(body: ChatPromptFields): number {
   let least = 0;
   for (const message of body.messages) {
@@ -67,7 +67,7 @@ export function leastChatTokens(body: ChatPromptFields): number {
     }
     let parts = 0;
     for (const part of message.content) {
-      // Parts may be joined without a space, so one token may span the end of one part and the start of the next.
+      // A template may join parts without a space, so one token may contain the end of one part and the start of the next.
       if (part.type === 'text')
         least += Math.max(0, leastMessageTokens(message, part.text) - Math.min(parts++, 1));
       else least += tokensPerImageLeast;
@@ -76,7 +76,10 @@ export function leastChatTokens(body: ChatPromptFields): number {
   return least;
 }
 
-/** Each input is a separate prompt, so the bounds are those of the largest input. `textBytes` covers all inputs. */
+/**
+ * Size of an embeddings request. Each input is a prompt of its own, so the bounds apply to the largest input. `textBytes` is
+ * the sum over all inputs.
+ */
 export function embeddingsPromptSize(input: EmbeddingsFields['input']): PromptSize {
   let largest = 0;
   let least = 0;
@@ -85,7 +88,7 @@ export function embeddingsPromptSize(input: EmbeddingsFields['input']): PromptSi
   for (const one of typeof input === 'string' || typeof input[0] === 'number' ? [input] : input) {
     const isText = typeof one === 'string';
     const bound = isText ? byteLength(one) : (one as number[]).length;
-    // One token id corresponds to about four bytes of text.
+    // A token id in the input stands for about four bytes of text.
     const text = isText ? bound : bound * 4;
     largest = Math.max(largest, bound);
     least = Math.max(least, isText ? leastTokens(one) : bound);
@@ -100,7 +103,10 @@ export function embeddingsPromptSize(input: EmbeddingsFields['input']): PromptSi
   };
 }
 
-/** The query with each document is a separate prompt, so the bounds are those of the largest one. `textBytes` covers all. */
+/**
+ * Size of a rerank request. The query with each document is a prompt of its own, so the bounds apply to the largest.
+ * `textBytes` is the sum over all.
+ */
 export function rerankPromptSize(query: string, documents: readonly string[]): PromptSize {
   const queryBytes = byteLength(query);
   const queryLeast = leastTokens(query);
@@ -110,7 +116,7 @@ export function rerankPromptSize(query: string, documents: readonly string[]): P
   for (const document of documents) {
     const bytes = queryBytes + byteLength(document);
     largest = Math.max(largest, bytes);
-    // One token may span the end of the query and the start of the document.
+    // One token may contain the end of the query and the start of the document.
     least = Math.max(least, queryLeast + leastTokens(document) - 1);
     textBytes += bytes;
   }
@@ -126,7 +132,7 @@ function estimateTokens(textBytes: number): number {
   return Math.ceil(textBytes / bytesPerToken) + 8;
 }
 
-/** Lower bound of a message's text. Templates omit earlier reasoning, and some cut the content at its end marker. */
+/** Lower bound of a message's tokens. 0 if the message contains reasoning, because templates may leave that out. */
 function leastMessageTokens(message: ChatMessage, text: string): number {
   return message.role === 'assistant' && text.includes('</think>') ? 0 : leastTokens(text);
 }
@@ -135,7 +141,7 @@ function extrasBytes(message: ChatMessage): number {
   if (message.role === 'tool') return byteLength(message.tool_call_id);
   if (message.role !== 'assistant') return 0;
   let bytes = byteLength(message.reasoning_content) + byteLength(message.reasoning);
-  // Includes the separator between refusal and content.
+  // Also count the separator that is written between content and refusal.
   if (message.refusal !== undefined) bytes += byteLength(message.refusal) + 2;
   for (const call of message.tool_calls ?? []) {
     bytes += byteLength(call.id) + byteLength(call.function.name) + byteLength(call.function.arguments) + 32;
@@ -151,14 +157,14 @@ function jsonBytes(value: unknown): number {
   return value === undefined ? 0 : Buffer.byteLength(JSON.stringify(value));
 }
 
-/** Maximum contents of one token, in the units below. */
+/** Maximum number of units in one token. Each character counts as some units, by its script. */
 const unitsPerToken = 72;
 const unitsOfAscii = 1;
-/** Weight of characters in scripts without spaces between words, from kana to the end of the ideographs. */
+/** Units of a character in scripts without spaces between words, from kana to the last ideograph. */
 const unitsOfHan = 4;
 const unitsOfOther = 3;
 
-/** Linear and cheap per code unit, because it runs on every prompt. */
+/** Lower bound of the number of tokens in a text. Must be cheap, because it reads every character of a prompt. */
 export function leastTokens(text: string): number {
   let tokens = 0;
   let units = 0;
@@ -185,7 +191,7 @@ function asciiUnits(code: number): number {
   return isAlphanumeric ? unitsOfAscii : 0;
 }
 
-/** Controls, spaces, general punctuation and variation selectors count as zero, because a tokeniser may drop them. */
+/** Units of a character outside ASCII. Spaces, controls and punctuation are 0, because a tokeniser may drop them. */
 function otherUnits(code: number): number {
   if (code >= 0x3040 && code <= 0x9fff) return unitsOfHan;
   const isZero =

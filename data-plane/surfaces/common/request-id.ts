@@ -1,17 +1,17 @@
-/** Creates ids of requests and answers. They are opaque and do not reveal where anything ran. */
+/** Creates ids for requests and answers. An id is random and does not reveal where anything ran. */
 import { randomFillSync } from 'node:crypto';
 
-/** `x-request-id`, sent with every answer. */
+/** Creates the id that every answer returns in `x-request-id`. */
 export function mintRequestId(): string {
   return `req_${mintUnique()}`;
 }
 
 const idBytes = 16;
-/** Random bytes for the next ids, so that one system call serves many. */
+/** Random bytes for future ids, so that one system call serves many ids. */
 const random = Buffer.allocUnsafeSlow(256 * idBytes);
 let used = random.length;
 
-/** Unique end of an answer's id: 128 random bits. */
+/** Creates the unique part of an answer's id from 128 random bits. */
 export function mintUnique(): string {
   if (used === random.length) {
     randomFillSync(random);

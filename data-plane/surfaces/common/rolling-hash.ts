@@ -1,4 +1,4 @@
-/** A fast 53-bit hash of each prefix of a text in a single pass. It is not cryptographic: collisions can be chosen. */
+/** Fast 53-bit hash that is available after every prefix of a text. Not cryptographic: an attacker can choose collisions. */
 
 const highBits = 0x1f_ffff;
 
@@ -11,7 +11,7 @@ export class RollingHash {
     this.#high = highHalf(seed) ^ 0x85eb_ca6b;
   }
 
-  /** Adds two code units per step, which halves the cost. */
+  /** Adds a part of the text. Takes two code units per step, which halves the cost. */
   add(text: string, from = 0, to = text.length): void {
     let low = this.#low;
     let high = this.#high;
@@ -25,7 +25,7 @@ export class RollingHash {
     else this.#step(0, low, high);
   }
 
-  /** Separates the text before from the text after. */
+  /** Adds a separator, so that the same characters split at another position give another hash. */
   mark(value: number): void {
     this.#step(value, this.#low, this.#high);
   }
@@ -59,7 +59,7 @@ function highHalf(value: number): number {
   return Math.floor(value / 2 ** 32);
 }
 
-/** Finaliser of MurmurHash3. */
+/** Final mixing step of MurmurHash3. */
 function mixed(value: number): number {
   let mix = value;
   mix = Math.imul(mix ^ (mix >>> 16), 0x85eb_ca6b);

@@ -1,6 +1,6 @@
 /**
- * Parses a node's event stream into the data of its events, at most one in memory, however the bytes were split. Comments and
- * other events only count as signs of life.
+ * Reads server-sent events from a node, at most one event in memory, no matter how the bytes are split. Comments and events
+ * that are not part of an answer only show that the node is alive.
  */
 import { createParser, type EventSourceParser } from 'eventsource-parser';
 import { NodeFailure } from './node-failure.ts';
@@ -11,9 +11,9 @@ export const eventCharactersMax = 1024 * 1024;
 export interface SseHandlers {
   /** Called with the data of one event. */
   readonly onData: (data: string) => void;
-  /** Called for a comment or for an event without any part of an answer. Engines send both as signs of life. */
+  /** Called for a comment, or for an event that is not part of an answer. Engines send both to show that they are alive. */
   readonly onComment?: () => void;
-  /** Called if the stream cannot be read any further. No other call follows. */
+  /** Called if the stream cannot be read any further. No handler is called afterwards. */
   readonly onFailure: (failure: NodeFailure) => void;
 }
 
@@ -22,9 +22,9 @@ export class SseReader {
   readonly #handlers: SseHandlers;
   readonly #parser: EventSourceParser;
   #failed = false;
-  /** Whether all bytes so far are complete characters, so that the decoder holds nothing back. */
+  /** Whether the bytes so far end with a complete character, so that the decoder holds nothing back. */
   #hasWholeCharacters = false;
-  /** Whether all text so far is complete events, so that the parser holds nothing back. */
+  /** Whether the text so far ends with a complete event, so that the parser holds nothing back. */
   #hasWholeEvents = false;
   #hasEnded = false;
 
@@ -36,13 +36,13 @@ export class SseReader {
       onComment: () => this.#handlers.onComment?.(),
       onError: ({ type, field }) => {
         if (type === 'max-buffer-size-exceeded') this.#fail(tooLarge());
-        // Some builds of llama.cpp send an error as a field of its own rather than as `data`.
+        // Some builds of llama.cpp send an error in a field named `error` instead of `data`.
         if (field === 'error') this.#fail(reportedError());
       },
     });
   }
 
-  /** Takes any number of bytes and calls the handlers before it returns. */
+  /** Reads some bytes, and calls the handlers for them before it returns. */
   push(bytes: Uint8Array): void {
     if (this.#failed || bytes.length === 0) return;
     const text = this.#decode(bytes);
@@ -52,14 +52,14 @@ export class SseReader {
     this.#hasWholeEvents = rest.endsWith('\n\n');
   }
 
-  /** Ends the body. The terminator counts even without its blank line; any other last event may be cut and is dropped. */
+  /** Ends the stream. A last event without a blank line after it may be incomplete and is dropped, unless it is `[DONE]`. */
   end(): void {
     if (this.#failed) return;
     this.#hasEnded = true;
     this.#parser.feed('\n\n');
   }
 
-  /** Decodes without the costly stream decoder if there is no byte order mark and no split character. */
+  /** Decodes UTF-8. Avoids the slow stream decoder if neither a byte order mark nor a split character is possible. */
   #decode(bytes: Uint8Array): string {
     const isWhole = (bytes[bytes.length - 1] as number) < 0x80;
     const text =
@@ -70,7 +70,7 @@ export class SseReader {
     return text;
   }
 
-  /** Handles events of a single `data` line without the parser. Returns the text from the first different event on. */
+  /** Fast path for events that consist of one `data` line. Returns the text from the first event with another form on. */
   #takePlain(text: string): string {
     let at = 0;
     while (at < text.length) {
@@ -98,7 +98,7 @@ export class SseReader {
   }
 }
 
-/** Whether an event is not part of an answer: it has no data, or it has a name and its data is not a chunk. */
+/** Whether an event is not part of an answer: its data is empty, or it is a named event whose data is not a chunk. */
 function isForeign(event: string | undefined, data: string): boolean {
   if (data.trim() === '') return true;
   return event !== undefined && event !== '' && event !== 'message' && !/^\s*(?:\{|\[DONE\])/.test(data);

@@ -1,24 +1,25 @@
 /**
- * Base of every streamed answer: reads the node's stream, which the surface writes for the client. If the stream ends early,
- * the caller destroys the connection, which every client notices; nothing is appended (specification, Events).
+ * Streamed answer to a client: reads the node's stream and lets the surface's writer write it in the surface's format. If the
+ * stream ends early, nothing is appended. Instead, the caller destroys the connection, which every client notices
+ * (specification, Events).
  */
 
 import { type AnswerFacts, malformedAnswer } from './chat-parts.ts';
 import { NodeFailure } from './node-failure.ts';
 import { type ChoiceDelta, NodeStream } from './node-stream.ts';
 
-/** Usage that the node has reported so far, or an estimate. */
+/** Usage of a stream that is still running: as the node has reported it so far, or an estimate. */
 export type UsageSoFar = Pick<NodeStream, 'usage' | 'reportedUsage'>;
 
-/** Writes the events of one answer in the surface's format. If it throws, the stream fails. */
+/** Writes the events of one answer in its surface's format. If a method throws, the stream fails. */
 export interface StreamWriter {
-  /** Frames for one event of the node, often none. `data` is the event itself. */
+  /** Returns the frames for one event of the node, often none. `data` is the node's event as received. */
   write(deltas: readonly ChoiceDelta[], soFar: UsageSoFar, data: string): string[];
-  /** Frames of a proper end. */
+  /** Returns the frames that end a complete stream. */
   end(soFar: UsageSoFar): string[];
-  /** Frame without content that keeps the connection open. If absent, a comment is sent. */
+  /** Frame without content that keeps the client's connection open. If absent, a comment is sent. */
   readonly keepAlive?: string;
-  /** Releases the memory charged for held text. Idempotent. */
+  /** Releases the memory charged for held text. May be called more than once. */
   release?(): void;
 }
 
@@ -31,7 +32,7 @@ export class SurfaceStream extends NodeStream {
     this.#writer = writer;
   }
 
-  /** Takes the data of one event and returns the frames to write now. Never throws. Check `state` afterwards. */
+  /** Reads the data of one event and returns the frames to send now. Never throws, so check `state` afterwards. */
   push(data: string): string[] {
     const { state } = this;
     if (state === 'completed' || state === 'failed') return [];
@@ -50,7 +51,7 @@ export class SurfaceStream extends NodeStream {
     return this.#writer.keepAlive ?? ': keep-alive\n\n';
   }
 
-  /** Idempotent. */
+  /** Releases the memory that the stream holds. May be called more than once. */
   release(): void {
     this.#writer.release?.();
   }

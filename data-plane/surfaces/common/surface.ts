@@ -1,7 +1,7 @@
 /**
- * A surface is one API as clients see it: the format of its requests and answers. Each has a folder below
- * data-plane/surfaces. The room `surfaces/common` contains what they share, such as the request to a node. It must never let
- * anything through that reveals the engine or the place that answered.
+ * A surface is one API as clients see it: the format of its requests and answers. Each surface has a folder below
+ * data-plane/surfaces, and `surfaces/common` contains what the surfaces share. No surface may pass on anything that reveals
+ * the engine or place that answered.
  */
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
 import type { WholeRequest } from './asked.ts';
@@ -10,34 +10,34 @@ import type { KeptPaths } from './json-source.ts';
 import type { StreamWriter } from './surface-stream.ts';
 import type { Usage } from './usage.ts';
 
-/** Headers that a schema depends on. */
+/** Request headers on which the validation of a body depends, and the caller's key. */
 export interface ShapeHeaders {
   readonly contentType: string | undefined;
   readonly version: string | undefined;
-  /** Not a header: key that seals the reasoning of the caller's organisation, if the surface seals any. */
+  /** Key that encrypts reasoning for the caller's organisation, on surfaces that return reasoning so. Not from a header. */
   readonly sealKey?: string | undefined;
 }
 
-/** Answer for the client. A string is already JSON. */
+/** Answer for the client, rebuilt from a node's answer. A body of type string is already JSON. */
 export interface RebuiltBody<Body extends object | string = object> {
   readonly body: Body;
   readonly usage: Usage;
-  /** Describes an unusual format in an otherwise complete answer. undefined if there is none. */
+  /** Description of an unusual format in a complete answer, or undefined if the format was as expected. */
   readonly oddForm?: string | undefined;
 }
 
-/** Converts one surface's requests and answers. `Context` contains an answer's facts, without the text of the body. */
+/** Converts the requests and answers of one API. `Context` holds facts about a request that its answer needs, but no text. */
 export interface ClientSurface<Context> {
-  /** Paths in its requests to JSON that is passed on as written. */
+  /** Paths to the JSON in a request that is passed on exactly as the client wrote it. */
   readonly carried: KeptPaths;
-  /** Validates a request. Throws UnsupportedShapeError, with a JSON path. `text` is the body's text if it may be kept. */
+  /** Validates a request. Throws `UnsupportedShapeError` with a JSON path. `text` is the body's text if it may be kept. */
   shape(
     body: Record<string, unknown>,
     headers: ShapeHeaders,
     text: string | undefined,
   ): { readonly asked: WholeRequest; readonly context: Context };
-  /** Converts a node's parsed answer that is not streamed. Throws NodeFailure. */
+  /** Converts a node's complete answer, parsed from JSON. Throws `NodeFailure` if the answer is unusable. */
   whole(answer: unknown, facts: AnswerFacts, context: Context): RebuiltBody<object | string>;
-  /** Creates the writer of a streamed answer. undefined if the surface does not stream. Held text is charged to `memory`. */
+  /** Creates the writer of a streamed answer. Text it must hold is charged to `memory`. Undefined if this API has no streams. */
   readonly stream: ((facts: AnswerFacts, context: Context, memory: MemoryBudget) => StreamWriter) | undefined;
 }

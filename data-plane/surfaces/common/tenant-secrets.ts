@@ -1,10 +1,11 @@
-/** Secrets per organisation and purpose, derived from the gateways' common token and so never stored. */
+/** Secrets for each organisation and purpose. They are derived from the token that all gateways share, so none is stored. */
 import { createHmac } from 'node:crypto';
 import { BoundedMap } from '../../../shared/runtime/bounded-map.ts';
 
 /**
- * `cache salt` separates organisations on shared nodes' prefix caches, so that the time to the first token does not reveal
- * what others asked. `sealed thoughts` encrypts reasoning, so that only its own organisation can use it again.
+ * `cache salt` keeps organisations apart in the prefix caches of shared nodes, so that the time to the first token does not
+ * reveal other organisations' prompts. `sealed thoughts` encrypts reasoning, so that only the same organisation can send it
+ * again.
  */
 export type SecretPurpose = 'cache salt' | 'sealed thoughts';
 
@@ -18,7 +19,7 @@ export class TenantSecrets {
     this.#key = createHmac('sha256', gatewayToken).update(`headgate ${purpose}`).digest();
   }
 
-  /** Secret of 32 bytes as 43 URL-safe characters. */
+  /** Secret of an organisation: 32 bytes as 43 URL-safe characters. */
   of(tenant: string): string {
     const known = this.#secrets.get(tenant);
     if (known !== undefined) return known;

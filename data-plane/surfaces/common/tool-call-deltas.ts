@@ -1,7 +1,7 @@
 /**
- * Tool calls of one streamed choice. Each is opened once with id, name and an index of its own; then only its arguments grow.
- * Engines repeat ids and names, send null for them, number every call 0 or do not number them. A part that could belong to
- * two calls, or a name sent in parts, is a failure.
+ * Reads the tool calls of one streamed choice, whatever the engine's format. Each call is opened once, with id, name and a
+ * new index, and after that only its arguments grow. Engines may repeat ids and names, send null for them, number every call
+ * 0, or leave the number out. If a part could belong to two calls, or if a name arrives in parts, the answer fails.
  */
 
 import {
@@ -18,15 +18,15 @@ import { integer, member, text } from './untrusted.ts';
 
 export interface ToolCallDelta {
   readonly index: number;
-  /** Id and name, only on the first delta of a call. */
+  /** Id and name of the call. Only set on the call's first delta. */
   readonly opened?: { readonly id: string; readonly name: string };
   readonly arguments: string;
 }
 
 export interface ToolCallDeltasOptions {
-  /** Whether only the first call is passed on. Others are read and dropped. */
+  /** Whether only the first call is passed on. Further calls are read and dropped. */
   readonly firstOnly: boolean;
-  /** Returns the id that the client sees for the call with this index. */
+  /** Returns the id for the client. `call` is the index of the call, and `given` the engine's own id. */
   readonly idOf: (call: number, given: unknown) => string;
 }
 
@@ -39,10 +39,10 @@ interface OpenCall {
 
 export class ToolCallDeltas {
   readonly #options: ToolCallDeltasOptions;
-  /** Calls by the node's number. */
+  /** Open calls by the number that the node uses for them. */
   readonly #open = new Map<number, OpenCall>();
   readonly #calls: OpenCall[] = [];
-  /** Ids of calls whose names have not arrived yet, by the node's number. */
+  /** Ids of calls whose names have not arrived yet, by the number that the node uses for them. */
   readonly #unnamed = new Map<number, string>();
 
   constructor(options: ToolCallDeltasOptions) {
@@ -53,7 +53,7 @@ export class ToolCallDeltas {
     return this.#calls.length;
   }
 
-  /** Reads the tool calls of a choice's delta. Throws NodeFailure. */
+  /** Reads the tool calls in a choice's delta. Throws `NodeFailure` if they are malformed. */
   read(delta: unknown): ToolCallDelta[] {
     const deltas: ToolCallDelta[] = [];
     for (const [at, call] of readToolCalls(delta).entries()) {
@@ -64,7 +64,10 @@ export class ToolCallDeltas {
     return deltas;
   }
 
-  /** Empty arguments for calls without any, except after a token limit, because clients would run the incomplete call. */
+  /**
+   * Returns `{}` for each call that ended without arguments. Returns nothing if the token limit ended the choice, because
+   * clients would run an incomplete call.
+   */
   completed(finish: FinishReason | undefined): ToolCallDelta[] {
     if (finish === undefined || finish === 'length') return [];
     if (this.#unnamed.size > 0) throw namelessCall();
@@ -112,13 +115,13 @@ export class ToolCallDeltas {
   }
 
   /**
-   * Finds the call of a part without a number; undefined if the part opens a new one. Without an id it is the last call,
-   * because engines that do not number calls send them one after the other.
+   * Finds the call to which a part without a number belongs, or undefined if the part opens a call. A part without an id
+   * belongs to the last call, because engines that do not number calls send one call after the other.
    */
   #lastOpened(id: string | undefined, name: string | undefined, isFirst: boolean): OpenCall | undefined {
     const same = id === undefined ? undefined : this.#calls.find(({ givenId }) => givenId === id);
     if (same !== undefined) return same;
-    // Each named entry of a list is a new call.
+    // After the first entry of a list, each entry with a name is another call.
     if (name !== undefined && !isFirst) return undefined;
     if (name === undefined && this.#open.size > 1)
       throw malformedAnswer('a part of a tool call has no index');
@@ -126,7 +129,7 @@ export class ToolCallDeltas {
   }
 }
 
-/** Number of a call. undefined if the engine does not number its calls. */
+/** The node's number for a call, or undefined if the engine does not number calls. */
 function callNumber(call: object): number | undefined {
   const given = member(call, 'index') ?? undefined;
   const number = integer(given);
@@ -138,7 +141,7 @@ function namelessCall(): Error {
   return malformedAnswer('a tool call has no name');
 }
 
-/** Whether a named delta with a known number opens another call. Without ids, only if the known call is complete. */
+/** Whether a named part opens another call under a number in use. Without ids, it can only if the earlier call is complete. */
 function isAnother(
   known: OpenCall,
   id: string | undefined,

@@ -1,6 +1,6 @@
 /**
- * Tracks the growing JSON input of one tool call: whether it is complete, and its final value. If an engine writes anything
- * but an object, no client could read it, so the request fails. Each character is read once.
+ * Collects the JSON input of one tool call while it arrives, and knows when it is complete. If the engine writes anything but
+ * an object, no client could read it, so the request fails. Each character is read once.
  */
 
 import { parseText } from './answer-json.ts';
@@ -8,14 +8,14 @@ import { keepText } from './json-source.ts';
 import { jsonDepthMax } from './json-text.ts';
 import { NodeFailure } from './node-failure.ts';
 
-/** Bound on the input, because a node may stream for as long as it likes and the input is held until the end. */
+/** Maximum length of the input. It must be held until its end, and a node may stream for as long as it likes. */
 const inputCharactersMax = 4 * 1024 * 1024;
 
 export class ToolInput {
   #text = '';
-  /** Length of the text up to which closing everything open yields valid JSON. */
+  /** Length of the longest prefix that becomes valid JSON once its open brackets are closed. */
   #validTo = 0;
-  /** Brackets that close everything open, outermost first. */
+  /** Closing brackets for everything that is open, outermost first. */
   readonly #closers: string[] = [];
   #isKeyNext = false;
   #inString = false;
@@ -32,7 +32,7 @@ export class ToolInput {
     return this.#isWhole;
   }
 
-  /** Adds text and returns the part that belongs to the object. Throws NodeFailure. */
+  /** Adds text and returns it without white space before the object. Throws `NodeFailure` if the input is not an object. */
   add(added: string): string {
     const kept = this.#hasBegun ? added : added.trimStart();
     if (!this.#hasBegun && kept !== '' && !kept.startsWith('{')) throw notAnObject();
@@ -43,7 +43,10 @@ export class ToolInput {
     return kept;
   }
 
-  /** Object in the text, as formatted; empty for an empty text. If `cut`, only its complete part. Throws NodeFailure. */
+  /**
+   * Parses the input, and keeps its text. An empty input gives an empty object. With `cut`, returns only the complete part of
+   * the input. Otherwise, throws `NodeFailure` if the input is incomplete.
+   */
   value(cut: boolean): object {
     if (!this.#hasBegun) return {};
     const value = parseObject(this.#text);
@@ -97,14 +100,14 @@ function notAnObject(): Error {
   return new NodeFailure('unusable', 'the input of a tool is not a JSON object');
 }
 
-/** Lone surrogate. UTF-8 cannot encode it, but a JSON escape can. */
+/** Matches a lone surrogate, which UTF-8 cannot encode but a JSON escape can. */
 const halfPair = /\p{Surrogate}/gu;
 
 function escapeUnit(unit: string): string {
   return `\\u${unit.charCodeAt(0).toString(16)}`;
 }
 
-/** Parses a text to an object that keeps the text; undefined if it is another value or too large for one turn. */
+/** Parses an object and keeps its text. Undefined if the text is not an object, or is too large to parse in one go. */
 function parseObject(text: string): object | undefined {
   const value = parseText(text);
   const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);

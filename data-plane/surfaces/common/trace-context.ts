@@ -1,17 +1,18 @@
-/** W3C Trace Context. A client's valid `traceparent` is passed to the node, but never identifies the caller. */
+/**
+ * Implements W3C Trace Context. A client's valid `traceparent` is passed on to the node, but it never identifies the caller.
+ */
 import { randomBytes } from 'node:crypto';
 
-/** Trace of one request. */
 export interface RequestTrace {
-  /** `traceparent` for the node. */
+  /** Value of the `traceparent` header in the request to the node. */
   readonly traceparent: string;
-  /** Undefined if this request is not recorded. */
+  /** Ids of the spans to export, or undefined if this request is not recorded. */
   readonly spans: SpanIds | undefined;
 }
 
 export interface SpanIds {
   readonly traceId: string;
-  /** Span id of the client, if it sent one. */
+  /** Id of the client's span, if the client sent one. */
   readonly parentId: string | undefined;
   readonly requestId: string;
   readonly nodeId: string;
@@ -26,7 +27,7 @@ interface TraceParent {
 const pattern = /^(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
 const lengthMax = 256;
 
-/** Returns undefined for an invalid header. Only the parts defined in version 00 are read from later versions. */
+/** Parses a `traceparent` header, or returns undefined if it is invalid. Reads only the parts that version 00 defines. */
 export function readTraceparent(header: unknown): TraceParent | undefined {
   if (typeof header !== 'string' || header.length > lengthMax) return undefined;
   const [, version, traceId, parentId, flags, rest] = pattern.exec(header) ?? [];
@@ -35,7 +36,7 @@ export function readTraceparent(header: unknown): TraceParent | undefined {
   return { traceId, parentId, sampled: (Number.parseInt(flags, 16) & 1) === 1 };
 }
 
-/** Without an exporter: the client's own trace as version 00, or none. */
+/** Trace of a request without an exporter: the client's trace as version 00, or undefined if the client sent none. */
 export function passTrace(header: unknown): RequestTrace | undefined {
   if (header === undefined) return undefined;
   const parent = readTraceparent(header);
@@ -47,7 +48,10 @@ export function passTrace(header: unknown): RequestTrace | undefined {
   );
 }
 
-/** With an exporter, records a share `ratio` of the requests. With `followsClient`, the client's decision comes first. */
+/**
+ * Starts the trace of a request with an exporter. Records a fraction `ratio` of all requests. With `followsClient`, a
+ * decision that the client sent takes precedence.
+ */
 export function beginTrace(header: unknown, ratio: number, followsClient = true): RequestTrace {
   const parent = readTraceparent(header);
   const sampled = (followsClient ? parent?.sampled : undefined) ?? Math.random() < ratio;
@@ -63,7 +67,7 @@ function formatTraceparent(traceId: string, spanId: string, sampled: boolean): s
   return `00-${traceId}-${spanId}-${sampled ? '01' : '00'}`;
 }
 
-/** Random id. Never all zero, which would be invalid. */
+/** Creates a random id, which is never all zeros, because that would be invalid. */
 function newId(bytes: 8 | 16): string {
   const id = randomBytes(bytes);
   id[0] = (id[0] ?? 0) | 1;

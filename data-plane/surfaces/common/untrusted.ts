@@ -1,4 +1,7 @@
-/** Reads values that a node sent. It assumes nothing about their types and ignores inherited members. */
+/**
+ * Value of a member of an object that a node sent, or undefined if there is none. Assumes nothing about types and ignores
+ * inherited members.
+ */
 
 export function member(value: unknown, name: string): unknown {
   return typeof value === 'object' && value !== null && Object.hasOwn(value, name)
@@ -6,12 +9,12 @@ export function member(value: unknown, name: string): unknown {
     : undefined;
 }
 
-/** Non-empty text. undefined for null, the empty text and any other value. */
+/** The value if it is a non-empty string, or undefined otherwise. */
 export function text(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined;
 }
 
-/** Non-negative integer. undefined for any other value. */
+/** The value if it is a non-negative integer, or undefined otherwise. */
 export function integer(value: unknown): number | undefined {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : undefined;
 }

@@ -1,4 +1,7 @@
-/** Token usage of one answer, as counted by the node or as a flagged estimate. All of it is checked, because it is billed. */
+/**
+ * Token usage of one answer. The node's counts are checked against bounds, because usage is billed. If the node does not
+ * report usage, it is estimated and marked so.
+ */
 
 import type { AskedFacts } from './asked.ts';
 import { tokensPerPair } from './prompt-size.ts';
@@ -7,34 +10,37 @@ import { integer, member } from './untrusted.ts';
 export interface Usage {
   readonly promptTokens: number;
   readonly completionTokens: number;
-  /** Part of the prompt that the node had cached, if the node reports it. */
+  /** Number of prompt tokens that the node had cached, if the node reports it. */
   readonly cachedTokens?: number;
-  /** Part of the completion that was reasoning, if the node reports it. */
+  /** Number of completion tokens that were reasoning, if the node reports it. */
   readonly reasoningTokens?: number;
-  /** Set if the node did not report usage, so that the numbers are estimated from bytes. */
+  /** Set if the node did not report usage, so that the numbers are estimates from bytes. */
   readonly estimated?: true;
-  /** Set if the node reported more than the request could use, so that the bounds are used instead. */
+  /** Set if the node reported more tokens than the request can have used. The numbers are then the bounds. */
   readonly clamped?: true;
 }
 
-/** Maximum that one request can use, whatever its node reports. */
+/** Maximum usage of one request, whatever its node reports. */
 export type UsageBounds = Readonly<Pick<Usage, 'promptTokens' | 'completionTokens'>>;
 
-/** Properties of the answering node that bound the usage. */
+/** Properties of the node that answered, which bound the usage. */
 export interface AnsweringNode {
-  /** Token limit sent to the node, per choice. */
+  /** Token limit for each choice that was sent to the node. */
   readonly maxTokens: number;
-  /** null if unknown. */
+  /** Size of the model's context window, or null if unknown. */
   readonly windowTokens: number | null;
 }
 
-/** Factor for the tokens of an image if no window bounds them, because they depend on the model. */
+/** Factor by which an image's tokens may exceed the estimate. Depends on the model; used only if its window is unknown. */
 const imageFactor = 16;
 
-/** Maximum number of tokens that a model adds to each input. Templates of some rerankers include instructions. */
+/** Maximum number of tokens that a model adds to each input. The templates of some rerankers include instructions. */
 const tokensPerInput = { embeddings: 32, rerank: tokensPerPair } as const;
 
-/** Bounds of the usage. Honest engines meet them, because `promptBytes` includes a template's text, and tools twice. */
+/**
+ * Computes the maximum usage of a request. No honest engine exceeds it, because `promptBytes` allows for the template's text
+ * and counts the tools twice.
+ */
 export function usageBounds(asked: AskedFacts, { maxTokens, windowTokens }: AnsweringNode): UsageBounds {
   const { promptBytes, textBytes } = asked;
   if (asked.kind !== 'chat')
@@ -47,10 +53,10 @@ export function usageBounds(asked: AskedFacts, { maxTokens, windowTokens }: Answ
   return { promptTokens, completionTokens: maxTokens * asked.choices };
 }
 
-/** Bytes of text per token, for estimates. */
+/** Assumed number of bytes per token when usage is estimated. */
 const bytesPerToken = 4;
 
-/** Usage in a node's answer or chunk, within the bounds. undefined if there is none that makes sense. */
+/** Usage that a node reports in an answer or chunk, limited to `most`. Undefined if none is reported or it makes no sense. */
 export function readUsage(value: unknown, most: UsageBounds): Usage | undefined {
   const reportedPrompt = integer(member(value, 'prompt_tokens'));
   if (reportedPrompt === undefined) return undefined;
@@ -80,7 +86,7 @@ export function estimateUsage(promptBytes: number, completionBytes: number, most
   };
 }
 
-/** Output of a model, complete or partial. */
+/** Text that a model has generated: a complete answer or a part of it. */
 export interface Output {
   readonly content?: string | null | undefined;
   readonly reasoning?: string | undefined;
@@ -88,7 +94,7 @@ export interface Output {
   readonly toolCalls?: readonly { readonly arguments: string }[] | undefined;
 }
 
-/** UTF-8 bytes of the output, for estimates. The sum over all parts of a stream equals that of the complete answer. */
+/** Number of UTF-8 bytes in the output, for estimates. The parts of a stream add up to the number for the whole answer. */
 export function outputBytes({ content, reasoning, refusal, toolCalls }: Output): number {
   let bytes = 0;
   if (content) bytes += Buffer.byteLength(content);

@@ -1,4 +1,7 @@
-/** Validates a body against its schema. A refusal names the JSON path and the rule, never a value or unsafe name. */
+/**
+ * Validates a request body against a schema. Refusals name a JSON path and the broken rule, but never a value or an unsafe
+ * name.
+ */
 
 import type { z } from 'zod';
 import type { CauseWithType } from '../../../shared/decision/causes.ts';
@@ -7,7 +10,7 @@ import { harmlessName, pathText } from './json-path.ts';
 
 type Path = readonly PropertyKey[];
 
-/** Refusal of the field at `path`, such as `messages[2].content: is required`. */
+/** Builds the refusal of the field at `path`, with a text such as `messages[2].content: is required`. */
 export function shapeRefusal(
   path: Path,
   rule: string,
@@ -17,7 +20,7 @@ export function shapeRefusal(
   return new Refusal(cause, name === '' ? `the body ${rule}` : `${name}: ${rule}`);
 }
 
-/** Returns the parsed fields. Throws the refusal of the first fault that the schema finds. */
+/** Returns the parsed fields of a body. Throws a refusal for the first fault that the schema finds. */
 export function parseFields<Schema extends z.ZodType>(schema: Schema, given: unknown): z.output<Schema> {
   const parsed = schema.safeParse(given, { reportInput: true });
   if (parsed.success) return parsed.data;
@@ -45,19 +48,19 @@ function describe(issue: z.core.$ZodIssue, outer: Path): FieldFault {
   return { path, rule: describeRule(issue) };
 }
 
-/** Whether the input counts as absent. `null` does for a field but not in a list. */
+/** Whether the input counts as absent. A field that is `null` does, but not an element of a list. */
 function isAbsent(input: unknown, path: Path): boolean {
   return input === undefined || (input === null && typeof path.at(-1) === 'string');
 }
 
 const typeRule = 'must be of type ';
 
-/** Fault of the union branch that matched furthest, because that is probably the branch that the caller meant. */
+/** Describes the fault in the branch of the union that matched furthest, because the caller probably meant that branch. */
 function closestBranch(issue: z.core.$ZodIssueInvalidUnion, path: Path): FieldFault {
   const faults = issue.errors.flatMap(([first]) => (first === undefined ? [] : [describe(first, path)]));
   const most = Math.max(...faults.map(reach));
   const best = faults.filter((fault) => fault.path.length > path.length && reach(fault) === most);
-  // If the type was right in one branch, that branch describes the fault.
+  // If a branch accepted the type of the value, report the fault that this branch found.
   const one = best.find(({ rule }) => !rule.startsWith(typeRule)) ?? best[0];
   if (one?.rule.startsWith(typeRule)) {
     const types = new Set(best.map(({ rule }) => rule.slice(typeRule.length)));
@@ -65,7 +68,7 @@ function closestBranch(issue: z.core.$ZodIssueInvalidUnion, path: Path): FieldFa
   }
   if (one !== undefined) return one;
   const { input } = issue;
-  // For a discriminated union, the input is the whole object and the path ends in the discriminator.
+  // For a discriminated union, Zod reports the whole object as input, although the path ends at the discriminator.
   const named = path.at(-1);
   const isUnnamed =
     issue.errors.length === 0 &&
@@ -78,13 +81,13 @@ function closestBranch(issue: z.core.$ZodIssueInvalidUnion, path: Path): FieldFa
   };
 }
 
-/** Measures how far into the value a fault is, by depth and then by index in a list. */
+/** Measures how far into the value a fault is: first by depth, then by its index in a list. */
 function reach({ path }: FieldFault): number {
   const last = path.at(-1);
   return path.length + (typeof last === 'number' ? 1 - 1 / (last + 2) : 0);
 }
 
-/** Name of the expected type. JSON Schema's word for a whole number is `integer`. */
+/** Name of the expected type, as JSON Schema calls it. */
 function typeName(issue: z.core.$ZodIssueInvalidType): string {
   return issue.expected === 'int' ? 'integer' : issue.expected;
 }
@@ -92,7 +95,7 @@ function typeName(issue: z.core.$ZodIssueInvalidType): string {
 function describeRule(issue: z.core.$ZodIssue): string {
   switch (issue.code) {
     case 'invalid_type':
-      // The schema's own text replaces Zod's default, which begins like this.
+      // Messages that begin with "Invalid input" are Zod's own. Messages from our schemas are used as they are.
       return issue.message.startsWith('Invalid input') ? `${typeRule}${typeName(issue)}` : issue.message;
     case 'invalid_value':
       if (!issue.message.startsWith('Invalid')) return issue.message;
