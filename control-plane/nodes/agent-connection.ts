@@ -10,6 +10,7 @@ import {
   closeCodes,
   parseFrame,
 } from '../../schemas/records/node-messages.ts';
+import { perProcess } from '../../shared/runtime/per-process.ts';
 import { RateLimit } from '../../shared/runtime/rate-limit.ts';
 import { Ticker, type Timed } from '../../shared/runtime/ticker.ts';
 
@@ -56,7 +57,7 @@ const bufferedBytesMax = 2 * 1024 * 1024;
 /** Time between the close frame and the termination of the socket. */
 const closeGraceMs = 1000;
 /** Timer for the silence of all agents. */
-const ticker = new Ticker(250);
+const ticker = perProcess(() => new Ticker(250));
 
 export class AgentConnection implements Timed {
   index = -1;
@@ -79,8 +80,8 @@ export class AgentConnection implements Timed {
     this.#socket = socket;
     this.#handlers = handlers;
     this.#silenceMsMax = silenceMsMax;
-    ticker.add(this);
-    this.#silentAtMs = ticker.nowMs + silenceMsMax;
+    ticker().add(this);
+    this.#silentAtMs = ticker().nowMs + silenceMsMax;
     socket.on('message', (data, isBinary) => this.#onFrame(data, isBinary));
     socket.on('ping', () => this.#count()).on('pong', () => this.#count());
     socket.on('error', () => undefined);
@@ -112,7 +113,7 @@ export class AgentConnection implements Timed {
     if (fault !== undefined) {
       this.#fail('protocol', fault);
     } else if (message?.type === 'beat') {
-      this.#silentAtMs = ticker.nowMs + this.#silenceMsMax;
+      this.#silentAtMs = ticker().nowMs + this.#silenceMsMax;
       this.#handlers.onHeartbeat(message);
     } else if (message?.type === 'leaving') {
       this.#handlers.onLeaving();
@@ -145,7 +146,7 @@ export class AgentConnection implements Timed {
   #end(cause: EndCause): void {
     if (this.#ended) return;
     this.#ended = true;
-    ticker.delete(this);
+    ticker().delete(this);
     this.#handlers.onEnd(cause);
   }
 

@@ -6,6 +6,7 @@ import { Refusal } from '../../shared/decision/refusal.ts';
 import { ClientGone } from '../../shared/runtime/body-pieces.ts';
 import type { HeldBody, MemoryShortage, SharedBudget } from '../../shared/runtime/byte-budget.ts';
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
+import { perProcess } from '../../shared/runtime/per-process.ts';
 import { Ticker, type Timed } from '../../shared/runtime/ticker.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import { memoryRefusal } from '../surfaces/common/memory-refusal.ts';
@@ -18,7 +19,9 @@ export interface BodyPace {
   readonly ticker: Ticker;
 }
 /** 8 KiB per second. Most bodies arrive with their head, so their pace never matters. */
-const slowestPace: BodyPace = { bytes: 80 * 1024, ms: waits.clientBody.ms, ticker: new Ticker(1000) };
+const slowestPace = perProcess(
+  (): BodyPace => ({ bytes: 80 * 1024, ms: waits.clientBody.ms, ticker: new Ticker(1000) }),
+);
 
 /** Bodies up to this size never wait behind larger ones, because they are parsed and released at once. */
 const turnlessBytesMax = 256 * 1024;
@@ -112,7 +115,7 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
     resolve: (body: Body) => void,
     reject: (error: Error) => void,
   ) {
-    const { bytesMax, pace = slowestPace } = bounds;
+    const { bytesMax, pace = slowestPace() } = bounds;
     this.#memory = memory;
     this.#bounds = bounds;
     this.#pace = pace;

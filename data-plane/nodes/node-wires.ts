@@ -7,6 +7,7 @@ import { connect, isIP, type OnReadOpts, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { boundTurns } from '../../shared/runtime/handled-turns.ts';
 import { isOutOfFiles } from '../../shared/runtime/open-files.ts';
+import { perProcess } from '../../shared/runtime/per-process.ts';
 import { NodeConnection, type NodeConnectionOwner } from './node-connection.ts';
 import type { WireCall, WireRequest } from './wire-call.ts';
 
@@ -27,10 +28,12 @@ const readBytes = 64 * 1024;
 const shared = Buffer.from(new ArrayBuffer(readBytes + 1), 0, readBytes);
 
 /** Many connections may have bytes in the same turn. Nodes share its time, so that none of them can block the others. */
-const readWithinTurn = boundTurns<{ readonly connection: NodeConnection; readonly host: string }>(
-  ({ connection }) => connection.readUnread(),
-  ({ host }) => host,
-  Number.POSITIVE_INFINITY,
+const readWithinTurn = perProcess(() =>
+  boundTurns<{ readonly connection: NodeConnection; readonly host: string }>(
+    ({ connection }) => connection.readUnread(),
+    ({ host }) => host,
+    Number.POSITIVE_INFINITY,
+  ),
 );
 
 export class NodeWires implements NodeConnectionOwner {
@@ -94,7 +97,7 @@ export class NodeWires implements NodeConnectionOwner {
   }
 
   onUnread(connection: NodeConnection): void {
-    readWithinTurn({ connection, host: this.#url.host });
+    readWithinTurn()({ connection, host: this.#url.host });
   }
 
   onRest(connection: NodeConnection): void {

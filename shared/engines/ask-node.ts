@@ -2,6 +2,7 @@
 import type { Dispatcher } from 'undici';
 import { ChunkBuffer } from '../runtime/chunk-buffer.ts';
 import { type JsonBounds, scanJson } from '../runtime/json-scan.ts';
+import { perProcess } from '../runtime/per-process.ts';
 import { Ticker, type Timed } from '../runtime/ticker.ts';
 
 export interface NodeAddress {
@@ -15,7 +16,7 @@ const answerBytesMax = 1024 * 1024;
 const answerBounds: JsonBounds = { depth: 64, names: 100_000, values: 100_000 };
 
 /** Precise enough for waits of a second. */
-const ticker = new Ticker(100);
+const ticker = perProcess(() => new Ticker(100));
 
 /** Time-out of one response. */
 class ResponseWait implements Timed {
@@ -24,8 +25,8 @@ class ResponseWait implements Timed {
   readonly #endMs: number;
 
   constructor(timeoutMs: number) {
-    ticker.add(this);
-    this.#endMs = ticker.nowMs + timeoutMs;
+    ticker().add(this);
+    this.#endMs = ticker().nowMs + timeoutMs;
   }
 
   get signal(): AbortSignal {
@@ -39,7 +40,7 @@ class ResponseWait implements Timed {
   }
 
   end(): void {
-    ticker.delete(this);
+    ticker().delete(this);
   }
 }
 

@@ -55,11 +55,14 @@ const topicPattern = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/;
 export type OpenLogOptions = Omit<EmbeddedLogOptions, 'folder' | 'address'>;
 
 /** Opens one topic's log. Kafka uses the options that apply to it. Throws LogUrlInvalid, LogUnavailable or LogReplaced. */
-export async function openLog(
-  url: string,
-  address: TopicAddress,
-  options: OpenLogOptions = {},
-): Promise<TimedLog> {
+export function openLog(url: string, address: TopicAddress, options: OpenLogOptions = {}): Promise<TimedLog> {
+  return logOpener.open(url, address, options);
+}
+
+/** Opens every log. Only a simulation replaces it, because its logs are in memory. */
+export const logOpener = { open: openByUrl };
+
+async function openByUrl(url: string, address: TopicAddress, options: OpenLogOptions): Promise<TimedLog> {
   const { topic, partition = 0 } = address;
   if (!topicPattern.test(topic) || !Number.isSafeInteger(partition) || partition < 0)
     throw new LogUrlInvalid('a topic is named by letters, digits, dots, hyphens; partitions count from 0');

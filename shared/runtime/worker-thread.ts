@@ -6,7 +6,8 @@ import { basename } from 'node:path';
 import { MessageChannel, type MessagePort, type ResourceLimits, Worker } from 'node:worker_threads';
 import { within } from './retry.ts';
 
-const isBuilt = !import.meta.url.endsWith('.ts');
+/** Whether parts run on threads of their own. A simulation turns this off, because it decides the order of messages. */
+export const threads = { areUsed: !import.meta.url.endsWith('.ts') };
 
 export interface ThreadOptions<Event> {
   /** Built file that the thread runs, relative to the module that names it. */
@@ -35,7 +36,7 @@ export class WorkerThread<Request, Event> {
 
   /** Throws if the system refuses to create a thread. */
   constructor({ entry, data, limits = {}, load, onEvent, isRef }: ThreadOptions<Event>) {
-    this.#port = isBuilt
+    this.#port = threads.areUsed
       ? new Worker(entry, { workerData: data, resourceLimits: limits })
       : servedHere(load, isRef);
     this.#port.on('message', onEvent);
@@ -109,7 +110,7 @@ export function taskOnThread<Result>(
   },
 ): ThreadTask<Result> {
   const { task, ...rest } = options;
-  if (!isBuilt) return { result: Promise.resolve().then(task), end: async () => undefined };
+  if (!threads.areUsed) return { result: Promise.resolve().then(task), end: async () => undefined };
   let onEvent: (result: Result) => void = () => undefined;
   const posted = new Promise<Result>((resolve) => {
     onEvent = resolve;

@@ -1,0 +1,198 @@
+/** The machines of a fleet: control planes, gateways and inference servers, each with its ports, its data and its settings. */
+import { cpSync, existsSync, mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { pino } from 'pino';
+import { startControlPlane } from '../../control-plane/main.ts';
+import { startGateway } from '../../data-plane/main.ts';
+import { defaultForwardSettings } from '../../data-plane/nodes/forward.ts';
+import { logOpener } from '../../shared/log/open-log.ts';
+import type { Logger } from '../../shared/runtime/logger.ts';
+import { threads } from '../../shared/runtime/worker-thread.ts';
+import { SimNode } from '../../tools/simulator/sim-node.ts';
+import type { Journal } from './journal.ts';
+import type { Network } from './network.ts';
+import { Machine, type Scheduler } from './scheduler.ts';
+import { Brokers } from './simulated-log.ts';
+import type { NodePlan } from './world.ts';
+// Loaded here, because a module that loads while events run would take a time that no seed decides.
+import '../../control-plane/history/history-thread.ts';
+import '../../data-plane/body-worker/worker.ts';
+import '../../data-plane/usage/open-usage-worker.ts';
+import 'undici';
+
+export const operatorToken = 'operator-token-of-the-simulation';
+const gatewayToken = 'gateway-token-of-the-simulation-1';
+export const stackDomain = 'stacks.test';
+export const sharedHost = 'api.test';
+
+/** Closes a running process cleanly. */
+type Close = () => Promise<void>;
+
+export class Member extends Machine {
+  readonly port: number;
+  /** Number of starts, and of folders with its data. */
+  starts = 0;
+  close: Close | undefined;
+  readonly start: (member: Member, dataDir: string, logger: Logger) => Promise<Close>;
+
+  constructor(name: string, port: number, start: Member['start']) {
+    super(name);
+    this.port = port;
+    this.start = start;
+  }
+}
+
+export interface FleetOptions {
+  readonly scheduler: Scheduler;
+  readonly network: Network;
+  readonly journal: Journal;
+  /** Folder of all data. */
+  readonly folder: string;
+  readonly gateways: number;
+  readonly nodes: NodePlan;
+  /** Called when a node begins to answer a prompt. */
+  readonly onServed: (prompt: string, node: string) => void;
+}
+
+export class Fleet {
+  readonly controlPlanes: readonly Member[];
+  readonly gateways: readonly Member[];
+  readonly nodes: readonly Member[];
+  readonly brokers: Brokers;
+  readonly #options: FleetOptions;
+
+  constructor(options: FleetOptions) {
+    this.#options = options;
+    this.brokers = new Brokers(options.scheduler);
+    threads.areUsed = false;
+    logOpener.open = async (_url, { topic }) => this.brokers.open(topic);
+    this.controlPlanes = [1, 2].map((n) => new Member(`control-${n}`, 20_000 + n, startPlane));
+    const planes = this.controlPlanes.map(({ port }) => `http://127.0.0.1:${port}`);
+    this.gateways = Array.from(
+      { length: options.gateways },
+      (_, n) => new Member(`gateway-${n + 1}`, 21_001 + n, (...args) => startOneGateway(planes, ...args)),
+    );
+    this.nodes = Object.entries(options.nodes).map(
+      ([id, { models }], n) =>
+        new Member(id, 22_001 + n, (member) => startNode(member, models, options.onServed)),
+    );
+  }
+
+  get members(): readonly Member[] {
+    return [...this.controlPlanes, ...this.gateways, ...this.nodes];
+  }
+
+  nodeUrl(id: string): string {
+    return `http://127.0.0.1:${this.nodes.find(({ name }) => name === id)?.port}`;
+  }
+
+  /** Starts a process on the data that its machine has, again if it fails, as a supervisor does. Resolves once it is ready. */
+  async boot(member: Member): Promise<void> {
+    while (!(await this.#start(member))) await this.#options.scheduler.sleep(2000);
+  }
+
+  #start(member: Member): Promise<boolean> {
+    const { scheduler, journal, folder } = this.#options;
+    const dataDir = join(folder, member.name, String(++member.starts));
+    const before = join(folder, member.name, String(member.starts - 1));
+    mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+    // What a killed process had open stays open, so the next one works on a copy of its files.
+    if (existsSync(before)) cpSync(before, dataDir, { recursive: true });
+    journal.note(member.name, 'start');
+    return new Promise((resolve) => {
+      const logger = this.#logger(member);
+      const begin = async (): Promise<void> => {
+        try {
+          member.close = await member.start(member, dataDir, logger);
+        } catch (error) {
+          journal.note(member.name, `failed to start: ${error}`);
+          this.#end(member);
+        }
+        const isReady = member.close !== undefined;
+        scheduler.after(0, () => resolve(isReady), scheduler.world);
+      };
+      scheduler.start(member, () => void begin());
+    });
+  }
+
+  /** Ends a process at once, as `kill -9` does. */
+  kill(member: Member): void {
+    this.#options.journal.note(member.name, 'killed');
+    this.#end(member);
+  }
+
+  #end(member: Member): void {
+    if (member.process === undefined) return;
+    member.process.isOver = true;
+    member.close = undefined;
+    this.#options.network.ended(member.process);
+  }
+
+  /** Ends a process as a signal to stop does. */
+  stop(member: Member): Promise<void> {
+    const { scheduler, journal } = this.#options;
+    const { close, process } = member;
+    if (close === undefined || process === undefined) return Promise.resolve();
+    journal.note(member.name, 'stop');
+    return new Promise((resolve) => {
+      const end = async (): Promise<void> => {
+        await close();
+        this.#end(member);
+        scheduler.after(0, resolve, scheduler.world);
+      };
+      scheduler.after(0, () => void end(), process);
+    });
+  }
+
+  #logger({ name }: Member): Logger {
+    const { journal } = this.#options;
+    const write = (line: string): void => journal.log(name, line);
+    return pino({ level: 'info', base: null, timestamp: false }, { write });
+  }
+}
+
+const listening = { bind: '127.0.0.1', metricsPort: 0 } as const;
+
+async function startPlane({ name, port }: Member, dataDir: string, logger: Logger): Promise<Close> {
+  const started = await startControlPlane({
+    ...{ logUrl: 'sqlite:simulated', name, dataDir, logger, ...listening, port, operatorToken, gatewayToken },
+  });
+  return started.close;
+}
+
+async function startOneGateway(
+  controlPlanes: readonly string[],
+  { name, port }: Member,
+  dataDir: string,
+  logger: Logger,
+): Promise<Close> {
+  const started = await startGateway({
+    ...{ logUrl: 'sqlite:simulated', name, dataDir, logger, ...listening, port, gatewayToken, controlPlanes },
+    hosts: { shared: new Set([sharedHost]), stackDomain },
+    ...{ stackPorts: [], whenStale: 'fence', connectMs: 2000, forwarding: defaultForwardSettings },
+    ...{ drainDelaySeconds: 0, drainTimeoutSeconds: 2 },
+  });
+  return started.close;
+}
+
+/** An inference server that tells which prompts it answers. */
+class ServingNode extends SimNode {
+  onPrompt: (prompt: string) => void = () => undefined;
+
+  protected override send(...[plan, request, response]: Parameters<SimNode['send']>): void {
+    const prompt = /prompt-\d+/.exec(JSON.stringify(request?.body ?? ''));
+    if (prompt !== null) this.onPrompt(prompt[0]);
+    super.send(plan, request, response);
+  }
+}
+
+async function startNode(
+  { name, port }: Member,
+  models: readonly string[],
+  onServed: FleetOptions['onServed'],
+): Promise<Close> {
+  const node = new ServingNode({ port, models, tokensPerSecond: 0 });
+  node.onPrompt = (prompt) => onServed(prompt, name);
+  await node.open();
+  return () => node.close();
+}

@@ -1,0 +1,124 @@
+/** Operators of a fleet, who send random commands to random control planes and repeat those without an answer. */
+import { type OperationName, operationRoute, resolvePath } from '../../schemas/admin/admin-routes.ts';
+import { type Answer, ask } from './ask.ts';
+import { type Fleet, operatorToken } from './fleet.ts';
+import type { Journal } from './journal.ts';
+import type { Scheduler } from './scheduler.ts';
+import { models, organisations, stacks, tiers } from './world.ts';
+
+/** A key that an operator has created. */
+export interface KnownKey {
+  readonly id: string;
+  readonly value: string;
+  readonly organisation: string;
+}
+
+export interface CommandOutcome {
+  readonly id: string;
+  readonly name: OperationName;
+  /** Whether it was acknowledged, refused, or neither is known. */
+  readonly outcome: 'done' | 'refused' | 'unknown';
+}
+
+const attemptsMax = 4;
+
+export class Operators {
+  readonly keys: KnownKey[] = [];
+  readonly commands: CommandOutcome[] = [];
+  /** Called when all gateways have confirmed a position. */
+  onConfirmed: (position: number) => void = () => undefined;
+  readonly #scheduler: Scheduler;
+  readonly #fleet: Fleet;
+  readonly #journal: Journal;
+  #sent = 0;
+
+  constructor(scheduler: Scheduler, fleet: Fleet, journal: Journal) {
+    this.#scheduler = scheduler;
+    this.#fleet = fleet;
+    this.#journal = journal;
+  }
+
+  /** Sends one command, again with the same id while its outcome is unknown. */
+  async command(name: OperationName, input: object): Promise<Answer | undefined> {
+    const id = `command-${++this.#sent}`;
+    const { path, rest } = resolvePath(name, input);
+    const hasBody = Object.keys(rest).length > 0;
+    let answer: Answer | undefined;
+    for (let attempt = 0; attempt < attemptsMax; attempt++) {
+      if (attempt > 0) await this.#scheduler.sleep(this.#scheduler.between(200, 2000));
+      answer = await this.#ask(
+        `${path}?force=true`,
+        operationRoute(name).method,
+        hasBody ? rest : undefined,
+        id,
+      );
+      if (answer !== undefined && answer.status < 500) break;
+    }
+    const outcome =
+      answer === undefined || answer.status >= 500 ? 'unknown' : answer.status < 300 ? 'done' : 'refused';
+    this.commands.push({ id, name, outcome });
+    const why = outcome === 'done' ? '' : ` ${answer?.text ?? 'no answer'}`;
+    this.#journal.note('operator', `${id} ${name} ${JSON.stringify(input).slice(0, 200)} ${outcome}${why}`);
+    return outcome === 'done' ? answer : undefined;
+  }
+
+  async createKey(organisation: string): Promise<void> {
+    const answer = await this.command('key.create', { organisation, name: 'a key', expires: 'never' });
+    if (answer === undefined) return;
+    const { id, value } = JSON.parse(answer.text);
+    if (value !== undefined) this.keys.push({ id, value, organisation });
+  }
+
+  /** Revokes a key, and waits until all gateways have confirmed it. */
+  async revokeKey(): Promise<void> {
+    const key = this.#scheduler.pick(this.keys);
+    if (key === undefined || (await this.command('key.revoke', { id: key.id })) === undefined) return;
+    const status = await this.#ask('/status', 'GET');
+    const position = status?.status === 200 ? JSON.parse(status.text).position : undefined;
+    if (position === undefined) return;
+    const answer = await this.#ask(`/confirmations/${position}?timeoutSeconds=60`, 'GET');
+    if (answer?.status !== 200 || JSON.parse(answer.text).complete !== true) return;
+    this.#journal.note('operator', `position ${position} is confirmed`);
+    this.onConfirmed(position);
+  }
+
+  async random(): Promise<void> {
+    const scheduler = this.#scheduler;
+    const one = <Value>(values: readonly Value[]): Value => scheduler.pick(values);
+    const [organisation, model, stack] = [one(organisations), one(models), one(stacks)];
+    const node = one(this.#fleet.nodes).name;
+    const actions: readonly (() => Promise<unknown>)[] = [
+      () => this.createKey(organisation),
+      () => this.createKey(organisation),
+      () => this.revokeKey(),
+      () => this.command('organisation.update', { id: organisation, suspended: scheduler.chance(0.4) }),
+      () => this.command('organisation.update', { id: organisation, tier: one([...tiers, null]) }),
+      () => this.command('pool.install', { model }),
+      () => this.command('pool.uninstall', { model }),
+      () => this.command('stack.install', { id: stack, model }),
+      () => this.command('stack.uninstall', { id: stack, model }),
+      () => this.command('node.drain', { id: node }),
+      () => this.command('node.undrain', { id: node }),
+      () =>
+        this.command('tier.set', {
+          id: 'Starter',
+          requestsPerMinute: Math.floor(scheduler.between(5, 40)),
+          concurrency: 4,
+          models: models.filter(() => scheduler.chance(0.5)),
+        }),
+    ];
+    await one(actions)();
+  }
+
+  #ask(path: string, method: string, body?: unknown, id?: string): Promise<Answer | undefined> {
+    const { port } = this.#scheduler.pick(this.#fleet.controlPlanes);
+    return ask({
+      ...{ port, method, path: `/admin/v1${path}` },
+      ...(body !== undefined && { body }),
+      headers: {
+        authorization: `Bearer ${operatorToken}`,
+        ...(id !== undefined && { 'idempotency-key': id }),
+      },
+    });
+  }
+}

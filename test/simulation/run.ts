@@ -1,0 +1,81 @@
+/** One run: the fleet starts, clients and operators use it, faults happen, and at the end everything must agree. */
+import { Clients } from './clients.ts';
+import { Faults } from './faults.ts';
+import { Fleet, type Member } from './fleet.ts';
+import type { Journal } from './journal.ts';
+import type { Network } from './network.ts';
+import { Operators } from './operators.ts';
+import { Referee, type Violation } from './referee.ts';
+import type { Scheduler } from './scheduler.ts';
+import { fleetFile, organisations, planNodes } from './world.ts';
+
+export interface RunOptions {
+  readonly scheduler: Scheduler;
+  readonly network: Network;
+  readonly journal: Journal;
+  readonly folder: string;
+  readonly minutes: number;
+}
+
+export interface RunResult {
+  readonly violation: Violation | undefined;
+  readonly counts: object;
+}
+
+/** Time without faults at the end, within which everything must converge. */
+const calmMs = 30_000;
+/** Time without requests at the end, within which all usage must be published. */
+const quietMs = 5000;
+
+export async function simulate({ minutes, ...options }: RunOptions): Promise<RunResult> {
+  const { scheduler, journal } = options;
+  const endMs = minutes * 60_000;
+  const plan = planNodes(scheduler);
+  const referee = new Referee(scheduler, journal);
+  const fleet = new Fleet({
+    ...options,
+    gateways: 3,
+    nodes: plan,
+    onServed: (prompt, node) => referee.servedBy(prompt, node),
+  });
+  fleet.brokers.onRecord = (...record) => referee.onRecord(...record);
+  const onUncaught = (owner: Member['process'], error: unknown): void => {
+    const { name = 'world' } = owner?.machine ?? {};
+    referee.fail('fault', `${name} threw ${error instanceof Error ? error.stack : error}`);
+  };
+  scheduler.onUncaught = onUncaught;
+  process.on('uncaughtException', (error) => onUncaught(scheduler.current, error));
+  process.exit = (code) => {
+    throw new Error(`it exited with code ${code}`);
+  };
+  const operators = new Operators(scheduler, fleet, journal);
+  operators.onConfirmed = (position) => referee.confirmed(position);
+  const faults = new Faults(scheduler, fleet, referee, journal, endMs - calmMs);
+  const clients = new Clients(scheduler, fleet, operators, (exchange) => referee.onExchange(exchange));
+  const isCalm = (): boolean => scheduler.nowMs > endMs - calmMs;
+
+  const play = async (): Promise<void> => {
+    for (const member of fleet.members) referee.trouble(member.name, 1);
+    await Promise.all([...fleet.nodes, ...fleet.controlPlanes].map((member) => fleet.boot(member)));
+    await operators.command('fleet.apply', { fleet: fleetFile(plan, (id) => fleet.nodeUrl(id), scheduler) });
+    for (const organisation of organisations) await operators.createKey(organisation);
+    await Promise.all(fleet.gateways.map((member) => fleet.boot(member)));
+    for (const member of fleet.members) referee.trouble(member.name, -1);
+    for (let client = 0; client < 10; client++) void clients.run(2000);
+    for (let operator = 0; operator < 2; operator++)
+      void (async () => {
+        while (!isCalm()) {
+          await scheduler.sleep(scheduler.between(500, 4000));
+          await operators.random();
+        }
+      })();
+  };
+  scheduler.after(0, () => void play().then(() => faults.run()));
+  scheduler.after(endMs - quietMs, () => clients.stop(), scheduler.world);
+  const isDone = (): boolean => referee.violation !== undefined;
+  await scheduler.run(endMs, isDone);
+  const reporting = [...fleet.controlPlanes, ...fleet.gateways].map(({ name }) => name);
+  if (!isDone()) referee.atEnd(operators.commands, reporting);
+  const { events } = scheduler;
+  return { violation: referee.violation, counts: { events, ...referee.counts, faults: faults.counts } };
+}

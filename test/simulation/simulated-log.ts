@@ -1,0 +1,179 @@
+/**
+ * The log in memory as each machine sees it: answers take time, appends meet faults, and a machine can be cut off. Reading
+ * keeps every promise of `ControlLog`, because the product relies on these promises.
+ */
+import {
+  AppendUnknown,
+  type LogBatch,
+  LogTruncated,
+  LogUnavailable,
+  type TailOptions,
+  type TimedLog,
+} from '../../shared/log/core/control-log.ts';
+import { type AppendFault, MemoryTopic } from '../support/memory-log.ts';
+import type { Machine, Scheduler, SimulatedProcess } from './scheduler.ts';
+
+/** Time that one way to the log takes, and time after which a call that gets no answer fails, in ms. */
+const wayMs = [0.2, 4] as const;
+const unansweredMs = [500, 3000] as const;
+
+/** The log's side: its topics, and the faults that are in force. */
+export class Brokers {
+  /** Machines that cannot reach the log. */
+  readonly cutOff = new Set<Machine>();
+  /** Chooses the fault of an append. */
+  fault: () => AppendFault = () => 'none';
+  /** Called when a record is on a topic. */
+  onRecord: (topic: string, offset: number, value: Buffer) => void = () => undefined;
+  readonly #scheduler: Scheduler;
+  readonly #topics = new Map<string, MemoryTopic>();
+  readonly #readers = new Set<{ readonly wake: () => void; readonly owner: SimulatedProcess }>();
+
+  constructor(scheduler: Scheduler) {
+    this.#scheduler = scheduler;
+  }
+
+  topic(name: string): MemoryTopic {
+    const found =
+      this.#topics.get(name) ?? new MemoryTopic(() => this.#scheduler.wallMs(this.#scheduler.world.machine));
+    this.#topics.set(name, found);
+    return found;
+  }
+
+  open(topic: string): TimedLog {
+    return new SimulatedLog(topic, this, this.#scheduler);
+  }
+
+  store(name: string, value: Uint8Array, signature: Uint8Array | null): number {
+    const offset = this.topic(name).add(value, signature);
+    this.onRecord(name, offset, Buffer.from(value));
+    this.wakeReaders();
+    return offset;
+  }
+
+  /** Waits for a change of any topic, or of who is cut off. */
+  changed(signal: AbortSignal | undefined): Promise<void> {
+    return new Promise((resolve) => {
+      const wake = (): void => {
+        this.#readers.delete(reader);
+        signal?.removeEventListener('abort', wake);
+        resolve();
+      };
+      const reader = { wake, owner: this.#scheduler.current };
+      this.#readers.add(reader);
+      signal?.addEventListener('abort', wake, { once: true });
+    });
+  }
+
+  wakeReaders(): void {
+    for (const reader of this.#readers) {
+      this.#readers.delete(reader);
+      this.#scheduler.after(this.#scheduler.between(...wayMs), reader.wake, reader.owner);
+    }
+  }
+
+  isCutOff(): boolean {
+    return this.cutOff.has(this.#scheduler.current.machine);
+  }
+}
+
+class SimulatedLog implements TimedLog {
+  readonly #name: string;
+  readonly #brokers: Brokers;
+  readonly #scheduler: Scheduler;
+  readonly #owner: SimulatedProcess;
+  #isClosed = false;
+  readonly #closing = new AbortController();
+
+  constructor(name: string, brokers: Brokers, scheduler: Scheduler) {
+    this.#name = name;
+    this.#brokers = brokers;
+    this.#scheduler = scheduler;
+    this.#owner = scheduler.current;
+  }
+
+  async append(value: Uint8Array, signature: Uint8Array | null = null): Promise<number> {
+    await this.#reach();
+    const fault = this.#brokers.fault();
+    const store = (): number => this.#brokers.store(this.#name, value, signature);
+    if (fault === 'refused') throw new LogUnavailable('the log refused this append');
+    if (fault === 'delayed') {
+      // The append of a process that has ended meanwhile is still stored.
+      this.#scheduler.after(this.#scheduler.between(10, 5000), store, this.#scheduler.world);
+    } else if (fault === 'duplicated') store();
+    const offset = fault === 'lost' || fault === 'delayed' ? -1 : store();
+    if (fault !== 'none' && fault !== 'duplicated') await this.#unanswered();
+    // The machine may have been cut off since, so that the acknowledgement does not arrive.
+    await this.#way();
+    if (this.#brokers.isCutOff()) await this.#unanswered();
+    return offset;
+  }
+
+  async *tail(options: TailOptions): AsyncGenerator<LogBatch> {
+    const { signal, recordsMax = 500, bytesMax = 1024 * 1024 } = options;
+    const ended = signal ? AbortSignal.any([signal, this.#closing.signal]) : this.#closing.signal;
+    let next = options.from;
+    await this.#reach();
+    while (!ended.aborted) {
+      this.#check();
+      if (this.#brokers.isCutOff()) await this.#unreachable();
+      const topic = this.#brokers.topic(this.#name);
+      if (next > topic.end) throw new LogTruncated(`the log ends at offset ${topic.end}, before ${next}`);
+      const records = topic.read(next, recordsMax, bytesMax);
+      options.onRead?.();
+      if (records.length === 0) await this.#brokers.changed(ended);
+      else {
+        next += records.length;
+        yield { records, nextOffset: next };
+      }
+    }
+  }
+
+  async end(): Promise<number> {
+    await this.#reach();
+    const { end } = this.#brokers.topic(this.#name);
+    await this.#way();
+    if (this.#brokers.isCutOff()) await this.#unreachable();
+    return end;
+  }
+
+  async offsetAt(atMs: number): Promise<number> {
+    await this.#reach();
+    return this.#brokers.topic(this.#name).offsetAt(atMs);
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#closing.abort();
+  }
+
+  #check(): void {
+    const { current } = this.#scheduler;
+    if (current !== this.#owner)
+      this.#scheduler.onUncaught(
+        current,
+        new Error(`a log of ${this.#owner.machine.name} was used by another process`),
+      );
+  }
+
+  async #reach(): Promise<void> {
+    this.#check();
+    if (this.#isClosed) throw new LogUnavailable('the log is closed');
+    await this.#way();
+    if (this.#brokers.isCutOff()) await this.#unreachable();
+  }
+
+  #way(): Promise<void> {
+    return this.#scheduler.sleep(this.#scheduler.between(...wayMs));
+  }
+
+  async #unreachable(): Promise<never> {
+    await this.#scheduler.sleep(this.#scheduler.between(...unansweredMs));
+    throw new LogUnavailable('the log cannot be reached');
+  }
+
+  async #unanswered(): Promise<never> {
+    await this.#scheduler.sleep(this.#scheduler.between(...unansweredMs));
+    throw new AppendUnknown('this append got no response');
+  }
+}

@@ -1,0 +1,59 @@
+/** The fleet of a seed: its organisations, stacks, models and nodes, as a fleet file and as machines. */
+import type { Fleet as FleetFile } from '../../schemas/events/fleet.ts';
+import type { Scheduler } from './scheduler.ts';
+
+export const models = ['echo-small', 'echo-large', 'echo-embed', 'echo-private'] as const;
+export const stacks = ['stk-amber-otter-1', 'stk-blue-finch-2', 'stk-calm-heron-3'] as const;
+export const organisations = Array.from({ length: 8 }, (_, n) => `org-${n + 1}`);
+export const tiers = ['Starter', 'Team', 'Platinum'] as const;
+
+/** Place and models of each node. */
+export type NodePlan = Readonly<
+  Record<string, { readonly place: string; readonly models: readonly string[] }>
+>;
+
+export function planNodes(scheduler: Scheduler): NodePlan {
+  const some = (): string[] => {
+    const chosen = models.filter(() => scheduler.chance(0.6));
+    return chosen.length > 0 ? chosen : [scheduler.pick(models)];
+  };
+  const places = [
+    ...['pool', 'pool', 'pool', 'pool'],
+    ...stacks.flatMap((stack) => [stack, stack]).slice(0, 4),
+    ...organisations.slice(0, 2),
+  ];
+  return Object.fromEntries(places.map((place, n) => [`node-${n + 1}`, { place, models: some() }]));
+}
+
+export function fleetFile(nodes: NodePlan, url: (node: string) => string, scheduler: Scheduler): FleetFile {
+  const at = (place: string) =>
+    Object.entries(nodes)
+      .filter(([, node]) => node.place === place)
+      .map(([id]) => ({ id, url: url(id), dialect: 'vllm' as const }));
+  const limits = { requestsPerMinute: 600, concurrency: 40, contextTokens: 8192, monthlyTokens: 50_000_000 };
+  return {
+    version: 1,
+    models: models.map((id) => ({ id, family: 'echo', weight: id === 'echo-large' ? 4 : 1 })),
+    tiers: [
+      { id: 'Starter', ...limits, requestsPerMinute: 12, concurrency: 4, models: ['echo-small'] },
+      { id: 'Team', ...limits, requestsPerMinute: 60, models: ['echo-small', 'echo-large', 'echo-embed'] },
+      { id: 'Platinum', ...limits, models: '*' },
+    ],
+    pool: { models: models.filter(() => scheduler.chance(0.8)), nodes: at('pool') },
+    organisations: organisations.map((id, n) => ({
+      id,
+      name: id,
+      tier: scheduler.pick(tiers),
+      nodes: at(id),
+      // Two organisations share the three stacks.
+      stacks: stacks
+        .filter((_, index) => index % 2 === n)
+        .map((stack) => ({
+          id: stack,
+          surface: 'openai' as const,
+          models: models.filter(() => scheduler.chance(0.7)),
+          nodes: at(stack),
+        })),
+    })),
+  };
+}
