@@ -20,10 +20,16 @@ const withoutComments = (state) => {
 
 /** Files of the repository outside of docs/ are named without a link. */
 const withoutOutsideLinks = ({ tokens, env }) => {
+  let isOutside = false;
   for (const token of tokens.flatMap(({ children }) => children ?? [])) {
-    if (token.type !== 'link_open') continue;
-    const { protocol, pathname } = new URL(token.attrGet('href'), `file:///docs/${env.relativePath}`);
-    if (protocol === 'file:' && !pathname.startsWith('/docs/')) token.attrs = [];
+    if (token.type === 'link_open') {
+      const { protocol, pathname } = new URL(token.attrGet('href'), `file:///docs/${env.relativePath}`);
+      isOutside = protocol === 'file:' && !pathname.startsWith('/docs/');
+    }
+    if (!isOutside || !/^link_(open|close)$/.test(token.type)) continue;
+    // An anchor without an address would still look like a link.
+    token.tag = 'span';
+    token.attrs = [];
   }
 };
 
