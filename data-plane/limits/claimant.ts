@@ -17,7 +17,7 @@ import { limitKey, OwnLimit, type OwnState } from './own-limit.ts';
 import { RoomQueue, type Waiter } from './room-queue.ts';
 import { cutOffMs, StandingShare } from './standing-share.ts';
 
-/** Longest time in ms between two records. Changes are batched until then, because reading a record is costlier than an entry. */
+/** Longest time in ms between two records. Changes are batched until then, because each record is costly to read. */
 const quietMsMax = 1000;
 /** Silence in ms after which another process loses its hold on all room. By then it no longer uses it (see `cutOffMs`). */
 const silentMs = 2500;
@@ -236,7 +236,7 @@ export class Claimant {
     return true;
   }
 
-  /** Starts again with an empty fold, after the log was replaced or lost its end. All gateways then publish their use again. */
+  /** Starts again with an empty fold, after the log was replaced or lost its end. Gateways then publish their use again. */
   restart(): void {
     this.#fold = new ClaimsFold();
     // The new log does not know this process, so all its use counts under its next id.

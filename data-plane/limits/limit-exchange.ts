@@ -225,7 +225,7 @@ export class LimitExchange {
     this.#options.placements?.receive(isPast ? { ...report, loads: [] } : report);
   }
 
-  /** Lead of the log's clock over this process's clock in ms. 0 if the two agree well enough to assign requests to minutes. */
+  /** Lead of the log's clock over this process's clock in ms. 0 if they agree well enough to assign requests to minutes. */
   get clockAheadMs(): number {
     return this.#aheadNow().ms;
   }

@@ -15,7 +15,7 @@ const givenUpMs = 5000;
 const lackingMs = 1000;
 /** Period in ms. Its admissions determine how much room is claimed in advance. */
 const recentMs = 1000;
-/** Time in ms for which the limit of a minute is kept after the minute began, because other gateways' clocks may be behind. */
+/** Time in ms for which the limit of a minute is kept after the minute began, in case other gateways' clocks are behind. */
 const windowKeptMs = 63_000;
 /** Maximum number of unread records whose claims are kept separately. With more, only the smallest claim is kept. */
 const outstandingMax = 16;

@@ -1,6 +1,6 @@
 /**
- * All surfaces: an operation selects a request's, the required form an answer's. The room `data-plane/surfaces` validates
- * requests and rebuilds answers. The expected body never depends on the stack, so it does not reveal whether one exists.
+ * Table of all surfaces, the APIs that clients can use. The folder `data-plane/surfaces` validates requests and rebuilds
+ * answers. Validation does not depend on the stack, so a refusal of a body never reveals whether the stack exists.
  */
 import type { Operation } from '../../shared/decision/admission.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
@@ -75,7 +75,7 @@ const surfaces = {
 export type SurfaceName = keyof typeof surfaces;
 type SurfaceContext<One> = One extends ClientSurface<infer Context> ? Context : never;
 
-/** A surface with the context of one of its requests. Plain values, so that they can be sent to the body worker. */
+/** API and request facts that determine the form of an answer. They are plain values, so the body worker can receive them. */
 export type AnswerForm = {
   [Name in SurfaceName]: {
     readonly surface: Name;
@@ -83,20 +83,20 @@ export type AnswerForm = {
   };
 }[SurfaceName];
 
-/** A validated request. */
+/** A validated request, whose text may be held by the body worker. */
 export interface ValidRequest {
-  /** Request to a node, which limits, routing and counting also read. */
+  /** The request in the common form, from which limits, routing, counting and the node's body are derived. */
   readonly asked: AskedRequest;
-  /** Undefined if only tokens are counted. */
+  /** Form of the answer, or undefined if the request only counts tokens. */
   readonly form: AnswerForm | undefined;
 }
 
-/** Validated request that contains its text. */
+/** A validated request that contains its own text. */
 export interface WholeValidRequest extends ValidRequest {
   readonly asked: WholeRequest;
 }
 
-/** Throws UnsupportedShapeError that names the JSON path. */
+/** Validates a request by the API that it uses. Throws `UnsupportedShapeError` with a JSON path. */
 export function shapeOperation(
   { kind }: Operation,
   bytes: Buffer | JsonText,
@@ -109,7 +109,7 @@ export function shapeOperation(
     case 'rerank':
     case 'responses': {
       const { shape, carried } = surfaces[kind];
-      // Leave the text out for large bodies, because their thread would store it twice.
+      // Large bodies are parsed in another thread, which would store the text twice if it kept it here.
       const text = 'counts' in bytes ? bytes.text : undefined;
       const { asked, context } = shape(parseBody(bytes, headers.contentType, carried), headers, text);
       return { asked, form: { surface: kind, context } as AnswerForm };
@@ -128,18 +128,19 @@ export function shapeOperation(
   }
 }
 
-/** Converts a node's parsed body to the client's answer as JSON. Throws NodeFailure. */
+/** Converts a node's parsed answer to the JSON for the client. Throws `NodeFailure` if the answer is unusable. */
 export function wholeAnswer(
   answer: unknown,
   facts: AnswerFacts,
   { surface, context }: AnswerForm,
 ): RebuiltBody<string> {
-  // Surface and context belong together. The pair's type states that, but a union of functions cannot.
+  // The type of the pair ensures that the context fits the surface, but TypeScript cannot express that for a union of
+  // functions.
   const { body, ...rest } = surfaces[surface].whole(answer, facts, context as never);
   return { body: typeof body === 'string' ? body : JSON.stringify(body), ...rest };
 }
 
-/** Creates the stream of an answer to a streaming request. */
+/** Creates the stream that converts a node's streamed answer for the client. */
 export function streamedAnswer(
   facts: AnswerFacts,
   { surface, context }: AnswerForm,

@@ -1,4 +1,7 @@
-/** Writes the frames of a streamed chat completion, with one id, the model as requested, and usage if requested. */
+/**
+ * Writes a streamed chat completion. All its events have one id and the model's name as requested. Usage follows at the end
+ * if the client requested it.
+ */
 
 import { type AnswerFacts, completionId } from '../common/chat-parts.ts';
 import type { ChoiceDelta } from '../common/node-stream.ts';
@@ -43,7 +46,7 @@ export class ChatWriter implements StreamWriter {
   }
 }
 
-/** Whether the delta only adds text to a choice, as nearly all do. Its frame is the text between two constant strings. */
+/** Whether the delta only adds text to a choice, as nearly all do. Such a frame can be written without building an object. */
 function isPlainText(delta: ChoiceDelta): boolean {
   const { first, content, reasoning, refusal, toolCalls, logprobs, finish } = delta;
   return (
@@ -52,7 +55,7 @@ function isPlainText(delta: ChoiceDelta): boolean {
 }
 
 function deltaBody({ first, content, reasoning, refusal, toolCalls }: ChoiceDelta): object {
-  // Clients take the first delta for the beginning of a message, so it contains a `content` even if the node sent none.
+  // Clients take the first delta as the start of a message, so it needs `content` even if the node sent none.
   const opening = first ? { role: 'assistant', content: toolCalls === undefined ? '' : null } : {};
   return {
     ...opening,

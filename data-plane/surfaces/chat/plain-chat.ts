@@ -1,6 +1,7 @@
 /**
- * Recognises the common chat request, texts by role and settings with single values, at a tenth of the schema's cost. It
- * returns the same fields (`plain-chat.test.ts`) and leaves all else to the schema, which alone may refuse.
+ * Fast path for the most common chat request: messages that contain only a role and a text, and settings with simple values.
+ * It costs a tenth of the schema's validation and returns the same fields, which `plain-chat.test.ts` proves. The schema
+ * decides all other requests, and it alone may refuse one.
  */
 import { type ChatField, chatFields } from '../../../schemas/api/chat-fields.ts';
 import type { ChatFields } from '../../../schemas/api/openai.ts';
@@ -10,7 +11,7 @@ type Message = ChatFields['messages'][number];
 const messagesMax = 10_000;
 const modelLengthMax = 200;
 
-/** Fields of a body. undefined if the schema must decide. */
+/** Fields of a common chat request, or undefined if the schema must validate the body. */
 export function plainChatFields(body: Readonly<Record<string, unknown>>): ChatFields | undefined {
   if (!Object.hasOwn(body, 'model')) return undefined;
   for (const name of Object.keys(body))
@@ -23,7 +24,7 @@ const isTokens = (value: unknown): boolean => Number.isSafeInteger(value) && (va
 
 const settings: readonly [string, ChatField][] = Object.entries(chatFields);
 
-/** Checks whether a field's value needs no schema, for chat settings and for the fields that the gateway reads. */
+/** For each field that the fast path knows, a check whether the value is valid without the schema. */
 const plainValues = new Map<string, ChatField['isPlain']>([
   ...settings.map(([name, { isPlain }]) => [name, isPlain] as const),
   ['model', (value) => typeof value === 'string' && value.length > 0 && value.length <= modelLengthMax],
@@ -57,7 +58,7 @@ function plainMessages(value: unknown): Message[] | undefined {
 function plainMessage(entry: unknown): Message | undefined {
   if (typeof entry !== 'object' || entry === null || Array.isArray(entry)) return undefined;
   const { role, content } = entry as Readonly<Record<string, unknown>>;
-  // `role` and `content` are present, so two names can only be these two.
+  // `role` and `content` are present, so an object with two members has no others.
   if (typeof content !== 'string' || Object.keys(entry).length !== 2) return undefined;
   switch (role) {
     case 'system':

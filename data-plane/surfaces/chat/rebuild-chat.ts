@@ -1,6 +1,6 @@
 /**
- * Rebuilds a node's chat completion from an allow-list, so that nothing reveals where it ran. Throws NodeFailure if the
- * answer is not a completion of every requested choice.
+ * Builds the client's chat completion from a node's, copying only known fields, so that nothing reveals where it ran. Throws
+ * `NodeFailure` unless the node's answer contains every requested choice.
  */
 
 import {
@@ -33,7 +33,7 @@ interface ToolCall {
   readonly function: { readonly name: string; readonly arguments: string };
 }
 
-/** Start of a tool call in plain text, as models' templates write it. */
+/** Matches the start of a tool call in a model's text, in the markup of common chat templates. */
 const toolMarkup = /<tool_call>|<\|tool_call|<\|python_tag\|>|\[TOOL_CALLS\]|<function[=_]/;
 
 export function rebuildChat(answer: unknown, facts: AnswerFacts): RebuiltBody {
@@ -99,7 +99,7 @@ function rebuildChoice(
   return { body, output: { content, reasoning, refusal, toolCalls } };
 }
 
-/** Removes a tool call that the token limit cut, because it remains as raw template markup. Streams do not show it either. */
+/** Removes a tool call that the token limit cut, because it remains in the text as template markup. Streams omit it too. */
 function withoutCutCall(content: string | null): string | null {
   const start = content?.search(toolMarkup) ?? -1;
   if (content === null || start === -1) return content;

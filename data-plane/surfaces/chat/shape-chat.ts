@@ -1,5 +1,5 @@
 /**
- * Validates POST /v1/chat/completions strictly. The room `surfaces/chat` contains the OpenAI-style chat surface. The result
+ * Validates POST /v1/chat/completions strictly. The folder `surfaces/chat` contains the OpenAI-style chat API. The result
  * contains only fields that may be sent to a node. A refusal names a JSON path and never a value.
  */
 import { type ChatField, chatFields } from '../../../schemas/api/chat-fields.ts';
@@ -15,11 +15,11 @@ import { plainChatFields } from './plain-chat.ts';
 const settings: readonly [string, ChatField][] = Object.entries(chatFields);
 
 export interface ChatContext {
-  /** Whether the client wants usage at the end of its stream. */
+  /** Whether the client wants the token usage at the end of its stream. */
   readonly includeUsage: boolean;
 }
 
-/** Throws UnsupportedShapeError that names the JSON path, never a value. */
+/** Throws `UnsupportedShapeError` with the JSON path of the first field that is not supported. */
 export function shapeChat(
   given: Record<string, unknown>,
   _headers?: ShapeHeaders,
@@ -51,14 +51,14 @@ export function shapeChat(
   return { asked, context: { includeUsage: fields.stream_options?.include_usage === true } };
 }
 
-/** Client's text of plain messages, for the node. Absent with the role `developer`, which engines do not know. */
+/** The client's own JSON of the messages, for the node. Undefined if any has the role `developer`, unknown to engines. */
 function keepSource({ messages }: ChatFields, text: string): ChatSource | undefined {
   if (messages.some(({ role }) => role === 'developer')) return undefined;
   const written = arrayText(text, 'messages');
   return written === undefined ? undefined : { messages: written };
 }
 
-/** Checks rules that involve several fields. Each refusal names the field that makes no sense. */
+/** Refuses fields that contradict each other. The refusal names the field that is out of place. */
 function refuseContradictions(fields: ChatFields): void {
   if (fields.stream_options !== undefined && fields.stream !== true) {
     throw shapeRefusal(['stream_options'], 'needs stream');
@@ -101,7 +101,7 @@ function carriedFields(fields: ChatFields): ChatBody {
     if (given[name] !== undefined && given[name] !== unsaid) body[name] = given[name];
   if (fields.tools !== undefined) {
     body['tools'] = fields.tools;
-    // Without tools there is nothing to choose from, and engines then refuse even the default.
+    // Without tools, there is nothing to choose from. Engines then refuse even the default choice, so leave it out.
     if (fields.tool_choice !== undefined) body['tool_choice'] = fields.tool_choice;
   }
   return body as unknown as ChatBody;

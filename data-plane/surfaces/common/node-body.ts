@@ -216,7 +216,7 @@ function embeddingsBody(request: WholeEmbeddings, table: DialectTable, servedNam
   };
 }
 
-/** Builds the body of a rerank request. Leaves out `top_n` and `return_documents`, which engines treat differently or ignore. */
+/** Builds the body of a rerank request. Leaves out `top_n` and `return_documents`, which engines treat differently. */
 function rerankBody({ body }: WholeRerank, table: DialectTable, servedName: string): NodeBody {
   if (table.rerankSigns.length === 0) throw notForThisModel(['model']);
   return { model: servedName, query: body.query, documents: body.documents };

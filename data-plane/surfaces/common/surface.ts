@@ -38,6 +38,6 @@ export interface ClientSurface<Context> {
   ): { readonly asked: WholeRequest; readonly context: Context };
   /** Converts a node's complete answer, parsed from JSON. Throws `NodeFailure` if the answer is unusable. */
   whole(answer: unknown, facts: AnswerFacts, context: Context): RebuiltBody<object | string>;
-  /** Creates the writer of a streamed answer. Text it must hold is charged to `memory`. Undefined if this API has no streams. */
+  /** Creates the writer of a streamed answer. Text held is charged to `memory`. Undefined if no answer is streamed. */
   readonly stream: ((facts: AnswerFacts, context: Context, memory: MemoryBudget) => StreamWriter) | undefined;
 }

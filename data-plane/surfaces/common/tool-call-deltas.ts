@@ -141,7 +141,7 @@ function namelessCall(): Error {
   return malformedAnswer('a tool call has no name');
 }
 
-/** Whether a named part opens another call under a number in use. Without ids, it can only if the earlier call is complete. */
+/** Whether a named part opens another call under a number in use. Without ids, only if the earlier call is complete. */
 function isAnother(
   known: OpenCall,
   id: string | undefined,

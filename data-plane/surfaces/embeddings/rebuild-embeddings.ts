@@ -1,7 +1,7 @@
 /**
- * Rebuilds a node's embeddings: one per input, in order, in the requested encoding. An engine that ignores the encoding or
- * the number of dimensions would silently produce garbage, because official clients decode whatever they requested. Throws
- * NodeFailure if anything does not fit.
+ * Builds the client's answer from a node's embeddings: one per input, in order, in the requested encoding. Checks the
+ * encoding and the number of dimensions, because official clients would decode the wrong ones into garbage without an error.
+ * Throws `NodeFailure` if the node's answer does not match the request.
  */
 
 import { Refusal } from '../../../shared/decision/refusal.ts';
@@ -56,7 +56,7 @@ const bytesPerNumber = 4;
 function readVector(value: unknown): readonly number[] {
   const vector = typeof value === 'string' ? fromBase64(value) : value;
   if (!Array.isArray(vector) || vector.length === 0) throw malformedAnswer('an embedding is not a list');
-  // Not a failure of the node, because every node returns the same result for this input and a retry would not help.
+  // Refuse the request instead of blaming the node. Every node gives this result for the input, so a retry would not help.
   if (vector.some(isNotANumber)) throw new Refusal('rejected', notANumber);
   if (!vector.every(isFloat)) throw malformedAnswer('an embedding is not a list of numbers');
   return vector;
@@ -65,20 +65,20 @@ function readVector(value: unknown): readonly number[] {
 const notANumber =
   'This model does not accept this request: an embedding has a value that is not a number (NaN or infinite).';
 
-/** Whether a number is NaN or infinite. Engines write null for both, because JSON has neither. */
+/** Whether a value stands for NaN or infinity. Most engines write null for both, because JSON cannot express them. */
 function isNotANumber(value: unknown): boolean {
   return value === null || (typeof value === 'number' && !Number.isFinite(value));
 }
 
-/** Whether a number fits into a 32-bit float. */
+/** Whether a value is a number that fits into a 32-bit float. */
 function isFloat(value: unknown): value is number {
   return typeof value === 'number' && Number.isFinite(Math.fround(value));
 }
 
-/** Decodes base64. The wire format is little-endian on every machine. */
+/** Decodes base64 to 32-bit floats, or returns undefined if it is invalid. The format is little-endian on every machine. */
 function fromBase64(value: string): readonly number[] | undefined {
   const bytes = Buffer.from(value, 'base64');
-  // The decoder skips invalid characters. Encoding again shows whether there were any.
+  // The decoder skips invalid characters. Encode the bytes again to find out whether it skipped any.
   if (bytes.length % bytesPerNumber !== 0 || bytes.toString('base64') !== value) return undefined;
   return Array.from({ length: bytes.length / bytesPerNumber }, (_, at) =>
     bytes.readFloatLE(at * bytesPerNumber),

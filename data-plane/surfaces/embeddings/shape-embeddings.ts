@@ -1,5 +1,5 @@
 /**
- * Validates POST /v1/embeddings strictly. The room `surfaces/embeddings` contains the embeddings surface. The result contains
+ * Validates POST /v1/embeddings strictly. The folder `surfaces/embeddings` contains the embeddings API. The result contains
  * only fields that may be sent to a node. A refusal names a JSON path and never a value.
  */
 import { embeddingsRequestSchema } from '../../../schemas/api/openai.ts';
@@ -9,7 +9,7 @@ import { parseFields } from '../common/validate.ts';
 
 export type EmbeddingsContext = Pick<EmbeddingsFacts, 'inputs' | 'encoding' | 'dimensions'>;
 
-/** Throws UnsupportedShapeError that names the JSON path, never a value. */
+/** Throws `UnsupportedShapeError` with the JSON path of the first field that is not supported. */
 export function shapeEmbeddings(given: Record<string, unknown>): {
   readonly asked: WholeEmbeddings;
   readonly context: EmbeddingsContext;

@@ -1,6 +1,7 @@
 /**
- * Writes the content of a streamed message as events, with one open block at a time. Reasoning and text pass through at once.
- * Tool calls are written one by one, and text after the first waits for the end: a closed block cannot be reopened.
+ * Writes the content of a streamed Anthropic-style message as events. One content block is open at a time, and a closed block
+ * cannot be reopened. So tool calls are written one after the other, and text that follows a call waits until the end.
+ * Reasoning and text before the first call pass through at once.
  */
 
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
@@ -9,7 +10,7 @@ import type { ToolCallDelta } from '../common/tool-call-deltas.ts';
 import { ToolInput } from '../common/tool-input.ts';
 import { toolUseId } from './message-parts.ts';
 
-/** Frame of one event. Clients skip frames without an `event` line. */
+/** Frame of one server-sent event. The `event` line is needed, because clients skip frames without it. */
 export function eventFrame(type: string, members: object): string {
   return `event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`;
 }
@@ -18,7 +19,7 @@ interface Call {
   readonly id: string;
   readonly name: string;
   readonly input: ToolInput;
-  /** Input that has not been written yet. */
+  /** Part of the input that the client has not received yet. */
   waiting: string;
 }
 
@@ -32,10 +33,10 @@ const emptyBlocks = {
 export class ContentBlocks {
   readonly #showsThinking: boolean;
   readonly #memory: MemoryBudget;
-  /** Accounts for text held from the first call on. Anything before it passes through at once. */
+  /** Accounts for the text held since the first tool call. Undefined before it, when text passes through at once. */
   #held: HeldText | undefined;
   readonly #calls: Call[] = [];
-  /** Index of the call being written. */
+  /** Index of the tool call that is being written. */
   #current = 0;
   readonly #late: { readonly kind: TextKind; text: string }[] = [];
   #open: TextKind | 'tool_use' | undefined;
@@ -51,7 +52,7 @@ export class ContentBlocks {
     return this.#calls.length > 0;
   }
 
-  /** Returns the frames added since the last call. */
+  /** Returns the frames added since the method was last called. */
   take(): string[] {
     const frames = this.#frames;
     this.#frames = [];
@@ -69,7 +70,7 @@ export class ContentBlocks {
     else this.#late.push({ kind, text });
   }
 
-  /** Adds to a tool call. Throws NodeFailure if its input is not an object. */
+  /** Adds a part of a tool call. Throws `NodeFailure` if the call's input is not an object. */
   call({ index, opened, arguments: added }: ToolCallDelta): void {
     if (opened !== undefined) {
       this.#calls[index] = {
@@ -86,12 +87,12 @@ export class ContentBlocks {
     this.#writeCalls(false);
   }
 
-  /** Ends the content. `cut` means that the token limit ended it. Throws NodeFailure if a call's input is not an object. */
+  /** Ends the content. `cut` means that the token limit was reached. Throws `NodeFailure` if a call's input is invalid. */
   finish(cut: boolean): void {
     for (const { input } of this.#calls) input.value(cut);
     this.#writeCalls(true);
     for (const { kind, text } of this.#late) {
-      // Skip line ends that templates leave after a call.
+      // Skip line breaks that templates leave after a tool call.
       if (text.trim() !== '') this.#write(kind, text);
     }
     this.#close();
@@ -137,7 +138,7 @@ export class ContentBlocks {
 
   #close(): void {
     if (this.#open === undefined) return;
-    // Without a signature, some clients drop reasoning when they send it back.
+    // Some clients drop reasoning without a signature when they send it back.
     if (this.#open === 'thinking') this.#delta({ type: 'signature_delta', signature: '' });
     this.#frames.push(eventFrame('content_block_stop', { index: this.#index }));
     this.#open = undefined;

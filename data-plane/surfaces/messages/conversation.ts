@@ -1,7 +1,7 @@
 /**
- * Converts a conversation of the Anthropic-style API to a node's messages. Adjacent turns of a role are joined. Tool results
- * become messages of their own before the rest of the user's turn, and their images follow as the user's. An order of content
- * that a node's messages cannot express is refused with its path.
+ * Converts a conversation of the Anthropic-style API to messages for a node. Adjacent turns with the same role are joined.
+ * Tool results become separate messages before the rest of the user's turn, and their images follow as part of it. If a
+ * node's messages cannot express the order of the content, the request is refused and the refusal names the path.
  */
 import type {
   AssistantBlock,
@@ -19,13 +19,13 @@ export type Path = readonly PropertyKey[];
 
 export interface Conversation {
   readonly messages: readonly ChatMessage[];
-  /** Path of the first image in the caller's body. */
+  /** Path of the first image in the body that the caller sent. */
   readonly imagePath: Path | undefined;
-  /** Path of the last turn in the caller's body, if it is the assistant's and is to be continued. */
+  /** Path, in the caller's body, of a last turn by the assistant, which the model is to continue. Undefined otherwise. */
   readonly prefillPath: Path | undefined;
 }
 
-/** Prefix of a failed tool's result, because nodes have no field for failures. */
+/** Text before the result of a failed tool call, because a node's messages have no field for failures. */
 const toolErrorPrefix = 'Error: ';
 
 type ChatPart = Exclude<Extract<ChatMessage, { role: 'user' }>['content'], string>[number];
@@ -41,7 +41,7 @@ type Joined =
   | { readonly role: 'user'; readonly blocks: BlockWithPath<UserBlock>[] }
   | { readonly role: 'assistant'; readonly blocks: BlockWithPath<AssistantBlock>[] };
 
-/** Throws UnsupportedShapeError. */
+/** Converts system instructions and turns. Throws `UnsupportedShapeError` if a node's messages cannot express them. */
 export function toChatMessages(system: Instructions | undefined, turns: readonly Turn[]): Conversation {
   const messages: ChatMessage[] = [];
   const joined = joinTurns(system, turns);
@@ -74,7 +74,7 @@ function joinTurns(system: Instructions | undefined, turns: readonly Turn[]): Jo
       'content',
     ]);
     const last = joined[joined.length - 1];
-    // The role determines the possible blocks, as in the schema.
+    // Blocks with equal roles have equal types, as the schema ensures.
     if (last?.role === turn.role) (last.blocks as typeof blocks).push(...blocks);
     else joined.push({ role: turn.role, blocks } as Joined);
   }
@@ -89,7 +89,7 @@ function placeBlocks<B>(
   return content.map((block, index) => ({ block, path: [...path, index] }));
 }
 
-/** Joins the blocks into one message, because engines would join them without a separator. */
+/** Joins all system blocks into one message. Engines would join them without a separator. */
 function systemMessages(blocks: readonly BlockWithPath<TextBlock>[]): ChatMessage[] {
   const content = joinTexts(blocks.map(({ block }) => block.text));
   return content === '' ? [] : [{ role: 'system', content }];
@@ -137,7 +137,7 @@ function assistantMessage(blocks: readonly BlockWithPath<AssistantBlock>[]): Ass
   const calls: ToolCall[] = [];
   for (const { block, path } of blocks) {
     if (block.type === 'thinking') {
-      // A client that was not shown the reasoning sends back an empty block.
+      // Reasoning that was not shown to the client comes back as an empty block.
       if (block.thinking !== '') thoughts.push(block.thinking);
     } else if (block.type === 'tool_use') {
       const called = { name: block.name, arguments: writeJson(block.input) };
@@ -159,7 +159,7 @@ function joinTexts(texts: readonly string[]): string {
   return texts.join('\n\n');
 }
 
-/** Sends a single text as a string, because templates of text models do not support parts. */
+/** Returns a single text as a string, because templates of text models do not support lists of parts. */
 function simplest<P extends ChatPart>(parts: P[]): string | P[] {
   const [first, ...others] = parts;
   return first?.type === 'text' && others.length === 0 ? first.text : parts;

@@ -1,12 +1,12 @@
 /**
- * Parts that messages and their streams share. Members that newer clients expect but that have no meaning here are null.
- * Nothing reveals the engine or the place.
+ * Parts that whole and streamed Anthropic-style messages share. Members that newer clients expect, but that have no meaning
+ * here, are null. Nothing in a message reveals the engine or the place.
  */
 import type { AnswerFacts, FinishReason } from '../common/chat-parts.ts';
 import { member } from '../common/untrusted.ts';
 import type { Usage } from '../common/usage.ts';
 
-/** Converts ids that the gateway created to this API's format. Ids that the model wrote must stay as they are. */
+/** Converts a tool call id to the Anthropic format. Ids that the model wrote stay as they are. */
 export function toolUseId(id: string): string {
   return id.startsWith('call_') ? `toolu_${id.slice('call_'.length)}` : id;
 }
@@ -25,7 +25,7 @@ const stopReasons: Readonly<Record<FinishReason, StopReason>> = {
   content_filter: 'refusal',
 };
 
-/** Stop reason of an answer. `choice` is the node's choice, in which two of the engines name the stop sequence. */
+/** Determines why an answer stopped. Two engines name the stop sequence in `choice`, the node's own choice. */
 export function toStop(finish: FinishReason, choice: unknown, stopSequences: readonly string[]): Stop {
   const reason = stopReasons[finish];
   if (reason !== 'end_turn') return { stop_reason: reason, stop_sequence: null };
@@ -44,7 +44,7 @@ export interface MessageParts {
 
 const nothingUsed: Usage = { promptTokens: 0, completionTokens: 0 };
 
-/** Usage for the end of a stream. The prompt is split into two parts, whose sum is recorded. */
+/** Usage at the end of a stream. Cached prompt tokens are listed separately; the sum of both parts is recorded. */
 export function deltaUsage({ promptTokens, completionTokens, cachedTokens, reasoningTokens }: Usage): object {
   const cached = cachedTokens ?? 0;
   return {
@@ -57,7 +57,7 @@ export function deltaUsage({ promptTokens, completionTokens, cachedTokens, reaso
   };
 }
 
-/** A message. Without a stop reason it is the beginning of a stream: empty, with the usage known so far. */
+/** Builds a message. Without `stop`, the message is the empty one that begins a stream, with the usage known so far. */
 export function messageBody(
   { unique, model }: AnswerFacts,
   { content = [], stop, usage = nothingUsed }: MessageParts,

@@ -1,4 +1,7 @@
-/** Writes the events of a streamed message. The first contains the prompt's tokens if the node reports them. */
+/**
+ * Writes the events of a streamed Anthropic-style message. The first event contains the prompt's tokens if the node has
+ * reported them by then.
+ */
 
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
 import type { AnswerFacts } from '../common/chat-parts.ts';
@@ -50,7 +53,7 @@ export class MessagesWriter implements StreamWriter {
     if (finish === undefined) return;
     this.#blocks.finish(finish === 'length');
     const { stopSequences } = this.#context;
-    // Parsed a second time, once per stream, because deltas do not contain engine-specific members.
+    // Parse the event again, once per stream, because only the engine's own members name the stop sequence.
     const choice = stopSequences.length === 0 ? undefined : finishedChoice(data);
     this.#stop = toStop(finish, choice, stopSequences);
   }

@@ -1,6 +1,6 @@
 /**
- * Rebuilds a node's chat completion as a message from an allow-list, so that nothing reveals where it ran. Throws NodeFailure
- * if the answer is not a completion or if a tool call's input is not an object.
+ * Builds an Anthropic-style message from a node's chat completion, copying only known fields, so that nothing reveals where
+ * it ran. Throws `NodeFailure` if the answer is not a completion or if a tool call's input is not an object.
  */
 
 import { rebuildChat } from '../chat/rebuild-chat.ts';
@@ -12,7 +12,7 @@ import { member } from '../common/untrusted.ts';
 import { messageBody, toolUseId, toStop } from './message-parts.ts';
 import type { MessagesContext } from './shape-messages.ts';
 
-/** Choice in the result of `rebuildChat`. */
+/** A choice as `rebuildChat` returns it. */
 interface Choice {
   readonly message: {
     readonly content: string | null;

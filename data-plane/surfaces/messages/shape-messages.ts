@@ -1,7 +1,7 @@
 /**
- * Converts a body of the Anthropic-style API to a chat request for any node, or refuses it with UnsupportedShapeError
- * (specification, Errors 2). The result depends only on path, headers and body, never on the stack or organisation.
- * `anthropic-beta` is ignored, and `anthropic-version` only determines which fields exist.
+ * Converts a body of the Anthropic-style API to a chat request for any node, or throws `UnsupportedShapeError`
+ * (specification, Errors 2). The result depends only on the path, the headers and the body, never on the stack or the
+ * organisation. `anthropic-beta` is ignored. `anthropic-version` only determines which fields exist.
  */
 import {
   type AnthropicVersion,
@@ -21,16 +21,16 @@ import { parseFields, shapeRefusal } from '../common/validate.ts';
 import { type Path, toChatMessages } from './conversation.ts';
 
 export interface MessagesContext {
-  /** `omitted` means that reasoning blocks are sent without their text. */
+  /** Whether reasoning is shown. If `omitted`, reasoning blocks are sent without their text. */
   readonly thinkingDisplay: 'shown' | 'omitted';
-  /** Stop sequences to report by name, if the engine states which one ended the answer. */
+  /** Stop sequences that the answer may name, if the engine reports which one ended it. */
   readonly stopSequences: readonly string[];
 }
 
-/** Longest stop sequence that an answer names, so that the context does not grow with the body. Nodes get longer ones. */
+/** Maximum length of a stop sequence that an answer can name, which bounds the context. Nodes also get longer ones. */
 const stopSequenceCharactersMax = 1024;
 
-/** Throws UnsupportedShapeError that names the JSON path, never a value. */
+/** Validates a request for a message. Throws `UnsupportedShapeError` with the JSON path of the first unsupported field. */
 export function shapeMessages(
   given: Record<string, unknown>,
   headers: ShapeHeaders,
@@ -50,13 +50,12 @@ export function shapeMessages(
   };
 }
 
-/** Throws UnsupportedShapeError that names the JSON path, never a value. */
+/** Validates a request to count tokens. Throws `UnsupportedShapeError` with the JSON path of the first unsupported field. */
 export function shapeCountTokens(given: Record<string, unknown>, headers: ShapeHeaders): WholeChat {
   parseVersion(headers);
   return toChat(parseFields(countTokensRequestSchema, given), { max_tokens: 0 });
 }
 
-/** Answer to a token count. */
 export function countTokensBody(inputTokens: number): object {
   return { input_tokens: inputTokens };
 }
@@ -70,7 +69,7 @@ function parseVersion({ version }: ShapeHeaders): AnthropicVersion {
 
 type Sampling = Partial<Omit<MessagesFields, keyof PromptFields>>;
 
-/** Paths in this API of fields that are elsewhere in a chat completion. */
+/** Paths in the Anthropic-style API of fields that chat completions have elsewhere. */
 const fixedPaths = {
   response_format: ['output_config', 'format'],
   thinking_budget: ['thinking', 'budget_tokens'],
@@ -129,12 +128,12 @@ function withoutAbsent(body: { [K in keyof ChatBody]: ChatBody[K] | undefined })
 
 interface Thought {
   readonly effort: ReasoningEffort | undefined;
-  /** Path in the caller's body. */
+  /** Path, in the body that the caller sent, of the field that set the effort. */
   readonly effortPath: Path;
   readonly budgetTokens: number | undefined;
 }
 
-/** Reasoning settings. `adaptive` sets nothing, because every node lets the model decide by default. */
+/** Reads the settings for reasoning. The type `adaptive` sets nothing, because models decide for themselves by default. */
 function readThinking({ thinking, output_config: output }: PromptFields): Thought {
   if (thinking?.type === 'disabled')
     return { effort: 'none', effortPath: ['thinking'], budgetTokens: undefined };
@@ -150,7 +149,7 @@ function callsOneAtATime({ tools, tool_choice: choice }: PromptFields): boolean 
   return choice.disable_parallel_tool_use === true;
 }
 
-/** Tool choice for a node. Without tools there is nothing to choose from, and engines then refuse even the default. */
+/** Converts the tool choice for a node. Without tools there is no choice, and engines then refuse even the default. */
 function toToolChoice({ tools, tool_choice: choice }: PromptFields): ToolChoice | undefined {
   if (choice === undefined) return undefined;
   if (choice.type === 'auto' || choice.type === 'none') return tools === undefined ? undefined : choice.type;

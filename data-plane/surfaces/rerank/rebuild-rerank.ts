@@ -1,7 +1,7 @@
 /**
- * Rebuilds a node's scores: the requested number of results, best first, and equal scores in the order of the documents,
- * because some engines do neither. Scores keep the engine's scale. Returned documents are those of the request, never the
- * node's. Throws NodeFailure if anything does not fit.
+ * Builds the client's answer from a node's scores. Results are sorted, best first, with equal scores in the order of the
+ * documents, and cut to the requested number, because some engines do neither. Scores keep the engine's scale. Returned
+ * documents come from the request, never from the node. Throws `NodeFailure` if the node's answer does not match the request.
  */
 import { type AnswerFacts, malformedAnswer, refuseError } from '../common/chat-parts.ts';
 import type { RebuiltBody } from '../common/surface.ts';
@@ -15,7 +15,7 @@ export function rebuildRerank(
   { inputs, topN, documents }: RerankContext,
 ): RebuiltBody {
   refuseError(answer);
-  // SGLang returns the bare list.
+  // SGLang sends the list itself, not an object that contains it.
   const entries: unknown = Array.isArray(answer) ? answer : member(answer, 'results');
   if (!Array.isArray(entries) || entries.length !== inputs)
     throw malformedAnswer('its scores are not one for each document');
@@ -40,7 +40,7 @@ export function rebuildRerank(
       model,
       results,
       usage: { prompt_tokens: promptTokens, total_tokens: promptTokens },
-      // Empty, but clients for Cohere's format fail without it.
+      // Clients for Cohere's format require this member, although it is empty.
       meta: {},
     },
     usage: { ...usage, completionTokens: 0 },
@@ -53,7 +53,7 @@ function readScore(entry: unknown): number {
   return score;
 }
 
-/** Usage of an answer. Old versions of vLLM report only the total, SGLang only the tokens of each document. */
+/** Usage that the node reports. Old versions of vLLM report only the total, and SGLang only the tokens of each document. */
 function readRerankUsage(answer: unknown, entries: readonly unknown[], most: UsageBounds): Usage | undefined {
   const reported = member(answer, 'usage');
   const prompt_tokens =

@@ -1,5 +1,5 @@
 /**
- * Validates POST /v1/rerank strictly. The room `surfaces/rerank` contains the rerank surface. The result contains only fields
+ * Validates POST /v1/rerank strictly. The folder `surfaces/rerank` contains the rerank API. The result contains only fields
  * that may be sent to a node. A refusal names a JSON path and never a value.
  */
 import { rerankRequestSchema } from '../../../schemas/api/rerank.ts';
@@ -8,17 +8,17 @@ import { rerankPromptSize } from '../common/prompt-size.ts';
 import { parseFields, shapeRefusal } from '../common/validate.ts';
 
 export interface RerankContext {
-  /** Number of scores that the node must return. */
+  /** Number of scores that the node must return, one for each document. */
   readonly inputs: number;
-  /** Maximum number of results. */
+  /** Maximum number of results in the answer. */
   readonly topN: number;
-  /** Documents to return with the results, if requested. Bounded, because they are held until the answer. */
+  /** Texts to repeat in the results, if the client requests it. They are held until the answer, so their size is bounded. */
   readonly documents?: readonly string[];
 }
 
 const returnedBytesMax = 1024 * 1024;
 
-/** Throws UnsupportedShapeError that names the JSON path, never a value. */
+/** Throws `UnsupportedShapeError` with the JSON path of the first field that is not supported. */
 export function shapeRerank(given: Record<string, unknown>): {
   readonly asked: WholeRerank;
   readonly context: RerankContext;

@@ -1,6 +1,6 @@
 /**
- * A growing tool call. Deltas contain JSON for a function and plain text for a custom tool. An incomplete call is never
- * marked as finished, because clients run finished calls.
+ * A tool call of the Responses API while the model writes it. Its deltas contain JSON for a function and plain text for a
+ * custom tool. An incomplete call is never marked as finished, because clients run finished calls.
  */
 import { ToolInput } from '../common/tool-input.ts';
 import { CustomInput } from './custom-input.ts';
@@ -24,7 +24,7 @@ export class CallItem {
   readonly #custom: CustomInput | undefined;
   readonly #function = new ToolInput();
   #text = '';
-  /** Input that has not been written yet. */
+  /** Part of the input that the client has not received yet. */
   #waiting = '';
   #place: ItemPlace | undefined;
   #head = '';
@@ -43,7 +43,7 @@ export class CallItem {
     return this.#place !== undefined;
   }
 
-  /** Throws NodeFailure if the arguments are not an object. */
+  /** Adds text to the input. Throws `NodeFailure` if the input is invalid. */
   add(text: string): void {
     this.#grow((this.#custom ?? this.#function).add(text));
   }
@@ -61,7 +61,7 @@ export class CallItem {
     this.#waiting = '';
   }
 
-  /** Ends the input. Throws NodeFailure if it is not valid. */
+  /** Ends the input. Throws `NodeFailure` if it is incomplete or invalid. */
   complete(): void {
     if (this.#custom !== undefined) this.#grow(this.#custom.end());
     else this.#function.value(false);

@@ -1,46 +1,47 @@
 /**
- * Decodes a custom tool's input while it arrives. A model writes it as the only member of a JSON object, or directly as plain
- * text, which is what the client gets. Each character is decoded as soon as it is complete, and read once.
+ * Decodes the input of a custom tool while it arrives. The model writes the input either as the only member of a JSON object
+ * or directly as text, and the client always gets the text. Each character is decoded as soon as it is complete and read only
+ * once.
  */
 
 import { parseText } from '../common/answer-json.ts';
 import { noArguments } from '../common/chat-parts.ts';
 import { NodeFailure } from '../common/node-failure.ts';
 
-/** Bound on the input, because a node may stream for as long as it likes and the input is held until the end. */
+/** Maximum length of the input. It must be held until its end, and a node may stream for as long as it likes. */
 const charactersMax = 4 * 1024 * 1024;
 
 const opening = '{"input":"';
-/** Indexes in `opening` before which JSON allows white space. */
+/** Positions in `opening` at which JSON allows white space. */
 const gaps: readonly number[] = [0, 1, 8, 9];
-/** Maximum white space before an input, because some models write white space in an endless loop. */
+/** Maximum length of white space in `opening`, because some models write white space in an endless loop. */
 const blanksMax = 4 * 1024;
 
-/** Matches up to the last complete character or escape. */
+/** Matches all complete characters and escapes at the start of a text. */
 const wholeCharacters = /^(?:[^"\\]+|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*/;
 const halfPair = /^\\u[dD][89abAB][0-9a-fA-F]{2}$/;
 const halfPairCharacters = 6;
-/** Longest text that may wait to be decoded: an escaped high surrogate and an incomplete escape. */
+/** Maximum length of text that may still be undecoded: an escaped high surrogate and an incomplete escape. */
 const undecodedMax = 2 * halfPairCharacters - 1;
-/** Control characters, which models write unescaped. */
+/** Matches control characters, which models write without the escapes that JSON requires. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON has them escaped only.
 const control = /[\u0000-\u001f]/g;
 
 export class CustomInput {
-  /** `opening`: the text may be the start of `{"input":"`. `object`: another object, which is parsed at its end. */
+  /** Form of the input. An `opening` may become a `member`, text after `{"input":"`. An `object` is parsed at its end. */
   #form: 'opening' | 'object' | 'text' | 'member' | 'closed' = 'opening';
   #pending = '';
   #length = 0;
-  /** Number of characters of `opening` that have arrived. */
+  /** Number of characters of `opening` that have been read. */
   #opened = 0;
   #blanks = 0;
 
-  /** Whether the input is complete. */
+  /** Whether the input has ended. */
   get isWhole(): boolean {
     return this.#form === 'closed';
   }
 
-  /** Adds text and returns the part that the client reads. Throws NodeFailure. */
+  /** Adds text and returns the part that the client can get now. Throws `NodeFailure` if the input is invalid. */
   add(added: string): string {
     this.#length += added.length;
     if (this.#length > charactersMax) throw new NodeFailure('too_large', 'the input of a tool is too large');
@@ -51,7 +52,7 @@ export class CustomInput {
     return this.#form === 'text' ? this.#takePending() : '';
   }
 
-  /** Returns the rest of the input. Throws NodeFailure if the input is incomplete. */
+  /** Ends the input and returns the rest of it. Throws `NodeFailure` if the input is incomplete. */
   end(): string {
     if (this.#form === 'closed' || this.#form === 'text') return '';
     const value = this.#form === 'member' ? undefined : parseText(this.#pending);
@@ -63,7 +64,7 @@ export class CustomInput {
     return typeof input === 'string' ? input : '';
   }
 
-  /** Decides the form as soon as the characters allow. Returns the index at which the member's text begins, if it does. */
+  /** Decides the form as early as possible. Returns the index at which the member's text begins, if it has begun. */
   #open(added: string): number | undefined {
     for (let at = 0; at < added.length; at += 1) {
       const character = added.charAt(at);
@@ -107,7 +108,7 @@ export class CustomInput {
   }
 }
 
-/** Removes an escaped high surrogate at the end. If its backslash is itself escaped, it is ordinary text and stays. */
+/** Removes an escaped high surrogate at the end of a text, unless its backslash is itself escaped. */
 function withoutHalfPair(text: string): string {
   const start = text.length - halfPairCharacters;
   if (!halfPair.test(text.slice(-halfPairCharacters))) return text;

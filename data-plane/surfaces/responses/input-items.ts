@@ -1,7 +1,7 @@
 /**
- * Converts a request's input items to a node's messages. All instructions become a single system message at the start,
- * because templates refuse or drop a second one. Consecutive reasoning, texts and calls of the assistant become one message,
- * followed at once by the outputs of its calls and then by anything between them.
+ * Converts the input items of a request to messages for a node. All instructions become one system message at the start,
+ * because templates refuse or drop a second one. Consecutive reasoning, texts and calls of the assistant become one message.
+ * The outputs of its calls follow directly, and then whatever came between them.
  */
 import type { ChatMessage } from '../../../schemas/api/openai-messages.ts';
 import type { ResponsesFields } from '../../../schemas/api/responses.ts';
@@ -20,9 +20,9 @@ type Path = readonly PropertyKey[];
 
 export interface InputChat {
   readonly messages: readonly ChatMessage[];
-  /** Path of the first image in the caller's body. */
+  /** Path of the first image in the body that the caller sent. */
   readonly imagePath: Path | undefined;
-  /** Path of the last item in the caller's body, if it is the assistant's and is to be continued. */
+  /** Path, in the caller's body, of a last item by the assistant, which the model is to continue. Undefined otherwise. */
   readonly prefillPath: Path | undefined;
 }
 
@@ -31,7 +31,7 @@ type ToolCall = NonNullable<Extract<ChatMessage, { role: 'assistant' }>['tool_ca
 type CallItem = Extract<InputItem, { readonly type: 'function_call' | 'custom_tool_call' }>;
 type OutputItem = Extract<InputItem, { readonly output: unknown }>;
 
-/** Converts the input. `sealKey` encrypts the reasoning of the caller's organisation. Throws UnsupportedShapeError. */
+/** Converts the input. `sealKey` decrypts reasoning from earlier answers. Throws `UnsupportedShapeError`. */
 export function toConversation(fields: ResponsesFields, sealKey: string | undefined): InputChat {
   const { input, instructions } = fields;
   const reader = new ItemReader(instructions, sealKey);
@@ -42,18 +42,18 @@ export function toConversation(fields: ResponsesFields, sealKey: string | undefi
   return { messages, imagePath, prefillPath: isPrefill ? ['input', input.length - 1] : undefined };
 }
 
-/** Consecutive items of the assistant, with the outputs of its calls. */
+/** Consecutive items by the assistant, together with the outputs of its tool calls. */
 class Turn {
   readonly thoughts: string[] = [];
   readonly texts: string[] = [];
   readonly calls: ToolCall[] = [];
-  /** Calls without an output so far, with their paths in the caller's body. */
+  /** Paths, in the caller's body, of the calls that have no output yet, by call id. */
   readonly open = new Map<string, Path>();
   readonly outputs: ChatMessage[] = [];
-  /** Messages of the user that came before the last output or belong to an output. */
+  /** The user's messages that must follow the outputs: those sent before the last output, and images in outputs. */
   readonly later: ChatMessage[] = [];
 
-  /** Whether the assistant's next item belongs to this turn. */
+  /** Whether another item by the assistant still belongs to this turn. */
   get isOpen(): boolean {
     return this.outputs.length === 0 || this.open.size > 0;
   }
@@ -167,7 +167,7 @@ class ItemReader {
     });
   }
 
-  /** Adds an output. Its images follow the outputs as the user's, because tool messages cannot contain images. */
+  /** Adds a call's output. Tool messages cannot contain images, so they follow the outputs as a message of the user. */
   #output({ call_id: id, output }: OutputItem, path: Path): void {
     const turn = this.#turn;
     if (turn?.open.delete(id) !== true)
@@ -181,14 +181,14 @@ class ItemReader {
     if (images.length > 0) turn.later.push({ role: 'user', content: images });
   }
 
-  /** Reasoning from the most trusted source available. Empty if none is readable, because then only the reasoning is lost. */
+  /** Reads the decrypted reasoning, or else its plain text. Empty if there is neither; then only the reasoning is lost. */
   #thoughtsOf({ encrypted_content: sealed, content, summary }: ReasoningItem): string {
     const opened =
       sealed === undefined || this.#sealKey === undefined ? undefined : openThoughts(sealed, this.#sealKey);
     return opened ?? joinTexts((content ?? summary ?? []).map(({ text }) => text));
   }
 
-  /** Sends a single text as a string, because templates of text models do not support parts. */
+  /** Converts content. A single text becomes a string, because templates of text models do not support lists of parts. */
   #userContent(content: UserContent, path: Path): string | ChatPart[] {
     if (typeof content === 'string') return content;
     const parts = content.map((part, index): ChatPart => {

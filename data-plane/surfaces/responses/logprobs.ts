@@ -1,4 +1,4 @@
-/** Converts log probabilities to this API's format, in which a token's bytes are always present. */
+/** Converts log probabilities to the format of the Responses API, in which each token has its bytes. */
 import type { ChatLogprobs, TokenLogprob } from '../common/chat-parts.ts';
 
 export type ResponseLogprob = ChatLogprobs['content'][number];

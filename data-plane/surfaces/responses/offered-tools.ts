@@ -1,6 +1,6 @@
 /**
- * Converts a request's tools to functions for a node and back. A namespaced tool gets a name that contains both parts. A
- * custom tool receives its text as a member of an object.
+ * Converts the tools in a request to functions for a node, and function names in the answer back. A tool in a namespace gets
+ * a name made of both. A custom tool becomes a function with its text as the only argument.
  */
 import { createHash } from 'node:crypto';
 import type { FunctionTool, ToolChoice } from '../../../schemas/api/openai-messages.ts';
@@ -13,15 +13,15 @@ import type {
 } from '../../../schemas/api/responses-items.ts';
 import { shapeRefusal } from '../common/validate.ts';
 
-/** The caller's name for a function that a node knows by another name or in another form. */
+/** The caller's name for a tool, if a node knows the tool by another name or in another form. */
 export interface CalledAs {
   readonly name: string;
   readonly namespace?: string;
-  /** Whether the tool takes a text rather than arguments. */
+  /** Set if the input of the tool is a text instead of JSON arguments. */
   readonly isCustom?: true;
 }
 
-/** Callers' names by the node's names. */
+/** Tools as the caller knows them, by the names that the node uses. */
 export type CallNames = ReadonlyMap<string, CalledAs>;
 
 export interface OfferedTools {
@@ -31,11 +31,11 @@ export interface OfferedTools {
 }
 
 const functionsMax = 1000;
-/** Maximum length of a function name, as all engines accept it. */
+/** Maximum length of a function name that all engines accept. */
 const nameCharactersMax = 64;
 const hashCharacters = 8;
 
-/** Combined name of a tool in a namespace. A long name is shortened and ends in a hash of the complete name. */
+/** Name of a tool for nodes, made of namespace and name. If too long, it is cut and ends in a hash of the whole name. */
 export function nodeName(name: string, namespace: string | undefined): string {
   if (namespace === undefined) return name;
   const whole = `${namespace}__${name}`;
@@ -44,12 +44,12 @@ export function nodeName(name: string, namespace: string | undefined): string {
   return `${whole.slice(0, nameCharactersMax - hashCharacters - 1)}_${hash}`;
 }
 
-/** Arguments of a custom tool's call, as a node gets them. */
+/** Arguments for a node in place of a custom tool's text. */
 export function customArguments(input: string): string {
   return JSON.stringify({ input });
 }
 
-/** Throws UnsupportedShapeError. */
+/** Converts the request's tools and tool choice. Throws `UnsupportedShapeError` if they cannot be sent to a node. */
 export function offeredTools({ tools, tool_choice: choice }: ResponsesFields): OfferedTools {
   const offered = new Map<string, FunctionTool>();
   const names = new Map<string, CalledAs>();
@@ -66,7 +66,7 @@ export function offeredTools({ tools, tool_choice: choice }: ResponsesFields): O
   for (const [index, tool] of (tools ?? []).entries()) {
     if (tool.type === 'function' || tool.type === 'custom') add(tool, ['tools', index]);
     else if (tool.type === 'namespace')
-      // The namespace's description is given once, with its first tool.
+      // Only the first tool of a namespace carries its description, so that the model reads it once.
       for (const [at, inner] of tool.tools.entries())
         add(inner, ['tools', index, 'tools', at], tool.name, at === 0 ? tool.description : undefined);
   }
@@ -127,13 +127,13 @@ function functionTool(tool: OwnTool, name: string, about: string | undefined): F
   };
 }
 
-/** Describes a grammar to the model, because no engine can enforce a grammar within a call. */
+/** Asks the model to follow the grammar, because no engine can enforce a grammar within a tool call. */
 function grammarText(format: Extract<OwnTool, { type: 'custom' }>['format']): string | undefined {
   if (format?.type !== 'grammar') return undefined;
   return `The input must match this ${format.syntax} grammar:\n${format.definition}`;
 }
 
-/** Tools as an answer repeats them. Absent members are null, and the unused web search is left out. */
+/** Tools in the form in which an answer repeats them. Absent members are null. Web search, which never runs, is left out. */
 export function repeatedTools(tools: ResponseTools | undefined): object[] {
   return (tools ?? []).flatMap((tool): object[] => {
     if (tool.type === 'function' || tool.type === 'custom') return [repeatedTool(tool)];

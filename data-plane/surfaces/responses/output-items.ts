@@ -1,6 +1,7 @@
 /**
- * Builds the items of an answer one by one, with the same code for streamed and whole answers. Reasoning and text pass
- * through at once. A later call's text waits until the previous call is complete, and text after a call until the end.
+ * Builds the items of an answer of the Responses API, for streamed and whole answers alike. Reasoning and text pass through
+ * at once, until the first tool call. Tool calls are written one after the other, and text that follows a call waits until
+ * the end.
  */
 import type { FinishReason } from '../common/chat-parts.ts';
 import { type HeldText, renderedLength } from '../common/held-text.ts';
@@ -14,22 +15,21 @@ import { sealThoughts } from './sealed-thoughts.ts';
 import type { ResponsesContext } from './shape-responses.ts';
 import { type ItemPlace, TextItem, type TextKind, textKinds } from './text-item.ts';
 
-/** Bound on an answer's text, however long a node streams. The last event repeats it, so all of it is held until then. */
+/** Maximum length of an answer's text. The last event repeats the text, so all of it is held however long a node streams. */
 const charactersMax = 4 * 1024 * 1024;
-/** Memory of an item or a part in addition to its text, in characters. */
+/** Memory for an item or a part in addition to its text, counted in characters. */
 const partCharacters = 1024;
-/** Number of final events that repeat the whole text: those of its text, its part, its item and the response. */
+/** Number of events at the end that repeat the text: the ends of the text, its part, its item and the response. */
 const endEvents = 4;
 
 const noLogprobs: readonly ResponseLogprob[] = [];
 
 export interface ItemsOptions {
-  /** Unique part of the answer's id. */
   readonly unique: string;
   readonly context: ResponsesContext;
-  /** Undefined if nothing is streamed. */
+  /** Collects the events of a stream. Undefined if the answer is not streamed. */
   readonly events: ResponseEvents | undefined;
-  /** Accounts for the held text of a stream. */
+  /** Accounts for the text that a stream holds. */
   readonly held: HeldText | undefined;
 }
 
@@ -40,12 +40,12 @@ interface LateText {
 
 export class OutputItems {
   readonly #options: ItemsOptions;
-  /** Finished items. */
+  /** Items that are finished, in the order of the answer. */
   readonly #items: object[] = [];
   readonly #calls: CallItem[] = [];
   readonly #late: LateText[] = [];
   #text: TextItem | undefined;
-  /** Index of the call being written. */
+  /** Index of the tool call that is being written. */
   #current = 0;
   #nextIndex = 0;
   #characters = 0;
@@ -70,7 +70,7 @@ export class OutputItems {
     }
   }
 
-  /** Adds to a tool call. Throws NodeFailure if its input is invalid. */
+  /** Adds a part of a tool call. Throws `NodeFailure` if the call's input is invalid. */
   call({ index, opened, arguments: added }: ToolCallDelta): void {
     this.#count(renderedLength(added));
     if (opened !== undefined) {
@@ -84,13 +84,13 @@ export class OutputItems {
     this.#writeCalls();
   }
 
-  /** Ends the answer and returns all items. Throws NodeFailure if a call's input is invalid. */
+  /** Ends the answer and returns all its items. Throws `NodeFailure` if a tool call's input is invalid. */
   finish(finish: FinishReason): readonly object[] {
     this.#options.held?.repeat(endEvents);
     this.#finishCalls(finish === 'length');
-    // Skip line ends that templates leave after a call.
+    // Skip line breaks that templates leave after a tool call.
     for (const { kind, text } of this.#late) if (text.trim() !== '') this.#write(kind, text, noLogprobs);
-    // Agents treat an answer without a message or a call as empty and repeat the request.
+    // Add an empty message, because agents treat an answer without a message or call as missing and repeat the request.
     if (!this.#hasMessage && this.#items.every((item) => !('call_id' in item)))
       this.#write('output_text', '', noLogprobs);
     this.#endText(isIncomplete(finish));
@@ -134,7 +134,7 @@ export class OutputItems {
     }
   }
 
-  /** Finishes the calls. `isCut`: the token limit ended the answer, so an incomplete call stays incomplete. */
+  /** Finishes the calls. `isCut` means that the token limit was reached, so a last, incomplete call stays unfinished. */
   #finishCalls(isCut: boolean): void {
     for (let call = this.#calls[this.#current]; call !== undefined; call = this.#calls[this.#current]) {
       if (isCut && !call.isWhole) {

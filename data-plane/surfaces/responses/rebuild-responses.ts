@@ -1,6 +1,6 @@
 /**
- * Rebuilds a node's chat completion as a response from an allow-list, so that nothing reveals where it ran. Throws
- * NodeFailure if the answer is not a completion or if a call's input is invalid.
+ * Builds an answer of the Responses API from a node's chat completion, copying only known fields, so that nothing reveals
+ * where it ran. Throws `NodeFailure` if the node's answer is not a completion or if a tool call's input is invalid.
  */
 
 import { rebuildChat } from '../chat/rebuild-chat.ts';
@@ -11,7 +11,7 @@ import { OutputItems } from './output-items.ts';
 import { responseBody } from './response-body.ts';
 import type { ResponsesContext } from './shape-responses.ts';
 
-/** Choice in the result of `rebuildChat`. */
+/** A choice as `rebuildChat` returns it. */
 interface Choice {
   readonly message: {
     readonly content: string | null;

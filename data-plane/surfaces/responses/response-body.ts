@@ -1,9 +1,12 @@
-/** The response object around an answer's items, as JSON. It has the same members in stream events and in whole answers. */
+/**
+ * Builds the response object of the Responses API around an answer's items, as JSON. The object has the same members in
+ * streams and in whole answers.
+ */
 import type { AnswerFacts, FinishReason } from '../common/chat-parts.ts';
 import type { Usage } from '../common/usage.ts';
 import type { ResponsesContext } from './shape-responses.ts';
 
-/** Reasons for an incomplete answer. Other finish reasons are proper ends. */
+/** Reasons to report for an incomplete answer. With any other finish reason, the answer is complete. */
 const incompleteReasons: Readonly<Partial<Record<FinishReason, string>>> = {
   length: 'max_output_tokens',
   content_filter: 'content_filter',
@@ -19,7 +22,7 @@ export function isIncomplete(finish: FinishReason): boolean {
   return incompleteReasons[finish] !== undefined;
 }
 
-/** The response object as JSON. Without `finished`, it is the object at the beginning of a stream. */
+/** Builds the response object. Without `finished`, it is the object that begins a stream. */
 export function responseBody(
   { unique, created, model }: AnswerFacts,
   { repeated }: ResponsesContext,

@@ -1,4 +1,4 @@
-/** Collects the events of one streamed answer, numbered without gaps. */
+/** Collects the events of one stream of the Responses API and numbers them without gaps. */
 export class ResponseEvents {
   #frames: string[] = [];
   #next = 0;
@@ -8,18 +8,18 @@ export class ResponseEvents {
     this.#frames.push(`event: ${type}\ndata: ${data}\n\n`);
   }
 
-  /** Adds an event with a response object. `response` must be JSON on one line. */
+  /** Adds an event that contains the whole response object. `response` must be JSON on one line. */
   addResponse(type: string, response: string): void {
     const head = `event: ${type}\ndata: {"type":"${type}","sequence_number":${this.#next++},"response":`;
     this.#frames.push(`${head}${response}}\n\n`);
   }
 
-  /** Adds a delta, as nearly every event is. All deltas of a text share the same `head`. */
+  /** Adds a delta, as most events are. `head` is the constant start that all deltas of a text share. */
   addDelta(head: string, delta: string): void {
     this.#frames.push(`${head}${this.#next++},"delta":${JSON.stringify(delta)}}\n\n`);
   }
 
-  /** Returns the frames added since the last call. */
+  /** Returns the frames added since the method was last called. */
   take(): string[] {
     const frames = this.#frames;
     this.#frames = [];
@@ -27,7 +27,7 @@ export class ResponseEvents {
   }
 }
 
-/** Beginning of all deltas of one text, up to their sequence number. */
+/** Constant start of all deltas of one text, up to the sequence number. */
 export function deltaHead(type: string, members: object): string {
   return `event: ${type}\ndata: ${JSON.stringify({ type, ...members }).slice(0, -1)},"sequence_number":`;
 }

@@ -1,4 +1,6 @@
-/** Writes the events of a streamed response. The last event contains the usage and all items. */
+/**
+ * Writes the events of an answer to a streaming request of the Responses API. The last event contains usage and all items.
+ */
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
 import type { AnswerFacts, FinishReason } from '../common/chat-parts.ts';
 import { HeldText } from '../common/held-text.ts';

@@ -1,20 +1,20 @@
 /**
- * Encrypts reasoning that a client keeps between turns, with AES-256-GCM and the organisation's key. Any gateway can decrypt
- * it, for that organisation alone. Text that cannot be decrypted is ignored.
+ * Encrypts reasoning that a client stores between turns, with AES-256-GCM and the organisation's key. Any gateway can decrypt
+ * it, but only in requests of the same organisation. Text that cannot be decrypted is ignored.
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 
-/** Maximum size. Longer reasoning is not sealed at all, because a part of it could not be decrypted. */
+/** Maximum bytes of reasoning that is encrypted. Longer reasoning is left out, because a part could not be decrypted. */
 export const sealedBytesMax = 256 * 1024;
 
 const cipher = 'aes-256-gcm';
 const prefix = 'hg1.';
 const nonceBytes = 12;
 const tagBytes = 16;
-/** Base64 uses four characters for three bytes. */
+/** Maximum length of encrypted reasoning. Base64 uses four characters for three bytes. */
 const sealedCharactersMax = prefix.length + Math.ceil(((nonceBytes + tagBytes + sealedBytesMax) * 4) / 3);
 
-/** Encrypts reasoning. `key` is 32 bytes in base64url. Returns undefined if the text is too long. */
+/** Encrypts reasoning with a key of 32 bytes in base64url. Returns undefined if the text is too long. */
 export function sealThoughts(text: string, key: string): string | undefined {
   if (Buffer.byteLength(text) > sealedBytesMax) return undefined;
   const nonce = randomBytes(nonceBytes);
@@ -23,7 +23,7 @@ export function sealThoughts(text: string, key: string): string | undefined {
   return prefix + Buffer.concat([nonce, sealing.getAuthTag(), sealed]).toString('base64url');
 }
 
-/** Decrypts reasoning. Returns undefined if it was encrypted with another key or has been changed. Never throws. */
+/** Decrypts reasoning. Returns undefined if the key is another one or the text has been changed. Never throws. */
 export function openThoughts(sealed: string, key: string): string | undefined {
   if (!sealed.startsWith(prefix) || sealed.length > sealedCharactersMax) return undefined;
   const bytes = Buffer.from(sealed.slice(prefix.length), 'base64url');

@@ -1,6 +1,6 @@
 /**
- * Converts a body of POST /v1/responses to a chat request for any node, or refuses it with UnsupportedShapeError
- * (specification, Errors 2). Engines' own versions of this API differ and need stored state, so they are not used.
+ * Converts a body of POST /v1/responses to a chat request for any node, or throws `UnsupportedShapeError` (specification,
+ * Errors 2). Engines have versions of this API too. They are not used, because they differ and need stored state.
  */
 import { type ResponsesFields, responsesRequestSchema } from '../../../schemas/api/responses.ts';
 import type { ChatBody, ChatNeed, WholeChat } from '../common/asked.ts';
@@ -15,14 +15,14 @@ export interface ResponsesContext {
   /** Members of the request that the answer repeats, as JSON on one line without the outer braces. */
   readonly repeated: string;
   readonly names: CallNames;
-  /** Key to seal the reasoning with. undefined if it is not to be sealed. */
+  /** Key that encrypts the reasoning in the answer, or undefined if the reasoning must not be returned encrypted. */
   readonly sealKey: string | undefined;
 }
 
-/** Size up to which an answer repeats instructions, tools or a schema, so that the context does not grow with the body. */
+/** Maximum length of instructions, tools or a schema that an answer repeats. It bounds what is kept per request. */
 const repeatedCharactersMax = 32 * 1024;
 
-/** Throws UnsupportedShapeError that names the JSON path, never a value. */
+/** Validates a request. Throws `UnsupportedShapeError` with the JSON path of the first unsupported field. */
 export function shapeResponses(
   given: Record<string, unknown>,
   { sealKey }: ShapeHeaders,
@@ -33,7 +33,7 @@ export function shapeResponses(
   return {
     asked: toChat(fields, offered, sealKey),
     context: {
-      // Line ends occur only between values, because JSON escapes them in strings.
+      // Remove line breaks, which only occur between values, because strings escape them.
       repeated: writeJson(repeatedMembers(fields, given['metadata']))
         .slice(1, -1)
         .replace(/[\r\n]/g, ' '),
@@ -43,7 +43,7 @@ export function shapeResponses(
   };
 }
 
-/** Paths in this API of fields that are elsewhere in a chat completion. */
+/** Paths in the Responses API of fields that chat completions have elsewhere. */
 const fixedPaths = {
   response_format: ['text', 'format'],
   reasoning_effort: ['reasoning', 'effort'],
@@ -104,7 +104,7 @@ function chatFormat(format: Format): ChatBody['response_format'] {
   return { type, json_schema: schema };
 }
 
-/** Members that an answer repeats. All are present, with the API's default if the request left them out. */
+/** Members of the request that an answer repeats. A member that the request left out has the API's default. */
 function repeatedMembers(fields: ResponsesFields, metadata: unknown): object {
   const { text, reasoning } = fields;
   return {

@@ -1,11 +1,14 @@
-/** A growing text item: the model's reasoning, or a message with its parts. One part is open at a time. */
+/**
+ * A text item of the Responses API while the model writes it: the model's reasoning, or a message with its parts. One part is
+ * open at a time.
+ */
 import { deltaHead, type ResponseEvents } from './response-events.ts';
 
 export type TextKind = 'summary_text' | 'output_text' | 'refusal';
 
 interface KindRow {
   readonly item: 'reasoning' | 'message';
-  /** Names in the events: the index of a part, and the member that contains the text. */
+  /** Names that the events use for this kind of text, for the index of its part and for the member that contains the text. */
   readonly partEvent: string;
   readonly textEvent: string;
   readonly place: string;
@@ -35,7 +38,7 @@ interface Part {
 }
 
 export interface ItemPlace {
-  /** Unique end of the item's id. */
+  /** Unique end of the id of the item at this place. */
   readonly unique: string;
   readonly outputIndex: number;
 }
@@ -48,7 +51,7 @@ export class TextItem {
   readonly #ended: object[] = [];
   #part: Part | undefined;
 
-  /** `events` is undefined if nothing is streamed. */
+  /** Opens the item. `events` is undefined if the answer is not streamed. */
   constructor(item: 'reasoning' | 'message', place: ItemPlace, events: ResponseEvents | undefined) {
     this.item = item;
     this.#events = events;
@@ -60,7 +63,7 @@ export class TextItem {
     });
   }
 
-  /** Whether the open part is of this kind. */
+  /** Whether the part that is being written is of this kind. */
   has(kind: TextKind): boolean {
     return this.#part?.kind === kind;
   }
@@ -75,7 +78,7 @@ export class TextItem {
     } else if (text !== '') this.#events?.addDelta(part.head, text);
   }
 
-  /** Text of the open part. For reasoning this is the complete text. */
+  /** Text of the part that is being written. Reasoning has one part, so this is all of it. */
   get text(): string {
     return this.#part?.text ?? '';
   }
