@@ -1,7 +1,10 @@
-/** Limits calls, or proofs of work, per second. A connection may carry many calls, so limiting connections is not enough. */
+/**
+ * Limits the number of calls, or of checked proofs of work, per second. One connection can carry many calls, so a limit on
+ * connections is not enough.
+ */
 import { networkPrefix } from './network.ts';
 
-/** Largest share of the remaining calls that one network may use, so that a few networks never use them all. */
+/** Largest part of the remaining calls that one network may use, so that a few networks can never use all of them. */
 const shareOfRoom = 1 / 3;
 
 export class CallBudget {
@@ -14,7 +17,7 @@ export class CallBudget {
     this.#perSecond = perSecond;
   }
 
-  /** Returns true, and counts the call, if another call from the address may be handled. `nowMs` is monotonic. */
+  /** Whether another call from the address may be handled now. If so, the call is counted. `nowMs` is monotonic. */
   tryAcquire(address: string, nowMs: number): boolean {
     const second = Math.floor(nowMs / 1000);
     if (second !== this.#second) {
@@ -31,7 +34,7 @@ export class CallBudget {
   }
 }
 
-/** Returns an IPv4 address, or the first 48 bits of an IPv6 address, which one customer may control. */
+/** Part of an address that one customer may control: an IPv4 address, or the first 48 bits of an IPv6 address. */
 function sitePrefix(address: string): string {
   return networkPrefix(address).split(':', 3).join(':');
 }

@@ -1,6 +1,6 @@
 /**
- * Proof-of-work challenges in the format of altcha-lib, which solves them in the browser. Signing one takes some ten
- * microseconds, because anyone may request any number. Only checking a solution derives a key.
+ * Proof-of-work challenges in the format of altcha-lib, which solves them in the browser. Anyone may request any number of
+ * challenges, so signing one must be cheap: it takes about ten microseconds. Only the check of a solution derives a key.
  */
 import { createHmac, hkdfSync, pbkdf2, randomBytes, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
@@ -9,7 +9,7 @@ import { z } from 'zod';
 const derive = promisify(pbkdf2);
 
 export const challengeSeconds = 300;
-/** PBKDF2 iterations per try. A solution needs some 256 tries, which take a phone a second or two. */
+/** Number of PBKDF2 iterations per try. A solution takes about 256 tries, which is a second or two on a phone. */
 const cost = 2_000;
 const keyLength = 32;
 const saltBytes = 16;
@@ -17,7 +17,7 @@ const saltBytes = 16;
 const hexSchema = (bytes: number) => z.string().regex(new RegExp(`^[0-9a-f]{${bytes * 2}}$`));
 
 const challengeSchema = z.object({
-  // Members in the order in which altcha-lib signs them.
+  // The members must stay in this order, because altcha-lib signs them in it.
   parameters: z.object({
     algorithm: z.literal('PBKDF2/SHA-256'),
     cost: z.literal(cost),
@@ -61,7 +61,7 @@ export class Challenges {
     return { parameters, signature: this.#sign(parameters).toString('hex') };
   }
 
-  /** Whether a gateway with this token made the challenge for the network, and it has not expired. */
+  /** Whether the challenge was made for the network by a gateway with the same token, and has not expired. */
   isValid({ parameters, signature }: Challenge, network: string, nowMs: number): boolean {
     if (parameters.data.network !== network || parameters.expiresAt * 1000 < nowMs) return false;
     return timingSafeEqual(this.#sign(parameters), Buffer.from(signature, 'hex'));
@@ -72,7 +72,7 @@ export class Challenges {
   }
 }
 
-/** Whether the solution is right. The check derives a key on a libuv thread. */
+/** Whether the solution is right. Derives a key, on a thread of libuv. */
 export async function isSolved({ challenge, solution }: Solved): Promise<boolean> {
   const { nonce, salt } = challenge.parameters;
   const password = Buffer.alloc(saltBytes + 4);

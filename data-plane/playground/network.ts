@@ -1,21 +1,21 @@
 /**
- * Identifies a client's network for counting: an IPv4 address, also if embedded in IPv6, or the first 64 bits of an IPv6
- * address, the least that a customer gets. The result is only used in a keyed hash.
+ * Determines a client's address, and the network as which it is counted: an IPv4 address, or the first 64 bits of an IPv6
+ * address, which is the least that a customer gets. An IPv4 address inside an IPv6 address counts as IPv4.
  */
 import { type BlockList, isIP, isIPv4 } from 'node:net';
 import type { Exchange } from '../http/exchange.ts';
 
-/** Largest number of forwarded addresses read. No proxy sends a longer header. */
+/** Maximum number of addresses read from `X-Forwarded-For`. No proxy sends more. */
 const hopsMax = 32;
 
-/** Returns the address of a request's client. */
+/** Address of the client that sent a request. */
 export function addressOf({ peer, head }: Exchange, proxies: BlockList): string {
   const forwarded = head.headers['x-forwarded-for'];
   const text = Array.isArray(forwarded) ? forwarded.join(',') : forwarded;
   return clientAddress(peer, text, proxies);
 }
 
-/** Returns the client's address: the last one in the chain that is not a trusted proxy. */
+/** Finds the client's address. Goes back through the forwarded addresses until one is not a trusted proxy. */
 export function clientAddress(
   peer: string | undefined,
   forwardedFor: string | undefined,
@@ -50,7 +50,7 @@ function unmapped(address: string): string {
   return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1] ?? address;
 }
 
-/** Returns the part of an address that counts as one network. */
+/** Part of an address that identifies its network, or `unknown` if the address is invalid. */
 export function networkPrefix(address: string): string {
   if (isIPv4(address)) return address;
   const groups = parseGroups(address);
@@ -58,7 +58,7 @@ export function networkPrefix(address: string): string {
   return embeddedIPv4(groups) ?? groups.slice(0, 4).join(':');
 }
 
-/** Returns the eight numbers of an IPv6 address. */
+/** The eight 16-bit numbers of an IPv6 address, or undefined if the address is invalid. */
 function parseGroups(address: string): number[] | undefined {
   const plain = address.split('%', 1)[0] ?? '';
   if (isIP(plain) !== 6) return undefined;
@@ -73,7 +73,7 @@ function parseGroups(address: string): number[] | undefined {
   return [...first, ...Array.from({ length: 8 - first.length - last.length }, () => 0), ...last];
 }
 
-/** Returns the IPv4 address in a NAT64 (64:ff9b::/96), 6to4 (2002::/16), Teredo (2001::/32) or mapped address. */
+/** IPv4 address inside a NAT64 (64:ff9b::/96), 6to4 (2002::/16), Teredo (2001::/32) or mapped address, if any. */
 function embeddedIPv4(groups: readonly number[]): string | undefined {
   const [a = 0, b = 0, c = 0, d, e, f, g = 0, h = 0] = groups;
   const isZero = (...parts: (number | undefined)[]): boolean => parts.every((part) => part === 0);

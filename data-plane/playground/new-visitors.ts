@@ -1,29 +1,30 @@
 /**
- * Limits new visitors per network and hour: a few freely, more for a proof of work, then none. This slows down people who
- * clear their cookies; the use of all visitors has a separate limit. Each gateway counts alone.
+ * Limits the number of new visitors per network and hour: the first few are free, more must solve a proof of work, and
+ * further ones are refused. This slows down people who clear their cookies. The total use by all visitors has a limit of its
+ * own. Each gateway counts alone.
  */
 import { hourMs } from '../../schemas/durations.ts';
 import { CallBudget } from './call-budget.ts';
 import { type Challenge, Challenges, challengeSeconds, isSolved, type Solved } from './challenges.ts';
 
-/** New visitors per network and hour: without proof of work, and in total. */
+/** Number of new visitors per network and hour that need no proof of work, and the maximum number. */
 const freePerHour = 3;
 export const newPerHourMax = 30;
-/** Wrong solutions checked per network and hour. Each check derives a key. */
+/** Maximum number of wrong solutions checked per network and hour, because each check costs CPU time. */
 const checkedPerHourMax = 60;
-/** Largest number of networks counted per hour. Visitors from further networks need a proof of work. */
+/** Maximum number of networks counted per hour. Beyond it, every new visitor from another network needs a proof of work. */
 const networksMax = 100_000;
 /**
- * Solutions checked per second, for all counted networks together and for all others. A check takes up to a millisecond of
- * CPU time, and one network may use only a share.
+ * Number of solutions checked per second: for all counted networks together, and for all others together. A check takes up to
+ * a millisecond of CPU time, and one network may use only a part of them.
  */
 const checksPerSecond = 100;
 const othersChecksPerSecond = 20;
-/** Answered challenges remembered: more than can be checked while they are valid, unless a clock was set back. */
+/** Maximum number of answered challenges remembered. More can only be valid at once if a clock was set back. */
 const answeredMax = 100_000;
 
 export interface VisitorOrigin {
-  /** Subject that stands for the network. */
+  /** Subject that stands for the new visitor's network. */
   readonly network: string;
   readonly address: string;
 }
@@ -37,18 +38,18 @@ export type NewVisitor =
   | { readonly kind: 'allowed' }
   | { readonly kind: 'work'; readonly challenge: Challenge }
   | { readonly kind: 'refused'; readonly retryAfterSeconds: number }
-  /** The checks of this second, or the network's share of them, are used up. The solution remains valid. */
+  /** All checks of this second, or the network's part of them, are used up. The solution stays valid for another try. */
   | { readonly kind: 'busy'; readonly retryAfterSeconds: number };
 
 export class NewVisitors {
   readonly #challenges: Challenges;
   readonly #networks = new Map<string, HourOfNetwork>();
-  /** Nonces of answered challenges, whether the answer was right or wrong, and when each expires. */
+  /** When each answered challenge expires, by nonce. Contains right and wrong answers, so that no challenge counts twice. */
   readonly #answered = new Map<string, number>();
   readonly #checks = new CallBudget(checksPerSecond);
   readonly #othersChecks = new CallBudget(othersChecksPerSecond);
   readonly #monotonicMs: () => number;
-  /** The check in progress. Only one runs at a time, to leave processors for requests. */
+  /** The last check. Checks run one after the other, so that other processors stay free for requests. */
   #checking: Promise<unknown> = Promise.resolve();
   #hour = 0;
 
@@ -57,7 +58,7 @@ export class NewVisitors {
     this.#monotonicMs = monotonicMs;
   }
 
-  /** Decides on a new visitor, and counts an allowed one. */
+  /** Decides whether a new visitor is allowed, and counts a visitor that is. */
   async admit(from: VisitorOrigin, solved: Solved | undefined, nowMs: number): Promise<NewVisitor> {
     const { network } = from;
     const counts = this.#findCounts(network, nowMs);
@@ -69,7 +70,7 @@ export class NewVisitors {
     if (counts === undefined || counts.made >= freePerHour) {
       const checked = await this.#check(from, solved, counts, nowMs);
       if (checked === 'busy') return { kind: 'busy', retryAfterSeconds: 1 };
-      // Other visitors may have begun while the solution was checked.
+      // Other visitors from the network may have used up the hour while this solution was checked.
       if (counts !== undefined && counts.made >= newPerHourMax) return this.admit(from, undefined, nowMs);
       if (checked === 'wrong') return { kind: 'work', challenge: this.#challenges.create(network, nowMs) };
     }
@@ -77,10 +78,10 @@ export class NewVisitors {
     return { kind: 'allowed' };
   }
 
-  /** Returns undefined if the network is beyond those that are counted. */
+  /** Counts for the network in this hour, or undefined if too many other networks are counted already. */
   #findCounts(network: string, nowMs: number): HourOfNetwork | undefined {
     const hour = Math.floor(nowMs / hourMs);
-    // The hour never goes back: an older clock reading would reset the counts.
+    // Never go back to an earlier hour, because that would reset the counts.
     if (hour > this.#hour) {
       this.#hour = hour;
       this.#networks.clear();
@@ -92,7 +93,7 @@ export class NewVisitors {
     return counts;
   }
 
-  /** Checks a solution once, if a gateway made its challenge for this network. */
+  /** Checks a solution. A challenge that was answered before, or that was made for another network, counts as wrong. */
   async #check(
     { network, address }: VisitorOrigin,
     solved: Solved | undefined,
@@ -108,14 +109,14 @@ export class NewVisitors {
     this.#answered.set(nonce, nowMs + challengeSeconds * 1000);
     if (counts !== undefined) counts.checked++;
     const check = this.#checking.then(() => isSolved(solved));
-    // A failed check must not fail the next ones.
+    // Ignore a failed check here, so that it does not fail the checks after it.
     this.#checking = check.catch(() => undefined);
     const isRight = await check;
     if (isRight && counts !== undefined) counts.checked--;
     return isRight ? 'right' : 'wrong';
   }
 
-  /** Forgets expired challenges, in the order in which they were answered. */
+  /** Forgets challenges that have expired. The map is in the order in which they were answered. */
   #forgetAnswered(nowMs: number): void {
     for (const [nonce, endsMs] of this.#answered) {
       if (endsMs > nowMs && this.#answered.size < answeredMax) return;

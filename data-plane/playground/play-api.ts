@@ -1,4 +1,7 @@
-/** Calls of the playground's page: the visitor, the models that a key may use, and a turn of a conversation. */
+/**
+ * API for the playground's own page: the state of the visitor, the models that an API key may use, and the turns of a
+ * conversation.
+ */
 import type { BlockList } from 'node:net';
 import { z } from 'zod';
 import { operations } from '../../schemas/api/operations.ts';
@@ -29,7 +32,7 @@ export interface PlayApiOptions {
   readonly gatewayToken: string;
   readonly proxies: BlockList;
   readonly isTls: boolean;
-  /** Address of the console, where people sign in and see explanations of decisions. */
+  /** Address of the console, where people can sign in and see how a request was decided. */
   readonly consoleUrl: string | undefined;
 }
 
@@ -47,7 +50,7 @@ export class PlayApi {
     this.#newVisitors = new NewVisitors(options.gatewayToken);
   }
 
-  /** Answers a call under /api/; never rejects. */
+  /** Answers a call to a path under /api/. Never rejects. */
   async handle(exchange: Exchange): Promise<void> {
     const { method, url, headers } = exchange.head;
     const path = targetPath(url);
@@ -65,7 +68,7 @@ export class PlayApi {
     }
   }
 
-  /** Handles a turn, which is counted, limited, routed and metered like any other request. */
+  /** Handles one turn of a conversation. It is counted, limited, routed and metered like any other request. */
   async #turn(exchange: Exchange, [, stack, operation]: RegExpExecArray): Promise<void> {
     const hasKey = exchange.head.headers.authorization !== undefined;
     if (!hasKey && (stack !== undefined || operation !== 'chat')) throw unauthorized('no visitor');
@@ -76,10 +79,10 @@ export class PlayApi {
     await handle(this.#options.gateway, exchange, target, authenticate);
   }
 
-  /** Returns the cookie's visitor or a new one. A network with many new ones needs a proof of work, or is refused. */
+  /** Sends the state of the visitor whom the cookie names, or of a new one, who may first need a proof of work. */
   async #visitor(exchange: Exchange): Promise<void> {
     const solved = await this.#readSolution(exchange);
-    // Read the clock after the body, because the client decides when the body ends.
+    // Read the clock only now, because the client decides how long sending the body takes.
     const nowMs = this.#options.gateway.logNow();
     const known = this.#known(exchange, nowMs);
     if (known !== undefined) return this.#sendState(exchange, known, nowMs);
@@ -96,7 +99,7 @@ export class PlayApi {
     return this.#sendState(exchange, { id: this.#visitors.subject(id, nowMs), network }, nowMs);
   }
 
-  /** Sends the visitor's state. `nowMs` selects the month and day of both subjects. */
+  /** Sends the visitor's remaining turns and models. Turns are counted for the month and the day of `nowMs`. */
   async #sendState(exchange: Exchange, { id, network }: Visitor, nowMs: number): Promise<void> {
     const { gateway, consoleUrl } = this.#options;
     const { lookup, meter } = gateway;
@@ -119,7 +122,7 @@ export class PlayApi {
     sendJson(exchange, ids(), JSON.stringify(state));
   }
 
-  /** Sends the models that a key may use here. */
+  /** Sends the models that an API key may use in the playground. */
   #key(exchange: Exchange): void {
     const { gateway } = this.#options;
     const { lookup } = gateway;
@@ -138,7 +141,7 @@ export class PlayApi {
     const { owner } = admitted.caller;
     const { organisation } = owner;
     const tier = organisationPlan(owner);
-    // Without a plan, every request would be refused.
+    // Without a plan, the organisation's requests are all refused, so it has no models.
     const modelIds = (place: PlaceKey): string[] =>
       tier === null ? [] : textModels(lookup, place).map(({ id }) => id);
     const own = modelIds(`organisation:${organisation}`);
@@ -164,7 +167,7 @@ export class PlayApi {
     }
   }
 
-  /** Returns the visitor of a request's cookie at a given time. */
+  /** Subjects of the visitor that the request's cookie names, at `nowMs`. Undefined if there is no valid cookie. */
   #known(exchange: Exchange, nowMs: number): Visitor | undefined {
     const name = `${this.#cookieName(exchange.head)}=`;
     const found = (exchange.head.headers.cookie ?? '')

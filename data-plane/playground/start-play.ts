@@ -1,7 +1,7 @@
 /**
- * Opens the listener of the playground: its page and that page's calls, on an origin separate from the API. The room
- * `data-plane/playground` identifies visitors and limits what they may do; their turns are then handled like any other
- * request. If the fleet does not admit visitors, the page says so.
+ * Opens the listener of the playground, which serves its page and that page's API on another origin than the inference API.
+ * The folder `data-plane/playground` identifies visitors and limits what they may do. Their turns are then handled like any
+ * other request. If the fleet does not admit visitors, the page says so.
  */
 import { carriesKey } from '../../shared/decision/authenticate.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
@@ -22,11 +22,11 @@ import { PlayApi } from './play-api.ts';
 
 export interface PlaySettings {
   readonly port: number;
-  /** Hostnames that browsers may use for the playground, in addition to loopback. */
+  /** Host names by which browsers may reach the playground, in addition to the loopback names. */
   readonly hosts: readonly string[];
   /** Addresses and CIDR ranges of proxies whose `X-Forwarded-For` header is trusted. */
   readonly trustedProxies: readonly string[];
-  /** Address of the console, where visitors sign in. */
+  /** Address of the console, where visitors can sign in. */
   readonly consoleUrl?: string | undefined;
 }
 
@@ -38,10 +38,10 @@ interface PlayParts {
   readonly connections: Connections;
 }
 
-/** Time that a refused client should wait before it tries again. */
+/** Time in seconds that a client is told to wait if too many calls arrive. */
 const busySeconds = 2;
 
-/** Calls per second: without a key, with one, and all others. A page load needs several of the last kind. */
+/** Maximum number of calls per second: without an API key, with a valid key, and for files, of which a page has several. */
 const perSecond = { visitors: 400, keys: 400, files: 1600 };
 
 export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Listener> {
@@ -58,7 +58,7 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
     const { url, headers } = exchange.head;
     for (const [name, value] of Object.entries(securityHeaders)) exchange.answer.setField(name, value);
     const path = targetPath(url);
-    // Checked before any costlier step.
+    // Check this first, because it is cheaper than everything else.
     if (!hasRoom(exchange, path)) return;
     const bad = badHttp(exchange);
     if (bad !== undefined) {
@@ -68,7 +68,7 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
     if (!isOwnHost(headers.host, settings.hosts))
       return sendText(exchange, 421, 'this playground does not answer to this name; see --play-host');
     if (path.startsWith('/api/')) {
-      // The page itself is served even then: it says that the playground is closed.
+      // Only the API is closed. The page is still served, because it says that visitors are not admitted.
       if (gateway.lookup.anonymousTier() === undefined) return void refuse(exchange, noVisitors(), path);
       return api.handle(exchange);
     }
@@ -83,7 +83,7 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
   });
 }
 
-/** Returns a check whether there is room for a request. If not, the check refuses it and closes the connection. */
+/** Creates a function that checks whether a request may be handled now, or else refuses it and closes the connection. */
 function callLimit(
   gateway: Gateway,
   proxies: ReturnType<typeof proxyList>,
@@ -94,7 +94,7 @@ function callLimit(
     keys: new CallBudget(perSecond.keys),
     files: new CallBudget(perSecond.files),
   };
-  // Only valid keys count as keys, so that callers without one cannot use up the budget of callers with one.
+  // Only a valid key counts as a key, so that callers without one cannot use up the calls of callers with one.
   const classifyCall = (path: string, authorization: string | undefined): keyof typeof budgets => {
     if (!path.startsWith('/api/')) return 'files';
     if (path === '/api/visitor' || authorization === undefined) return 'visitors';
@@ -111,7 +111,7 @@ function callLimit(
   };
 }
 
-/** Sends the refusal and returns the request's id. */
+/** Sends the refusal and returns the id of the request. */
 function refuse(exchange: Exchange, refusal: Refusal, path: string): string {
   const requestId = mintRequestId();
   sendRefusal(exchange, { requestId, surface: 'openai' }, refusal, path);

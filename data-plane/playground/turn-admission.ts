@@ -1,6 +1,6 @@
 /**
- * Admits a turn of the playground, whose caller is identified by an API key, or as the visitor that a cookie names. Only
- * paths and bodies that the page sends are accepted.
+ * Admits a turn of a conversation in the playground. The caller is the owner of an API key, or the visitor that a cookie
+ * names. Only bodies that the playground's page would send are accepted.
  */
 import { z } from 'zod';
 import { operations } from '../../schemas/api/operations.ts';
@@ -27,10 +27,10 @@ const turnSchema = z.strictObject({
   stream_options: z.strictObject({ include_usage: z.boolean() }).optional(),
 });
 
-/** Visitors' answers are streamed, so that their tokens can be counted even if the visitor stops one early. */
+/** Body of a visitor's turn. It must request a stream, so that tokens are counted even if the visitor stops early. */
 const visitorTurnSchema = turnSchema.extend({ stream: z.literal(true) });
 
-/** Subjects that count a visitor and its network at one moment. */
+/** Subjects under which the use of a visitor and of its network is counted at one time. */
 export interface Visitor {
   readonly id: string;
   readonly network: string;
@@ -41,7 +41,7 @@ export function authenticateTurnByKey(operation: 'chat' | 'messages'): Authentic
   return (gateway, exchange, record, target) => new TurnAdmission(gateway, exchange, record, target, path);
 }
 
-/** `visitorAt` finds the request's visitor at a given log time (ms since 1970). */
+/** Identifies callers by their cookie. `visitorAt` returns the subjects at a time by the log's clock (ms since 1970). */
 export function authenticateVisitor(visitorAt: (logMs: number) => Visitor | undefined): Authenticator {
   const { path } = operations.chat;
   return (gateway, exchange, record, target) =>
@@ -75,7 +75,7 @@ class VisitorAdmission extends TurnAdmission {
     this.#visitorAt = visitorAt;
   }
 
-  /** Decides at the log's time. Visitors have no key that could expire, and their days and months follow the log's time. */
+  /** Decides by the log's clock, which also determines a visitor's day and month. Visitors have no key that could expire. */
   protected override decide(): Admission {
     const logMs = this.gateway.logNow();
     const visitor = this.#visitorAt(logMs);
@@ -87,7 +87,7 @@ class VisitorAdmission extends TurnAdmission {
     return visitorTurnSchema;
   }
 
-  /** Always decide again: the visitor's day or month may have ended while the body was read. */
+  /** Always decide again, because the visitor's day or month may have ended while the body was read. */
   protected override isOld(): boolean {
     return true;
   }

@@ -1,7 +1,7 @@
 /**
- * Identifies visitors by an id in a sealed cookie and by a keyed hash of their network. The id yields a different subject
- * each month, and the network's hash changes daily. All keys derive from the gateway token, so every gateway recognises every
- * visitor, but no cookie of another token.
+ * Identifies visitors of the playground by an id in an encrypted cookie and by a keyed hash of their network. The id stands
+ * for another subject each month, and the network for another each day, so that use cannot be linked for longer. All keys are
+ * derived from the gateways' common token, so every gateway recognises every visitor, but no cookie made with another token.
  */
 import { createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { z } from 'zod';
@@ -17,7 +17,7 @@ const cookieSchema = z.object({
 
 const idBytes = 16;
 export const cookieDays = 35;
-/** Tolerated clock difference: a cookie from a gateway whose clock is this far ahead is still accepted. */
+/** Largest clock difference between gateways. A cookie from a gateway whose clock is further ahead is not accepted. */
 const skewMs = 5 * 60_000;
 const visitorHexLength = 32;
 const networkHexLength = 12;
@@ -34,7 +34,7 @@ export class Visitors {
     this.#visitorKey = this.#derive('visitor subject');
   }
 
-  /** Creates a new visitor's id and cookie value. */
+  /** Creates the id of a new visitor, and the value of the cookie that contains it. */
   mint(nowMs: number): { readonly cookie: string; readonly id: string } {
     const id = randomBytes(idBytes).toString('base64url');
     return { id, cookie: this.#sealer.seal({ v: 1, id, madeMs: nowMs }) };
@@ -48,13 +48,13 @@ export class Visitors {
     return ageMs < cookieDays * dayMs && ageMs > -skewMs ? content.id : undefined;
   }
 
-  /** Returns the subject of an id for the current UTC month. Subjects of different months cannot be linked. */
+  /** Subject that stands for a visitor in the current UTC month. Subjects of different months cannot be linked. */
   subject(id: string, nowMs: number): string {
     const period = new Date(nowMs).toISOString().slice(0, 7);
     return `v-${hmac(this.#visitorKey, `${id} ${period}`, visitorHexLength)}`;
   }
 
-  /** Returns the subject of an address for the current UTC day. */
+  /** Subject that stands for the network of an address on the current UTC day. */
   network(address: string, nowMs: number): string {
     const day = new Date(nowMs).toISOString().slice(0, 10);
     if (this.#networkKey?.day !== day) this.#networkKey = { day, key: this.#derive(`network of ${day}`) };

@@ -1,6 +1,7 @@
 /**
- * A gateway's decisions of the last day, in a log of segments. Adding one is a single push, so no request waits for it or
- * fails because of it. Another thread compresses and writes. If it falls behind, decisions are dropped and counted.
+ * Journal of a gateway's decisions during the last day, stored in segment files. Adding a decision is one push to a list, so
+ * no request waits for it or fails because of it. Another thread compresses and writes. If that thread falls behind,
+ * decisions are dropped and counted.
  */
 import { setImmediate } from 'node:timers/promises';
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
@@ -14,19 +15,19 @@ import { SegmentLog } from '../usage/segment-log.ts';
 import { toDecisionRecord } from './project.ts';
 import { groupHeading, parseId, parseRequests, RecordGroupBuffer, timeCell } from './record-group.ts';
 
-/** Decisions are sent in groups of up to 500, at least every 500 ms. */
+/** Number of decisions after which a group is sent to the writing thread, and the longest time in ms until it is sent. */
 const groupMax = 500;
 const groupMs = 500;
-/** Largest number of decisions sent but not yet written. Further ones are dropped. */
+/** Maximum number of decisions that were sent but not written yet. Beyond it, decisions are dropped. */
 const unwrittenMax = 20_000;
 const answerTimeoutMs = 5_000;
 const closeTimeoutMs = 2_000;
-/** Largest number of concurrent queries. Each holds a segment in memory. */
+/** Maximum number of queries at a time, because each holds a segment in memory. */
 const asksMax = 4;
 
 /**
- * Rates for decisions that cost their callers neither a key nor a turn, so that anyone can cause them. Together, the three
- * kinds fill less in a day than the file may hold.
+ * Limits on recording decisions that anyone can cause, because their callers need neither a key nor a turn. At these rates, a
+ * day's decisions of all three kinds take less space than the files may use.
  */
 const limitsDefault: DecisionLimits = {
   unknown: { burst: 10_000, perSecond: 5 },
@@ -34,20 +35,23 @@ const limitsDefault: DecisionLimits = {
   fenced: { burst: 100_000, perSecond: 5 },
 };
 
-/** The journal did not answer: it has too many queries, was closed, or cannot read its files. */
+/** Thrown if the journal does not answer: it is closed, has too many queries, or cannot read its files. */
 export class JournalSilent extends Error {
   override readonly name = 'JournalSilent';
 }
 
-/** `fenced`: a fenced gateway did not check the credential. `unknown`: any other request without a key. */
+/**
+ * Kind of decision whose recording is limited. `fenced` means that a fenced gateway did not check the credential, and
+ * `unknown` that the request had no known key.
+ */
 type LimitedKind = 'unknown' | 'visitor' | 'fenced';
 type DecisionLimits = Readonly<Record<LimitedKind, RateLimitSize>>;
 
 export interface DecisionJournalOptions {
   readonly folder: string;
-  /** Gateway name in each record. */
+  /** Name of this gateway, which every decision record contains. */
   readonly gateway: string;
-  /** Number of completed requests of which one is kept. Other requests are all kept, unless their kind has a rate. */
+  /** One of this many completed requests is kept. All other decisions are kept, as far as the limits allow. */
   readonly oneIn: number;
   readonly limits?: DecisionLimits;
 }
@@ -58,7 +62,7 @@ export class DecisionJournal {
   readonly #limits: Readonly<Record<LimitedKind, RateLimit>>;
   readonly #group = new RecordGroupBuffer(groupMax);
   #timer: NodeJS.Timeout | undefined;
-  /** Resolves once every decision sent so far has been written or dropped. */
+  /** Resolves when every decision sent so far has been written or dropped. */
   #writing = Promise.resolve();
   #completed = 0;
   #unwritten = 0;
@@ -79,12 +83,12 @@ export class DecisionJournal {
     this.#log = new SegmentLog(options.folder, { heading: groupHeading });
   }
 
-  /** Counts since the start, and the size of the files in bytes. */
+  /** Numbers of decisions written and dropped since the process started, and the size of the files in bytes. */
   get state(): { readonly written: number; readonly dropped: number; readonly bytes: number } {
     return { written: this.#written, dropped: this.#dropped, bytes: this.#log.bytes };
   }
 
-  /** Keeps the decision of a request that has ended. Never throws. */
+  /** Records the decision on a request that has ended. Never throws. */
   add(record: RequestRecord, recorded: RecordedRequest): void {
     const isPlain = outcomeOf(record) === 'served';
     if (isPlain && this.#options.oneIn > 1 && this.#completed++ % this.#options.oneIn !== 0) return;
@@ -93,26 +97,26 @@ export class DecisionJournal {
     if (this.#hasRoom()) this.#push(recorded);
   }
 
-  /** Keeps a refusal that was answered before there was a request. Never throws. */
+  /** Records the refusal of a request that was not handled further, such as invalid HTTP. Never throws. */
   addEarly(recorded: RecordedRequest): void {
     if (this.#isWithinLimit('unknown') && this.#hasRoom()) this.#push(recorded);
   }
 
-  /** Whether there is room for a decision. If not, counts it as dropped. */
+  /** Whether another decision can be held until it is written. If not, counts it as dropped. */
   #hasRoom(): boolean {
     if (!this.#isClosed && this.#unwritten < unwrittenMax) return true;
     this.#dropped++;
     return false;
   }
 
-  /** Whether the kind's rate allows a decision; if not, counts it as dropped. Rates keep room for known callers. */
+  /** Whether the limit on this kind allows another decision. If not, counts it as dropped, to keep room for known callers. */
   #isWithinLimit(kind: LimitedKind): boolean {
     if (this.#limits[kind].tryAcquire()) return true;
     this.#dropped++;
     return false;
   }
 
-  /** Calls back with each request that is kept from now on, until the function that it returns is called. */
+  /** Calls `follower` with every decision recorded from now on. Returns a function that stops this. */
   follow(follower: (request: RecordedRequest) => void): () => void {
     this.#followers.add(follower);
     return () => this.#followers.delete(follower);
@@ -131,13 +135,13 @@ export class DecisionJournal {
     else if (this.#group.count >= groupMax) void this.#send();
   }
 
-  /** Finds the decision on a request. Throws JournalSilent. */
+  /** Finds the decision on a request by its id. Throws `JournalSilent`. */
   async find(req: string): Promise<DecisionRecord | undefined> {
     const request = await this.findKept(req);
     return request && toDecisionRecord(request, this.#options.gateway);
   }
 
-  /** Finds a request in its stored form, in which unknown values are null. Throws JournalSilent. */
+  /** Finds a request by its id, in its stored form, in which unknown values are null. Throws `JournalSilent`. */
   async findKept(req: string): Promise<readonly unknown[] | undefined> {
     const id = parseId(req);
     if (id === undefined) return undefined;
@@ -146,7 +150,7 @@ export class DecisionJournal {
     return found && parseRequests(found.group)[found.at];
   }
 
-  /** Returns stored groups that begin before a position, newest first. Throws JournalSilent. */
+  /** Yields the stored groups that begin before the position, newest first. Throws `JournalSilent`. */
   async *backwards(before: number, sinceMs: number): AsyncIterable<ReadGroup> {
     const written = this.#send();
     const groups = this.#log.backwards(before, sinceMs);
@@ -166,7 +170,7 @@ export class DecisionJournal {
     return this.#options.oneIn;
   }
 
-  /** Returns decisions group by group, oldest first. Throws JournalSilent. */
+  /** Yields the decisions since a time, group by group, oldest first. Throws `JournalSilent`. */
   async *since(sinceMs: number): AsyncIterable<readonly DecisionRecord[]> {
     const written = this.#send();
     const groups = this.#log.since(sinceMs);
@@ -176,12 +180,12 @@ export class DecisionJournal {
       yield parseRequests(group)
         .filter((request) => Number(request[timeCell]) >= sinceMs)
         .map((request) => toDecisionRecord(request, this.#options.gateway));
-      // Lets waiting requests run between two groups, because a segment has thousands of small ones.
+      // Let waiting requests run before the next group, because a segment may contain thousands of small groups.
       await setImmediate();
     }
   }
 
-  /** Writes the remaining decisions, for at most two seconds. */
+  /** Writes the remaining decisions, but waits at most two seconds for each step. */
   async close(): Promise<void> {
     const written = this.#send();
     this.#isClosed = true;
@@ -189,7 +193,7 @@ export class DecisionJournal {
     await within(this.#log.close(), closeTimeoutMs);
   }
 
-  /** Sends the current group. Resolves once every decision so far has been written or dropped. */
+  /** Sends the current group. Resolves when every decision so far has been written or dropped. */
   #send(): Promise<void> {
     clearTimeout(this.#timer);
     if (this.#group.count > 0) {
@@ -210,7 +214,7 @@ export class DecisionJournal {
     this.#unwritten -= group.count;
   }
 
-  /** Counts a query until it is answered, however long that takes. An abandoned query still keeps the disk busy. */
+  /** Runs a query, which counts until it is answered, because even an abandoned query keeps the disk busy. */
   async #ask<Answer>(question: () => Promise<Answer>): Promise<Answer> {
     if (this.#isClosed || this.#asks >= asksMax)
       throw new JournalSilent('the decision journal is busy or was closed');
@@ -222,13 +226,13 @@ export class DecisionJournal {
   }
 }
 
-/** Returns undefined if the key is known, or if a visitor's request used a turn. */
+/** Kind of decision whose recording is limited, or undefined if the key is known or a visitor's turn was used. */
 function limitedKindOf({ caller, refusal, operation }: RequestRecord): LimitedKind | undefined {
   if (caller?.kind === 'key' || refusal?.keyId !== undefined) return undefined;
   if (caller?.kind === 'anonymous') {
     const lists = operation !== undefined && isListing(operation);
     return refusal !== undefined || lists ? 'visitor' : undefined;
   }
-  // A fenced gateway refuses requests without a credential with 401, and all credentials alike with 503.
+  // If a request without a credential reaches a fenced gateway, it gets 401. With any credential, it gets 503.
   return refusal?.cause === 'fenced' ? 'fenced' : 'unknown';
 }

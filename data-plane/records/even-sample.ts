@@ -1,18 +1,19 @@
 /**
- * An even sample of requests in bounded memory: each kind has as many as every other, or all that it had, kept with equal
- * probability. Kinds separate requests that the sample must represent even if they are few.
+ * Draws an even sample of requests in bounded memory. Requests are divided into kinds. Each kind contributes the same number,
+ * or all that it has if it has fewer, and each request of a kind is kept with the same probability. So kinds with few
+ * requests are represented too.
  */
 import type { WrittenRequest } from './request-row.ts';
 
 interface Kind {
   seen: number;
-  /** All requests of the kind, or as many as any kind may have. */
+  /** Kept requests of the kind: all of them, or as many as one kind may have. */
   readonly kept: WrittenRequest[];
 }
 
 export interface SampledRequest {
   readonly request: WrittenRequest;
-  /** Number of requests of its kind that this request stands for. */
+  /** Number of requests of the same kind that this one stands for. */
   readonly requests: number;
 }
 
@@ -24,7 +25,7 @@ export class EvenSample {
   readonly #random: () => number;
   readonly #kinds = new Map<string, Kind>();
   #kept = 0;
-  /** Largest number of requests per kind. It never increases. */
+  /** Maximum number of requests per kind. Only decreases. */
   #perKind: number;
 
   constructor(max: number, random = Math.random) {
@@ -33,7 +34,7 @@ export class EvenSample {
     this.#random = random;
   }
 
-  /** Adds a request. If there are more kinds than the sample may have requests, the latest kinds are left out. */
+  /** Adds a request of the kind `name`. New kinds are left out once there are as many as the sample may have requests. */
   add(name: string, request: WrittenRequest): void {
     const kind = this.#kinds.get(name) ?? this.#begin(name);
     if (kind === undefined) return;
@@ -47,7 +48,7 @@ export class EvenSample {
     if (at < this.#perKind) kind.kept[at] = request;
   }
 
-  /** Returns the sample, at most the target size. */
+  /** Returns the sample, which has at most the target size. */
   taken(): SampledRequest[] {
     this.#cut();
     return [...this.#kinds.values()].flatMap(({ seen, kept }) =>
@@ -62,7 +63,7 @@ export class EvenSample {
     return kind;
   }
 
-  /** Removes requests from the largest kinds until the target size is reached. */
+  /** Removes random requests from the largest kinds until the sample has its target size. */
   #cut(): void {
     if (this.#kept <= this.#max) return;
     const kinds = [...this.#kinds.values()];
@@ -82,7 +83,7 @@ export class EvenSample {
   }
 }
 
-/** Returns the largest number per kind with which all kinds together have at most `max` requests. */
+/** Largest number of requests per kind with which all kinds together have at most `max` requests. */
 function fairLevel(sizes: readonly number[], max: number): number {
   const sorted = sizes.toSorted((one, other) => one - other);
   let left = max;

@@ -1,4 +1,7 @@
-/** Builds a request's records from the fields that request-record.ts names for each. Unknown values are left out. */
+/**
+ * Builds log lines and decision records from a recorded request. request-record.ts lists the fields of each. Unknown values
+ * are left out.
+ */
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 import {
   type RecordColumn,
@@ -15,10 +18,10 @@ const columns = {
   nodeSpan: recordColumns('nodeSpan'),
 };
 const limitFields = ['here', 'room', 'elsewhere', 'held'];
-/** Template of a log line. Copies have all fields from the start, because adding one later costs more than all others. */
+/** Template for log lines, with all fields. Adding a field to an object later would cost more than copying all of them. */
 const emptyLine: Fields = Object.fromEntries(columns.line.map(({ name }) => [name, undefined]));
 
-/** Builds a log line. Undefined fields do not appear in its JSON. */
+/** Builds a log line. Fields that are undefined do not appear in its JSON. */
 export function toLogLine(request: RecordedRequest): object {
   const line: Fields = { ...emptyLine };
   for (const { at, name, type } of columns.line) {
@@ -40,7 +43,7 @@ export function toAttributes(kind: 'span' | 'nodeSpan', request: RecordedRequest
   return attributes;
 }
 
-/** Builds a decision record. A stored `request` comes from JSON, so its unknown values are null. */
+/** Builds a decision record. Unknown values are null if `request` was stored, because it has then been written as JSON. */
 export function toDecisionRecord(request: readonly unknown[], gateway: string): DecisionRecord {
   const decision: Fields = { v: 1, gateway, ms: {}, counters: {} };
   for (const column of columns.decision) {

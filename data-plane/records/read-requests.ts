@@ -1,6 +1,7 @@
 /**
- * A gateway's answers about its requests: pages of past ones, and a stream of new ones. Every answer reads a bounded amount
- * and says where to continue. Groups without a match are not parsed; each is read in a turn of its own.
+ * Answers queries about a gateway's requests: pages of past requests, and a stream of new ones. An answer reads a bounded
+ * amount and says where to continue. The journal is read group by group, so that other work runs in between. A group without
+ * a match is not parsed.
  */
 import type { GatewayQuery } from '../../schemas/admin/gateway-requests.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
@@ -10,12 +11,12 @@ import { parseRequests } from './record-group.ts';
 import { isMeant, mayHave, toRow, type WrittenRequest } from './request-row.ts';
 
 export interface ReadBounds {
-  /** Characters parsed for one answer. A request takes about 150 of them. */
+  /** Maximum number of characters parsed for one answer. A request takes about 150 characters. */
   readonly charactersMax: number;
 }
 
 const pageBounds: ReadBounds = { charactersMax: 12 * 1024 * 1024 };
-/** Cost of searching a text, as a share of the cost of parsing it. */
+/** Cost of searching a text, relative to the cost of parsing it. */
 const searchShare = 1 / 20;
 
 interface Meant {
@@ -23,7 +24,7 @@ interface Meant {
   readonly n: number;
 }
 
-/** Returns matching requests by group, newest first, with the group's position and whether the reading limit is reached. */
+/** Yields each group's matching requests, newest first, its position, and whether the reading limit has been reached. */
 export async function* meantGroups(
   journal: Pick<DecisionJournal, 'backwards'>,
   query: GatewayQuery,
@@ -40,7 +41,7 @@ export async function* meantGroups(
   }
 }
 
-/** Returns the matching requests of one group, newest first. */
+/** Requests in a group that match the query, newest first. */
 function selectRequests(group: ReadGroup, query: GatewayQuery): Meant[] {
   return parseRequests(group)
     .map((request, at) => ({ request, n: group.position + at }))
@@ -50,7 +51,7 @@ function selectRequests(group: ReadGroup, query: GatewayQuery): Meant[] {
 
 export const toJsonLine = (value: object): string => `${JSON.stringify(value)}\n`;
 
-/** Returns rows, and a last line that says where to continue. Throws JournalSilent. */
+/** Yields rows, and a last line that says where to continue. Throws `JournalSilent`. */
 export async function* requestPages(
   journal: DecisionJournal,
   query: GatewayQuery,
@@ -77,14 +78,14 @@ export async function* requestPages(
   yield [toJsonLine({})];
 }
 
-/** Largest number of unsent rows per follower. Further ones are only counted. */
+/** Maximum number of unsent rows per follower. Further rows are only counted as missed. */
 const pendingMax = 1000;
-/** Rows are sent in batches, because sending one batch costs as much as some hundred rows. */
+/** Interval in ms at which rows are sent. They are batched, because sending a batch costs as much as a few hundred rows. */
 const gatherMs = 400;
-/** Interval between signs of life. A follower that receives nothing for longer has lost its connection. */
+/** Interval in ms after which something is sent in any case. If nothing arrives for longer, the connection is lost. */
 const pulseMs = 2000;
 
-/** Streams rows of requests as they end, and the number of missed rows, until the signal aborts. */
+/** Yields a row for each request when it ends, and the number of rows that were missed, until the signal aborts. */
 export async function* followedRequests(
   journal: Pick<DecisionJournal, 'follow'>,
   query: GatewayQuery,

@@ -1,25 +1,25 @@
 /**
- * Records that are written together. Each becomes text as soon as it is added: as objects, some thirty each, they would live
- * until the group is sent, and the garbage collector would copy them all twice.
+ * Group of recorded requests that are written together. Each request is converted to text as soon as it is added. Otherwise,
+ * its thirty or so values would live until the group is sent, and the garbage collector would copy them twice.
  */
 import { type RecordedRequest, recordedNames } from '../../schemas/records/request-record.ts';
 import { idBytes, type RecordGroup } from '../usage/segment-frame.ts';
 
-/** Indexes of the id and the time in a recorded request. */
+/** Positions of the id and of the time in a recorded request. */
 const idCell = 0;
 export const timeCell = 1;
 const idPrefix = 'req_';
-/** Index at which the id ends in a request's text. The text begins with the id. */
+/** Position in a request's JSON text at which the id and its closing quote end. The text begins with the id. */
 const idEnd = '["req_'.length + 2 * idBytes + 1;
 const textBytesMax = 256 * 1024;
 const [opening, comma, zero] = [0x5b, 0x2c, 0x30];
-/** Largest number of UTF-8 bytes for one character of a string. */
+/** Maximum number of UTF-8 bytes for one code unit of a string. */
 const bytesPerCharacter = 3;
 
 interface GroupText {
   readonly ids: Buffer;
   readonly text: string;
-  /** Field names of the build that wrote the text. */
+  /** Names of the fields in the text, in order, as JSON. */
   readonly heading: string;
 }
 
@@ -45,7 +45,7 @@ export class RecordGroupBuffer {
     if (isFull || this.#length + bytesPerCharacter * text.length + 4 > textBytesMax) return false;
     this.#ids.write(String(request[idCell]).slice(idPrefix.length), this.#count * idBytes, 'hex');
     this.#text[this.#length++] = this.#count === 0 ? opening : comma;
-    // Writes a 0 in place of the id, byte by byte, because concatenation would copy the text once more.
+    // Write a 0 in place of the id. Do so byte by byte, because joining strings would copy the text once more.
     this.#text[this.#length++] = opening;
     this.#text[this.#length++] = zero;
     this.#length += this.#text.write(text, this.#length);
@@ -55,8 +55,8 @@ export class RecordGroupBuffer {
   }
 
   /**
-   * Returns the added requests as a JSON list in UTF-8, in memory of their own, and empties the buffer. Ids are replaced by 0
-   * and kept apart in binary, at half the size.
+   * Returns a copy of the group's content and empties the group. The requests are a JSON list in UTF-8, in which a 0 stands
+   * for each id. The ids are returned in binary, which takes half the space.
    */
   take(): RecordGroup {
     this.#length += this.#text.write(this.#count === 0 ? '[]' : ']', this.#length);
@@ -73,10 +73,10 @@ export class RecordGroupBuffer {
   }
 }
 
-/** The format in which this build writes a request: its field names, in order. */
+/** Names of the fields in a request that this build writes, in order, as JSON. */
 export const groupHeading = JSON.stringify(recordedNames);
 
-/** Parses a stored group, in this build's field order. Returns none if the order in which it was written is unknown. */
+/** Parses a stored group and puts the fields in this build's order. Returns no requests if the stored order is unknown. */
 export function parseRequests({ ids, text, heading }: GroupText): unknown[][] {
   if (heading === '') return [];
   const written = JSON.parse(text) as unknown[][];
@@ -92,7 +92,7 @@ function reorderColumns(names: readonly string[], written: readonly (readonly un
   return written.map((list) => cells.map((cell) => list[cell]));
 }
 
-/** Returns undefined if the text is not a request id. */
+/** The 16 bytes of a request id, or undefined if the text is not a request id. */
 export function parseId(req: string): Buffer | undefined {
   const id = Buffer.from(req.slice(idPrefix.length), 'hex');
   return id.length === idBytes ? id : undefined;

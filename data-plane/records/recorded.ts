@@ -1,6 +1,6 @@
 /**
- * Extracts the facts that are recorded about a request when it ends; no other file reads the notes of its phases. It copies
- * numbers and ids, but no text from the caller except permitted model names. project.ts builds every record from them.
+ * Collects the facts that are recorded about a request when it ends. Copies numbers and ids, but no text from the caller
+ * except the names of known models. Every log line and decision record is built from these facts (project.ts).
  */
 import { keyFaults } from '../../schemas/records/decisions.ts';
 import {
@@ -17,20 +17,20 @@ import type { EarlyRefusal } from '../http/early-refusal.ts';
 import { keptModel } from '../request/model-names.ts';
 import { outcomeOf, type RequestRecord, recordedOutcome } from '../request/request-record.ts';
 
-/** State and clocks at the end of a request. */
+/** State of the gateway and its clocks when a request ends. */
 export interface RequestEnd {
   /** Wall clock, in ms since 1970. */
   readonly nowMs: number;
   /** Monotonic clock, in ms. */
   readonly endMs: number;
   readonly position: number;
-  /** The change whose rows the gateway reads in place of the usual ones. */
+  /** Staged change whose rows the gateway currently reads instead of the usual ones. */
   readonly overlaid?: OpenOverlay | undefined;
-  /** Whether the catalog contains the model, or the pool serves it. */
+  /** Whether the name belongs to a model in the catalog or the pool, so that it may be recorded. */
   isKnown(model: string): boolean;
 }
 
-/** A refusal's message is cut at this length, to leave out text from the caller. */
+/** Maximum length of a refusal's message in a record. Longer ones are cut, because they may contain the caller's text. */
 const messageCharactersMax = 300;
 const causeCharactersMax = 200;
 const faults: readonly unknown[] = keyFaults;
@@ -102,14 +102,14 @@ const inOrder = recordedNames.map((name) => readers[name]);
 
 export function toRecordedRequest(record: RequestRecord, moment: RequestEnd): RecordedRequest {
   const recorded: RecordedRequest[number][] = [];
-  // `map` would return an array that counts as having holes, and converting it to JSON takes half as long again.
+  // Do not use `map`. It returns an array that counts as having holes, which takes half as long again to write as JSON.
   for (const read of inOrder) recorded.push(read(record, moment));
-  // Drops undefined values at the end. Few requests have the last fields.
+  // Drop undefined values at the end, because few requests have the last fields.
   while (recorded.at(-1) === undefined) recorded.pop();
   return recorded;
 }
 
-/** Facts about a refusal before there was a request. Little more than the answer is known. */
+/** Facts about the refusal of a request that was not handled further. Little is known except the refusal itself. */
 export function recordedEarly(
   { requestId, refusal, target }: EarlyRefusal,
   { nowMs, position }: Pick<RequestEnd, 'nowMs' | 'position'>,
@@ -134,7 +134,7 @@ export function recordedEarly(
   return recordedNames.map((name) => known[name]);
 }
 
-/** Returns the change if the decision read one of its rows. */
+/** The change that was tried on this request, if the decision has read one of its rows. */
 function findChange(record: RequestRecord, end: RequestEnd): string | undefined {
   const overlaid = record.position === undefined ? end.overlaid : record.overlaid;
   if (overlaid === undefined) return undefined;
@@ -152,7 +152,7 @@ function findKey({ caller, refusal }: RequestRecord): string | undefined {
 
 function findFault({ refusal, caller }: RequestRecord): string | undefined {
   if (refusal?.type !== 'Unauthorized' || caller !== undefined) return undefined;
-  // With two different keys one is known, but neither is the reason for the refusal.
+  // With two different keys, one key may be known, but the record must not say that it caused the refusal.
   if (refusal.keyId !== undefined && refusal.cause !== 'two different keys') return undefined;
   return faults.includes(refusal.cause) ? refusal.cause : 'missing';
 }

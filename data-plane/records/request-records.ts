@@ -1,6 +1,6 @@
 /**
- * Records every request when it ends: in the access log, spans and journal. The room `data-plane/records` must not record
- * prompts, answers, keys, or names that only a caller chose.
+ * Records every request when it ends: in the access log, in spans and in the journal. The folder `data-plane/records` must
+ * not record prompts, answers, keys, or names that only a caller has chosen.
  */
 import type { RecordedRequest } from '../../schemas/records/request-record.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
@@ -30,7 +30,7 @@ export class RequestRecords {
     this.#isKnown = (model) => isModelName(lookup, model);
   }
 
-  /** Records a request that ended at `endMs` (monotonic). Never throws. */
+  /** Records a request that ended at `endMs`, by the monotonic clock. Never throws. */
   add(record: RequestRecord, endMs: number): void {
     const { lookup, accessLog, journal, traces } = this.#options;
     const moment = {
@@ -46,7 +46,7 @@ export class RequestRecords {
     traces?.end(record, recorded, endMs);
   }
 
-  /** Records a refusal that was sent before there was a request. Never throws. */
+  /** Records the refusal of a request that was not handled further, such as invalid HTTP. Never throws. */
   addEarly(refused: EarlyRefusal): void {
     const { lookup, journal } = this.#options;
     journal?.addEarly(recordedEarly(refused, { nowMs: wallClockMs(), position: lookup.position() }));

@@ -1,4 +1,6 @@
-/** Requests as rows for people, and filters on them. Unknown values of stored requests are null. */
+/**
+ * Converts requests to rows for people, and tests whether they match a filter. Unknown values of a stored request are null.
+ */
 import type { GatewayQuery, GatewayRow } from '../../schemas/admin/gateway-requests.ts';
 import { refusalKinds } from '../../schemas/api/refusals.ts';
 import { type RecordedName, recordedNames } from '../../schemas/records/request-record.ts';
@@ -9,7 +11,7 @@ import {
   recordedEnds,
 } from '../../schemas/records/verdict.ts';
 
-/** A request as recorded or as stored. */
+/** A request as it was recorded, or as it was read from the journal. */
 export type WrittenRequest = readonly unknown[];
 
 const cellOf = Object.fromEntries(recordedNames.map((name, at) => [name, at])) as Record<
@@ -41,7 +43,7 @@ export function readHost(request: WrittenRequest): string {
   return host === 'stack' ? (readText(request, 'stack') ?? 'unknown') : host;
 }
 
-/** A row. Undefined members do not appear in its JSON. */
+/** Row for a request. Members that are undefined do not appear in its JSON. */
 type Row = { readonly [Name in keyof GatewayRow]-?: GatewayRow[Name] | undefined };
 
 export function toRow(request: WrittenRequest, n?: number): Row {
@@ -81,7 +83,7 @@ export function toRow(request: WrittenRequest, n?: number): Row {
 
 const compared = ['request', 'type', 'model', 'key', 'node'] as const satisfies readonly RecordedName[];
 
-/** Whether a filter matches a request, or may match it: only the control plane knows the owner of a refused key. */
+/** Whether the filter may match a request. Only the control plane can find the owner of a refused key. */
 export function isMeant(request: WrittenRequest, query: GatewayQuery): boolean {
   const { outcome, organisation, slowerThanMs = -1, sinceMs } = query;
   if (compared.some((name) => query[name] !== undefined && query[name] !== request[cellOf[name]]))
@@ -95,7 +97,7 @@ export function isMeant(request: WrittenRequest, query: GatewayQuery): boolean {
   );
 }
 
-/** Returns the organisation of the key, undefined if it is not recorded, or null if there is no known owner. */
+/** Organisation that sent the request. Null if there is none, undefined if only the control plane knows the key's owner. */
 function readOwner(request: WrittenRequest): string | null | undefined {
   const organisation = readText(request, 'organisation');
   if (organisation !== undefined) return organisation;
@@ -108,7 +110,7 @@ const outcomeTexts: Readonly<Record<RequestOutcome, readonly string[]>> = {
   ended: recordedEnds,
 };
 
-/** Whether a group's text may contain a match. Searching costs a twentieth of parsing, and most groups have none. */
+/** Creates a check whether a text may contain a match. Most contain none, and parsing costs twenty times as much. */
 export function mayHave(query: GatewayQuery): (text: string) => boolean {
   const { type, model, key, node, outcome } = query;
   const named = [type, model, key, node].filter((each) => each !== undefined).map((each) => [each]);

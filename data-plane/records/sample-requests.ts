@@ -1,6 +1,6 @@
 /**
- * Samples recently completed requests as whole decisions, so that a control plane can decide them again. The sample is even
- * over organisations, hosts and models, and each line says how many requests it stands for.
+ * Samples recent completed requests as decision records, so that a control plane can decide them again under other rules. The
+ * sample is spread evenly over organisations, hosts and models. Each line says how many requests it stands for.
  */
 import { setImmediate } from 'node:timers/promises';
 import type { GatewayQuery, GatewaySampled } from '../../schemas/admin/gateway-requests.ts';
@@ -12,7 +12,7 @@ import { toDecisionRecord } from './project.ts';
 import { meantGroups, type ReadBounds, toJsonLine } from './read-requests.ts';
 import { readHost, type WrittenRequest } from './request-row.ts';
 
-/** Enough for about 200,000 requests. If there were more, the answer gives the time from which it is complete. */
+/** Bound on reading: about 200,000 requests. If there are more, the answer says since when the sample is complete. */
 const sampleBounds: ReadBounds = { charactersMax: 32 * 1024 * 1024 };
 const linesPerTurn = 100;
 
@@ -27,7 +27,7 @@ function requestKind(request: WrittenRequest): string {
   return JSON.stringify([request[organisationCell], readHost(request), request[modelCell]]);
 }
 
-/** Returns a line per decision, and a last line with the time since when the sample is complete. Throws JournalSilent. */
+/** Yields one line per sampled request. The last line says since when the sample is complete. Throws `JournalSilent`. */
 export async function* requestSample(
   journal: DecisionJournal,
   query: GatewayQuery,
@@ -53,7 +53,7 @@ export async function* requestSample(
       };
       return toJsonLine(sampled);
     });
-    // Lets waiting requests run between two batches.
+    // Let waiting requests run before the next batch.
     await setImmediate();
   }
   yield [toJsonLine({ sinceMs: Math.floor(sinceMs) })];

@@ -1,8 +1,10 @@
 /**
- * Serves the decision journal on the gateway's metrics listener. `/decisions/REQ` returns one record, `/decisions?since=` all
- * since a time (ms since 1970; by default an hour ago) as JSON lines. Paths below `/requests` return rows
- * (serve-requests.ts). Control planes sign their queries (shared/status/signed-question.ts). The gateway token itself is
- * accepted from people on this machine, and from control planes of older builds.
+ * Serves the decision journal on the gateway's metrics listener. `/decisions/REQ` returns one record. `/decisions?since=`
+ * returns all records since a time in ms since 1970, by default since one hour ago, as JSON lines. Paths below `/requests`
+ * return rows (serve-requests.ts).
+ *
+ * Control planes sign their queries (shared/status/signed-question.ts). The gateway token itself is accepted too: from people
+ * on this machine, and from control planes of older builds.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
@@ -20,7 +22,7 @@ const sinceMsDefault = 3600 * 1000;
 const json = { 'content-type': 'application/json; charset=utf-8' };
 const jsonLines = { 'content-type': 'application/x-ndjson' };
 
-/** Answers a request for decisions. Returns false if the request is for something else. */
+/** Answers a request for decisions. Returns false if the path is not one that this file serves. */
 export function decisionRoute(
   journal: DecisionJournal | undefined,
   { token, incarnation }: { readonly token: string; readonly incarnation: string },
@@ -105,7 +107,7 @@ async function sendRequests(
 
 async function send(response: ServerResponse, pieces: AsyncIterable<string>): Promise<void> {
   response.writeHead(200, jsonLines);
-  // Ignore errors: the client notices an interrupted answer, because its end is missing.
+  // Ignore errors. If the connection breaks, the client notices that the end of the answer is missing.
   await pipeline(Readable.from(pieces), response).catch(silent);
 }
 

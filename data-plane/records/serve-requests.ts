@@ -1,6 +1,7 @@
 /**
- * The internal listener's endpoints for requests, in JSON lines (schemas/admin/gateway-requests.ts): `/requests` returns a
- * page of rows, `/requests/live` streams rows, `/requests/sample` returns whole decisions of some completed requests.
+ * Serves requests on the gateway's internal listener, as JSON lines (schemas/admin/gateway-requests.ts). `/requests` returns
+ * a page of rows, `/requests/live` a stream of rows, and `/requests/sample` a sample of completed requests as decision
+ * records.
  */
 import { type GatewayQuery, gatewayQuerySchema } from '../../schemas/admin/gateway-requests.ts';
 import type { DecisionJournal } from './decision-journal.ts';
@@ -12,7 +13,7 @@ type Answer = (journal: DecisionJournal, query: GatewayQuery, client: AbortSigna
 
 interface Route {
   readonly answer: Answer;
-  /** Largest number of concurrent answers. */
+  /** Maximum number of answers that may be open at once. */
   readonly openMax: number;
 }
 
@@ -34,7 +35,7 @@ export class RequestsAnswers {
     this.#journal = journal;
   }
 
-  /** Returns `unknown` for an unknown path or an invalid query, and `busy` if too many answers are open. */
+  /** Answers a query. Returns `unknown` if the path or the query is invalid, and `busy` if too many answers are open. */
   to(path: string, query: URLSearchParams, client: AbortSignal): Pages | 'unknown' | 'busy' {
     const route = routes[path];
     const parsed = gatewayQuerySchema.safeParse(Object.fromEntries(query));
