@@ -1,10 +1,12 @@
 /**
- * Chooses one of several equal nodes for a request, so that prompts with a common prefix reach the node that has it cached.
- * The first prefix of a prompt has a home among the candidates. Rendezvous hashing selects it, so all gateways agree, and
- * losing a node moves only that node's prompts. A prefix that draws more load than one node should carry, such as a common
- * system prompt, gets several homes, and the next longer prefix chooses among them. A busier node gets no prompts that are
- * new to it. A table remembers which node got such a prompt instead, and reports share these placements with other gateways.
- * Keys depend on the gateways' shared secret and on the tenant, so no tenant can aim at another tenant's nodes.
+ * Chooses one of several equal nodes for a request, so that prompts with a common prefix reach a node that has cached it.
+ * Each prefix has a home, a node that rendezvous hashing selects. So all gateways agree on it, and losing a node moves only
+ * that node's prompts. A prefix with too much load for one node, such as a common system prompt, gets several homes, and the
+ * next longer prefix chooses among them.
+ *
+ * A node that is busier than the others gets no prompts that are new to it. A table remembers which other node got such a
+ * prompt, and reports share this with the other gateways. Keys depend on a secret and on the tenant, so no tenant can aim
+ * requests at another tenant's nodes.
  */
 import {
   type PlacementReport,
@@ -18,29 +20,29 @@ import type { NodeLoad } from './load.ts';
 import { ManyCandidates } from './many-candidates.ts';
 import { PrefixTable } from './prefix-table.ts';
 
-/** Choice of a node: by the table, as a home of a prefix, or because all homes were full. */
+/** Reason for choosing a node: it has `seen` the prompt's prefix, is a `home` of it, or all homes were too busy (`spill`). */
 export type ChosenBy = 'seen' | 'home' | 'spill';
 
 export interface AffinityRequest {
-  /** The tenant. Each tenant's prompts have keys of their own. */
+  /** Tenant that sent the request. Equal prompts of different tenants have different keys. */
   readonly tenant: string;
-  /** Holder of a share of the table: the tenant, unless many tenants share one. */
+  /** Owner of the part of the table that the request uses: the tenant, unless many tenants share one part. */
   readonly sharer?: string;
-  /** Name of the model and place that the candidates serve. */
+  /** Identifies the model and place that all candidates serve. */
   readonly group: string;
-  /** Hashes of the prompt's prefixes, from short to long. Empty if the prompt has no prefix to share. */
+  /** Hashes of the prompt's prefixes, shortest first. Empty if the prompt has no prefix to share. */
   readonly prefixes: readonly number[];
 }
 
-/** Selects one of a request's candidates, or undefined if there are none. */
+/** Selects a node among a request's candidates, or returns undefined if there are none. */
 export type NodeChooser = (candidates: readonly Route[]) => Route | undefined;
 
 export interface AffinityOptions {
   readonly load: NodeLoad;
-  /** The secret that all gateways share. */
+  /** Secret that all gateways share. */
   readonly secret: string;
   readonly table?: PrefixTable;
-  /** Monotonic clock, in ms. */
+  /** Returns the time by a monotonic clock, in ms. */
   readonly now?: () => number;
 }
 
@@ -48,10 +50,13 @@ interface Candidate {
   readonly node: string;
 }
 
-/** Requests for one model in one place. */
+/** Counts the requests for one model in one place. */
 interface Group {
   requests: number;
-  /** Mean requests in flight per candidate, its time (ms) and the requests since then. Used only for many candidates. */
+  /**
+   * Average number of requests in flight per candidate, when it was computed (ms), and the number of requests since. Used
+   * only with many candidates.
+   */
   mean: number;
   meanMs: number;
   meanRequests: number;
@@ -63,44 +68,44 @@ interface KeyedPrefixes {
   readonly seed: number;
 }
 
-/** A prefix and the candidates that are its homes. */
+/** A prefix of the prompt, and the candidates that are its homes. */
 interface Level<Of> {
-  /** Index of the prefix. */
+  /** Position of the prefix in the list of prefixes. */
   readonly at: number;
   readonly key: number;
-  /** Candidates from which the homes were selected. */
+  /** Candidates among which the homes were selected. */
   readonly among: readonly Of[];
   readonly homes: readonly Of[];
 }
 
-/** A node with fewer requests in flight takes any prompt, because an engine works on several at once. */
+/** A node with fewer requests in flight than this accepts any prompt, because engines process several at once. */
 const inFlightAlways = 2;
-/** Multiple of the mean load from which a node takes no prompt that is new to it. */
+/** Load, relative to the average, from which a node gets no prompts that are new to it. */
 const newFactor = 1.2;
-/** The bound for prompts that a node has seen is higher, because another node would have to read the whole prompt. */
+/** Load, relative to the average, from which a node gets no prompts, even if it has seen them. Moving them is costly. */
 const seenFactor = 3;
-/** A prefix gets another home for each such fraction of a node's load. */
+/** Part of a node's load for which a prefix gets one more home. */
 const loadPerHome = 0.5;
 /**
- * Number of requests after which a request counts half in a prefix's weight: a minimum, and a number per candidate. If it
- * were lower, one request could seem to be most of a node's load.
+ * Number of requests after which a request counts only half in the weight of its prefixes: a minimum, and a number per
+ * candidate. With a lower number, a single request could look like most of a node's load.
  */
 const weightHalfLife = { min: 256, perCandidate: 4 };
-/** Engines have probably evicted prompts that are older than this. */
+/** Age in ms from which a prompt has probably been evicted from the engine's cache. */
 const seenMs = 600_000;
 const groupsMax = 1024;
-/** With more candidates than this, only a few are examined. */
+/** Number of candidates above which only a few of them are compared. */
 const manyFrom = 64;
-/** The mean load of many candidates is reused for at most 100 ms, and for at most one request per eight candidates. */
+/** Time in ms, or number of candidates per request, after which the average load of many candidates is computed again. */
 const meanEveryMs = 100;
 const meanShare = 8;
-/** Minimum number of candidates selected from many. */
+/** Minimum number of candidates that are compared if there are many. */
 const fewMin = 32;
-/** A prefix with more homes than this selects no candidates; the next longer prefix does. */
+/** Maximum number of homes with which a prefix may select candidates. If it has more, the next longer prefix selects them. */
 const homesMost = 64;
 
 export class Affinity {
-  /** Choices since the start, for metrics. */
+  /** Number of choices for each reason since the process started, for metrics. */
   readonly chosen: Record<ChosenBy, number> = { seen: 0, home: 0, spill: 0 };
   readonly #load: NodeLoad;
   readonly #secret: number;
@@ -117,7 +122,7 @@ export class Affinity {
     this.#now = now;
   }
 
-  /** Returns one of the candidates, which all serve the same place, or undefined if there are none. */
+  /** Chooses one of the candidates, which must all serve the same place. Returns undefined if there are none. */
   choose<Of extends Candidate>(candidates: readonly Of[], request: AffinityRequest): Of | undefined {
     const isMany = candidates.length > manyFrom;
     const open = isMany ? candidates : this.#load.open(candidates);
@@ -132,7 +137,10 @@ export class Affinity {
     return this.#place(open, mean, this.#levels(open, group, mean, keyed), keyed);
   }
 
-  /** The first prefix that needs few homes selects a few candidates. The node that has seen most of the prompt joins them. */
+  /**
+   * Chooses among many candidates. Compares only a few: those selected by the first prefix that needs few homes, and the node
+   * that has seen most of the prompt.
+   */
   #chooseAmongMany<Of extends Candidate>(
     candidates: readonly Of[],
     group: Group,
@@ -142,7 +150,7 @@ export class Affinity {
     const mean = this.#meanLoad(candidates, group);
     const levels = this.#levels(many, group, mean, keyed);
     const [first] = levels;
-    // Every prefix is shared by very many requests, so any node has it cached.
+    // All prefixes are common to very many requests, so every node has probably cached them.
     if (first === undefined) return this.#load.choose(candidates);
     const few = [...first.among];
     const seen = many.byName.get(this.#lastSeen(keyed).node ?? '');
@@ -152,7 +160,7 @@ export class Affinity {
     return this.#place(open, mean, levels, keyed);
   }
 
-  /** Summing the load of a thousand nodes takes longer than a choice, so the mean is computed only now and then. */
+  /** Average load of many candidates. It is computed only now and then, because that takes longer than a choice. */
   #meanLoad(candidates: readonly Candidate[], group: Group): number {
     const nowMs = this.#now();
     group.meanRequests += 1;
@@ -173,7 +181,7 @@ export class Affinity {
     return many as ManyCandidates<Of>;
   }
 
-  /** Chooses among nodes whose load is all compared, and remembers the choice. */
+  /** Chooses among nodes whose load is compared, and remembers the choice. */
   #place<Of extends Candidate>(
     open: readonly Of[],
     mean: number,
@@ -187,14 +195,15 @@ export class Affinity {
     };
     const taking = below(newFactor);
     const { at, node: last } = this.#lastSeen({ sharer, prefixes, seed });
-    // A prefix that helps to choose homes may be common, so its requests are spread by the lower bound.
+    // A prefix that still has several homes may be common. Its requests must spread, so the lower limit applies.
     const seen = (at > (deciding?.at ?? -1) ? below(seenFactor) : taking).find(({ node }) => node === last);
     const chosen = seen ?? pickHome(taking.length > 0 ? taking : open, levels);
     const homes = deciding?.homes ?? [];
     this.chosen[seen ? 'seen' : homes.includes(chosen) ? 'home' : 'spill'] += 1;
     const key = combine(prefixes[prefixes.length - 1] ?? 0, seed);
     this.#remember([sharer, key, chosen.node]);
-    // Without a report, other gateways would choose the node that has seen the prompt, or else the prompt's first home.
+    // Report the choice if the other gateways would not make it. They would choose the node that has seen the prompt, or else
+    // its first home.
     if (chosen.node !== (last ?? pickBest(open, levels[0]?.key ?? 0)?.node))
       this.#unreported.use(sharer, key).node = chosen.node;
     return chosen;
@@ -206,12 +215,12 @@ export class Affinity {
     entry.placedMs = this.#now();
   }
 
-  /** Returns this gateway's load, and the placements since the last report. */
+  /** Returns this gateway's load per node, and the choices to report since the last call. */
   report(): Omit<PlacementReport, 'process'> {
     return { loads: this.#load.ownLoads(), placements: this.#unreported.takeAll() };
   }
 
-  /** Applies the report of another gateway. */
+  /** Takes over the loads and choices that another gateway reports. */
   receive({ process, loads, placements }: PlacementReport): void {
     this.#load.receive(process, loads);
     for (const placement of placements) this.#remember(placement);
@@ -251,7 +260,7 @@ export class Affinity {
     return levels;
   }
 
-  /** Returns the longest prefix that a node received recently, and that node. */
+  /** Finds the longest prefix that a node received recently, and that node. */
   #lastSeen({ sharer, prefixes, seed }: KeyedPrefixes): { readonly at: number; readonly node?: string } {
     const sinceMs = this.#now() - seenMs;
     for (let at = prefixes.length - 1; at >= 0; at -= 1) {
@@ -268,7 +277,7 @@ export class Affinity {
   }
 }
 
-/** Returns the candidates that rank first for the key. */
+/** Candidates that rank first for the key. */
 function firstHomes<Of extends Candidate>(among: readonly Of[], key: number, count: number): readonly Of[] {
   if (count >= among.length) return among;
   const best = count === 1 ? pickBest(among, key) : undefined;
@@ -290,7 +299,7 @@ function pickBest<Of extends Candidate>(among: readonly Of[], key: number): Of |
   return best;
 }
 
-/** Tries the homes of the longest prefix first, then those of shorter ones. Returns the first that takes requests. */
+/** Picks the first home that accepts requests, beginning with the homes of the longest prefix. */
 function pickHome<Of extends Candidate>(taking: readonly Of[], levels: readonly Level<Of>[]): Of {
   for (let at = levels.length - 1; at >= 0; at -= 1) {
     const { key, homes } = levels[at] as Level<Of>;

@@ -23,67 +23,67 @@
  */
 
 export type LiveState =
-  /** No byte of the request was sent, so another node may get it. */
+  /** No byte of the request has been sent, so another node may still get it. */
   | 'connecting'
-  /** The request was sent, but no byte of an answer has arrived. */
+  /** The request has been sent, but no byte of the answer has arrived. */
   | 'waiting'
-  /** A reused connection was lost; the request waits for a new connection to the same node. */
+  /** A reused connection was lost. The request waits for a new connection to the same node. */
   | 'reconnecting'
-  /** The request was sent a second time, but no byte of an answer has arrived. */
+  /** The request has been sent a second time, but no byte of the answer has arrived. */
   | 'waiting-again'
-  /** The node answers with an error or a wrong content type. Its body is being collected. */
+  /** The node answers with an error or a wrong content type, and the body is being collected. */
   | 'error-body'
-  /** An answer that is not streamed is being collected. */
+  /** A whole answer (not a stream) is being collected. */
   | 'collecting'
-  /** The collected answer is complete and is being converted for the client. */
+  /** The whole answer has been collected and is being converted for the client. */
   | 'rebuilding'
-  /** The stream has no good event yet, so the status of the client's answer can still be chosen. */
+  /** A stream has begun without a good event yet, so the status of the client's answer can still change. */
   | 'opening'
-  /** The client is receiving events. */
+  /** The client is receiving the events of a stream. */
   | 'streaming'
-  /** The client reads more slowly than the node sends; the node is paused. */
+  /** The client reads more slowly than the node sends, so reading from the node is paused. */
   | 'blocked'
-  /** The complete answer is on its way to the client. */
+  /** The answer is complete, but the client has not received all of it. */
   | 'delivering';
 
 export type EndState =
   | 'completed'
-  /** The client left, before or after the first byte. */
+  /** The client has disconnected, before or after the first byte of its answer. */
   | 'client-gone'
-  /** No byte of the request was sent. */
+  /** The attempt ended before any byte of the request was sent. */
   | 'unreached'
-  /** Failed before the first byte. The client still waits for an answer. */
+  /** The attempt failed before the first byte for the client, who still waits for an answer. */
   | 'failed'
-  /** Failed after the first byte, so the client's connection is destroyed. */
+  /** The attempt failed after the first byte for the client, so the client's connection is destroyed. */
   | 'aborted-after-start'
-  /** An error in this program. */
+  /** The attempt ended because of an error in this program. */
   | 'faulted';
 
 export type AttemptEvent =
-  /** A connection was obtained, and the request is being sent. */
+  /** A connection is ready and the request is being sent. */
   | 'sent'
-  /** A reused connection was lost without a byte of the answer. */
+  /** A reused connection was lost before any byte of the answer arrived. */
   | 'unanswered'
   | 'answer-head'
   | 'stream-head'
   | 'error-head'
-  /** A piece of a body, or one event of a stream. */
+  /** A part of a body has arrived, or one event of a stream. */
   | 'data'
-  /** The body of an answer that is not streamed has ended. Every other end of a body is a failure. */
+  /** The body of a whole answer has ended. Any other body that ends here is a failure. */
   | 'end'
-  /** The node ended its answer early, was too slow or sent an invalid answer; or no memory was available for the answer. */
+  /** The node stopped early, was too slow or sent an invalid answer. Or the gateway lacked memory for the answer. */
   | 'failure'
-  /** The first bytes of a stream for the client: its first good event or a keep-alive. */
+  /** The first bytes of a stream are ready for the client: a good event or a keep-alive. */
   | 'first-event'
-  /** The client's answer is complete. */
+  /** The answer for the client is complete. */
   | 'whole'
-  /** The client left. */
+  /** The client has disconnected. */
   | 'gone'
   | 'blocked'
   | 'drained'
-  /** The kernel has accepted the last byte for the client. */
+  /** The kernel has accepted the last byte of the answer to the client. */
   | 'delivered'
-  /** An error in this program. */
+  /** This program has made an error. */
   | 'fault';
 
 type Row = Readonly<Record<AttemptEvent, LiveState | EndState | 'ignored'>>;
@@ -116,7 +116,7 @@ const waiting = {
   failure: 'failed',
 } as const satisfies Row;
 
-/** The next state for each state and event. An event that cannot occur in a state is ignored. */
+/** Next state for each state and event. An event that a state does not list is ignored. */
 export const transitions = {
   connecting: { ...live, sent: 'waiting', failure: 'unreached' },
   waiting: { ...waiting, unanswered: 'reconnecting' },
@@ -152,5 +152,5 @@ export const transitions = {
 
 export type AttemptState = keyof typeof transitions;
 
-/** Every state that an event can lead to, from any state. */
+/** All states that an event can lead to, whatever the state before. */
 export type Next<Event extends AttemptEvent> = (typeof transitions)[AttemptState][Event];

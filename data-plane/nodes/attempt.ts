@@ -1,6 +1,6 @@
 /**
- * An attempt to get an answer from one node. This file owns the state that the call, the converter and the client's response
- * share; attempt-states.ts has the diagram. The converters know neither the node nor the client.
+ * One attempt to get an answer from one node. Owns the state that the call to the node, the converter and the client's
+ * response share. attempt-states.ts contains the diagram. The converters know neither the node nor the client.
  */
 
 import { Refusal } from '../../shared/decision/refusal.ts';
@@ -27,38 +27,38 @@ import {
 import type { NodePools } from './node-pools.ts';
 import type { RebuiltAnswer, WholeAnswer } from './whole-answer.ts';
 
-/** Limits on how long a node may take and how much it may send. The timeout for connecting belongs to the pools. */
+/** Limits on the time that a node may take and on what it may send. The pools have the time-out for connecting. */
 export interface AnswerBounds {
-  /** Timeout for the first good event of a stream. */
+  /** Time-out for the first good event of a stream. */
   readonly firstEventMs: number;
-  /** Timeout between two data events of a stream. Comments extend it, up to `firstEventMs`. */
+  /** Time-out for the next data event of a stream. Comments extend it, up to `firstEventMs`. */
   readonly betweenEventsMs: number;
-  /** Time without a frame after which the client of a stream is sent a keep-alive. */
+  /** Time after which a keep-alive is sent to the client if a stream has nothing else to send. */
   readonly keepAliveMs: number;
-  /** Timeout for the head of an answer that is not streamed, and then again for its whole body. */
+  /** Time-out for the head of a whole answer (not a stream). The whole body then has the same time again. */
   readonly wholeAnswerMs: number;
-  /** Timeout between two pieces of a body that is not streamed. */
+  /** Time-out for the next part of a whole answer's body. */
   readonly betweenBytesMs: number;
-  /** Timeout for the body of an error. */
+  /** Time-out for the whole body of an error. */
   readonly errorBodyMs: number;
-  /** Largest body of an answer that is not streamed. */
+  /** Maximum size in bytes of a whole answer's body. */
   readonly answerBytesMax: number;
 }
 
-/** The reason that a node sent no answer or only part of one. */
+/** Describes why a node sent no answer or only a part of one. */
 export interface AttemptFailure {
   /** Reason for the log. Contains no text from the node or the client. */
   readonly reason: string;
   readonly timedOut: boolean;
-  /** Evidence about the node's health. */
+  /** What the failure says about the node's health. */
   readonly outcome: Exclude<NodeOutcome, 'answered'>;
-  /** HTTP status of the node's answer, if that was an error. */
+  /** HTTP status of the node's answer, if the node answered. */
   readonly status?: number;
-  /** The node's error, parsed. It is never logged or shown. */
+  /** Error that the node sent, as parsed JSON. Never log or show it. */
   readonly detail?: unknown;
-  /** Description of an ambiguous or unknown form of answer. */
+  /** Description of an unusual form of the node's answer, if that caused the failure. */
   readonly oddForm?: string;
-  /** The refusal to send to the client, if the failure was not the node's. */
+  /** Refusal to send to the client, if the node is not the cause of the failure. */
   readonly refusal?: Refusal;
 }
 
@@ -71,24 +71,24 @@ export type AttemptResult =
 
 export interface AttemptOptions {
   readonly client: ClientAnswer;
-  /** Header fields of the client's answer, in addition to those of its content type. */
+  /** Header fields of the answer to the client, without those that depend on the content type. */
   readonly fields: Fields;
   readonly pools: NodePools;
-  /** Budget charged for the buffered parts of the answer. */
+  /** Budget to which buffered parts of the answer are charged. */
   readonly memory: MemoryBudget;
   readonly bounds: AnswerBounds;
-  /** Converter of the node's body. */
+  /** Converts the node's body for the client. */
   readonly body: SurfaceStream | WholeAnswer;
-  /** Called when the request is sent to the node. */
+  /** Called when the request is being sent to the node. */
   readonly onSent?: (() => void) | undefined;
-  /** Called when the node answers. The head of a stream does not count, because engines send it before they do any work. */
+  /** Called when the node has done some work. The head of a stream does not count, because engines send it before that. */
   readonly onAnswer?: (() => void) | undefined;
-  /** Called when the connection has accepted the whole request body. Only bodies sent in pieces call it. */
+  /** Called when the connection has accepted the whole request body, if the body was sent in pieces. */
   readonly onTaken?: (() => void) | undefined;
 }
 
 const errorBytesMax = 64 * 1024;
-/** Headers that make proxies between gateway and client pass on each event at once. */
+/** Header fields that make proxies between gateway and client pass on each event at once. */
 const streamFields: Fields = ['cache-control', 'no-cache', 'x-accel-buffering', 'no'];
 
 export class Attempt implements CallReader, AnswerListener, Timed {
@@ -105,9 +105,9 @@ export class Attempt implements CallReader, AnswerListener, Timed {
   #state: AttemptState = 'connecting';
   #status = 0;
   #errorBody: ByteCollector | undefined;
-  /** Deadline for the whole body, by the ticker's clock. */
+  /** Time by which the whole body must have arrived, by the ticker's clock. */
   #wholeByMs = Number.POSITIVE_INFINITY;
-  /** Times of the node's last event and of the last frame sent to the client, by the ticker's clock. */
+  /** Times of the last event from the node and of the last frame to the client, by the ticker's clock. */
   #eventMs = 0;
   #writtenMs = 0;
 
@@ -138,7 +138,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     return this.#state;
   }
 
-  /** Sends the request. Rejects only if this program has a fault. */
+  /** Makes the attempt. Rejects only if this program has an error. */
   run(request: NodeRequest): Promise<AttemptResult> {
     const { bounds, pools } = this.#options;
     if (this.#whole === undefined) this.#call.setDeadline(bounds.firstEventMs, 'a first event');
@@ -169,7 +169,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
       this.#wholeByMs = pools.ticker.nowMs + bounds.wholeAnswerMs;
       this.#expectMore();
     } else if (status === 200 && this.#stream !== undefined && isEventStreamType(contentType)) {
-      // The deadline for the first event stays in force.
+      // Keep the deadline for the first event, because a stream's head proves nothing.
       this.#step('stream-head');
       this.#writtenMs = pools.ticker.nowMs;
       pools.ticker.add(this);
@@ -236,12 +236,12 @@ export class Attempt implements CallReader, AnswerListener, Timed {
 
   onDrained(): void {
     if (this.#step('drained') === 'ignored') return;
-    // The deadline may have passed while a slow client kept the node paused, so it starts again.
+    // Start the deadline again. It may have passed while a slow client kept the node paused.
     this.#expectEvent();
     this.#call.resume();
   }
 
-  /** Sends a keep-alive if one is due. It would begin the client's answer, so the node must have begun its own. */
+  /** Sends a keep-alive if one is due. Only once the node has begun to answer, because it also begins the client's answer. */
   tick(nowMs: number): void {
     const stream = this.#stream;
     const isSilent = nowMs - this.#writtenMs >= this.#options.bounds.keepAliveMs;
@@ -262,7 +262,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     else this.onFailure(problem);
   }
 
-  /** Awaits the next piece, within the deadline of the whole body, because a node that trickles bytes must end too. */
+  /** Sets the deadline for the next part. The deadline for the whole body still applies, so a slow trickle also ends. */
   #expectMore(): void {
     const { bounds, pools } = this.#options;
     const remainingMs = this.#wholeByMs - pools.ticker.nowMs;
@@ -273,7 +273,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     try {
       const rebuilt = this.#whole?.rebuild();
       if (rebuilt instanceof Promise) {
-        // The handler comes last, so that it also catches errors from the delivery.
+        // Catch last, so that errors in the delivery are caught too.
         rebuilt.then((answer) => this.#deliverWhole(answer)).catch((error) => this.onFailure(error));
       } else if (rebuilt !== undefined) this.#deliverWhole(rebuilt);
     } catch (error) {
@@ -315,7 +315,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     this.#call.setDeadline(bounds.betweenEventsMs, 'a further event');
   }
 
-  /** The node is alive, so the event timeout restarts. The total wait may last as long as that for a first event. */
+  /** Extends the deadline for the next event, because the node is alive, up to the time allowed for a first event. */
   #onComment(): void {
     if (this.#stream?.state !== 'streaming') return;
     const { bounds, pools } = this.#options;
@@ -328,7 +328,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     if (failure !== undefined) this.#fail(toAttemptFailure(failure));
   }
 
-  /** Drops the rest of the node's body. Buffered parts are released once the client has read them, however slowly. */
+  /** Ends the call to the node. Waits until the client has received the answer, however slowly, before memory is released. */
   #deliver({ usage, oddForm }: Omit<RebuiltAnswer, 'body'>, delivered: Promise<boolean>): void {
     this.#call.drain();
     void delivered.then((arrived) => {
@@ -339,7 +339,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     });
   }
 
-  /** Resolves with the failure, and destroys the client's connection if its answer has begun. */
+  /** Ends the attempt with a failure. If the client's answer has begun, destroys the client's connection. */
   #fail(failure: AttemptFailure): void {
     const kind = this.#step('failure');
     if (kind === 'ignored') return;
@@ -353,7 +353,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     return this.#stream === undefined ? {} : { spent: this.#stream.usage };
   }
 
-  /** A wrong content type means that the node is broken, but an error may be the request's own fault. */
+  /** Describes an error response. A node with a wrong content type is broken, but an error may be the request's fault. */
   #errorFailure(detail: unknown): AttemptFailure {
     const isAnswer = this.#status === 200;
     const reason = isAnswer
@@ -384,7 +384,7 @@ const callOutcomes: Readonly<Record<CallFailureKind, AttemptFailure['outcome']>>
   lost: 'broken',
 };
 
-/** Evidence per kind of failure. The request may cause a reported error, an aborted finish and the model's text. */
+/** What each failure says about the node. The request may be the cause of an error, an early end, or unusable output. */
 const outcomes: Readonly<Record<NodeFailureKind, AttemptFailure['outcome']>> = {
   error: 'neutral',
   aborted: 'neutral',

@@ -1,11 +1,13 @@
-/** A large request body for a node, in pieces, each of which is released once the connection accepts it. */
+/**
+ * Large request body for a node, which is sent in pieces. Each piece is released as soon as the connection has accepted it.
+ */
 
-/** Bytes per piece. A whole body would be encrypted in one turn of the event loop and block it. */
+/** Size of a piece in bytes. Encrypting a whole body in one turn of the event loop would block other requests. */
 const pieceBytesMax = 256 * 1024;
 
 export class BodyPieces {
   readonly length: number;
-  /** Called once the connection has accepted the last byte. */
+  /** Called when the connection has accepted the last byte. */
   onTaken: (() => void) | undefined;
   #rest: Uint8Array | undefined;
 
@@ -14,7 +16,7 @@ export class BodyPieces {
     this.#rest = body;
   }
 
-  /** Next piece, once the connection has room again; undefined after the last one, which it has then accepted. */
+  /** Returns the next piece, or undefined after the last. Call it only when the connection has accepted the one before. */
   take(): Uint8Array | undefined {
     const rest = this.#rest;
     if (rest === undefined) {
@@ -23,7 +25,8 @@ export class BodyPieces {
     }
     const isLast = rest.length <= pieceBytesMax;
     this.#rest = isLast ? undefined : rest.subarray(pieceBytesMax);
-    // The connection may still buffer the end of the last piece. A copy keeps that buffer from retaining the whole body.
+    // Copy the last piece. The connection may buffer its end for a while, which would otherwise keep the whole body in
+    // memory.
     return isLast ? rest.slice() : rest.subarray(0, pieceBytesMax);
   }
 

@@ -1,4 +1,4 @@
-/** Collects a node's whole response body, within bounds. Its creator must release the collector on every path. */
+/** Collects the body of a node's response within bounds. Whoever creates a collector must release it on every path. */
 
 import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
@@ -20,23 +20,23 @@ export class ByteCollector {
     return this.#bytes.length;
   }
 
-  /** Whether the body exceeds its own size limit. If `add` failed and this is false, memory ran out. */
+  /** Whether the body is larger than its limit. If it is not, but `add` has failed, memory ran out. */
   get isTooLarge(): boolean {
     return this.#isTooLarge;
   }
 
-  /** Returns false if the piece does not fit. The caller must then add nothing more. */
+  /** Adds a part of the body. If it does not fit, returns false, and nothing may be added any more. */
   add(piece: Buffer): boolean {
     this.#isTooLarge = this.#bytes.length + piece.length > this.#bytesMax;
     return !this.#isTooLarge && this.#bytes.add(piece);
   }
 
-  /** The whole body as one buffer. */
+  /** Returns the collected body in one buffer. */
   whole(): Buffer {
     return this.#bytes.whole();
   }
 
-  /** Detaches the blocks for another thread. Their memory stays charged until `release`. */
+  /** Hands the collected parts over to another thread. Their memory stays charged until `release` is called. */
   takeChunks(): Uint8Array<ArrayBuffer>[] {
     return this.#bytes.detach();
   }
@@ -54,7 +54,7 @@ export class ByteCollector {
   }
 }
 
-/** Whether a content type is JSON, whatever its parameters. */
+/** Whether a content type is `application/json`, with any parameters. */
 export function isJsonType(contentType: string): boolean {
   return /^application\/json\s*(;|$)/i.test(contentType);
 }

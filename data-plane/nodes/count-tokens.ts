@@ -1,6 +1,6 @@
 /**
- * Asks a node for the number of tokens in a prompt; undefined if it cannot count or does not answer in time. A count must
- * never fail a request, so nothing is thrown and the node's health is not affected.
+ * Asks a node how many tokens a prompt has. The result is undefined if the node cannot count or does not answer in time. A
+ * count must never fail a request, so nothing is thrown, and the node's health is not affected.
  */
 
 import type { Dialect } from '../../schemas/names.ts';
@@ -16,15 +16,18 @@ import { ByteCollector, isJsonType } from './byte-collector.ts';
 import { CallFailure, type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
 import type { NodePools } from './node-pools.ts';
 
-/** Callbacks for the effects of a count on its node. */
+/** Callbacks about the connection to the node that counts. */
 export interface CountWatch {
-  /** Called when the text is sent to the node. */
+  /** Called when the prompt is being sent to the node. */
   readonly onSent?: () => void;
-  /** Called if no connection was obtained. */
+  /** Called if no connection to the node could be obtained. */
   readonly onUnreached?: () => void;
 }
 
-/** Counts a prompt's tokens at a node; undefined if the node cannot. The answer's memory is charged to `owner`. */
+/**
+ * Asks a node for the number of tokens in a prompt, or returns undefined if the node cannot tell. The memory for the node's
+ * answer is charged to `owner`.
+ */
 export type PromptCounter = (
   route: Route,
   asked: AskedRequest,
@@ -36,9 +39,9 @@ export interface PromptCounterOptions {
   readonly countMs?: number;
 }
 
-/** The answer contains a number and, with some engines, the tokens themselves. */
+/** Maximum size of the node's answer. Some engines list all tokens in addition to their number. */
 const countBytesMax = 4 * 1024 * 1024;
-/** Timeout for parsing a large answer. */
+/** Time-out in ms for parsing a large answer. */
 const countReadMs = 2000;
 
 export function createPromptCounter(
@@ -64,7 +67,7 @@ export function createPromptCounter(
   };
 }
 
-/** Parses an answer. Large ones go to the body worker, because some engines list every token in addition to the number. */
+/** Parses the node's answer. The body worker parses large ones, because some engines list every token. */
 async function countBody(
   answer: ByteCollector,
   dialect: Dialect,
@@ -80,7 +83,7 @@ async function countBody(
   );
 }
 
-/** Returns the collected body, which the caller must release, or undefined if no usable answer came. */
+/** Sends the request. Returns the collected body, which the caller must release, or undefined if no usable answer came. */
 function ask(
   pools: NodePools,
   request: NodeRequest,

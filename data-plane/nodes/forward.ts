@@ -1,10 +1,11 @@
 /**
- * Forwards a routed request to a node, and the node's answer to the client. Another candidate is tried only while no byte of
- * the request has reached a node, and only within the capacity that routing chose. If a reused connection is lost without a
- * byte of the answer, the request goes to the same node once more, on a new connection. Before the first byte of an answer,
- * every failure is a Refusal; after it, the client's connection is destroyed. An answer is completed, and may be billed, only
- * if every choice has a legal finish, no error came, the terminator was seen, and all of it was written to a connected
- * client.
+ * Forwards a request to a node of the place that routing chose, and the node's answer to the client. Another candidate is
+ * tried only while no byte of the request has reached a node. If a reused connection is lost without a byte of the answer,
+ * the request goes to the same node once more, on a new connection.
+ *
+ * A failure before the first byte of an answer becomes a `Refusal`. After the first byte, the client's connection is
+ * destroyed instead. An answer counts as completed, and may be billed, only if every choice has a legal finish reason, no
+ * error occurred, the stream's terminator arrived, and all of the answer was written to a connected client.
  */
 
 import type { Ender } from '../../schemas/records/verdict.ts';
@@ -29,7 +30,7 @@ import type { NodePools } from './node-pools.ts';
 import { WholeAnswer } from './whole-answer.ts';
 
 export interface ForwardSettings extends AnswerBounds {
-  /** Longest search for a node that accepts a connection, however many candidates remain. */
+  /** Maximum time in ms to find a node that accepts a connection, however many candidates remain. */
   readonly searchMs: number;
 }
 
@@ -37,7 +38,7 @@ export const defaultForwardSettings: ForwardSettings = {
   searchMs: waits.nodeSearch.ms,
   firstEventMs: waits.nodeFirstEvent.ms,
   betweenEventsMs: waits.nodeNextEvent.ms,
-  // Load balancers often close a connection after a silent minute, and some after 30 s.
+  // Load balancers often close a connection that is silent for a minute, and some after 30 s.
   keepAliveMs: 20_000,
   wholeAnswerMs: waits.nodeWhole.ms,
   betweenBytesMs: waits.nodeNextBytes.ms,
@@ -45,12 +46,12 @@ export const defaultForwardSettings: ForwardSettings = {
   answerBytesMax: 32 * 1024 * 1024,
 };
 
-/** Services that all requests share on their way to a node. */
+/** Services for reaching nodes, shared by all requests. */
 export interface ForwardMeans {
   readonly forwarding: ForwardSettings;
   readonly pools: NodePools;
   readonly load: NodeLoad;
-  /** Thread that parses large answers. */
+  /** Converts large answers in another thread. */
   readonly bodyWorker: BodyWorker;
   /** Number of streams in progress, for metrics. */
   readonly streams: { open: number };
@@ -58,41 +59,41 @@ export interface ForwardMeans {
 
 export interface ForwardRequest {
   readonly asked: AskedRequest;
-  /** Form of the client's answer. */
+  /** Form in which the client gets the answer. */
   readonly form: AnswerForm;
-  /** The request body held until a node has it. */
+  /** Body of the client's request, which is held until a node has received it. */
   readonly body: ReadableBody;
-  /** Nodes in the one place that routing chose. */
+  /** Nodes of the place that routing chose. */
   readonly candidates: readonly Route[];
-  /** Selects one of the remaining candidates. */
+  /** Selects the next node to try among the candidates that remain. */
   readonly choose: NodeChooser;
-  /** Tier named in the refusal of a request that is too long. */
+  /** Name of the tier. It is mentioned if the request is refused as too long. */
   readonly tier: string;
-  /** Largest number of answer tokens, clamped to the context window; at least 1. Called for chats only. */
+  /** Maximum number of answer tokens, reduced to the node's context window. At least 1. Only called for chats. */
   readonly maxTokensFor: (route: Route) => number;
   readonly client: ClientAnswer;
-  /** Header fields of the client's answer, in addition to those of its content type. */
+  /** Header fields of the answer to the client, without those that depend on the content type. */
   readonly fields: Fields;
-  /** Identity of the answer. `unique` is the end of its id. */
+  /** End of the answer's id, and the time at which the answer was created. */
   readonly ids: { readonly unique: string; readonly createdSeconds: number };
-  /** When the request was last sent to a node, and when the answer began; monotonic ms. */
+  /** Times at which the request was last sent to a node and its answer began, in monotonic ms. Set while forwarding. */
   readonly at: { sent: number | undefined; begun: number | undefined };
-  /** The tenant's cache salt, if other tenants share the nodes. */
+  /** The organisation's cache salt. Set only if other organisations use the same nodes. */
   readonly cacheSalt?: string | undefined;
   readonly traceparent?: string | undefined;
-  /** Owner charged for the answer's memory, and scheduled fairly with other owners. */
+  /** Organisation to which the answer's memory is charged. */
   readonly owner: string;
-  /** Creates the host's refusal for a node that failed before the first byte. `detail` is for the log. */
+  /** Creates the refusal if no node answered. `detail` is for the log. */
   readonly onNodeFailure: (detail: string) => Refusal;
-  /** Called for an answer in an unusual, ambiguous or unknown form. The text contains nothing that the node wrote, except known names. */
+  /** Called if a node's answer has an unusual form. The text contains nothing that the node wrote, except known names. */
   readonly onOddForm: (node: string, oddForm: string) => void;
 }
 
-/** The request body, of which parts can be freed early. Both methods are idempotent. */
+/** Body of a client's request, which can be freed in parts. Both methods may be called more than once. */
 export interface ReadableBody {
-  /** Frees the text, which is no longer needed once the node's body has been rendered. */
+  /** Frees the text. It is no longer needed once the body for the node has been written. */
   discard(): void;
-  /** Releases everything that is still held. */
+  /** Releases all memory that the body still holds. */
   release(): void;
 }
 
@@ -104,11 +105,11 @@ export type ForwardOutcome =
       readonly by: Ender;
       /** Reason for the log. Contains no text from the node or the client. */
       readonly reason: string;
-      /** Tokens that the node had read and written until then; streams only. */
+      /** Tokens that the node had read and written by then. Only known for streams. */
       readonly spent?: Usage;
     };
 
-/** Throws a Refusal if no byte of an answer was sent. */
+/** Forwards one request. Throws a `Refusal` if the client has not received any byte of an answer. */
 export async function forward(means: ForwardMeans, request: ForwardRequest): Promise<ForwardOutcome> {
   const { asked, client, at } = request;
   if (asked.stream) means.streams.open++;
@@ -122,7 +123,7 @@ export async function forward(means: ForwardMeans, request: ForwardRequest): Pro
 }
 
 async function search(means: ForwardMeans, request: ForwardRequest): Promise<ForwardOutcome> {
-  // Connection timeouts use the same clock.
+  // Use the ticker's clock, as the time-outs for connecting do.
   const { ticker } = means.pools;
   const searchUntilMs = ticker.nowMs + means.forwarding.searchMs;
   let remaining = request.candidates;
@@ -141,12 +142,12 @@ async function search(means: ForwardMeans, request: ForwardRequest): Promise<For
     }
     remaining = remaining.filter((candidate) => candidate !== route);
   }
-  // An unreachable node may be back soon, so report it rather than a field that other nodes cannot carry.
+  // Report that a node was unreachable, which may soon change, rather than that another does not support a field.
   if (unreached === undefined && incompatible !== undefined) throw incompatible;
   throw request.onNodeFailure(unreached ?? 'no candidate');
 }
 
-/** Returns the body for the node, or a refusal if the node's dialect cannot carry a field. */
+/** Writes the body for the node. Returns a refusal if the node's dialect does not support a field. */
 function nodeBody(
   { asked, maxTokensFor, cacheSalt }: ForwardRequest,
   route: Route,
@@ -225,7 +226,7 @@ function startAttempt(
   });
 }
 
-/** Allows longer silence between events, because some engines send nothing until a tool call is complete. */
+/** Extends the time allowed between events, because some engines send nothing until a tool call is complete. */
 function patientBounds(bounds: AnswerBounds): AnswerBounds {
   return { ...bounds, betweenEventsMs: Math.max(bounds.firstEventMs, bounds.betweenEventsMs) };
 }

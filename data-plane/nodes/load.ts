@@ -1,79 +1,81 @@
 /**
- * Tracks how busy each node is, from this gateway's requests and other gateways' reports, and which nodes are ejected. A node
- * is ejected if no connection to it can be obtained, if it broke several requests in a row, or if it has answered none for a
- * while, even if the clients ended them: clients give up long before this gateway does. The time doubles with each ejection
- * up to a bound, until a request succeeds. Neither a client's own faults nor a well-formed error, which the request may have
- * caused, count against a node. A failure that either side may have caused counts once per tenant, so that no single tenant
- * can eject a node for the others. Ejection orders the candidates; it never empties their list.
+ * Tracks how busy each node is, from this gateway's requests and other gateways' reports, and which nodes are ejected.
+ * Ejected nodes are used only if all candidates are ejected. A node is ejected if no connection to it can be obtained, if
+ * several requests in a row broke, or if it has answered none for a while. The last also counts requests that clients gave
+ * up, because clients give up long before this gateway does.
+ *
+ * Each ejection lasts twice as long as the one before, up to a limit, until a request succeeds. Clients' own faults and
+ * well-formed errors do not count against a node, because the request may be the cause. A failure that either side may have
+ * caused counts once per tenant, so that no tenant alone can eject a node for all.
  */
 
 import type { PlacementReport } from '../../schemas/records/placements.ts';
 
-/** The way that an attempt ended, as evidence about the node. */
+/** How an attempt ended, as evidence about the health of its node. */
 export type NodeOutcome =
   /** The node sent a complete answer. */
   | 'answered'
-  /** No connection was obtained. */
+  /** No connection to the node could be obtained. */
   | 'unreached'
-  /** The connection was lost, a timeout passed or the answer was invalid. */
+  /** The connection was lost, a time-out passed, or the answer was invalid. */
   | 'broken'
-  /** The answer cannot be passed on, for example because it is too large. Node or request may be the cause. */
+  /** The answer cannot be passed on, for example because it is too large. The cause may be the node or the request. */
   | 'suspect'
-  /** No evidence about the node: the client left, or the node answered with an error. */
+  /** Nothing is known about the node's health: the client disconnected, or the node answered with an error. */
   | 'neutral';
 
 export interface NodeLoadOptions {
-  /** Monotonic clock, in ms. */
+  /** Returns the time by a monotonic clock, in ms. */
   readonly now?: () => number;
-  /** Random numbers from 0 up to, but not including, 1. */
+  /** Returns a random number from 0 up to, but not including, 1. */
   readonly random?: () => number;
 }
 
 interface NodeState {
   inFlight: number;
-  /** Broken attempts since the last answer. */
+  /** Number of attempts that broke since the last complete answer. */
   broken: number;
-  /** Tenants whose suspect answers count among the broken attempts. */
+  /** Tenants whose suspect answers are included in `broken`. */
   suspectOwners: readonly string[];
-  /** Ejections since the last answer. */
+  /** Number of ejections since the last complete answer. */
   ejections: number;
   ejectedUntilMs: number;
-  /** Requests since the node last began to answer one, and the time of the first of them. */
+  /** Number of requests since the node last sent any part of an answer, and the time of the first of them. */
   unanswered: number;
   unansweredSinceMs: number;
-  /** Time when a request last began or ended. */
+  /** Time at which a request last began or ended. */
   lastUsedMs: number;
 }
 
-/** A busy gateway reports at least every 1.2 s, so one that has been silent for this long (ms) has stopped. */
+/** Time in ms for which a report counts. A busy gateway reports at least every 1.2 s, so it must have stopped. */
 const reportValidMs = 3000;
-/** Largest number of gateways whose reports count. A fleet may have this many. */
+/** Maximum number of gateways whose reports count. */
 const reportsMax = 1000;
 const brokenInARowMax = 3;
 const ejectionFirstMs = 1000;
 const ejectionMaxMs = 30_000;
-/** A node hangs if it has answered none of at least three requests for 10 s. Requests further apart do not count together. */
+/** Number of requests, and time in ms, without an answer after which a node hangs. Requests far apart do not add up. */
 const unansweredMin = 3;
 const hangMs = 10_000;
-/** Longest time for which a hanging node is reported after its last request, and the largest number of nodes reported. */
+/** Longest time in ms after its last request for which a hanging node is listed, and the maximum number listed. */
 const reportedMs = 600_000;
 const reportedMax = 20;
-/** Largest number of idle nodes kept. If entries came and went with every request, the map would be reallocated often. */
+/** Number of idle nodes that are kept. If they came and went with every request, the map would be reallocated often. */
 const idleNodesMax = 1000;
 
-/** Number of candidates examined, of many, while any node is ejected. */
+/** Number of candidates that are examined if there are many and some node is ejected. */
 const sampleSize = 16;
 
 export class NodeLoad {
   readonly #nodes = new Map<string, NodeState>();
-  /** Last report of each other gateway, by process. */
+  /** Latest report of each other gateway, by process id. */
   readonly #reports = new Map<string, { readonly atMs: number; readonly loads: PlacementReport['loads'] }>();
-  /** Sum of the last reports, by node. */
+  /** Total number of requests in flight that other gateways report, by node. */
   readonly #reported = new Map<string, number>();
   readonly #now: () => number;
   readonly #random: () => number;
   #nodesMax = idleNodesMax;
-  /** No node is ejected after this time, so none needs to be examined. */
+  /** Time until which some node may be ejected. Later, no node needs to be examined. */
   #ejectedUntilMs = Number.NEGATIVE_INFINITY;
 
   constructor({ now = () => performance.now(), random = Math.random }: NodeLoadOptions = {}) {
@@ -81,19 +83,19 @@ export class NodeLoad {
     this.#random = random;
   }
 
-  /** Requests in flight at a node, both this gateway's and those that other gateways reported recently. */
+  /** Number of requests in flight at a node: this gateway's, and those that other gateways reported last. */
   inFlight(node: string): number {
     return (this.#nodes.get(node)?.inFlight ?? 0) + (this.#reported.get(node) ?? 0);
   }
 
-  /** Mean requests in flight per node. */
+  /** Average number of requests in flight at the candidates. */
   mean(candidates: readonly { readonly node: string }[]): number {
     let sum = 0;
     for (const { node } of candidates) sum += this.inFlight(node);
     return sum / candidates.length;
   }
 
-  /** This gateway's requests in flight by node, without idle nodes. Drops the reports of gateways that have fallen silent. */
+  /** Number of this gateway's requests in flight at each busy node. Also drops the reports of silent gateways. */
   ownLoads(): PlacementReport['loads'] {
     const sinceMs = this.#now() - reportValidMs;
     for (const [process, { atMs }] of this.#reports) if (atMs < sinceMs) this.receive(process, []);
@@ -102,7 +104,7 @@ export class NodeLoad {
     return all;
   }
 
-  /** Replaces the previous load report of another gateway. */
+  /** Replaces the previous report of another gateway. */
   receive(process: string, loads: PlacementReport['loads']): void {
     const before = this.#reports.get(process)?.loads ?? [];
     this.#reports.delete(process);
@@ -110,7 +112,7 @@ export class NodeLoad {
       this.#reports.set(process, { atMs: this.#now(), loads });
       this.#addReported(loads, 1);
     }
-    // Subtract the old report last, so that a node that stays busy keeps its place in the map.
+    // Subtract the previous report last, so that a node that stays busy keeps its entry in the map.
     this.#addReported(before, -1);
   }
 
@@ -122,7 +124,7 @@ export class NodeLoad {
     }
   }
 
-  /** Requests in flight at all nodes together. */
+  /** Number of this gateway's requests in flight at all nodes. */
   inFlightTotal(): number {
     let sum = 0;
     for (const { inFlight } of this.#nodes.values()) sum += inFlight;
@@ -133,14 +135,14 @@ export class NodeLoad {
     return (this.#nodes.get(node)?.ejectedUntilMs ?? 0) > this.#now();
   }
 
-  /** Returns the candidates that are not ejected, or all of them if every one is. */
+  /** Candidates that are not ejected, or all candidates if all are ejected. */
   open<Candidate extends { readonly node: string }>(candidates: readonly Candidate[]): readonly Candidate[] {
     if (candidates.length <= 1 || this.#ejectedUntilMs <= this.#now()) return candidates;
     const open = candidates.filter(({ node }) => !this.isEjected(node));
     return open.length > 0 ? open : candidates;
   }
 
-  /** Returns the less loaded of two random candidates, ignoring ejected ones unless all are ejected. */
+  /** Picks two random candidates and returns the less busy one. Ejected candidates count only if all are ejected. */
   choose<Candidate extends { readonly node: string }>(
     candidates: readonly Candidate[],
   ): Candidate | undefined {
@@ -153,7 +155,7 @@ export class NodeLoad {
     return this.inFlight(other.node) < this.inFlight(one.node) ? other : one;
   }
 
-  /** Candidates that are not ejected; of many, only those of a small, even sample, unless all of it is ejected. */
+  /** Candidates to choose from. Of many, examines an even sample, and falls back to all if the whole sample is ejected. */
   #some<Candidate extends { readonly node: string }>(candidates: readonly Candidate[]): readonly Candidate[] {
     const { length } = candidates;
     if (length <= 2 * sampleSize || this.#ejectedUntilMs <= this.#now()) return this.open(candidates);
@@ -164,7 +166,7 @@ export class NodeLoad {
     return open.length > 0 ? (open as Candidate[]) : this.open(candidates);
   }
 
-  /** `awaitsAnswer`: whether silence means that the node hangs. */
+  /** Counts the start of a request. `awaitsAnswer` says whether the node counts as hanging if it never answers. */
   begin(node: string, awaitsAnswer = true): void {
     let state = this.#nodes.get(node);
     if (state === undefined) {
@@ -179,7 +181,7 @@ export class NodeLoad {
     if (awaitsAnswer) this.#awaitAnswer(state);
   }
 
-  /** Called when the node begins to answer a request, and for each further event. */
+  /** Called when the node begins to answer a request, and for every further event. */
   answering(node: string): void {
     const state = this.#nodes.get(node);
     if (state === undefined || state.unanswered === 0) return;
@@ -190,7 +192,7 @@ export class NodeLoad {
     state.unanswered = 0;
   }
 
-  /** Returns up to 20 nodes that have answered none of their requests for a while. */
+  /** Names of up to 20 nodes that have not answered any of their requests for a while. */
   hanging(): string[] {
     const nowMs = this.#now();
     return [...this.#nodes]
@@ -199,7 +201,7 @@ export class NodeLoad {
       .slice(0, reportedMax);
   }
 
-  /** Must be called exactly once for each `begin`. `owner` is the tenant that sent the request. */
+  /** Counts the end of a request. Must be called once for each `begin`. `owner` is the tenant that sent the request. */
   end(node: string, outcome: NodeOutcome, owner = ''): void {
     const state = this.#nodes.get(node);
     if (state === undefined) return;
@@ -215,13 +217,13 @@ export class NodeLoad {
       state.broken += 1;
       if (state.broken >= brokenInARowMax) this.#eject(state);
     } else if (outcome === 'unreached') {
-      // The request never reached the node.
+      // Reset this, because the request never reached the node.
       state.unanswered = 0;
       this.#eject(state);
     }
   }
 
-  /** Counts an unanswered request. Ejects a hanging node, so that only about one request at a time tries it. */
+  /** Counts a request that awaits an answer. Ejects a hanging node again, so that about one request at a time tries it. */
   #awaitAnswer(state: NodeState): void {
     const nowMs = this.#now();
     const isApart = state.inFlight === 1 && nowMs - state.lastUsedMs > hangMs;
@@ -234,16 +236,16 @@ export class NodeLoad {
     if (isHanging(state, nowMs)) this.#eject(state, nowMs - state.unansweredSinceMs);
   }
 
-  /** An idle, healthy node needs no entry, so only busy and failing nodes limit how far the map can shrink. */
+  /** Removes healthy, idle nodes, which need no entry. */
   #forgetIdle(): void {
     for (const [node, { inFlight, broken, ejections }] of this.#nodes)
       if (inFlight === 0 && broken === 0 && ejections === 0) this.#nodes.delete(node);
-    // A higher limit avoids walking many nodes in use for every new one.
+    // Allow twice the nodes that remain, so that a large fleet does not trigger this for every new node.
     this.#nodesMax = Math.max(idleNodesMax, 2 * this.#nodes.size);
   }
 
   #eject(state: NodeState, ms = ejectionFirstMs * 2 ** state.ejections): void {
-    // Requests that were in flight when the node was ejected are no new evidence.
+    // Ignore requests that were already in flight when the node was ejected, because they prove nothing new.
     if (state.ejectedUntilMs > this.#now()) return;
     state.ejectedUntilMs = this.#now() + Math.min(ms, ejectionMaxMs);
     this.#ejectedUntilMs = Math.max(this.#ejectedUntilMs, state.ejectedUntilMs);
@@ -257,7 +259,7 @@ function isHanging({ unanswered, unansweredSinceMs }: NodeState, nowMs: number):
   return unanswered >= unansweredMin && nowMs - unansweredSinceMs >= hangMs;
 }
 
-/** Whether this is the tenant's first suspect answer since the last reset. Remembers as many tenants as eject a node. */
+/** Whether this is the tenant's first suspect answer since the last reset. Remembers no more tenants than eject a node. */
 function isNewSuspect(state: NodeState, owner: string): boolean {
   const { suspectOwners } = state;
   if (suspectOwners.length >= brokenInARowMax || suspectOwners.includes(owner)) return false;

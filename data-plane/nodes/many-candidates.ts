@@ -1,6 +1,6 @@
 /**
- * An index over many candidate nodes, so that choosing among a thousand costs about as much as among ten. All gateways select
- * the same few candidates for a key and compare only those. It is kept until one of the nodes changes.
+ * Index of many candidate nodes, with which choosing among a thousand costs about as much as among ten. All gateways select
+ * the same few candidates for a key and compare only those. The index is kept until one of the nodes changes.
  */
 import { combine, RollingHash } from '../surfaces/common/rolling-hash.ts';
 
@@ -8,13 +8,13 @@ interface Named {
   readonly node: string;
 }
 
-/** Number of buckets: enough that each contains few nodes. It must never change, because that would move every key. */
+/** Number of buckets, chosen so that each contains few nodes. Must never change, because that would move almost every key. */
 const bucketsCount = 64;
 const scoreSpan = 2 ** 53;
 
 /**
- * Candidates in buckets, by the hash of their names. A key orders the buckets by rendezvous hashing, weighted by size. Losing
- * a node moves its keys and about as many others of its bucket.
+ * Divides candidates into buckets by the hash of their names. Rendezvous hashing, weighted by size, orders the buckets for
+ * each key. When a node is lost, its own keys move, and about as many others in its bucket.
  */
 export class ManyCandidates<Of extends Named> {
   readonly list: readonly Of[];
@@ -33,7 +33,7 @@ export class ManyCandidates<Of extends Named> {
     this.#buckets = buckets;
   }
 
-  /** Returns the buckets that rank first for the key, whole, until they contain at least `count` candidates. */
+  /** Candidates for a key: the buckets that rank first, each with all its nodes, until there are at least `count` nodes. */
   takeFirst(key: number, count: number): readonly Of[] {
     const scores = this.#buckets.map((bucket, at) => ({
       bucket,
@@ -51,7 +51,7 @@ export class ManyCandidates<Of extends Named> {
   }
 }
 
-/** Score of a bucket for a key. The logarithm makes a bucket's chance of ranking first proportional to its weight. */
+/** Rank of a bucket for a key. With the logarithm, the chance to rank first is proportional to the weight. */
 function scoreBucket(weight: number, bucket: number, key: number): number {
   if (weight === 0) return Number.NEGATIVE_INFINITY;
   return -weight / Math.log((combine(bucket + 1, key) + 0.5) / scoreSpan);

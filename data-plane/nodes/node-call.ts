@@ -1,8 +1,8 @@
 /**
- * A request to one node. The reader gets head, body and exactly one end, and nothing after it. If a reused connection ends
- * without a byte of the answer, the request is sent once more, on a new connection. The call knows whether any byte of the
- * request was sent. Everything from the node is bounded: its head by the pool, the number of interim answers (1xx), the time
- * by the reader's deadline, and the bytes sent after the reader has finished.
+ * One request to one node. The reader gets the head, the body and exactly one end, and nothing afterwards. If a reused
+ * connection ends without a byte of the answer, the request is sent once more, on a new connection. A failure says whether
+ * any byte of the request was sent. Everything that a node sends is bounded: the head by the pool, interim responses (1xx) by
+ * number, the time by the reader's deadline, and the bytes after the answer by size.
  */
 import { isOutOfFiles } from '../../shared/runtime/open-files.ts';
 import type { Ticker, Timed } from '../../shared/runtime/ticker.ts';
@@ -12,10 +12,13 @@ import type { BodyPieces } from './body-pieces.ts';
 import type { NodePools, Upstream } from './node-pools.ts';
 import { type WireCall, type WireController, WireFault, type WireRequest } from './wire-call.ts';
 
-/** `unreached`: no byte was sent. `own`: the same, caused by this process. `timeout`: a deadline. `lost`: anything else. */
+/**
+ * Reason why a call failed. `unreached` means that no byte of the request was sent. `own` means the same, with this process
+ * as the cause. `timeout` means that a deadline passed, and `lost` is any other failure.
+ */
 export type CallFailureKind = 'unreached' | 'own' | 'timeout' | 'lost';
 
-/** The reason for a failed call. Its message is for the log and contains no text from the node or the client. */
+/** Error of a failed call. Its message is for the log and contains no text from the node or the client. */
 export class CallFailure extends Error {
   override readonly name = 'CallFailure';
   readonly kind: CallFailureKind;
@@ -27,39 +30,39 @@ export class CallFailure extends Error {
 }
 
 export interface CallReader {
-  /** A connection was obtained, and the request is being sent. */
+  /** Called when a connection is ready and the request is being sent. */
   onSent?(): void;
-  /** The connection was lost without a byte of the answer. The request will be sent on a new one. */
+  /** Called if the connection was lost without a byte of the answer. The request will be sent again on a new connection. */
   onUnanswered?(): void;
-  /** The connection has accepted the last byte of a body in pieces. */
+  /** Called when the connection has accepted the last byte of a body in pieces. */
   onTaken?(): void;
   onHead(status: number, contentType: string): void;
   onData(chunk: Buffer): void;
-  /** The body ended where its framing says. */
+  /** Called when the body is complete. */
   onEnd(): void;
-  /** Receives a CallFailure, or any other error if this program has a fault. */
+  /** Called with a `CallFailure`, or with any other error if this program is at fault. */
   onFailure(error: Error): void;
 }
 
 export interface NodeRequest {
-  /** The node's base address. */
+  /** Base address of the node. */
   readonly url: string;
-  /** Path below the base address, with a leading slash. */
+  /** Path below the base address, beginning with a slash. */
   readonly path: string;
   readonly body: string | BodyPieces;
   readonly accept: 'application/json' | 'text/event-stream';
-  /** Name of the node's credential, or null if the node needs none. */
+  /** Name of the node's credential, or null if the node requires none. */
   readonly credential: string | null;
   readonly traceparent?: string | undefined;
-  /** Whether the node closes the connection after its answer, so that no other request may follow. */
+  /** Whether the node will close the connection after its answer. */
   readonly isLastOnConnection?: boolean;
 }
 
 const interimAnswersMax = 8;
-/** Largest number of bytes that a node may send after its answer was complete. */
+/** Maximum number of bytes read after the answer is complete. */
 const restBytesMax = 64 * 1024;
 
-/** Pieces and bytes read of one answer before other requests get their turn. */
+/** Number of parts and bytes of one answer that are read before other requests get a turn. */
 const turnPiecesMax = 512;
 const turnBytesMax = 64 * 1024;
 
@@ -68,11 +71,11 @@ export class NodeCall implements WireCall, Timed {
   readonly #ticker: Ticker;
   #reader: CallReader | undefined;
   #controller: WireController | undefined;
-  /** The request while it may still be sent a second time. Undefined after the second try, or once an answer has begun. */
+  /** Request, as long as it may be sent a second time. Undefined after the second try or once an answer has begun. */
   #request: WireRequest | undefined;
   #wires: Upstream['pool'] | undefined;
   #connectMs = 0;
-  /** Whether the exchange has ended or its result is no longer wanted. */
+  /** Whether the call has ended or nobody wants its result any more. */
   #over = false;
   #sent = false;
   #paused = false;
@@ -90,7 +93,7 @@ export class NodeCall implements WireCall, Timed {
     this.#reader = reader;
   }
 
-  /** Sends the request. Call `setDeadline` first; connecting has a shorter timeout of its own. */
+  /** Sends the request. `setDeadline` must have been called before. Connecting has a shorter time-out of its own. */
   start(pools: NodePools, request: NodeRequest): void {
     const { url, path, body, accept, credential, traceparent, isLastOnConnection } = request;
     const { pool, pathPrefix } = pools.upstream(url);
@@ -125,13 +128,13 @@ export class NodeCall implements WireCall, Timed {
     this.#wires?.dispatch(request, this);
   }
 
-  /** Starts a new deadline, which replaces the previous one. `awaited` completes the sentence "the node did not send …". */
+  /** Sets a deadline in place of the previous one. `awaited` completes the sentence "the node did not send …". */
   setDeadline(ms: number, awaited: string): void {
     this.#deadlineMs = this.#ticker.nowMs + ms;
     this.#awaited = awaited;
   }
 
-  /** Deadlines do not apply while paused, because the node is not the cause of the delay. */
+  /** Pauses reading. Deadlines do not apply meanwhile, because the node does not cause the delay. */
   pause(): void {
     this.#paused = true;
     this.#controller?.pause();
@@ -142,7 +145,7 @@ export class NodeCall implements WireCall, Timed {
     if (!this.#isYielding) this.#controller?.resume();
   }
 
-  /** Ends the request to the node at once. The reader is not called again. */
+  /** Ends the call at once. The reader is not called any more. */
   abort(): void {
     this.#reader = undefined;
     if (this.#over) return;
@@ -150,7 +153,7 @@ export class NodeCall implements WireCall, Timed {
     this.#controller?.abort();
   }
 
-  /** Called when the answer is complete. Reads and drops the rest of the body, so that the connection can be reused. */
+  /** Called when the answer is complete. Reads the rest of the body, so that the connection can be reused, and drops it. */
   drain(): void {
     this.#reader = undefined;
     if (this.#over) return;
@@ -224,7 +227,7 @@ export class NodeCall implements WireCall, Timed {
     this.#fail(this.#explain(error));
   }
 
-  /** Pauses long reads. A node may send every byte as a separate piece, or many events at once, while other requests wait. */
+  /** Pauses reading for one turn, because a node may send many small parts or events at once while other requests wait. */
   #yieldIfNeeded(bytes: number): void {
     this.#turnPieces += 1;
     this.#turnBytes += bytes;
@@ -261,7 +264,7 @@ export class NodeCall implements WireCall, Timed {
     this.#ticker.delete(this);
   }
 
-  /** Socket errors have a code, and messages that may contain text from the node, so only the code is kept. */
+  /** Converts an error of the socket. Keeps only its code, because the message may contain text from the node. */
   #explain(error: Error): Error {
     if (error instanceof WireFault) return new CallFailure(this.#sent ? 'lost' : 'unreached', error.message);
     const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;

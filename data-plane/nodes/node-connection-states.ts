@@ -15,33 +15,33 @@
  */
 
 export type NodeConnectionState =
-  /** Not connected yet, but already has a request. */
+  /** Not connected yet, but a request is already waiting to be sent. */
   | 'opening'
-  /** The request has been written in part. */
+  /** The request has been written only in part. */
   | 'sending'
-  /** The request has been written completely. */
+  /** The request has been written completely, and the answer has not begun. */
   | 'waiting'
   /** The head of the answer arrived before the request was written completely. */
   | 'early'
-  /** The head of the answer has been read, and the request has been written completely. */
+  /** The request has been written completely, and the head of the answer has been read. */
   | 'answering'
-  /** Idle: no request. */
+  /** The connection is idle: it carries no request. */
   | 'resting'
   | 'closed';
 
 export type NodeConnectionEvent =
   | 'opened'
-  /** The last byte of the request was written. */
+  /** The last byte of the request has been written. */
   | 'sent'
-  /** The head of the final answer, not of an interim one. */
+  /** The head of the answer has been read. Interim responses (1xx) do not count. */
   | 'head'
-  /** The last byte of the answer was read. */
+  /** The last byte of the answer has been read. */
   | 'end'
-  /** The last byte of the answer was read, and no other request may follow. */
+  /** The last byte of the answer has been read, and the connection must close. */
   | 'end-last'
-  /** The connection was given a request. */
+  /** An idle connection was given a request. */
   | 'taken'
-  /** The connection is lost, its answer cannot be read, or its call gave up. */
+  /** The connection was lost, its answer cannot be read, or its call was aborted. */
   | 'lost';
 
 type Row = Readonly<Partial<Record<NodeConnectionEvent, NodeConnectionState>>>;

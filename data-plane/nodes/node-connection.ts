@@ -1,6 +1,7 @@
 /**
- * An HTTP connection to a node, for one call at a time. Each call gets exactly one end, its pieces in order, and nothing
- * after an abort. All connections read into one shared buffer, so nobody may keep a piece after the callback returns.
+ * HTTP connection to a node, which carries one call at a time. Each call receives its pieces in order and exactly one end,
+ * and nothing after an abort. All connections read into one shared buffer, so a piece must not be kept after the callback
+ * returns.
  */
 import type { Socket } from 'node:net';
 import type { FaultName } from '../http/faults.ts';
@@ -16,42 +17,42 @@ import {
 import { type WireCall, type WireController, WireFault, type WireRequest } from './wire-call.ts';
 
 export interface NodeConnectionOwner {
-  /** Header lines for every request to this node. */
+  /** Header lines that every request to this node contains. */
   readonly fields: string;
   readonly keepAliveMs: number;
   onOpened(): void;
-  /** Must call `readUnread`, in this turn of the event loop or a later one. */
+  /** Called when bytes have arrived. The owner must call `readUnread`, in this turn of the event loop or a later one. */
   onUnread(connection: NodeConnection): void;
-  /** The connection has completed an answer and is idle. */
+  /** Called when the connection has completed an answer and is idle. */
   onRest(connection: NodeConnection): void;
   onClosed(connection: NodeConnection, wasOpen: boolean): void;
 }
 
 const headBytesMax = 16 * 1024;
-/** Subtracted from the idle time that a node announces, because the node's clock started earlier. */
+/** Time in ms subtracted from the idle time that a node announces, because the node has begun to count it earlier. */
 const hintReserveMs = 2000;
 
 export class NodeConnection implements WireController, MessageSink<ParsedAnswer> {
-  /** The owner's sweep count when the connection became idle. */
+  /** Number of the owner's sweep at which the connection became idle. */
   restedAt = 0;
-  /** Longest time that the connection may stay idle. */
+  /** Longest time in ms that the connection may stay idle. */
   restMs: number;
   readonly #socket: Socket;
   readonly #owner: NodeConnectionOwner;
   readonly #reader = new MessageReader(new AnswerHeadReader(headBytesMax), this, headBytesMax);
   #state: NodeConnectionState = 'opening';
   #call: WireCall | undefined;
-  /** The request until it is written. */
+  /** Request that has not been written yet. */
   #request: WireRequest | undefined;
   #rest: BodyPieces | undefined;
-  /** Bytes from the node that wait for a later turn. */
+  /** Bytes from the node that have not been read yet, because their turn has not come. */
   #unread: Buffer | undefined;
-  /** Whether no request may follow the current one. */
+  /** Whether the connection must close after the current request. */
   #isLast = false;
   #isInterim = false;
   #isAnswered = false;
   #isPaused = false;
-  /** Whether the connection was reused for this request and no byte has arrived since. */
+  /** Whether this request reuses an idle connection and no byte has arrived since. */
   #isUnanswered = false;
   #wasOpen = false;
 
@@ -69,7 +70,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     return this.#state;
   }
 
-  /** Sends the request, or keeps it until the connection is open. */
+  /** Sends the request. If the connection is not open yet, sends it when it is. */
   take(request: WireRequest, call: WireCall): void {
     this.#call = call;
     this.#request = request;
@@ -90,14 +91,14 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#send();
   }
 
-  /** Receives all bytes of one read from the socket. */
+  /** Receives the bytes of one read from the socket. */
   onBytes(bytes: Buffer): void {
-    // Checked at once: a request that took the connection meanwhile would get these bytes as its answer.
+    // Check this now. A request that takes the connection later would receive these bytes as its answer.
     if (this.#state === 'resting' || this.#state === 'opening') {
       this.#lose(strayBytes());
       return;
     }
-    // TLS may still deliver bytes while the socket is paused.
+    // With TLS, bytes may still arrive while the socket is paused.
     if (this.#unread !== undefined) {
       this.#unread = Buffer.concat([this.#unread, bytes]);
       return;
@@ -105,7 +106,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#unread = bytes;
     this.#owner.onUnread(this);
     if (this.#unread === undefined) return;
-    // Copy, because the next connection reads into the same buffer.
+    // Copy the bytes, because the next connection reads into the same buffer.
     this.#unread = Buffer.from(bytes);
     this.#socket.pause();
   }
@@ -123,7 +124,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     try {
       this.#read(bytes);
     } catch (error) {
-      // The call's reader threw. That is a fault of this program, which must not stop the process.
+      // Reading the answer has failed because of an error in this program. It must not stop the process.
       this.#lose(error instanceof Error ? error : new Error(String(error)));
     }
   }
@@ -144,7 +145,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#lose(undefined);
   }
 
-  /** Closes the connection. A call in progress fails. */
+  /** Closes the connection. If a call is in progress, it fails. */
   end(): void {
     this.#lose(new WireFault('this gateway closed its connection to the node'));
   }
@@ -186,7 +187,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     const request = this.#request;
     this.#request = undefined;
     this.#call?.onRequestStart(this);
-    // A call that gave up aborts within `onRequestStart`.
+    // `onRequestStart` may have aborted the call.
     if (request === undefined || this.#state !== 'sending') return;
     this.#write(this.#formatHead(request), request.body);
   }
@@ -210,7 +211,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     return head;
   }
 
-  /** Writes as much of a body in pieces as the connection accepts. */
+  /** Writes pieces of a large body until the connection accepts no more for now. */
   #pour(): void {
     const body = this.#rest;
     if (body === undefined) return;
@@ -225,11 +226,11 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
 
   #read(bytes: Buffer): void {
     let at = 0;
-    // Runs more than once only after an interim answer.
+    // This runs more than once only if interim responses (1xx) precede the answer.
     while (at < bytes.length && this.#isOpen && !this.#isAnswered)
       at += this.#reader.read(bytes.subarray(at));
     if (!this.#isAnswered || !this.#isOpen) return;
-    // Bytes follow the answer, although no other request was sent.
+    // The node sent more than the answer, so the connection cannot be trusted for another request.
     if (at < bytes.length) this.#isLast = true;
     if (!this.#isPaused) this.#finish();
   }
@@ -238,13 +239,13 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     return this.#state !== 'closed';
   }
 
-  /** Ends the call after its complete answer. */
+  /** Ends a call whose answer is complete. */
   #finish(): void {
     const call = this.#call;
     this.#call = undefined;
     this.#isAnswered = false;
     this.#isPaused = false;
-    // The rest of the request would be sent before the next one, and the node might take it for that one.
+    // If the request has not been sent completely, the node might take its end for the start of the next request.
     if (this.#socket.writableLength > 0 || this.#unread !== undefined) this.#isLast = true;
     const state = this.#step(this.#isLast ? 'end-last' : 'end');
     if (state === 'resting') {
@@ -254,7 +255,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     call?.onResponseEnd();
   }
 
-  /** The node has half-closed the connection. */
+  /** Handles that the node has closed its side of the connection. */
   #onPeerEnd(): void {
     this.readUnread();
     if (!this.#isOpen) return;
@@ -277,7 +278,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#owner.onClosed(this, this.#wasOpen);
   }
 
-  /** Handles a connection that the node closed or the network lost. */
+  /** Ends the connection after the node has closed it or the network has lost it. */
   #hangUp(error: Error): void {
     const call = this.#call;
     if (!this.#isUnanswered) this.#lose(error);
@@ -309,7 +310,7 @@ function strayBytes(): WireFault {
   return new WireFault('the node sent what nobody asked for');
 }
 
-/** Returns the field's value, or an empty string if the answer has none or several. */
+/** Value of a header field, or an empty string if the answer has no such field or several. */
 function readField({ rawHeaders }: ParsedAnswer, name: string): string {
   let found: string | undefined;
   for (let i = 0; i < rawHeaders.length; i += 2) {
@@ -321,7 +322,7 @@ function readField({ rawHeaders }: ParsedAnswer, name: string): string {
   return found ?? '';
 }
 
-/** Time for which the connection may stay idle. The node's `keep-alive` header can shorten it. */
+/** Longest time in ms that the connection may stay idle. The node's `keep-alive` header can shorten it. */
 function keepAliveRest(head: ParsedAnswer, keepAliveMs: number): number {
   const field = readField(head, 'keep-alive');
   if (field === '') return keepAliveMs;

@@ -1,7 +1,8 @@
 /**
- * The connections to nodes, in one pool per address, opened on first use and closed after long disuse. Pools do not limit the
- * number of connections, because slow streams would starve other requests; tiers bound the requests in flight. Nodes are
- * untrusted, so answer heads are bounded, as are the bytes of all buffered answers together.
+ * All connections to nodes, in one pool per address. A pool is opened when it is first used and closed when it has not been
+ * used for long. Pools do not limit the number of connections, because slow streams would then starve other requests. Tiers
+ * limit the requests in flight instead. Nodes are untrusted, so the size of answer heads and the total size of all buffered
+ * answers are bounded.
  */
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';
@@ -9,35 +10,35 @@ import { waits } from '../../shared/runtime/waits.ts';
 import { NodeWires } from './node-wires.ts';
 
 export interface NodePoolsOptions {
-  /** Returns the credential with this name, or undefined if the gateway does not have it. */
+  /** Returns the credential with this name, or undefined if this gateway does not have it. */
   readonly credential: (name: string) => string | undefined;
-  /** Timeout for connecting to a node; 2 s by default. */
+  /** Time-out in ms for connecting to a node. The default is 2 s. */
   readonly connectMs?: number;
-  /** Called when a connection cannot be opened because the process has reached its limit of open files. */
+  /** Called if a connection cannot be opened because the process has too many open files. */
   readonly onOutOfFiles?: () => void;
-  /** Resolution of timeouts on nodes, in ms; 250 by default. */
+  /** Interval in ms at which time-outs are checked. The default is 250. */
   readonly tickMs?: number;
-  /** Time without use after which a pool is closed; 5 minutes by default. */
+  /** Time in ms after which an unused pool is closed. The default is 5 minutes. */
   readonly unusedMs?: number;
 }
 
-/** A node's parsed address, with its pool. */
+/** Pool for a node's address. */
 export interface Upstream {
   readonly pool: NodeWires;
-  /** Prefix of every path: empty, or a path that starts with a slash and does not end with one. */
+  /** Start of every path: either empty, or a path that begins with a slash and does not end with one. */
   readonly pathPrefix: string;
   usedMs: number;
 }
 
-/** Engines built on uvicorn close idle connections after 5 s. The gateway must close them first. */
+/** Longest time in ms that a connection stays idle. Engines on uvicorn close it after 5 s; the gateway must do so first. */
 const keepAliveMs = 4000;
-/** Longest time until a credential changed on disk takes effect. */
+/** Maximum time in ms until a credential that was changed on disk takes effect. */
 const credentialMs = 5000;
 
 export class NodePools {
   readonly ticker: Ticker;
   readonly connectMs: number;
-  /** Bounds all buffered answers together. Streamed answers do not count. */
+  /** Limits the total size of all buffered answers. Streams do not count. */
   readonly answerBytes = new BodyBudget();
   readonly #upstreams = new Map<string, Upstream>();
   readonly #credentials = new Map<string, { readonly value: string | undefined; readonly readMs: number }>();
@@ -64,7 +65,7 @@ export class NodePools {
     return sum;
   }
 
-  /** `url` is a node's base address, which was validated when the node was registered. */
+  /** Returns the pool for a node's base address. The address was validated when the node was registered. */
   upstream(url: string): Upstream {
     let upstream = this.#upstreams.get(url);
     if (upstream === undefined) {
@@ -75,7 +76,7 @@ export class NodePools {
     return upstream;
   }
 
-  /** Returns the credential with this name, cached for a few seconds. */
+  /** Returns the credential with this name, which is cached for a few seconds. */
   credential(name: string): string | undefined {
     const nowMs = performance.now();
     const known = this.#credentials.get(name);
@@ -85,7 +86,7 @@ export class NodePools {
     return value;
   }
 
-  /** Stops accepting requests. Those in flight may finish within `graceMs`; then their connections are destroyed. */
+  /** Stops accepting requests. Those in flight may finish within `graceMs`. After that, their connections are destroyed. */
   async close(graceMs = 0): Promise<void> {
     clearInterval(this.#sweeper);
     const pools = [...this.#upstreams.values()].map(({ pool }) => pool);

@@ -1,7 +1,7 @@
 /**
- * The connections from this gateway to one node. Idle ones are reused, the most recent first, except for bodies in pieces,
- * which cannot be sent twice. A connection rests for one turn of the event loop before its reuse, so that stray bytes after
- * an answer are not taken for the next one. It is closed before the node may close it.
+ * Pool of this gateway's connections to one node. Idle connections are reused, the most recent first, but not for bodies in
+ * pieces, which cannot be sent twice. A connection stays idle for one turn of the event loop before it is reused, so that
+ * stray bytes after an answer are not read as the next answer. It is closed before the node may close it.
  */
 import { connect, isIP, type OnReadOpts, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
@@ -12,22 +12,25 @@ import { NodeConnection, type NodeConnectionOwner } from './node-connection.ts';
 import type { WireCall, WireRequest } from './wire-call.ts';
 
 export interface NodeWiresOptions {
-  /** Connections that are idle for longer are closed. */
+  /** Time in ms after which an idle connection is closed. */
   readonly keepAliveMs: number;
   readonly onOutOfFiles: () => void;
 }
 
-/** Largest number of idle connections. */
+/** Maximum number of idle connections. */
 const restingMax = 512;
-/** Number of sweeps over idle connections within the longest idle time. */
+/** Number of sweeps over idle connections in the longest idle time. */
 const looksInRest = 8;
 const probeAfterMs = 60_000;
 
 const readBytes = 64 * 1024;
-/** All connections read into this buffer, in turn. It does not fill its ArrayBuffer, or readers would take it over. */
+/**
+ * Buffer into which all connections read in turn. It must be smaller than its `ArrayBuffer`, because readers may keep an
+ * `ArrayBuffer` that holds nothing else.
+ */
 const shared = Buffer.from(new ArrayBuffer(readBytes + 1), 0, readBytes);
 
-/** Many connections may have bytes in the same turn. Nodes share its time, so that none of them can block the others. */
+/** Reads from connections, in turns that nodes share equally, so that no node can block the others. */
 const readWithinTurn = perProcess(() =>
   boundTurns<{ readonly connection: NodeConnection; readonly host: string }>(
     ({ connection }) => connection.readUnread(),
@@ -43,7 +46,7 @@ export class NodeWires implements NodeConnectionOwner {
   readonly #options: NodeWiresOptions;
   readonly #all = new Set<NodeConnection>();
   #resting: NodeConnection[] = [];
-  /** Connections that became idle in this turn. */
+  /** Connections that became idle in this turn of the event loop. */
   #ended: NodeConnection[] = [];
   #connected = 0;
   #session: Buffer | undefined;
@@ -64,7 +67,6 @@ export class NodeWires implements NodeConnectionOwner {
     return this.#connected;
   }
 
-  /** Number of calls in progress. */
   get calls(): number {
     return this.#all.size - this.#resting.length - this.#ended.length;
   }
@@ -76,7 +78,7 @@ export class NodeWires implements NodeConnectionOwner {
     if (this.#isClosing) connection.end();
   }
 
-  /** Stops accepting calls. Resolves when the last one has ended. */
+  /** Stops accepting calls. Resolves when the last call has ended. */
   close(): Promise<void> {
     this.#isClosing = true;
     for (const connection of [...this.#resting, ...this.#ended]) connection.end();
@@ -126,7 +128,7 @@ export class NodeWires implements NodeConnectionOwner {
     this.#looking ??= setInterval(() => this.#look(), this.keepAliveMs / looksInRest).unref();
   };
 
-  /** Closes the connections that the node might close before the next sweep. */
+  /** Closes the idle connections that the node might close before the next sweep. */
   #look(): void {
     this.#looks++;
     const everyMs = this.keepAliveMs / looksInRest;

@@ -1,26 +1,26 @@
 /**
- * A gateway's memory of prompt prefixes: how often each was seen recently, and the last node to receive it. The table is
- * bounded and fair: a tenant that exceeds its share loses its own entries first, least recently used first.
+ * Remembers prompt prefixes: how often each occurred recently, and which node received it last. The table is bounded and
+ * fair. A tenant that uses more than its share loses its own entries first, beginning with the least recently used.
  */
 import type { PromptPlacement } from '../../schemas/records/placements.ts';
 import { withinMemory } from '../../shared/runtime/memory-limit.ts';
 
 export interface PrefixEntry {
-  /** Number of requests. Older requests count less. */
+  /** Number of requests with this prefix. Older requests count less. */
   weight: number;
-  /** Sequence number, within the group, of the last request that was counted. */
+  /** Number of the last request that `weight` includes, counted within its group. */
   sequence: number;
-  /** The node that received a prompt ending at this prefix. */
+  /** Node that last received a prompt that ends with this prefix. */
   node: string | undefined;
   placedMs: number;
 }
 
-/** Number of tenants examined to find one whose entry is evicted. */
+/** Number of tenants that are examined to find one that loses an entry. */
 const examinedMax = 8;
 
 export class PrefixTable {
   readonly #entriesMax: number;
-  /** Entries by tenant and prefix. Both maps begin with the least recently used. */
+  /** Entries by tenant and prefix. Both maps begin with what was used least recently. */
   readonly #owners = new Map<string, Map<number, PrefixEntry>>();
   #size = 0;
 
@@ -40,7 +40,7 @@ export class PrefixTable {
     return this.#owners.get(owner)?.get(prefix);
   }
 
-  /** Empties the table, and returns the entries that have a node. */
+  /** Empties the table and returns the entries for which a node is known. */
   takeAll(): PromptPlacement[] {
     const all: PromptPlacement[] = [];
     for (const [owner, entries] of this.#owners)
@@ -50,7 +50,7 @@ export class PrefixTable {
     return all;
   }
 
-  /** Returns the entry, creating it if necessary, and marks it as just used. */
+  /** Returns the entry and marks it as just used. Creates the entry if there is none. */
   use(owner: string, prefix: number): PrefixEntry {
     let entries = this.#owners.get(owner);
     if (entries === undefined) entries = new Map();

@@ -1,6 +1,6 @@
 /**
- * Collects an answer that is not streamed, within bounds, and converts it for the client. The body worker converts large
- * answers, because the node decides how large they are. This file knows neither the node nor the client.
+ * Collects a whole answer (not a stream) within bounds and converts it for the client. Large answers are converted by the
+ * body worker, because the node decides how large they are. This file knows neither the node nor the client.
  */
 
 import type { Refusal } from '../../shared/decision/refusal.ts';
@@ -18,7 +18,7 @@ export interface WholeAnswerOptions {
   readonly facts: AnswerFacts;
   readonly form: AnswerForm;
   readonly bodyWorker: BodyWorker;
-  /** The tenant that the worker's queue schedules for. */
+  /** Organisation for which the body worker queues the conversion. */
   readonly owner: string;
   readonly memory: MemoryBudget;
   readonly bytesMax: number;
@@ -34,7 +34,7 @@ export class WholeAnswer {
   readonly kind = 'whole';
   readonly #options: WholeAnswerOptions;
   readonly #bytes: ByteCollector;
-  /** Undefined unless the worker rebuilds the answer. Most answers are small and need no signal. */
+  /** Cancels the conversion on the body worker. Undefined for most answers, which are small and need no worker. */
   #abort: AbortController | undefined;
 
   constructor(options: WholeAnswerOptions) {
@@ -42,7 +42,7 @@ export class WholeAnswer {
     this.#bytes = new ByteCollector(options.memory, options.bytesMax);
   }
 
-  /** Returns the reason if the piece does not fit, otherwise undefined. */
+  /** Adds a part of the body. If it does not fit, returns the reason. */
   add(piece: Buffer): NodeFailure | Refusal | undefined {
     if (this.#bytes.add(piece)) return undefined;
     return this.#bytes.isTooLarge
@@ -50,7 +50,7 @@ export class WholeAnswer {
       : memoryRefusal(this.#options.memory.shortage, 'answer');
   }
 
-  /** Rebuilds small answers at once, large ones on the body worker. Throws NodeFailure or Refusal, or rejects with one. */
+  /** Converts the answer: small ones at once, large ones on the body worker. Fails with a `NodeFailure` or a `Refusal`. */
   rebuild(): RebuiltAnswer | Promise<RebuiltAnswer> {
     const small = mayBeSmall(this.#bytes.length) ? parseSmallAnswer(this.#bytes.whole()) : 'large';
     if (small === 'large') return this.#rebuildOnWorker();
@@ -58,7 +58,7 @@ export class WholeAnswer {
     return wholeAnswer(small.value, facts, form);
   }
 
-  /** Releases the memory and cancels a running rebuild. Idempotent. */
+  /** Releases the memory and cancels a conversion that is running. May be called more than once. */
   release(): void {
     this.#bytes.release();
     this.#abort?.abort(released);

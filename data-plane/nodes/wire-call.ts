@@ -1,23 +1,23 @@
-/** The interface between a call and its connection to a node. */
+/** Interface between a call to a node and the connection that carries the call. */
 import type { BodyPieces } from './body-pieces.ts';
 
-/** The reason for a lost connection. Its message never contains text from the node. */
+/** Reason why a connection was lost. The message never contains text from the node. */
 export class WireFault extends Error {
   override readonly name = 'WireFault';
 }
 
 export interface WireRequest {
   readonly path: string;
-  /** Alternating names and values, without the connection's own headers but with the length of a body in pieces. */
+  /** Names and values in turn. Does not include the headers that the connection adds itself. */
   readonly headers: string[];
   readonly body: string | BodyPieces;
-  /** Whether the connection closes after this request. */
+  /** Whether the connection must close after this request. */
   readonly isLast: boolean;
-  /** Whether to open a new connection even if an idle one is available. */
+  /** Whether the request needs a new connection, even if an idle one is available. */
   readonly isFresh: boolean;
 }
 
-/** Controls the exchange of one call. */
+/** Lets a call control the connection that carries it. */
 export interface WireController {
   pause(): void;
   resume(): void;
@@ -26,14 +26,14 @@ export interface WireController {
 }
 
 export interface WireCall {
-  /** The connection is ready. The request is sent when this method returns, unless the call was aborted. */
+  /** Called when the connection is ready. The request is sent when this method returns, unless it aborts the call. */
   onRequestStart(controller: WireController): void;
-  /** Also called for each interim response (1xx). */
+  /** Called for the head of the answer, and for each interim response (1xx) before it. */
   onResponseStart(status: number, contentType: string): void;
-  /** The chunk is only valid during this call. */
+  /** Called with a part of the body. `chunk` is only valid until the method returns. */
   onResponseData(chunk: Buffer): void;
   onResponseEnd(): void;
-  /** The node closed a reused connection without sending a byte of the answer, perhaps before the request arrived. */
+  /** Called if a reused connection closes before any byte of the answer. The node may never have received the request. */
   onUnanswered(error: Error): void;
   onResponseError(error: Error): void;
 }
