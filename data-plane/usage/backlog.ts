@@ -1,18 +1,18 @@
 /**
- * Rows of this process that are not on the disk yet. While the files are behind, new requests wait. They are refused once the
- * database has accepted no row for `waitingMsMax`, or too many rows wait for it.
+ * Tracks the usage rows of this process that are not on disk yet. While the files are behind, new requests wait. They are
+ * refused if the database has stored no row for `waitingMsMax`, or if too many rows wait for it.
  */
-/** New requests wait from this number of rows in no file, or if no row has reached a file for this time. */
+/** New requests wait if this many rows are in no file yet, or if no row has reached a file for this time in ms. */
 const unkeptRows = 1_000;
 const unkeptMs = 350;
-/** New requests wait from this number of rows that a power cut may lose, or if none was saved for this time. */
+/** New requests wait if a power cut could lose this many rows, or if none has reached the database for this time in ms. */
 const unwrittenRows = 4_000;
 const unwrittenMs = 2_000;
-/** Rows not in the database yet above which requests are refused; requests in flight can still be recorded. */
+/** Number of rows outside the database from which requests are refused. Requests in flight can still be recorded. */
 const waitingRowsMax = 5_000;
-/** Requests are refused if the database has accepted no row for this time, in ms. */
+/** Requests are refused if the database has stored no row for this time in ms. */
 const waitingMsMax = 3_000;
-/** Time in ms after `waitingMsMax` in which the worker's state may still arrive. */
+/** Time in ms after `waitingMsMax` during which a delayed message from the worker may still arrive. */
 const stateGraceMs = 100;
 
 interface CatchUp {
@@ -21,30 +21,30 @@ interface CatchUp {
 }
 
 export class Backlog {
-  /** Rows recorded so far. */
+  /** Number of rows recorded so far. */
   recorded = 0;
   readonly #monotonicMs: () => number;
-  /** Rows in a file, which the end of the process does not lose. */
+  /** Number of rows that are in a file, so that they are not lost when the process ends. */
   #kept = 0;
-  /** Time at which the oldest row in no file was recorded, or a row last reached a file. */
+  /** Time at which the oldest row that is in no file was recorded, or at which a row last reached a file. */
   #unkeptSinceMs = 0;
-  /** Rows that are counted in the database, or were refused. */
+  /** Number of rows that the database has counted or refused. */
   #durable = 0;
-  /** Time at which the oldest row not in the database was recorded, or a row last reached it. */
+  /** Time at which the oldest row outside the database was recorded, or at which a row last reached it. */
   #waitingSinceMs = 0;
-  /** The last wait that was too long, and when it was first seen. */
+  /** Start of the last wait that was too long, and the time at which this was first noticed. */
   #late: { readonly sinceMs: number; readonly seenMs: number } | undefined;
-  /** Whether the worker reports that it cannot keep more rows, and since when. */
+  /** Whether the worker reports that it cannot take more rows. `#workerFullSinceMs` says since when. */
   #isWorkerFull = false;
   #workerFullSinceMs = Number.POSITIVE_INFINITY;
-  /** Wait of new requests while the files are behind. */
+  /** Promise that all waiting requests share. Undefined while none is waiting. */
   #caughtUp: CatchUp | undefined;
 
   constructor(monotonicMs: () => number) {
     this.#monotonicMs = monotonicMs;
   }
 
-  /** Whether usage can no longer be recorded safely. */
+  /** Whether usage can no longer be recorded safely, so that requests must be refused. */
   get isFull(): boolean {
     const waiting = this.recorded - this.#durable;
     if (waiting >= waitingRowsMax) return true;
@@ -52,7 +52,7 @@ export class Backlog {
     return waiting > 0 && this.#isLate();
   }
 
-  /** True if the files keep up; otherwise resolves once they do. Requests wait until `isFull` refuses them. */
+  /** Returns true if the files keep up. Otherwise, resolves when they do, or when `isFull` refuses requests. */
   awaitMeterCapacity(): true | Promise<void> {
     if (!this.#isBehind() || this.isFull) return true;
     this.#caughtUp ??= this.#wait();
@@ -66,7 +66,7 @@ export class Backlog {
     this.recorded++;
   }
 
-  /** Notes that this number of this process's rows is in the log. */
+  /** Must be called when this many of the process's rows are in the row log. */
   onKept(rows: number): void {
     if (rows <= this.#kept) return;
     this.#kept = rows;
@@ -85,7 +85,7 @@ export class Backlog {
     this.#releaseIfCaughtUp();
   }
 
-  /** Whether the disk is late. After a stall the worker's state may still be queued, so `stateGraceMs` passes first. */
+  /** Whether the database has stored nothing for too long. Allows some time for a delayed message from the worker. */
   #isLate(): boolean {
     const nowMs = this.#monotonicMs();
     const sinceMs = this.#waitingSinceMs;
@@ -104,12 +104,12 @@ export class Backlog {
     return nowMs - this.#waitingSinceMs > unwrittenMs;
   }
 
-  /** Wait that all waiting requests share. It resolves a little after `isFull` must have been decided. */
+  /** Creates the promise that all waiting requests share. It resolves a little after `isFull` must have been decided. */
   #wait(): CatchUp {
     let resolve = (): void => undefined;
     const promise = new Promise<void>((done) => {
       let late = setTimeout(() => {
-        // Wait that all requests share. It resolves a little after `isFull` must have been decided.
+        // Note the time now, so that the grace period begins. The second timer ends after it.
         this.#isLate();
         late = setTimeout(() => this.#release(), 2 * stateGraceMs);
       }, waitingMsMax);

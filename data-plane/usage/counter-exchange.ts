@@ -1,6 +1,7 @@
 /**
- * Exchanges counters with the other gateways: publishes what the outbox counted, as `gateway-counters.ts` plans, and reads
- * what others published. Nothing waits for the topic: without it, a gateway counts with what it knows.
+ * Exchanges counters with the other gateways. Publishes what the outbox has counted, when gateway-counters.ts says so, and
+ * reads what the others publish. Nothing waits for the topic. While it is unreachable, a gateway goes on with the counters
+ * that it knows.
  */
 import { hourMs } from '../../schemas/durations.ts';
 import type { CounterEntry, CounterRecord, UsageGapEntry } from '../../schemas/records/limits.ts';
@@ -16,9 +17,9 @@ import { GatewayCounters } from '../limits/gateway-counters.ts';
 import type { Outbox } from './outbox.ts';
 import type { AccountLimit } from './worker-messages.ts';
 
-/** Time since its last record for which a gateway counts as live. */
+/** Time in ms after its last record for which another gateway counts as live. */
 const liveMs = 1.1 * hourMs;
-/** Longest time in ms to read the topic to its end before the first record, and to publish the rest when closing. */
+/** Maximum time in ms to read the topic before the first record is published, and to publish what is left when stopping. */
 const catchUpTimeoutMs = 3_000;
 const drainTimeoutMs = 1_000;
 
@@ -29,7 +30,7 @@ export interface CounterExchangeOptions {
   readonly topic: LimitTopic;
   readonly name: string;
   readonly logger: LineLogger;
-  /** Called in the turn in which the sums of these accounts changed. */
+  /** Called in the turn of the event loop in which these sums have changed. */
   readonly onChanged: (keys: Iterable<string>) => void;
   readonly onGaps: (gaps: readonly UsageGapEntry[]) => void;
 }
@@ -60,14 +61,14 @@ export class CounterExchange {
     this.feed = new CounterFeed({
       ...{ topic, copy, state, logger, process: outbox.incarnation },
       read: (record, nowMs) => this.#read(record, nowMs),
-      // Earlier records may be gone.
+      // Publish everything again, because earlier records may be lost.
       onRestart: () => this.#publishAllSoon(),
       onEnded: (keys) => this.#forget(keys),
     });
     outbox.setOnCounted((entries) => this.#onCounted(entries));
   }
 
-  /** Starts reading and publishing. Resolves, after some seconds at most, with whether the topic was read to its end. */
+  /** Starts to read and publish. Resolves, after a few seconds at most, to whether the topic was read up to its end. */
   async start(): Promise<boolean> {
     this.feed.start();
     this.#hasCaughtUp = await this.feed.caughtUp(catchUpTimeoutMs);
@@ -85,12 +86,12 @@ export class CounterExchange {
     return live.length + 1;
   }
 
-  /** Notes the limits of the accounts of the next rows. They decide when their counters are published. */
+  /** Stores the limits of the accounts that the next rows belong to. They determine when the counters are published. */
   onLimits(limits: readonly AccountLimit[]): void {
     for (const [key, limit] of limits) this.#limits.set(key, limit);
   }
 
-  /** Publishes the remaining counters for at most a second, then stops. */
+  /** Publishes the remaining counters, for at most a second, and stops. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     await within(this.#publishRest(), drainTimeoutMs);
@@ -115,7 +116,7 @@ export class CounterExchange {
   #read(record: CounterRecord, nowMs: number): number {
     const { outbox, logger, onChanged, onGaps } = this.#options;
     const isOwn = record.replica === outbox.ledger.replica;
-    // Count waiting rows under the present replica id first, because a conflict replaces it.
+    // Count waiting rows first, under the present replica id, because a conflict would replace the id.
     if (isOwn) outbox.flush();
     const { changed, dropped, conflict } = this.#counters.read(record, nowMs);
     if (conflict !== undefined) {
@@ -142,7 +143,7 @@ export class CounterExchange {
   }
 
   #everything(nowMs: number): CounterRecord[] {
-    // Random, so that not all gateways publish everything at the same moment.
+    // Randomise the time, so that gateways do not all publish everything at once.
     this.#everythingAtMs = nowMs + hourMs * (0.9 + Math.random() * 0.1);
     return this.#counters.everything(this.feed.logNow());
   }

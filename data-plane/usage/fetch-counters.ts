@@ -1,7 +1,7 @@
 /**
- * Fetches the counters that a control plane has read, for a gateway without a copy: one line with the position in the topic,
- * then one record per line. The answer is untrusted, so only valid records within the bounds count. If none can be fetched,
- * the topic is read from its beginning.
+ * Fetches the counters of all gateways from a control plane, for a gateway that has no copy of them. The answer has one line
+ * with the position that the control plane has reached in the topic, and one line per record. It is untrusted, so only valid
+ * records within the bounds are used. If no control plane answers, the topic is read from its beginning.
  */
 import { StringDecoder } from 'node:string_decoder';
 import { adminPrefix, operationRoute } from '../../schemas/admin/admin-routes.ts';
@@ -9,9 +9,9 @@ import { type CounterRecord, limitRecordBytesMax, readCounterRecord } from '../.
 import type { CounterState } from '../../shared/limits/counters.ts';
 import { httpGet } from '../../shared/runtime/http-get.ts';
 
-/** Longest wait in ms for an answer's head, and between two of its pieces. */
+/** Maximum time in ms to wait for the head of an answer, and for each further part. */
 const silentMsMax = 10_000;
-/** Longest time in ms for one answer. Then the next control plane is asked, and finally the topic is read. */
+/** Maximum time in ms for one answer. After it, the next control plane is asked, and in the end the topic is read. */
 const fetchMsMax = 60_000;
 const bytesMax = 512 * 1024 * 1024;
 
@@ -19,11 +19,11 @@ export interface FetchCountersOptions {
   readonly controlPlanes: readonly string[];
   readonly token: string;
   readonly state: CounterState;
-  /** Longest time for one control plane's answer, in ms. */
+  /** Maximum time in ms for the answer of one control plane. */
   readonly timeoutMs?: number;
 }
 
-/** Returns the position up to which the state contains all records; undefined if no control plane answered. */
+/** Returns the topic position up to which the fetched counters are complete, or undefined if no control plane answered. */
 export async function fetchCounters(options: FetchCountersOptions): Promise<number | undefined> {
   for (const base of [...options.controlPlanes].sort(() => Math.random() - 0.5)) {
     const position = await fetchFrom(base, options).catch(() => undefined);
@@ -58,7 +58,7 @@ function restore(state: CounterState, { replica: id, process, name, at, entries 
   state.restore({ id, process, name, ownMs: at, anyMs: at }, entries);
 }
 
-/** Splits a body into lines. Throws at the first line or byte beyond the bounds, even without line breaks. */
+/** Splits a body into lines. Throws as soon as a line or the whole body exceeds its bound, even without a line break. */
 async function* linesWithin(body: AsyncIterable<Buffer>): AsyncIterable<string> {
   const decoder = new StringDecoder('utf8');
   let bytes = 0;

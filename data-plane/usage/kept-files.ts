@@ -1,4 +1,4 @@
-/** Keeps files that cannot be billed under other names, for people to examine. */
+/** Renames or copies files whose rows cannot be billed, so that people can examine them. */
 import { copyFileSync, renameSync } from 'node:fs';
 
 export function keepAside(paths: readonly string[], nowMs: number): string[] {
@@ -8,7 +8,7 @@ export function keepAside(paths: readonly string[], nowMs: number): string[] {
   });
 }
 
-/** Copies a file that is still needed. */
+/** Copies a file that must also stay in its place. */
 export function keepCopy(path: string, nowMs: number): string {
   copyFileSync(path, nameOf(path, nowMs));
   return nameOf(path, nowMs);

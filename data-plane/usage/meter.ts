@@ -1,8 +1,8 @@
 /**
- * Records the usage of completed requests and counts it against allowances: at once on this gateway, on others once they have
- * read its counters. A row is pending until the worker reports that the totals include it, so it is always counted exactly
- * once. Nothing here blocks on a disk: new requests wait while the log or the worker is behind, and are refused only if a
- * disk fails for seconds (backlog.ts).
+ * Records the usage of completed requests and counts it against allowances: on this gateway at once, on other gateways when
+ * they have read this one's counters. A row is pending until the usage worker reports that the totals include it, so each row
+ * always counts exactly once. Nothing here waits for a disk. If the row log or the worker falls behind, new requests wait.
+ * They are refused only if a disk fails for seconds (backlog.ts).
  */
 import { type Capacity, usageTokensMax } from '../../schemas/records/usage.ts';
 import { isNearEnd } from '../../shared/limits/counters.ts';
@@ -24,19 +24,19 @@ import {
 } from './worker-messages.ts';
 
 export interface MeterOptions {
-  /** Sends to the usage worker. */
+  /** Sends a request to the usage worker. */
   readonly post: (request: UsageWorkerRequest) => void;
-  /** Writer of the log that the worker follows. */
+  /** Writes the row log, which the usage worker follows. */
   readonly writer: UsageWriter;
-  /** Tokens added to a period by hand; negative gives allowance back. */
+  /** Returns the tokens added by hand to what an organisation used in a period. A negative number gives allowance back. */
   readonly adjustmentOf?: (organisation: string, period: string) => number;
-  /** Monotonic clock in ms. */
+  /** Returns the time by a monotonic clock, in ms. */
   readonly monotonicMs?: () => number;
-  /** Longest wait for the total of an account, in ms; 2 s by default. */
+  /** Maximum time in ms to wait for an account's total. The default is 2 s. */
   readonly totalTimeoutMs?: number;
 }
 
-/** Billed party: an organisation by one of its keys, or an anonymous visitor by an opaque id. */
+/** Who is billed: an organisation, identified by one of its keys, or an anonymous visitor, identified by an opaque id. */
 export type UsageOwner =
   | { readonly organisation: string; readonly anchor: string; readonly keyId?: string }
   | VisitingOwner;
@@ -44,13 +44,13 @@ export type UsageOwner =
 interface VisitingOwner {
   readonly visitor: string;
   readonly network?: string | undefined;
-  /** Moment whose month and day the visitor's subjects belong to, in ms since 1970; by default, that of the call. */
+  /** Time that determines the month and day in which the visitor's use counts, in ms since 1970. The default is now. */
   readonly admittedMs?: number | undefined;
 }
 
 export interface MeteredRequest {
   readonly owner: UsageOwner;
-  /** Time of completion, in ms since 1970. */
+  /** Time at which the request was completed, in ms since 1970. */
   readonly atMs: number;
   readonly capacity: Capacity;
   readonly model: string;
@@ -59,31 +59,31 @@ export interface MeteredRequest {
   readonly stack?: string | undefined;
   readonly estimated?: true | undefined;
   readonly requestId: string;
-  /** Tokens that the owner may use in the period; null or absent: without limit. */
+  /** Number of tokens that the organisation may use in its period. Without limit if null or absent. */
   readonly monthlyTokens?: number | null;
   readonly ttftMs?: number | undefined;
   readonly durationMs?: number;
-  /** Tokens that all visitors together may use per day; null or absent: without limit. */
+  /** Number of tokens that all visitors together may use in a day. Without limit if null or absent. */
   readonly tokensPerDay?: number | null;
-  /** Set for a visitor's incomplete answer. It does not count as a turn or leave a row, but its tokens count. */
+  /** Set if a visitor's answer is incomplete. It leaves no row and does not count as a turn, but its tokens count. */
   readonly unfinished?: true | undefined;
 }
 
-/** Accounts whose totals are cached; beyond that the cache is cleared and totals are requested again. */
+/** Maximum number of cached totals. When it is reached, all are dropped and requested again as needed. */
 const totalsMax = 100_000;
 const totalTimeoutMsDefault = 2_000;
 
 export class Meter {
   readonly #options: MeterOptions;
-  /** Own amounts that the totals do not include yet, by account. */
+  /** This gateway's amounts that the totals do not include yet, by account. */
   readonly #pending = new Map<string, number>();
-  /** Requested totals of all gateways, by account. */
+  /** Totals of all gateways that were requested, by account. */
   readonly #totals = new Map<string, number>();
-  /** Callers that wait for a requested total, by account; an empty set if all have timed out. */
+  /** Callers that wait for a requested total, by account. A set is empty if all its callers have timed out. */
   readonly #waiters = new Map<string, Set<() => void>>();
   readonly #backlog: Backlog;
   readonly #writer: UsageWriter;
-  /** The worker's last state. */
+  /** State that the usage worker reported last. */
   #worker: Extract<UsageWorkerEvent, { kind: 'state' }> = {
     kind: 'state',
     taken: 0,
@@ -103,22 +103,22 @@ export class Meter {
     writer.start(post, () => this.#backlog.onKept(writer.keptRows));
   }
 
-  /** Whether usage can no longer be recorded safely. The gateway then refuses with 503. */
+  /** Whether usage can no longer be recorded safely. The gateway then refuses requests with status 503. */
   get isFull(): boolean {
     return this.#backlog.isFull;
   }
 
-  /** True if usage can be recorded at once; otherwise resolves once requests may continue. */
+  /** Returns true if usage can be recorded at once. Otherwise, resolves when requests may continue. */
   awaitMeterCapacity(): true | Promise<void> {
     return this.#backlog.awaitMeterCapacity();
   }
 
-  /** Tokens that all visitors together used on the day of `atMs`. */
+  /** Number of tokens that all visitors together used on the UTC day of `atMs`. */
   visitorTokens(atMs: number): number {
     return this.#used(accountOfVisitors(atMs));
   }
 
-  /** Counter records published, and invalid ones received, since the start. */
+  /** Number of counter records published, and of invalid ones received, since the process started. */
   get counterRecords(): { readonly published: number; readonly rejected: number } {
     return { published: this.#worker.countersPublished, rejected: this.#worker.countersRejected };
   }
@@ -127,7 +127,7 @@ export class Meter {
     return this.#worker.unshipped + this.#backlog.recorded - this.#writer.rowsBefore(this.#worker.taken);
   }
 
-  /** Records a completely delivered answer, or a visitor's incomplete one. Returns at once and never throws. */
+  /** Records the usage of a completely delivered answer, or of a visitor's incomplete one. Returns at once, never throws. */
   record(request: MeteredRequest): void {
     const { owner, atMs, capacity } = request;
     const row = rowOf(request);
@@ -137,12 +137,12 @@ export class Meter {
     this.#writer.add(JSON.stringify(row), isUrgent);
   }
 
-  /** Writes the rows recorded so far, and makes the worker count them. */
+  /** Writes all rows recorded so far to the row log, and tells the usage worker to count them. */
   sendRows(): Promise<void> {
     return this.#writer.sendAll();
   }
 
-  /** True if the owner's total is cached; otherwise resolves with whether it arrived before a timeout. */
+  /** Returns true if the owner's total is cached. Otherwise, resolves to whether it arrived in time. */
   loadTotal(owner: UsageOwner, atMs: number): true | Promise<boolean> {
     if ('visitor' in owner) return this.#loadAll(accountsOfVisitor(owner, atMs));
     const account = accountOf(owner, atMs);
@@ -156,28 +156,31 @@ export class Meter {
     return loaded.then((results) => results.every((isKnown) => isKnown));
   }
 
-  /** Tokens that count against a period's allowance (Limits 4), this gateway's newest included. `period` is its first day. */
+  /**
+   * Number of tokens that count against the allowance of the period that begins on the date `period` (specification, Limits
+   * 4). Includes this gateway's most recent use.
+   */
   poolTokens(organisation: string, period: string): number {
     const used = this.#used(accountOfOrganisation(organisation, period));
     return Math.max(used + (this.#options.adjustmentOf?.(organisation, period) ?? 0), 0);
   }
 
-  /** Tokens that count in the period of `atMs`, for an organisation with this anchor day. */
+  /** Number of tokens that count in the billing period of `atMs`. `anchor` is the organisation's first billing day. */
   poolTokensAt(organisation: string, anchor: string, atMs: number): number {
     return this.poolTokens(organisation, billingPeriod(anchor, atMs).start);
   }
 
-  /** Turns that an anonymous visitor has used (Limits 4). */
+  /** Number of turns that an anonymous visitor has used in the month of `atMs` (specification, Limits 4). */
   freeTurns(visitor: string, atMs: number): number {
     return this.#used(accountOfVisitor(visitor, atMs));
   }
 
-  /** Turns of all visitors of a network on the day of `atMs`. */
+  /** Number of turns that all visitors of a network have used on the UTC day of `atMs`. */
   networkTurns(network: string, atMs: number): number {
     return this.#used(accountOfNetwork(network, atMs));
   }
 
-  /** Handles a message of the worker. Pass messages in the order in which they were sent. */
+  /** Handles a message from the usage worker. Messages must be passed on in the order in which they were sent. */
   onEvent(event: Extract<UsageWorkerEvent, { kind: 'state' | 'totals' }>): void {
     if (event.kind === 'state') {
       this.#worker = event;
@@ -218,7 +221,7 @@ export class Meter {
     });
   }
 
-  /** Requests a total once per account, because the worker answers each request. Returns undefined if too many are open. */
+  /** Requests an account's total once, because the worker then keeps sending it. Undefined if too many requests are open. */
   #requestTotal(account: Account): Set<() => void> | undefined {
     const key = accountKey(account);
     const asked = this.#waiters.get(key);
@@ -230,8 +233,9 @@ export class Meter {
   }
 
   /**
-   * Notes the account's limit. Returns whether to publish its use at once: for visitors, whose few turns must reach other
-   * gateways before the next one, and for others near the end, where half of what may be held back may be here.
+   * Stores the account's limit. Returns whether the use must be published at once. That is so for visitors, because other
+   * gateways must know of a turn before the next one. It is also so for others near the end of their allowance, if this
+   * gateway may hold half of the use that is still unpublished.
    */
   #isUrgent(
     owner: UsageOwner,
@@ -272,14 +276,14 @@ function accountOf(owner: { organisation: string; anchor: string }, atMs: number
   return accountOfOrganisation(owner.organisation, billingPeriod(owner.anchor, atMs).start);
 }
 
-/** Accounts that a visitor's request counts in. */
+/** Accounts in which a visitor's request counts. */
 function accountsOfVisitor({ visitor, network, admittedMs }: VisitingOwner, nowMs: number): Account[] {
   const atMs = admittedMs ?? nowMs;
   const own = [accountOfVisitor(visitor, atMs), accountOfVisitors(atMs)];
   return network === undefined ? own : [...own, accountOfNetwork(network, atMs)];
 }
 
-/** Builds a row, in the order of fields that plain-row.ts recognises. One literal, because a spread part costs as much. */
+/** Builds a row with its fields in the order that plain-row.ts recognises. One object literal, because spreading is slow. */
 function rowOf(request: MeteredRequest): RecordedUsage {
   const { owner, atMs, capacity, model, promptTokens, completionTokens } = request;
   const visit = 'visitor' in owner ? owner : undefined;

@@ -1,6 +1,6 @@
 /**
- * Starts the gateway's metering: the meter on this thread, and the usage worker with its files and logs on its own. A gateway
- * without that worker cannot bill, so an unexpected end of the worker must end the process.
+ * Starts the metering of a gateway: the meter in this thread, and the usage worker with its files and logs in another.
+ * Without the usage worker, a gateway cannot bill. So if the worker ends unexpectedly, the process must end too.
  */
 import { type FaultFields, faultFields } from '../../shared/runtime/fault.ts';
 import { type Logger, writeLine } from '../../shared/runtime/logger.ts';
@@ -12,27 +12,27 @@ import { openUsageLog } from './usage-log.ts';
 import { UsageWriter } from './usage-writer.ts';
 import type { UsageWorkerEvent, UsageWorkerRequest } from './worker-messages.ts';
 
-/** Longer than the two seconds for which the worker ships the remaining rows. */
+/** Maximum time in ms to close. Longer than the two seconds that the worker takes to ship the remaining rows. */
 const closeTimeoutMsDefault = 5_000;
 
-/** Heap for young objects. Rows live for milliseconds, and by default a thread takes as much as the process. */
+/** Heap in MB for the worker's short-lived objects. Rows live for milliseconds, and the default is needlessly large. */
 const workerYoungMegabytes = 4;
 
 export interface OpenMeterOptions extends UsageWorkerOptions {
   readonly lookup: { usageAdjustment(organisation: string, period: string): number };
   readonly logger: Logger;
-  /** Called once if the worker ends without `close`. No usage is recorded from then on. */
+  /** Called once if the worker ends before `close` was called. From then on, no usage is recorded. */
   readonly onLost: (error: UsageWorkerEnded) => void;
   readonly closeTimeoutMs?: number;
 }
 
 export interface OpenedMeter {
   readonly meter: Meter;
-  /** Ships the remaining rows for at most two seconds and closes the files. Resolves in time even if worker or disk hang. */
+  /** Ships the remaining rows, for at most two seconds, and closes the files. Resolves even if worker or disk hangs. */
   close(): Promise<void>;
 }
 
-/** The worker ended. The message contains its exit code and fault, if known. */
+/** Error for a usage worker that has ended. The message contains its exit code and the reason, if known. */
 class UsageWorkerEnded extends Error {
   override readonly name = 'UsageWorkerEnded';
 
@@ -44,7 +44,7 @@ class UsageWorkerEnded extends Error {
   }
 }
 
-/** Rejects with UsageWorkerEnded, or with the name and message of a database error or LogUrlInvalid. */
+/** Starts metering. Rejects with `UsageWorkerEnded`, or with the name and message of the worker's error. */
 export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter> {
   const { lookup, logger, onLost, closeTimeoutMs = closeTimeoutMsDefault, ...workerOptions } = options;
   const adjustmentOf = lookup.usageAdjustment.bind(lookup);
@@ -96,7 +96,7 @@ export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter>
   try {
     return { meter: await opened, close };
   } catch (error) {
-    // The worker's open files and sockets would keep the process alive.
+    // End the thread, because its open files and sockets would keep the process alive.
     await thread.terminate();
     throw error;
   }
@@ -104,7 +104,7 @@ export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter>
 
 const closeText = 'the usage worker did not close cleanly; rows on the disk are published at the next start';
 
-/** Throws if the system cannot start another thread. */
+/** Starts the worker's thread. Throws if the system cannot start another thread. */
 function startUsageWorker(
   data: UsageWorkerOptions,
   onEvent: (event: UsageWorkerEvent) => void,

@@ -1,7 +1,7 @@
 /**
- * Builds the usage worker and serves it on a message port. The publisher writes the outbox to the usage log, and gateways
- * exchange counters, so none reads another's rows. The worker opens without the log, from the files of the data folder, and
- * catches up once the log is reachable.
+ * Builds the usage worker and serves it on a message port. The worker opens from the files of the data folder alone, and
+ * catches up when the usage log becomes reachable. The publisher ships the outbox to the usage log, and gateways exchange
+ * counters, so no gateway reads the rows of another.
  */
 import { join } from 'node:path';
 import type { MessagePort } from 'node:worker_threads';
@@ -20,21 +20,21 @@ import { Publisher } from './publisher.ts';
 import { UsageWorker } from './usage-worker.ts';
 import type { UsageWorkerEvent, UsageWorkerRequest } from './worker-messages.ts';
 
-/** Longest time in ms that closing waits for the log to acknowledge rows. The rest is shipped at the next start. */
+/** Maximum time in ms to wait for the usage log when closing. The next start ships the rows that are left then. */
 const drainTimeoutMs = 2_000;
 
 export interface UsageWorkerOptions {
   readonly logUrl: string;
-  /** Folder of `outbox.db` and `counters.db`. */
+  /** Data folder, which contains `outbox.db` and `counters.db`. */
   readonly dataDir: string;
-  /** Name of the gateway, for people. */
+  /** Name of this gateway, for people. */
   readonly name: string;
   readonly gatewayToken: string;
-  /** Base URLs of control planes, whose counters a new folder starts with. */
+  /** Base URLs of control planes. A new data folder starts with the counters of one of them. */
   readonly controlPlanes: readonly string[];
 }
 
-/** Serves a port until a `close` request. Never rejects: errors while opening are posted as `failed`. */
+/** Serves a port until it receives a `close` request. Never rejects. If opening fails, posts the error as `failed`. */
 export async function serveUsageWorker(port: MessagePort, options: UsageWorkerOptions): Promise<void> {
   const post = (event: UsageWorkerEvent): void => port.postMessage(event);
   try {
@@ -42,7 +42,7 @@ export async function serveUsageWorker(port: MessagePort, options: UsageWorkerOp
     worker.open();
     let isClosing = false;
     port.on('message', (request: UsageWorkerRequest) => {
-      // The files are being closed, so later requests are dropped.
+      // Drop requests that arrive while the files are being closed.
       if (isClosing) return;
       if (request.kind !== 'close') return worker.onRequest(request);
       isClosing = true;
@@ -113,7 +113,7 @@ interface OpenedCounters {
   readonly state: CounterState;
 }
 
-/** Opens the counters of all gateways: the copy on disk, else a control plane's, else the topic from its beginning. */
+/** Opens the counters of all gateways: from the copy on disk, else from a control plane, else from the whole topic. */
 async function openCounters(
   { logUrl, dataDir, name, gatewayToken, controlPlanes }: UsageWorkerOptions,
   outbox: Outbox,
@@ -137,7 +137,7 @@ async function openCounters(
   return { exchange, state };
 }
 
-/** Posts the log lines of this thread to the main thread, which owns the process's log. */
+/** Logger that posts its lines to the main thread, which owns the log of the process. */
 function loggerOver(post: (event: UsageWorkerEvent) => void): LineLogger {
   return {
     warn: (fields, text) => post({ kind: 'log', level: 'warn', fields, text }),

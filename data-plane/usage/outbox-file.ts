@@ -1,7 +1,7 @@
 /**
- * The outbox's file, `outbox.db`: how far the log of rows is counted and shipped, and the sums. It is primary data. A power
- * cut may lose the last transactions, but only those that counting the log again would repeat with the same sums and numbers.
- * All others are flushed before `write` returns.
+ * Database of the outbox, `outbox.db`. Stores the counters, and how far the row log is counted and shipped. Cannot be
+ * restored from anything else. A power cut may lose the last transactions only if counting the row log again gives the same
+ * sums and numbers. All other transactions are flushed to disk before `write` returns.
  */
 import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, renameSync } from 'node:fs';
@@ -18,7 +18,7 @@ import {
 } from '../../shared/runtime/sqlite.ts';
 import { ledgerSql, OutboxLedger } from './outbox-ledger.ts';
 
-/** Empty tables from before the log of rows, because version 0.2.0 refuses files without them. */
+/** Tables of an older format. They stay empty, but version 0.2.0 refuses a file without them. */
 const unusedSql = `
 CREATE TABLE incarnation (ordinal INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE) STRICT;
 CREATE TABLE row (
@@ -51,41 +51,41 @@ CREATE TABLE mark (
 
 const format = { version: 3, sql: unusedSql + ledgerSql + placeSql };
 
-/** Place of a row in the log, and its name on the usage log. */
+/** Place of a row in the row log, and the row's name on the usage log. */
 export interface RowPlace {
   readonly position: number;
-  /** Process start that recorded it. */
+  /** Id of the process start that recorded the row. */
   readonly incarnation: string;
-  /** Number of the row; an incarnation's rows are numbered without gaps. */
+  /** Number of the row within its incarnation, without gaps. */
   readonly n: number;
   readonly replica: string;
 }
 
-/** Place up to which the log is counted. */
+/** Place up to which the row log is counted. */
 export interface TakenPlace {
   readonly taken: number;
   readonly incarnation: string;
   readonly nextN: number;
 }
 
-/** Contents of one transaction. */
+/** What one transaction writes. */
 export interface Batch {
   readonly taken: TakenPlace;
-  /** Sums that the rows add to the counters, one entry per subject and period. */
+  /** Sums to add to the counters, one entry per subject and period. */
   readonly entries: readonly CounterEntry[];
   readonly marks: readonly RowPlace[];
   readonly shipped: RowPlace;
-  /** Position of the first record that is still in the log. */
+  /** Position of the first record that the row log still contains. */
   readonly oldest: number;
 }
 
 export interface OpenedFile {
   readonly file: OutboxFile;
-  /** New path of a damaged file. */
+  /** New path of a damaged file that was replaced. */
   readonly quarantinedAs?: string;
 }
 
-/** Opens or creates the file. Renames a damaged one and never writes to it again. Throws the errors of sqlite.ts. */
+/** Opens the file or creates it. A damaged file is renamed and never written to again. Throws the errors of sqlite.ts. */
 export function openOutboxFile(path: string, nowMs: number): OpenedFile {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   try {
@@ -100,15 +100,15 @@ export function openOutboxFile(path: string, nowMs: number): OpenedFile {
 }
 
 export class OutboxFile {
-  /** Counters of what this folder completed. */
+  /** Counters of the usage that this data folder has recorded. */
   readonly ledger: OutboxLedger;
-  /** Id of this file in the log's headings. */
+  /** Id of this database, which the headings in the row log contain. */
   readonly id: string;
   taken: TakenPlace;
   shipped: RowPlace;
-  /** Position before which rows stay shipped even after a power cut. */
+  /** Position before which rows count as shipped even after a power cut. */
   safelyShipped: number;
-  /** Places where a numbering starts, in the order of their positions. */
+  /** Places in the row log at which a numbering begins, in order. */
   marks: readonly RowPlace[];
   readonly #path: string;
   readonly #db: Database;
@@ -142,7 +142,7 @@ export class OutboxFile {
     this.#try(() => this.ledger.startProcess(id));
   }
 
-  /** Advances in the log and adds the rows in between to the counters, in one transaction. */
+  /** Advances in the row log and adds its rows to the counters, in one transaction. */
   write({ taken, entries, marks, shipped, oldest }: Batch, nowMs: number): void {
     const { taken: position, incarnation, nextN } = taken;
     const kept = this.marks.filter((_, at) => (this.marks[at + 1]?.position ?? Infinity) > oldest);
@@ -166,7 +166,7 @@ export class OutboxFile {
     this.#db.close();
   }
 
-  /** Writes without a flush what the log could repeat, because the log itself was flushed. */
+  /** Writes without flushing. Only allowed for what can be counted again from the row log, which is flushed. */
   #withoutFlush(write: () => void): void {
     this.#db.exec('PRAGMA synchronous = NORMAL');
     try {

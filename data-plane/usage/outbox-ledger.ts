@@ -1,6 +1,7 @@
 /**
- * Counters of what a data folder completed, by subject and period: tables of `outbox.db`, changed in the transaction that
- * counts the rows. The folder counts as a replica, whose id is created with the file and replaced after a conflict.
+ * Counters of the usage that this data folder has recorded, by subject and period. They are tables of `outbox.db` and change
+ * in the transaction that counts the usage rows. The folder counts as a replica. Its id is created with the file, and
+ * replaced after a conflict with another folder.
  */
 import { randomUUID } from 'node:crypto';
 import { dayMs } from '../../schemas/durations.ts';
@@ -26,9 +27,9 @@ CREATE TABLE counter (
 ) STRICT, WITHOUT ROWID;
 `;
 
-/** Number of latest visitors, and of latest networks, to keep. Older ones start again at zero. */
+/** Number of the most recent visitors, and of networks, whose counters are kept. Older ones start again at zero. */
 const latestMax = 10_000;
-/** Number of each to keep in addition until the next removal. */
+/** Number of visitors, or networks, above `latestMax` at which the oldest are removed. */
 const latestSlack = 1000;
 const networkPrefix = `${visitorPrefix}n-`;
 const kinds = ['visitor', 'network'] as const;
@@ -49,10 +50,10 @@ export class OutboxLedger implements CounterLedger {
   readonly #sums = new Map<string, { tokens: number; turns: number }>();
   readonly #processes = new Set<string>();
   readonly #held: Record<Kind, number> = { visitor: 0, network: 0 };
-  /** UTC day on which ended entries were last removed, in days since 1970. */
+  /** UTC day on which counters of past periods were last removed, in days since 1970. */
   #day: number;
 
-  /** Expects the tables to exist. */
+  /** Loads the counters. The tables must exist. */
   constructor(db: Database, nowMs: number) {
     this.#db = db;
     const latest = 'SELECT id FROM replica ORDER BY ordinal DESC LIMIT 1';
@@ -71,7 +72,7 @@ export class OutboxLedger implements CounterLedger {
     this.#processes.add(id);
   }
 
-  /** Call this in the transaction that counts the rows of these entries, and `hold` once that is on the disk. */
+  /** Adds to the counters. Must be called in the transaction that counts the rows, and `hold` after that is committed. */
   write(entries: readonly CounterEntry[], nowMs: number): void {
     for (const [subject, period, tokens, turns] of entries)
       this.#add.run(this.replica, subject, period, tokens, turns, nowMs);
@@ -130,7 +131,7 @@ export class OutboxLedger implements CounterLedger {
     return prepare<CounterRow>(this.#db, sql).all(this.replica);
   }
 
-  /** Moves the visitor or network to the end of the map, which the latest ones are at. */
+  /** Adds to the counter in memory. A visitor or network also moves to the end of the map, so that the oldest come first. */
   #hold({ subject, period }: Pick<CounterRow, 'subject' | 'period'>, tokens: number, turns: number): void {
     const key = counterKey(subject, period);
     const sum = this.#sums.get(key);
@@ -173,7 +174,7 @@ export class OutboxLedger implements CounterLedger {
   }
 }
 
-/** Visitors and networks share a prefix, because both count in turns. */
+/** Kind of a counter that counts turns. Visitors and networks share a prefix. Undefined for all other counters. */
 function kindOf(key: string): Kind | undefined {
   if (!key.startsWith(visitorPrefix)) return undefined;
   return key.startsWith(networkPrefix) ? 'network' : 'visitor';
@@ -183,7 +184,7 @@ function periodIn(key: string): string {
   return key.slice(key.indexOf(' ') + 1);
 }
 
-/** Time before which periods have ended. A fast wall clock counts only up to the start of the newest period. */
+/** Time in ms before which periods count as past. If the wall clock is fast, no later than the start of the newest period. */
 function endedUntil(wallMs: number, periods: readonly string[]): number {
   const begun = periods.map((period) => Date.parse(period.length === 7 ? `${period}-01` : period));
   return Math.min(

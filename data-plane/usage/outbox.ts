@@ -1,8 +1,8 @@
 /**
- * The outbox of usage rows. It follows their log (usage-log.ts) from where the last transaction ended, counts them, and hands
- * them to the publisher. Each process start is an incarnation with an id of its own. Its rows are numbered without gaps by
- * their order in the log alone, so each reading yields the same numbers. Rows that an ended process did not count are counted
- * at the next start, under its id. A failed write is retried and never fails a request that was already served.
+ * Outbox for usage rows. Follows the data folder's row log (usage-log.ts), counts its rows and hands them to the publisher.
+ * Each start of the process is an incarnation with its own id. The rows of an incarnation are numbered without gaps in the
+ * order of the log, so every reading gives them the same numbers. If a process ended before its rows were counted, the next
+ * start counts them under the old id. A failed write is retried, and never fails a request that was already answered.
  */
 import { randomUUID } from 'node:crypto';
 import type { CounterEntry } from '../../schemas/records/limits.ts';
@@ -16,24 +16,24 @@ import { Taking } from './taking.ts';
 import { type LogStart, usageFolderOf } from './usage-log.ts';
 
 const rowsMaxDefault = 5_000_000;
-/** Approximate maximum number of rows in a transaction. */
+/** Approximate maximum number of rows counted in one transaction. */
 const takenAtOnceMax = 2_000;
-/** An acknowledgement is written with the next rows, or after this time: losing it only repeats a shipment. */
+/** Longest time in ms until an acknowledgement is written, usually with new rows. Losing one only repeats a shipment. */
 const acknowledgedMs = 200;
 const retryMsMin = 50;
 const retryMsMax = 2_000;
 
 export interface OutboxOptions {
   readonly path: string;
-  /** Maximum number of rows that are not on the usage log yet. */
+  /** Maximum number of rows that are not on the usage log. If there are more, requests are refused. */
   readonly rowsMax?: number;
-  /** Wall clock in ms since 1970. */
+  /** Returns the wall-clock time in ms since 1970. */
   readonly now?: () => number;
-  /** Called for each failed write, each refused row, and unreadable parts of the log. */
+  /** Called for each failed write, each refused row, and each unreadable part of the log. */
   readonly onError?: (error: Error) => void;
 }
 
-/** Opens or creates the outbox of a data folder. Throws the errors of shared/runtime/sqlite.ts. */
+/** Opens the outbox of a data folder, or creates it. Throws the errors of shared/runtime/sqlite.ts. */
 export function openOutbox(options: OutboxOptions): Outbox {
   const { file, quarantinedAs } = openOutboxFile(options.path, (options.now ?? wallClockMs)());
   if (quarantinedAs !== undefined)
@@ -42,21 +42,21 @@ export function openOutbox(options: OutboxOptions): Outbox {
 }
 
 export class Outbox {
-  /** Invalid rows that were refused, so that their usage is lost. */
+  /** Number of invalid rows that were refused. Their usage is lost. */
   refused = 0;
-  /** Failed writes. */
+  /** Number of failed writes. */
   failures = 0;
-  /** Id of this process start. */
+  /** Id of this start of the process. */
   readonly incarnation = randomUUID();
   readonly file: OutboxFile;
   readonly #options: OutboxOptions;
   readonly #reader: SegmentReader;
   readonly #shipper: Shipper;
-  /** Known end of the log. */
+  /** Position up to which the log is known to be written. */
   #end = Number.POSITIVE_INFINITY;
-  /** True until this process begins its own segment; nobody appends before. */
+  /** Whether this process has not begun to write yet. Until then, nothing is appended to the log. */
   #isStart = true;
-  /** Segment and replica of the last mark. */
+  /** Segment and replica id of the place where the current numbering began. */
   #marked = '';
   #timer: NodeJS.Timeout | undefined;
   #retryMs = 0;
@@ -80,39 +80,39 @@ export class Outbox {
     this.#started();
   }
 
-  /** Counters of what this folder completed, as far as they are on the disk. */
+  /** Counters of the usage that this data folder has recorded, as stored on disk. */
   get ledger(): OutboxLedger {
     return this.file.ledger;
   }
-  /** Position in the log before which all rows are counted. */
+  /** Position in the row log before which all rows are counted. */
   get taken(): number {
     return this.file.taken.taken;
   }
-  /** Position in the log before which all rows are on the usage log. */
+  /** Position in the row log before which all rows are on the usage log. */
   get shipped(): number {
     return this.#shipper.shipped.position;
   }
-  /** Place from which on this process writes to the log. */
+  /** Describes where, and with what heading, this process begins to write to the row log. */
   logStart(): LogStart {
     const heading = { database: this.file.id, incarnation: this.incarnation };
     return { folder: usageFolderOf(this.#options.path), heading, from: this.taken };
   }
-  /** Rows not yet known to be on the usage log. */
+  /** Number of counted rows that are not known to be on the usage log. */
   get unshipped(): number {
     return this.taken - this.shipped;
   }
-  /** Whether usage can no longer be recorded safely. Requests must then be refused. */
+  /** Whether usage can no longer be recorded safely, so that requests must be refused. */
   get isFull(): boolean {
     return this.#retryMs > 0 || this.unshipped >= (this.#options.rowsMax ?? rowsMaxDefault);
   }
 
-  /** Notes that the log contains all rows before this position, and counts them unless a retry is pending. */
+  /** Must be called when all rows before `position` are in the log. Counts them, unless a failed write awaits its retry. */
   follow(position: number): void {
     this.#end = Math.max(this.#end, position);
     if (this.#retryMs === 0) this.flush();
   }
 
-  /** Counts the rows in the log. Returns false if that failed; it is retried later. */
+  /** Counts all rows in the log. If that fails, returns false, and it is tried again later. */
   flush(): boolean {
     if (this.#closed) return false;
     clearTimeout(this.#timer);
@@ -130,53 +130,53 @@ export class Outbox {
     return isDone;
   }
 
-  /** Calls `listener` whenever rows became durable and can be shipped. One listener. */
+  /** Sets the listener that is called when more rows are stored safely and can be shipped. Replaces the one before. */
   setOnDurable(listener: () => void): void {
     this.#onDurable = listener;
   }
 
-  /** Calls `listener` after each attempt to write. One listener. */
+  /** Sets the listener that is called after each attempt to write. Replaces the one before. */
   setOnWritten(listener: () => void): void {
     this.#onWritten = listener;
   }
 
-  /** Calls `listener` with the entries that became durable in the ledger. One listener. */
+  /** Sets the listener that is called with the sums that were added to the ledger. Replaces the one before. */
   setOnCounted(listener: (entries: readonly CounterEntry[]) => void): void {
     this.#onCounted = listener;
   }
 
-  /** Calls `listener` with entries once they are in the ledger or their rows were refused. One listener. */
+  /** Sets the listener that is called with the sums of rows that were counted or refused. Replaces the one before. */
   setOnSettled(listener: (entries: readonly CounterEntry[]) => void): void {
     this.#onSettled = listener;
   }
 
-  /** Oldest rows on the disk that are not on the usage log yet; undefined if there are none. */
+  /** Next rows to ship, oldest first. Undefined if all stored rows are on the usage log. */
   nextShipment(): Shipment | undefined {
     const shipment = this.#shipper.next();
     if (this.#shipper.isAhead) this.#schedule(acknowledgedMs);
     return shipment;
   }
 
-  /** Notes that the usage log acknowledged these rows. If a crash loses the note, they are shipped again. */
+  /** Must be called when the usage log has acknowledged a shipment. If a crash loses this, the rows are shipped again. */
   markShipped(shipment: Shipment): void {
     if (this.#closed) return;
     this.#shipper.markShipped(shipment);
     if (this.#shipper.isAhead) this.#schedule(acknowledgedMs);
   }
 
-  /** Ships rows from number `n` on again. Returns false if they belong to another gateway or are no longer kept. */
+  /** Ships the rows from number `n` on again. Returns false if another gateway recorded them or they are no longer kept. */
   reship(incarnation: string, n: number): boolean {
     if (!this.#shipper.reship(incarnation, n)) return false;
     this.#onDurable();
     return true;
   }
 
-  /** Ids of the incarnations whose rows are kept. */
+  /** Ids of the incarnations whose rows may still be in the log, including this one. */
   incarnations(): string[] {
     return [...new Set([...this.file.marks.map(({ incarnation }) => incarnation), this.incarnation])];
   }
 
-  /** Counts the rows in the log and closes the file. */
+  /** Counts the rows that are left in the log, and closes the files. */
   close(): void {
     if (this.#closed) return;
     this.flush();
@@ -187,14 +187,14 @@ export class Outbox {
     this.file.close();
   }
 
-  /** Follows this process's own rows from now on, up to the positions that it reports. */
+  /** Ends the catch-up. From now on, the log is read only up to the positions that this process reports. */
   #started(): void {
     this.#reader.seek(this.taken);
     this.#isStart = false;
     this.#end = this.taken;
   }
 
-  /** Counts rows in one transaction. Returns false if nothing was left. */
+  /** Counts some rows in one transaction. Returns false if there were none. */
   #take(): boolean {
     if (this.#reader.position !== this.taken) this.#reader.seek(this.taken);
     const taking = new Taking(this.file, this.#marked);
@@ -232,8 +232,9 @@ export class Outbox {
   }
 
   /**
-   * Moves a log aside if it belongs to another database, or begins after this one because `outbox.db` was deleted or an older
-   * one restored. Most of its rows were billed under other numbers, so none is counted.
+   * Moves the log's files aside if their rows must not be billed. That is so if the log belongs to another database, or
+   * begins after the position that this one has reached, because `outbox.db` was deleted or an older copy restored. Most of
+   * these rows have already been billed under other numbers.
    */
   #keepAsideUnlessOwn(): void {
     const others = keepAside(this.#reader.otherPaths, this.#now());

@@ -1,7 +1,7 @@
 /**
- * Publishes the outbox to the usage log: oldest rows first, the rows of an incarnation in order and on the same partition,
- * one record at a time. It repeats an append that failed, or whose result is unknown, until it succeeds, because the fold
- * recognises a repeated row by its number and a lost row is unbilled usage.
+ * Ships rows from the outbox to the usage log, oldest first and one record at a time. All rows of an incarnation go to the
+ * same partition, in order. An append that failed, or may have failed, is repeated until it succeeds. A lost row would be
+ * unbilled usage, while a repeated row is recognised by its number.
  */
 import { usagePartition } from '../../schemas/records/usage.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
@@ -10,7 +10,7 @@ import { Backoff, sleep, within } from '../../shared/runtime/retry.ts';
 import type { Outbox } from './outbox.ts';
 import type { Shipment } from './shipper.ts';
 
-/** Shortest time between two records in ms, while rows keep coming. */
+/** Minimum time in ms between two records while there are rows to ship. */
 const recordEveryMs = 100;
 const retryMsMin = 50;
 const retryMsMax = 5_000;
@@ -18,11 +18,11 @@ const retryMsMax = 5_000;
 export interface UsagePublisherOptions {
   readonly outbox: Outbox;
   readonly partitions: number;
-  /** Uses the present gateway token, even for rows of earlier processes. */
+  /** Authenticates records, with the current gateway token. This includes rows that earlier processes recorded. */
   readonly mac: RecordMac;
-  /** Opens one partition of the usage log. `mustExist` is true if this process had the partition open before. */
+  /** Opens a partition of the usage log. `mustExist` is true if this process has already had it open. */
   readonly open: (partition: number, mustExist: boolean) => Promise<ControlLog>;
-  /** Called when appends begin to fail, and again when they succeed. */
+  /** Called when appends begin to fail, and when they succeed again. */
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
 }
 
@@ -30,7 +30,7 @@ export class Publisher {
   readonly #options: UsagePublisherOptions;
   readonly #stop = new AbortController();
   readonly #logs = new Map<number, ControlLog>();
-  /** Partitions that this process has opened before. */
+  /** Partitions that this process has already had open. */
   readonly #opened = new Set<number>();
   #wake: () => void = () => undefined;
   #running: Promise<void> | undefined;
@@ -44,23 +44,23 @@ export class Publisher {
     return this.#reachable;
   }
 
-  /** Starts publishing; returns at once. */
+  /** Starts to ship rows in the background. */
   start(): void {
     this.#options.outbox.setOnDurable(() => this.#wake());
     this.#running = this.#run();
   }
 
-  /** Ships the remaining rows for up to `timeoutMs`, then ends; the rest stays in the outbox. */
+  /** Ships the remaining rows for at most `timeoutMs` and stops. Rows that are left stay in the outbox. */
   async stop(timeoutMs: number): Promise<void> {
     const { outbox } = this.#options;
     outbox.flush();
     const until = performance.now() + timeoutMs;
-    // After an earlier stop nothing is shipped and `sleep` returns at once, so without the check this loop would spin.
+    // Check for an earlier stop, after which nothing is shipped and `sleep` returns at once. The loop would never pause.
     while (!this.#stop.signal.aborted && outbox.unshipped > 0 && performance.now() < until)
       await sleep(10, this.#stop.signal);
     this.#stop.abort();
     this.#wake();
-    // An append that does not return in time is abandoned: closing the logs ends it.
+    // Give up an append that takes too long. Closing the logs ends it.
     await within(Promise.resolve(this.#running), Math.max(until - performance.now(), 100));
     await Promise.allSettled([...this.#logs.values()].map((log) => log.close()));
   }
@@ -69,7 +69,7 @@ export class Publisher {
     const backoff = new Backoff({ minMs: retryMsMin, maxMs: retryMsMax });
     let shippedMs = Number.NEGATIVE_INFINITY;
     const { outbox, partitions } = this.#options;
-    // Open the partition before the first row, so that a log that is moved away meanwhile is not created again.
+    // Open the partition before there are rows. From then on, `mustExist` keeps a log that was moved away from being recreated.
     await this.#open(usagePartition(outbox.incarnation, partitions)).catch(() => undefined);
     while (!this.#stop.signal.aborted) {
       try {
@@ -107,7 +107,7 @@ export class Publisher {
       const record = Buffer.from(`[${shipment.bodies.join(',')}]`);
       await log.append(record, mac.of(record));
     } catch (error) {
-      // Reopen a log that failed, because it may have been replaced.
+      // Open the log again for the next attempt, because it may have been replaced.
       await this.#logs.get(partition)?.close();
       this.#logs.delete(partition);
       throw error;
@@ -115,7 +115,7 @@ export class Publisher {
     outbox.markShipped(shipment);
   }
 
-  /** Waits for rows; must be called in the turn in which `nextShipment` returned none. */
+  /** Waits until there are rows. Must be called in the turn of the event loop in which `nextShipment` returned nothing. */
   #idle(): Promise<void> {
     return new Promise((resolve) => {
       this.#wake = resolve;

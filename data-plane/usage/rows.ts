@@ -1,33 +1,35 @@
-/** Usage rows in their log, on the usage log and in the counters. */
+/**
+ * Converts usage rows between their forms: as recorded in the row log, as shipped to the usage log, and as sums for counters.
+ */
 import type { CounterEntry } from '../../schemas/records/limits.ts';
 import { type Capacity, type UsageRow, usageRowSchema } from '../../schemas/records/usage.ts';
 import { counterKey } from '../../shared/limits/counters.ts';
 import { entriesOfPlainRow } from './plain-row.ts';
 import { entriesOf, type VisitFacts } from './worker-messages.ts';
 
-/** A row without the fields that are added when it is shipped. */
+/** Row as it is recorded. The fields that shipping adds are missing. */
 type NewUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'> & { readonly draw: Capacity };
 export type RecordedUsage = NewUsage & VisitFacts;
 
-/** A parsed text of the log. */
+/** Result of parsing one text in the row log. */
 interface ReadUsage {
-  /** Entries that it adds to the counters. */
+  /** Sums that the row adds to the counters. */
   readonly entries: readonly CounterEntry[];
-  /** The row as JSON; undefined if the text is not a row and takes no number. Every later build must decide alike. */
+  /** Row as JSON. Undefined if the text is not a row, and so takes no number. All later builds must decide this alike. */
   readonly row: string | undefined;
-  /** Reason for a refusal. Refused rows count nowhere. */
+  /** Reason for which the row was refused. A refused row is not counted. */
   readonly fault?: string;
 }
 
-/** Consecutive rows as JSON, from a position on; undefined for each text that is not a row. */
+/** Consecutive texts of the row log from a position on. Each is a row as JSON, or undefined if it is not a row. */
 export interface ReadRows {
   readonly position: number;
   readonly rows: (string | undefined)[];
 }
 
-/** Splits a group into the texts of its rows. */
+/** Splits the text of a group into rows. */
 export function textsIn(rows: string): string[] {
-  // JSON strings never contain a raw newline.
+  // JSON never contains an unescaped line break within a string.
   return rows.slice(0, -2).split(',\n');
 }
 
@@ -48,7 +50,7 @@ export function readUsage(text: string): ReadUsage {
 
 const anyId = '00000000-0000-4000-8000-000000000000';
 
-/** Returns undefined if the text is not JSON, because a message must not quote it. */
+/** Parses a row, or returns undefined if it is not JSON. Drops the parser's error message, because it quotes the text. */
 function parsedRow(text: string): RecordedUsage | undefined {
   try {
     return JSON.parse(text) as RecordedUsage;
@@ -57,7 +59,7 @@ function parsedRow(text: string): RecordedUsage | undefined {
   }
 }
 
-/** Sums of several rows, by account. */
+/** Sums of several rows, one per subject and period. */
 export class Sums {
   readonly #sums = new Map<string, [subject: string, period: string, tokens: number, turns: number]>();
 

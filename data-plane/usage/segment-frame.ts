@@ -1,4 +1,7 @@
-/** Format of a group of records in a segment (a head with a checksum, ids, and text), and of a segment's name. */
+/**
+ * Format of a group of records in a segment file: a head with a checksum, the ids, and the text. Also the format of the
+ * file's name.
+ */
 import { promisify } from 'node:util';
 import { crc32, deflateRaw } from 'node:zlib';
 
@@ -6,7 +9,7 @@ export interface RecordGroup {
   readonly count: number;
   /** Time of the latest record, in ms since 1970. */
   readonly lastMs: number;
-  /** Ids of 16 bytes each; empty if single records are never looked up. */
+  /** Ids of 16 bytes each. Empty if no record is ever looked up by its id. */
   readonly ids: Uint8Array<ArrayBuffer>;
   /** Text of the records, in UTF-8. */
   readonly text: Uint8Array<ArrayBuffer>;
@@ -14,18 +17,18 @@ export interface RecordGroup {
 
 export const idBytes = 16;
 
-/** Fastest level: the text is so repetitive that the best one saves only a fifth more, for three times the time. */
+/** Compression level. The text is so repetitive that the best level saves only a fifth more and takes three times as long. */
 const deflateLevel = 1;
-/** Shorter texts, of a record or two, stay uncompressed, because starting a compression costs more than it saves. */
+/** Size in bytes from which text is compressed. For a record or two, compression costs more than it saves. */
 const deflatedFrom = 512;
-/** Bound on a group's text. Groups usually contain some hundreds of records of less than a kilobyte. */
+/** Maximum size of a group's text. A typical group contains a few hundred records of less than a kilobyte each. */
 export const textBytesMax = 8 * 1024 * 1024;
-/** Bound on a segment file: only one group may exceed a segment's own bound. */
+/** Maximum size of a segment file. It allows for one group beyond the target size. */
 export const foundBytesMax = 2 * textBytesMax;
 
 const deflate = promisify(deflateRaw);
 
-/** A group as a segment stores it. */
+/** A group in its stored form. */
 export interface Frame {
   readonly position: number;
   readonly count: number;
@@ -33,18 +36,18 @@ export interface Frame {
   readonly ids: Buffer;
   readonly text: Buffer;
   readonly isDeflated: boolean;
-  /** Checksum of its writer's heading. */
+  /** Checksum of the heading under which the group was written. */
   readonly form: number;
-  /** Length in the segment, in bytes. */
+  /** Size in the segment, in bytes. */
   readonly bytes: number;
 }
 
-/** A group that was read, with the position of its first record. */
+/** A group that was read from a segment. */
 export interface ReadGroup {
   readonly position: number;
   readonly ids: Buffer;
   readonly text: string;
-  /** Heading of its segment; empty if there is none. */
+  /** Heading of the segment, or empty if it has none. */
   readonly heading: string;
 }
 
@@ -56,7 +59,7 @@ export function nameOf(position: number): string {
 
 const magic = Buffer.from('HGR1');
 const headBytes = 44;
-/** Offsets of the numbers in the head. The checksum covers all that follows it. */
+/** Offsets of the numbers in a group's head. The checksum covers everything after itself. */
 const place = {
   checksum: 4,
   bytes: 8,
@@ -90,12 +93,12 @@ export async function frameOf(
   return frame;
 }
 
-/** A group without records, which contains a segment's heading. */
+/** Group that contains a segment's heading instead of records. */
 export function headed(heading: string): RecordGroup {
   return { count: 0, lastMs: 0, ids: new Uint8Array(), text: new TextEncoder().encode(heading) };
 }
 
-/** Whole groups with records. Skips damage and the remains of failed writes. */
+/** Yields the complete groups that have records. Skips damage and the remains of failed writes. */
 export function* framesIn(bytes: Buffer, from = 0): Generator<Frame, void> {
   for (let at = from; at !== -1 && at + headBytes <= bytes.length; ) {
     const frame = frameAt(bytes, at);
@@ -104,7 +107,7 @@ export function* framesIn(bytes: Buffer, from = 0): Generator<Frame, void> {
   }
 }
 
-/** Length of the group that begins at `at`, according to its head; 0 if none does. */
+/** Size of the group at an offset, according to its head. 0 if no group begins there. */
 export function frameBytesAt(segment: Buffer, at: number): number {
   if (at + headBytes > segment.length || !segment.subarray(at, at + magic.length).equals(magic)) return 0;
   return segment.readUInt32LE(at + place.bytes);

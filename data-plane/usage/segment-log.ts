@@ -1,8 +1,10 @@
 /**
- * A log of groups of records in append-only files, the segments, bounded in bytes and age. Each record has a number, its
- * position, which continues after restarts and names a segment by its first record. A group is one write with a checksum:
- * once it has ended, `kill -9` does not lose it, and damage costs only its own records. Each process begins its own segment,
- * so existing ones never change. The log does not flush to the disk.
+ * Log of records in append-only files, called segments. Its size and age are bounded. Each record has a number, its position,
+ * which continues over restarts. A segment's file name is the position of its first record.
+ *
+ * Records are written in groups. A group is one write with a checksum. Once it is written, `kill -9` does not lose it, and
+ * damage to it affects no other group. Each process begins a new segment, so existing ones never change. The log does not
+ * flush files to disk.
  */
 import { constants } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readdir, readFile, rm } from 'node:fs/promises';
@@ -30,20 +32,20 @@ import {
 export interface SegmentBounds {
   readonly ageMsMax: number;
   readonly bytesMax: number;
-  /** Size of a segment. Segments are removed as a whole and read at once. */
+  /** Target size of a segment in bytes. Segments are read and removed as a whole. */
   readonly segmentBytes: number;
 }
 
 export interface SegmentLogOptions extends SegmentBounds {
-  /** First text of each segment, which says how this build writes records and is returned with each of its groups. */
+  /** Text at the start of each segment that says how its records are written. Returned with every group. */
   readonly heading: string;
-  /** Lowest possible position, even if the log has been emptied since. */
+  /** Lowest position at which the log may continue, even if it has been emptied since. */
   readonly from: number;
-  /** Segments with records from this position on are not removed. */
+  /** Returns a position. Segments that contain records from there on are not removed. */
   readonly keptFrom: () => number;
-  /** Whether a segment reserves its bytes at once, so that even a full disk has room for half of one. */
+  /** Whether a segment reserves its space when it begins, so that even on a full disk half a segment can be written. */
   readonly isAllocated: boolean;
-  /** Whether to compress groups. False if they come so often that it costs more than it saves. */
+  /** Whether groups are compressed. Should be false if groups are so frequent that compression costs more than it saves. */
   readonly isDeflated: boolean;
 }
 
@@ -57,41 +59,41 @@ const defaults: SegmentLogOptions = {
   isAllocated: false,
   isDeflated: true,
 };
-/** Number of segments in the maximum age, so that a quiet gateway keeps little for much longer. */
+/** Number of segments into which the maximum age is divided, so that old records do not stay much longer than that. */
 const segmentsInAge = 24;
-/** Interval in ms between checks that the segment still has its name. A check costs as much as a write. */
+/** Interval in ms at which to check that the segment has not been deleted. A check costs as much as a write. */
 const nameEveryMs = 1_000;
 
-/** Number of groups checked per turn of the event loop. */
+/** Number of groups that are checked in one turn of the event loop. */
 const framesInTurn = 500;
 
 const inflate = promisify(inflateRaw);
 
 interface Segment {
   readonly path: string;
-  /** Position of its first record. */
+  /** Position of the segment's first record. */
   readonly first: number;
   bytes: number;
-  /** Time of its latest record, or of its last write by an earlier process, in ms since 1970. */
+  /** Time of the latest record. For a segment of an earlier process, time of its last write. In ms since 1970. */
   lastMs: number;
-  /** Age at a moment of the monotonic clock: for a segment of an earlier process, its first removal check. */
+  /** Age in ms at a time by the monotonic clock. The time is set later for segments of earlier processes. */
   ageAt: { nowMs: number | undefined; readonly ageMs: number };
 }
 
-/** The segment being written. */
+/** Segment to which this process is writing. */
 interface OpenSegment extends Segment {
   readonly handle: FileHandle;
   readonly beganMs: number;
-  /** Monotonic time at which it last had its name, in ms. */
+  /** Time by the monotonic clock at which the file last had its name, in ms. */
   namedMs: number;
 }
 
 export class SegmentLog {
   readonly #folder: string;
   readonly #options: SegmentLogOptions;
-  /** Checksum of the present heading. Its groups are readable even if their segment's heading is damaged. */
+  /** Checksum of this build's heading. Groups that carry it can be read even if their segment's heading is damaged. */
   readonly #form: number;
-  /** Segments, oldest first. */
+  /** All segments, oldest first. */
   #segments: Segment[] = [];
   #finding: Promise<void> | undefined;
   #written: OpenSegment | undefined;
@@ -103,7 +105,7 @@ export class SegmentLog {
     this.#form = crc32(this.#options.heading);
   }
 
-  /** Position of the next record, once the log has begun. */
+  /** Position of the next record. Only known once the log has begun. */
   get next(): number {
     return this.#next ?? 0;
   }
@@ -112,14 +114,14 @@ export class SegmentLog {
     return this.#segments.reduce((sum, { bytes }) => sum + bytes, 0);
   }
 
-  /** Begins a segment before there is a record. */
+  /** Begins a segment, although there is no record for it yet. */
   async begin(nowMs: number): Promise<void> {
     await this.#segmentFor(0, await this.#found(), nowMs);
   }
 
   /**
-   * Appends a group; call it one at a time. If it rejects, nothing readable was written, and the next call begins another
-   * segment. `nowMs` is monotonic, so setting the wall clock does not age segments.
+   * Appends a group. Calls must not overlap. If it rejects, nothing readable was written, and the next call begins a new
+   * segment. `nowMs` is monotonic, so that a change of the wall clock does not age segments.
    */
   async append(group: RecordGroup, nowMs: number): Promise<void> {
     const segments = await this.#found();
@@ -134,7 +136,7 @@ export class SegmentLog {
       segment.ageAt = { nowMs, ageMs: 0 };
     } catch (error) {
       await this.close();
-      // The folder itself may be at fault, so read it again.
+      // The folder itself may have failed, so read it again before the next group.
       this.#finding = undefined;
       throw error;
     }
@@ -148,11 +150,11 @@ export class SegmentLog {
     segment.namedMs = nowMs;
   }
 
-  /** Finds the group that contains a record, newest segment first, and the record's index in it. */
+  /** Finds a record by its id, in the newest segment first. Returns its group and its index in the group. */
   async find(id: Buffer): Promise<{ readonly group: ReadGroup; readonly at: number } | undefined> {
     for (const segment of (await this.#found()).toReversed()) {
       const bytes = await contentOf(segment);
-      // A byte search is cheap, and few segments remain to be parsed.
+      // Searching bytes is cheap, and leaves few segments to parse.
       if (!bytes.includes(id)) continue;
       const heading = await headingOf(bytes);
       for (const frame of framesIn(bytes)) {
@@ -164,7 +166,7 @@ export class SegmentLog {
     return undefined;
   }
 
-  /** Groups with records of this time or later, oldest first, including those appended meanwhile. */
+  /** Yields the groups with records since a time, oldest first, including groups appended meanwhile. */
   async *since(sinceMs: number): AsyncGenerator<ReadGroup, void> {
     const segments = await this.#found();
     let next = 0;
@@ -176,7 +178,7 @@ export class SegmentLog {
     }
   }
 
-  /** Reads a segment until nothing was added meanwhile, so that whatever comes next is in a later one. */
+  /** Yields a segment's groups until no more are added, so that all later groups are in later segments. */
   async *#groupsOf(segment: Segment, sinceMs: number): AsyncGenerator<ReadGroup, void> {
     for (let from = 0; from < segment.bytes; ) {
       const end = segment.bytes;
@@ -191,7 +193,7 @@ export class SegmentLog {
     }
   }
 
-  /** Groups that begin before a position, with records of this time or later, newest first. Reads only their segments. */
+  /** Yields groups that begin before a position and have records since a time, newest first. */
   async *backwards(before: number, sinceMs: number): AsyncGenerator<ReadGroup, void> {
     const segments = await this.#found();
     for (let end = before; ; ) {
@@ -215,12 +217,12 @@ export class SegmentLog {
   async close(): Promise<void> {
     const written = this.#written;
     this.#written = undefined;
-    // Cut off unused room and the remains of a failed write.
+    // Remove space that was reserved but not used, and the remains of a failed write.
     if (this.#options.isAllocated) await written?.handle.truncate(written.bytes).catch(() => undefined);
     await written?.handle.close().catch(() => undefined);
   }
 
-  /** Finds the segments of earlier processes. The next call repeats a search that failed. */
+  /** Returns the segments, and searches for those of earlier processes first. If a search fails, the next call repeats it. */
   async #found(): Promise<Segment[]> {
     this.#finding ??= this.#find();
     try {
@@ -237,7 +239,7 @@ export class SegmentLog {
     const names = (await readdir(this.#folder)).filter((name) => nameForm.test(name)).sort();
     const segments: Segment[] = [];
     const all = await Promise.all(names.map((name) => lstat(join(this.#folder, name))));
-    // Ages count from the newest segment if the wall clock is later, so that a fast clock does not age segments.
+    // Compute ages from the newest file if the wall clock is later, so that a fast clock does not age segments.
     const newestMs = Math.min(wallClockMs(), Math.max(...all.map(({ mtimeMs }) => mtimeMs)));
     for (const [index, name] of names.entries()) {
       const path = join(this.#folder, name);
@@ -245,7 +247,7 @@ export class SegmentLog {
       if (found === undefined) continue;
       const { size: bytes, mtimeMs: lastMs } = found;
       const ageMs = Math.max(0, newestMs - lastMs);
-      // This log never writes such files, and reading one could block or exhaust the memory.
+      // The log never writes such files. Reading one could block or use up the memory.
       if (!found.isFile() || bytes > foundBytesMax) {
         await rm(path, { force: true, recursive: true });
         continue;
@@ -262,7 +264,7 @@ export class SegmentLog {
     let end = last?.first ?? 0;
     if (last !== undefined)
       for (const { position, count } of framesIn(await contentOf(last))) end = position + count;
-    // Keep a known position: readers rely on it even if the folder was emptied, and a failed write may be whole.
+    // Keep a known position. Readers rely on it even if the folder was emptied, and a failed write may be readable after all.
     this.#next ??= Math.max(end, this.#options.from);
     this.#segments = segments;
   }
@@ -273,11 +275,11 @@ export class SegmentLog {
     if (present !== undefined) {
       const hasRoom = present.bytes + bytes <= (isAllocated ? segmentBytes / 2 : segmentBytes);
       const isOld = nowMs - present.beganMs > ageMsMax / segmentsInAge;
-      // A segment without records already has the name of the next one.
+      // Reuse a segment without records, because a new one would have the same name.
       if (present.first === this.next || (hasRoom && !isOld)) return present;
     }
     const opened = await this.#opened(nowMs).catch((error: unknown) => {
-      // Without room for another segment, use the second half of this one.
+      // If there is no space for another segment, use the second half of this one.
       if (isAllocated && present !== undefined && present.bytes + bytes <= segmentBytes) return present;
       throw error;
     });
@@ -292,13 +294,13 @@ export class SegmentLog {
   async #opened(nowMs: number): Promise<OpenSegment> {
     const { heading, segmentBytes, isAllocated } = this.#options;
     const path = join(this.#folder, nameOf(this.next));
-    // Overwrite a file of this name, because it does not contain readable groups.
+    // A file with this name contains no readable groups, so overwrite it.
     const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW;
     const handle = await open(path, flags, 0o600);
     try {
       const frame = await frameOf(headed(heading), this.next, this.#form, this.#options.isDeflated);
       const { bytesWritten } = await handle.write(frame, 0, frame.length, 0);
-      // Nobody could tell whose groups follow an incomplete heading.
+      // Without a complete heading, nobody could tell how the records are written.
       if (bytesWritten < frame.length) throw new Error(`${path} cannot be written`);
       if (isAllocated) await this.#allocate(handle, frame.length, segmentBytes);
       const bytes = frame.length;
@@ -311,14 +313,14 @@ export class SegmentLog {
     }
   }
 
-  /** Writes zeros, because extending a file does not reserve room. */
+  /** Reserves space by writing zeros. Only extending the file would not reserve any. */
   async #allocate(handle: FileHandle, from: number, to: number): Promise<void> {
     try {
       const zeros = Buffer.alloc(to - from);
       const { bytesWritten } = await handle.write(zeros, 0, zeros.length, from);
       if (bytesWritten < zeros.length) throw new Error('there is no room for a segment');
     } catch (error) {
-      // The first segment then grows as it is written.
+      // Only the first segment may do without reserved space. It then grows as it is written.
       if (this.#written !== undefined) throw error;
       await handle.truncate(from);
     }
@@ -332,7 +334,7 @@ export class SegmentLog {
       if (this.bytes <= bytesMax && ageMs <= ageMsMax) return;
       if ((segments[1]?.first ?? 0) > keptFrom()) return;
       segments.shift();
-      // A segment that cannot be removed now is found at the next start.
+      // Ignore failures, because the next start finds the file again.
       await rm(oldest.path, { force: true }).catch(() => undefined);
     }
   }
@@ -343,14 +345,14 @@ async function headingOf(segment: Buffer): Promise<string> {
   return frame?.count === 0 ? ((await groupIn(frame, ''))?.text ?? '') : '';
 }
 
-/** All groups with records. A segment may have thousands of small ones, so this takes several turns of the event loop. */
+/** All groups with records in a segment. Pauses now and then, because a segment may contain thousands of small groups. */
 async function framesOf(bytes: Buffer): Promise<Frame[]> {
   const frames: Frame[] = [];
   for (const frame of framesIn(bytes)) if (frames.push(frame) % framesInTurn === 0) await setImmediate();
   return frames;
 }
 
-/** Returns undefined if the group cannot be decompressed. */
+/** Decompresses a group. Returns undefined if that fails. */
 async function groupIn(
   { position, ids, text, isDeflated }: Frame,
   heading: string,
@@ -363,7 +365,7 @@ async function groupIn(
   }
 }
 
-/** Content of a segment; empty if it has been removed. */
+/** Content of a segment's file, empty if the file has been removed. */
 async function contentOf({ path }: Segment): Promise<Buffer> {
   try {
     return await readFile(path);
@@ -373,7 +375,7 @@ async function contentOf({ path }: Segment): Promise<Buffer> {
   }
 }
 
-/** Index of the wanted id; -1 if there is none. */
+/** Index of the wanted id in a list of ids, or -1 if it is not there. */
 function indexIn(ids: Buffer, wanted: Buffer): number {
   let at = ids.indexOf(wanted);
   while (at % idBytes > 0) at = ids.indexOf(wanted, at + 1);

@@ -1,4 +1,6 @@
-/** Reads a log of segments while another thread appends to it. Synchronous, because its thread waits for the disk anyway. */
+/**
+ * Reads the segments of a log while another thread appends to it. Synchronous, because its thread waits for the disk anyway.
+ */
 import {
   closeSync,
   constants,
@@ -27,7 +29,7 @@ import {
 
 const readAtOnce = 32 * 1024;
 
-/** A group with the first position of its segment. */
+/** A group, together with the position at which its segment begins. */
 export interface ReadSegmentGroup extends Omit<ReadGroup, 'ids'> {
   readonly count: number;
   readonly segment: number;
@@ -38,20 +40,20 @@ interface OpenFile {
   readonly fd: number;
   heading: string;
   form: number;
-  /** Offset of the next group. */
+  /** Offset in the file of the next group. */
   offset: number;
-  /** Bytes read, from `bytesFrom` on. */
+  /** Bytes that were read from offset `bytesFrom` on. */
   bytes: Buffer;
   bytesFrom: number;
 }
 
 export class SegmentReader {
-  /** Position of the next record. */
+  /** Position of the next record to read. */
   position: number;
   readonly #folder: string;
   #file: OpenFile | undefined;
   #damaged: string | undefined;
-  /** Buffer that most reads reuse. */
+  /** Buffer that is reused for most reads. */
   readonly #buffer = Buffer.allocUnsafeSlow(readAtOnce);
 
   constructor(folder: string, position: number) {
@@ -59,17 +61,17 @@ export class SegmentReader {
     this.position = position;
   }
 
-  /** Position of the first record in the log; undefined if the log is empty. */
+  /** Position of the first record in the log, or undefined if the log is empty. */
   get oldest(): number | undefined {
     return this.#segments()[0];
   }
 
-  /** Paths of all files. */
+  /** Paths of all segment files. */
   get paths(): string[] {
     return this.#segments().map((first) => join(this.#folder, nameOf(first)));
   }
 
-  /** Files with a segment's name that cannot be one: pipes and the like, which would block, and files that are too large. */
+  /** Paths that are named like segments but cannot be any: oversized files, and pipes and the like, which would block. */
   get otherPaths(): string[] {
     return this.paths.filter((path) => {
       const found = lstatSync(path);
@@ -78,8 +80,8 @@ export class SegmentReader {
   }
 
   /**
-   * Returns the group with the next record or, if that is unreadable, the following one; undefined if none has arrived yet.
-   * `isEnded` means that nobody appends, so an unreadable group is damage and not a write in progress.
+   * Returns the group with the next record. If it is unreadable, returns the group after it. Returns undefined if no further
+   * group has been written. `isEnded` means that nothing is being appended, so an incomplete group is damage.
    */
   next(isEnded = false): ReadSegmentGroup | undefined {
     for (;;) {
@@ -97,7 +99,7 @@ export class SegmentReader {
     }
   }
 
-  /** Returns undefined if the group has no wanted record or is unreadable. */
+  /** Text of a group. Undefined if it is unreadable or ends before the position that is wanted. */
   #groupOf(frame: Frame, file: OpenFile): ReadSegmentGroup | undefined {
     const { position, count, form } = frame;
     if (count === 0) [file.heading, file.form] = [textOf(frame) ?? '', form];
@@ -108,14 +110,14 @@ export class SegmentReader {
     return { position, count, text, heading: file.heading, segment: file.first };
   }
 
-  /** Whether anything but groups follows what was read, or the heading is missing. */
+  /** Whether the rest of the file is anything but groups, or the file has no heading. */
   get hasRest(): boolean {
     const file = this.#file;
     if (file === undefined || fstatSync(file.fd).size === 0) return false;
     return file.heading === '' || restOf(file).some((byte) => byte !== 0);
   }
 
-  /** Path of the last file with damage, otherwise of the file being read. */
+  /** Path of the file in which damage was found last, or else of the file that is being read. */
   get path(): string {
     return this.#damaged ?? join(this.#folder, nameOf(this.#file?.first ?? this.position));
   }
@@ -125,7 +127,7 @@ export class SegmentReader {
     this.position = position;
   }
 
-  /** Flushes the file, so that a power cut cannot take back what was read. */
+  /** Flushes the file to disk, so that a power cut cannot lose what was read from it. */
   sync(): void {
     if (this.#file !== undefined) fdatasyncSync(this.#file.fd);
   }
@@ -141,7 +143,7 @@ export class SegmentReader {
     return names.map((name) => Number.parseInt(name, 10)).sort((one, other) => one - other);
   }
 
-  /** Opens the segment that contains the position, or the first one after it. */
+  /** Opens the segment that contains the position, or else the first segment after it. */
   #opened(): OpenFile | undefined {
     const segments = this.#segments();
     const first = segments.findLast((each) => each <= this.position) ?? segments[0];
@@ -156,7 +158,7 @@ export class SegmentReader {
     return { first, fd, heading: '', form: 0, offset: 0, bytes, bytesFrom: 0 };
   }
 
-  /** Flushes the folder, because a flushed file is useless without its name. */
+  /** Flushes the folder. Without a file's name, flushing the file is useless. */
   #syncFolder(): void {
     const fd = openSync(this.#folder, constants.O_RDONLY);
     fsyncSync(fd);
@@ -173,10 +175,10 @@ export class SegmentReader {
     return read();
   }
 
-  /** Continues after damage or in the next segment. Returns false if there is no further group. */
+  /** Continues after damage, or in the next segment. Returns false if there is no further group now. */
   #continue(file: OpenFile, isEnded: boolean): boolean {
     const later = this.#segments().find((first) => first > file.first);
-    // A group may have arrived since the last look.
+    // A group may have been written since the file was read.
     if (later !== undefined && this.#frameIn(file) !== undefined) return true;
     const isWhole = later === undefined ? !isEnded : later <= this.position;
     if (later !== undefined && !isWhole) this.#damaged = join(this.#folder, nameOf(file.first));
@@ -199,7 +201,7 @@ function restOf(file: OpenFile): Buffer {
   return file.bytes;
 }
 
-/** Skips damage up to the next whole group. Returns false if there is none. */
+/** Skips damage up to the next complete group. Returns false if there is none. */
 function skipTo(file: OpenFile, position: number): boolean {
   const rest = restOf(file);
   for (const frame of framesIn(rest)) {
@@ -210,7 +212,7 @@ function skipTo(file: OpenFile, position: number): boolean {
   return false;
 }
 
-/** Returns undefined if the text cannot be decompressed. */
+/** Decompresses a group's text. Returns undefined if that fails. */
 function textOf({ text, isDeflated }: Frame): string | undefined {
   try {
     return (isDeflated ? inflateRawSync(text, { maxOutputLength: textBytesMax }) : text).toString();

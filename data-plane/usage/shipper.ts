@@ -1,34 +1,34 @@
-/** Reads the rows to ship, oldest first, each with its number. */
+/** Reads the rows that must be shipped to the usage log, oldest first, and numbers them. */
 import { usageRecordRowsMax } from '../../schemas/records/usage.ts';
 import type { OutboxFile, RowPlace } from './outbox-file.ts';
 import { type ReadRows, readUsage, textsIn } from './rows.ts';
 import type { ReadSegmentGroup, SegmentReader } from './segment-reader.ts';
 import { headingIn } from './usage-log.ts';
 
-/** Maximum number of counted rows kept in memory for shipment. Any others are read again. */
+/** Maximum number of counted rows that are kept in memory until they are shipped. Others are read from the log again. */
 const keptRowsMax = 4_000;
 
-/** Rows of one incarnation, in order, which form one record of the usage log. */
+/** Consecutive rows of one incarnation, which become one record on the usage log. */
 export interface Shipment {
   readonly incarnation: string;
-  /** The rows as JSON. */
+  /** Rows as JSON. */
   readonly bodies: readonly string[];
-  /** Range of the rows in the log. */
+  /** Places of the first row and after the last row in the row log. */
   readonly of: { readonly from: RowPlace; readonly to: RowPlace };
 }
 
 export class Shipper {
-  /** Place before which all rows are on the usage log. */
+  /** Place in the row log before which all rows are on the usage log. */
   shipped: RowPlace;
   readonly #file: OutboxFile;
   readonly #reader: SegmentReader;
   readonly #onError: (error: unknown) => void;
-  /** Counted rows that are not shipped yet, oldest first. */
+  /** Counted rows in memory that have not been shipped, oldest first. */
   #kept: ReadRows[] = [];
   #keptRows = 0;
-  /** The group that was read last. */
+  /** Group that was read from the log last. */
   #read: ReadRows | undefined;
-  /** Rows to ship again, up to `shipped`. Numbers below `n` are left out. */
+  /** Rows to ship again, from `at` up to `shipped`. Rows numbered below `n` are left out. */
   #again: { at: RowPlace; readonly incarnation: string; readonly n: number } | undefined;
 
   constructor(file: OutboxFile, reader: SegmentReader, onError: (error: unknown) => void) {
@@ -38,12 +38,12 @@ export class Shipper {
     this.shipped = file.shipped;
   }
 
-  /** Whether more is shipped than the file knows. */
+  /** Whether more rows have been shipped than the file has stored. */
   get isAhead(): boolean {
     return this.shipped !== this.#file.shipped;
   }
 
-  /** Keeps counted rows in memory, up to a bound. */
+  /** Keeps counted rows in memory, as far as there is room. */
   keep(parts: readonly ReadRows[]): void {
     for (const part of parts) {
       if (this.#keptRows + part.rows.length > keptRowsMax) continue;
@@ -58,7 +58,7 @@ export class Shipper {
     this.#again = undefined;
     const shipment = this.#rows(this.shipped, this.#file.taken.taken);
     if (shipment.bodies.length > 0) return shipment;
-    // Skip texts that are not rows or cannot be read.
+    // Skip what is not a row or cannot be read.
     if (shipment.of.to.position > this.shipped.position) this.#setShipped(shipment.of.to);
     return undefined;
   }
@@ -75,7 +75,7 @@ export class Shipper {
       this.#keptRows -= this.#kept.shift()?.rows.length ?? 0;
   }
 
-  /** Ships rows again. Returns false if they are no longer kept, or not shipped yet. */
+  /** Ships rows again. Returns false if they are not kept any more or have not been shipped yet. */
   reship(incarnation: string, n: number): boolean {
     const at = this.#file.marks.findLast((mark) => mark.incarnation === incarnation && mark.n <= n);
     if (at === undefined || at.position >= this.shipped.position) return false;
@@ -89,7 +89,7 @@ export class Shipper {
     this.#reader.close();
   }
 
-  /** Rows of one incarnation before `end`; none if the next rows are not of the wanted incarnation. */
+  /** Collects rows of one incarnation before `end`. None if `wanted` names another incarnation than that of the next rows. */
   #rows(
     from: RowPlace,
     end: number,
@@ -132,7 +132,7 @@ export class Shipper {
     return { position: next, incarnation, n, replica };
   }
 
-  /** Part that contains the row at a position, or the first one after it. */
+  /** Group that contains the row at a position, or the first group after it. */
   #partAt(at: number): ReadRows | undefined {
     const hasIt = ({ position, rows }: ReadRows) => position <= at && at < position + rows.length;
     const kept = this.#kept.find(hasIt);
@@ -149,13 +149,13 @@ export class Shipper {
     return this.#read;
   }
 
-  /** Rows of a group. Those of another database were not counted and are left out. */
+  /** Rows of a group. If the group belongs to another database, its rows were not counted and are left out. */
   #rowsIn({ position, heading, text }: ReadSegmentGroup): ReadRows {
     const isOwn = headingIn(heading)?.database === this.#file.id;
     return { position, rows: textsIn(text).map((each) => (isOwn ? readUsage(each).row : undefined)) };
   }
 
-  /** Place that numbers the rows from `at` on; undefined after a gap, where their numbers are unknown. */
+  /** Place, with numbering, at which a group's rows begin. Undefined after a gap, where the numbers are unknown. */
   #placeIn({ position }: ReadRows, at: RowPlace): RowPlace | undefined {
     const from = Math.max(position, at.position);
     const mark = this.#file.marks.find((each) => each.position === from);

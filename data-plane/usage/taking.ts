@@ -1,4 +1,4 @@
-/** Rows that one transaction takes from their log, with their numbers and the sums that they add to the counters. */
+/** Rows from the row log that one transaction counts, with their numbers and their sums for the counters. */
 
 import type { OutboxFile, RowPlace, TakenPlace } from './outbox-file.ts';
 import { type ReadRows, readUsage, Sums, textsIn } from './rows.ts';
@@ -8,14 +8,14 @@ import { headingIn } from './usage-log.ts';
 export class Taking {
   taken: TakenPlace;
   records = 0;
-  /** Sums of the counted rows, and of these and the refused ones. */
+  /** Sums of the counted rows. `settled` also includes the refused rows. */
   readonly counted = new Sums();
   readonly settled = new Sums();
   readonly marks: RowPlace[] = [];
   readonly faults: string[] = [];
-  /** Rows in parts that contain neither a gap nor a mark. */
+  /** Rows in parts. Within a part, there is no gap and no new numbering. */
   readonly parts: ReadRows[] = [];
-  /** Segment and replica of the last mark. */
+  /** Segment and replica id of the place where the current numbering began. */
   marked: string;
   readonly #file: OutboxFile;
 
@@ -25,12 +25,12 @@ export class Taking {
     this.marked = marked;
   }
 
-  /** Whether the group belongs to this database. */
+  /** Whether a group in the row log was written for this database. */
   isOwn({ heading }: ReadSegmentGroup): boolean {
     return headingIn(heading)?.database === this.#file.id;
   }
 
-  /** Adds a group. Skips one that does not belong to this database or has an unreadable heading. */
+  /** Adds a group. Skips its rows if it was written for another database or its heading is unreadable. */
   add({ position, count, text, heading, segment }: ReadSegmentGroup): void {
     const { database, incarnation = '' } = headingIn(heading) ?? {};
     const end = position + count;
@@ -45,7 +45,7 @@ export class Taking {
     const { replica } = this.#file.ledger;
     const from = Math.max(position, this.taken.taken);
     const mark = `${segment} ${replica}`;
-    // After a gap numbers continue, but positions do not.
+    // After a gap in the positions, the numbers still continue without a gap.
     const isMarked = mark !== this.marked || from > this.taken.taken;
     if (isMarked) this.marks.push({ position: from, incarnation, n: nextN, replica });
     this.marked = mark;
@@ -59,7 +59,7 @@ export class Taking {
     this.taken = { taken: end, incarnation, nextN };
   }
 
-  /** Returns the row; undefined if it takes no number. */
+  /** Adds a row to the sums. Returns the row as JSON, or undefined if it takes no number. */
   #count(text: string): string | undefined {
     const { entries, row, fault } = readUsage(text);
     this.settled.add(entries);

@@ -1,34 +1,34 @@
 /**
- * A data folder's log of usage rows, in segments that the main thread appends to and the usage worker reads. It is the only
- * place that stores rows; `outbox.db` stores how far they were counted and shipped.
+ * Row log of a data folder: usage rows in segment files. The main thread appends to it, and the usage worker reads it. No
+ * other file stores the rows. `outbox.db` stores how far they have been counted and shipped.
  */
 import { join } from 'node:path';
 import { dayMs } from '../../schemas/durations.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { SegmentLog } from './segment-log.ts';
 
-/** Twice as much as the rows that may wait for the database need at most. */
+/** Size of a segment in bytes: twice what the rows that may wait for the database need. */
 const segmentBytes = 2 * 1024 * 1024;
 const bytesMax = 1024 * 1024 * 1024;
 
-/** Origin of a segment's rows. */
+/** Tells for which database and by which process the rows in a segment were written. */
 export interface RowsHeading {
-  /** Id of `outbox.db`. */
+  /** Id of the database, `outbox.db`. */
   readonly database: string;
-  /** Id of the process start that recorded them. */
+  /** Id of the process start that recorded the rows. */
   readonly incarnation: string;
 }
 
-/** Place from which on a process writes to the log. */
+/** Tells a process where to continue the row log. */
 export interface LogStart {
   readonly folder: string;
   readonly heading: RowsHeading;
-  /** Lowest position that a row may have. */
+  /** Lowest position that the next row may have. */
   readonly from: number;
 }
 
 export interface UsageGroup {
-  /** Rows as JSON, each followed by a comma and a newline. */
+  /** Rows as JSON, each followed by a comma and a line break. */
   readonly rows: string;
   readonly count: number;
 }
@@ -37,7 +37,10 @@ export function usageFolderOf(outboxPath: string): string {
   return join(outboxPath, '..', 'usage');
 }
 
-/** Removes segments that the usage log contains (before `keptFrom`), once they are a day old or the size bound is reached. */
+/**
+ * Opens the row log for appending. Segments that are already on the usage log are removed once they are a day old, or when
+ * the log is too large. `keptFrom` returns the position from which rows must be kept.
+ */
 export function openUsageLog({ folder, heading, from }: LogStart, keptFrom: () => number): SegmentLog {
   const options = { heading: JSON.stringify(heading), from, keptFrom, segmentBytes, bytesMax };
   return new SegmentLog(folder, { ...options, ageMsMax: dayMs, isAllocated: true, isDeflated: false });
@@ -50,7 +53,7 @@ export function append(log: SegmentLog, { rows, count }: UsageGroup): Promise<vo
   return log.append(group, performance.now());
 }
 
-/** Returns undefined if the text is not a heading. */
+/** Parses the heading of a segment, or returns undefined if the text is not one. */
 export function headingIn(text: string): RowsHeading | undefined {
   try {
     return JSON.parse(text) as RowsHeading;

@@ -1,7 +1,7 @@
 /**
- * The usage worker. It makes the outbox follow the log of rows, and reports what all gateways have counted for an account. It
- * has a thread of its own, so that no disk flush and no record of another gateway delays a request. A row is settled in the
- * message that contains its total, so a consumer that processes messages in order counts every row exactly once.
+ * Lets the outbox follow the row log, and reports what all gateways have counted for an account. Runs in a thread of its own,
+ * so that neither disk flushes nor other gateways' records delay a request. The message that settles a row also contains the
+ * new total. So a receiver that handles messages in order counts each row exactly once.
  */
 import type { CounterEntry, UsageGapEntry } from '../../schemas/records/limits.ts';
 import type { CounterFeedCounts } from '../../shared/limits/counter-feed.ts';
@@ -17,14 +17,14 @@ import {
   type UsageWorkerRequest,
 } from './worker-messages.ts';
 
-/** Shortest time in ms between two repeated shipments of an incarnation's rows, because they need time to arrive. */
+/** Minimum time in ms before the rows of an incarnation are shipped again, because a shipment takes time to arrive. */
 const reshipIntervalMs = 5_000;
 
 export interface UsageWorkerParts {
   readonly outbox: Outbox;
-  /** Sums that other gateways counted. */
+  /** Returns the sum that other gateways have counted. */
   readonly others: (key: string) => Sum;
-  /** Receives the limits of accounts, which decide when counters are published. */
+  /** Receives the limits of accounts. They determine when counters are published. */
   readonly onLimits: (limits: readonly AccountLimit[]) => void;
   readonly live: () => number;
   readonly counts: Readonly<CounterFeedCounts>;
@@ -34,9 +34,9 @@ export interface UsageWorkerParts {
 export class UsageWorker {
   readonly #options: UsageWorkerParts;
   readonly #ownIncarnations: ReadonlySet<string>;
-  /** Monotonic time in ms at which an incarnation's rows were last shipped again. */
+  /** Time at which the rows of an incarnation were last shipped again, in monotonic ms. */
   readonly #reshippedMs = new Map<string, number>();
-  /** Accounts whose totals the main thread has requested. */
+  /** Accounts whose totals the main thread wants to know. */
   readonly #asked = new Map<string, Account>();
   #isOpen = false;
 
@@ -62,7 +62,7 @@ export class UsageWorker {
     }
   }
 
-  /** Call this in the turn of the event loop in which the sums of these accounts changed. */
+  /** Must be called in the same turn of the event loop in which these sums have changed. */
   onChanged(keys: Iterable<string>): void {
     const accounts: Account[] = [];
     for (const key of keys) {
@@ -72,7 +72,7 @@ export class UsageWorker {
     if (this.#isOpen && accounts.length > 0) this.#postTotals([], accounts);
   }
 
-  /** Ships rows again that the usage log acknowledged and lost, because the outbox still has them. */
+  /** Ships rows again that the usage log acknowledged but lost. The outbox still has them. */
   onGaps(gaps: readonly UsageGapEntry[]): void {
     for (const [incarnation, next] of gaps) this.#reship(incarnation, next);
   }

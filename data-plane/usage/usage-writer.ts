@@ -1,14 +1,15 @@
 /**
- * Writes rows to their log, on the main thread but without waiting for the disk: rows recorded during a write are in the
- * next. Each message about new rows wakes the usage worker, so it gets ten a second, or one at once near an allowance's end.
+ * Writes usage rows to the row log. Runs on the main thread, but never waits for the disk. Rows that are recorded during a
+ * write go into the next. Each message to the usage worker wakes its thread, so the worker is told of new rows only ten times
+ * a second, or at once if an allowance is nearly used up.
  */
 import type { SegmentLog } from './segment-log.ts';
 import { append } from './usage-log.ts';
 import type { AccountLimit, UsageWorkerRequest } from './worker-messages.ts';
 
-/** Time in ms whose rows form one group. With a timer's delay, a row is in the log within 10 ms. */
+/** Time in ms during which rows are collected into a group. Including the timer's delay, a row is written within 10 ms. */
 const groupMs = 7;
-/** Groups within this time of the first one, or up to this number of rows, share a message and a transaction. */
+/** Time in ms after a group, and number of rows, until the worker is told. It counts all rows in one transaction. */
 const gatherMs = 100;
 const gatherRowsMax = 500;
 /** Pause in ms after a failed write. */
@@ -20,25 +21,25 @@ export interface UsageWriterOptions {
 }
 
 export class UsageWriter {
-  /** Rows of this process in the log. */
+  /** Number of rows of this process that are in the log. */
   keptRows = 0;
   readonly #options: UsageWriterOptions;
-  /** Position of the first row of this process. */
+  /** Position in the log of this process's first row. */
   #from: number | undefined;
-  /** Rows that are not in a write yet. */
+  /** Rows that no write has taken yet, as text. */
   #rows = '';
   #count = 0;
   #isUrgent = false;
-  /** Rows in the current write. */
+  /** Number of rows in the write that is in progress. */
   #inWrite = 0;
   #writing: Promise<void> | undefined;
   #groupTimer: NodeJS.Timeout | undefined;
   #isFailing = false;
-  /** Rows in the log that the worker does not know of yet. */
+  /** Number of rows in the log that the worker has not been told of yet. */
   #unsent = 0;
   #sendTimer: NodeJS.Timeout | undefined;
   #isClosed = false;
-  /** Limits of the accounts of unsent rows, adjustments included, and the tokens of these rows. */
+  /** For each account of such rows: its limit, including adjustments, and the number of tokens in the rows. */
   readonly #limits = new Map<string, { readonly limit: number | null; readonly tokens: number }>();
   #onWritten: () => void = () => undefined;
   #post: (request: UsageWorkerRequest) => void = () => undefined;
@@ -47,23 +48,23 @@ export class UsageWriter {
     this.#options = options;
   }
 
-  /** Rows of this process before a position. */
+  /** Number of this process's rows before a position in the log. */
   rowsBefore(position: number): number {
     return Math.max(0, position - (this.#from ?? position));
   }
 
-  /** Rows that are not known to be in the log. */
+  /** Number of rows that may not be in the log yet. */
   get unkeptRows(): number {
     return this.#count + this.#inWrite;
   }
 
-  /** Sends to the usage worker with `post`, and calls `onWritten` after each write, even a failed one. */
+  /** Sets the function that sends requests to the usage worker, and the one called after every write, even a failed one. */
   start(post: (request: UsageWorkerRequest) => void, onWritten: () => void): void {
     this.#post = post;
     this.#onWritten = onWritten;
   }
 
-  /** Adds a row as JSON. If it is urgent, the worker reads it with its group. Never throws. */
+  /** Adds a row, given as JSON. If it is urgent, the worker is told of it as soon as it is written. Never throws. */
   add(row: string, isUrgent: boolean): void {
     this.#rows += `${row},\n`;
     this.#count++;
@@ -71,14 +72,14 @@ export class UsageWriter {
     if (this.#writing === undefined) this.#groupTimer ??= setTimeout(() => this.#begin(), groupMs);
   }
 
-  /** Notes an account's limit and the tokens of a row. Returns the tokens of the account's unsent rows. */
+  /** Stores an account's limit and adds a row's tokens. Returns the account's tokens of which the worker does not know. */
   useLimit(key: string, limit: number | null, tokens: number): number {
     const sum = (this.#limits.get(key)?.tokens ?? 0) + tokens;
     this.#limits.set(key, { limit, tokens: sum });
     return sum;
   }
 
-  /** Resolves once all rows so far are in the log and the worker knows of them, or a write failed. */
+  /** Resolves when all rows so far are in the log and the worker has been told, or when a write has failed. */
   async sendAll(): Promise<void> {
     await this.#writing;
     this.#begin();

@@ -1,6 +1,6 @@
 /**
- * Messages between the main thread and the usage worker. The protocol relies on their order: a total is valid from its
- * message until the next message about the same account.
+ * Messages between the main thread and the usage worker. Their order matters: a total is valid from its message until the
+ * next message about the same account.
  */
 import { type CounterEntry, visitorPrefix, visitorsSubject } from '../../schemas/records/limits.ts';
 import type { UsageRow } from '../../schemas/records/usage.ts';
@@ -9,56 +9,59 @@ import type { FaultFields } from '../../shared/runtime/fault.ts';
 import type { LoggedLine } from '../../shared/runtime/logger.ts';
 import type { LogStart } from './usage-log.ts';
 
-/** Subject and period of an allowance: an organisation's period, a visitor's month, or a day of a network or all visitors. */
+/**
+ * Subject and period in which usage is counted: an organisation in its billing period, a visitor in a month, or a network or
+ * all visitors together on a day.
+ */
 export interface Account {
   readonly subject: string;
   readonly period: string;
 }
 
-/** Tokens of the pool, or turns of a visitor or network. */
+/** Amount of an account: turns for a visitor or network, tokens for all others. */
 export type Amount = readonly [account: Account, amount: number];
 
-/** Amount that an account may use in its period; null: without limit. */
+/** Maximum amount that an account may use in its period, or null if it has no limit. */
 export type AccountLimit = readonly [key: string, limit: number | null];
 
-/** From the main thread to the worker. */
+/** Message from the main thread to the worker. */
 export type UsageWorkerRequest =
-  /** The log contains the rows before this position. */
+  /** Tells that the row log contains all rows before this position. */
   | { readonly kind: 'written'; readonly position: number; readonly limits: readonly AccountLimit[] }
-  /** Requests the total of an account; answered by `totals`. */
+  /** Requests the total of an account. The answer is `totals`, now and whenever the total changes. */
   | { readonly kind: 'total'; readonly account: Account }
-  /** The totals are no longer cached, so only those requested from now on are sent. */
+  /** Tells that the main thread has dropped all totals. Only those requested from now on are sent. */
   | { readonly kind: 'forget' }
-  /** Ships the remaining rows for at most two seconds and closes the files; answered by `closed`. */
+  /** Ships the remaining rows, for at most two seconds, and closes the files. The answer is `closed`. */
   | { readonly kind: 'close' };
 
-/** From the worker to the main thread. */
+/** Message from the worker to the main thread. */
 export type UsageWorkerEvent =
-  /** Sent once, before all others but `log`. */
+  /** Tells that the worker is open. Sent once, and before everything else but `log`. */
   | { readonly kind: 'opened'; readonly log: LogStart }
-  /** Sent instead of `opened`, with the error that prevented it. */
+  /** Tells why the worker could not be opened. Sent instead of `opened`. */
   | { readonly kind: 'failed'; readonly name: string; readonly message: string }
   | UsageWorkerState
-  /** `settled`: own amounts that the totals now contain, or that were dropped. `totals`: new totals of all gateways. */
+  /** `totals` are new totals of all gateways. Own amounts in `settled` are now contained in them, or were dropped. */
   | { readonly kind: 'totals'; readonly settled: readonly Amount[]; readonly totals: readonly Amount[] }
   | ({ readonly kind: 'log' } & LoggedLine)
-  /** The worker failed; its thread ends. */
+  /** Tells that the worker has failed. Its thread ends. */
   | { readonly kind: 'ended'; readonly fault: FaultFields }
   | { readonly kind: 'closed' };
 
 export interface UsageWorkerState {
   readonly kind: 'state';
-  /** Position in the log before which all rows are counted in the database. */
+  /** Position in the row log before which all rows are counted in the database. */
   readonly taken: number;
-  /** Position in the log before which all rows are on the usage log, as the database knows even after a power cut. */
+  /** Position in the row log before which all rows count as shipped to the usage log, even after a power cut. */
   readonly shipped: number;
   /** Number of live gateways, including this one. */
   readonly live: number;
-  /** Rows not yet known to be on the usage log. */
+  /** Number of counted rows that are not known to be on the usage log. */
   readonly unshipped: number;
-  /** Whether usage can no longer be kept safely. */
+  /** Whether usage can no longer be recorded safely. */
   readonly isFull: boolean;
-  /** Counter records published, and invalid ones received. */
+  /** Number of counter records that were published, and of invalid ones that were received. */
   readonly countersPublished: number;
   readonly countersRejected: number;
 }
@@ -81,20 +84,20 @@ export function accountOfVisitors(atMs: number): Account {
 
 type CountedUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'> & VisitFacts;
 
-/** Facts about a visitor's request that the counters need in addition to its row. */
+/** Facts about a visitor's request that counters need, but usage rows do not contain. */
 export interface VisitFacts {
-  /** Moment in ms since 1970 whose periods the request counts in; by default, its completion. */
+  /** Time that determines the periods in which the request counts, in ms since 1970. By default, when it was completed. */
   readonly admittedMs?: number | undefined;
-  /** Set if the answer is incomplete: no row and no turn of the visitor, but a turn of the network, and its tokens count. */
+  /** Set if the answer is incomplete. It leaves no row and is no turn of the visitor. Its tokens and network turn count. */
   readonly unfinished?: true | undefined;
 }
 
-/** Account of a network, which counts turns like a visitor's, but per UTC day. */
+/** Account that counts the turns of a network on a UTC day. */
 export function accountOfNetwork(network: string, atMs: number): Account {
   return { subject: visitorPrefix + network, period: new Date(atMs).toISOString().slice(0, 10) };
 }
 
-/** Entries that a row adds to the counters; none unless the pool served the request. */
+/** Sums that a usage row adds to the counters. None unless the pool served the request. */
 export function entriesOf(
   row: Omit<CountedUsage, keyof VisitFacts>,
   { admittedMs, unfinished }: VisitFacts,
@@ -112,14 +115,14 @@ export function entriesOf(
     turns,
   ];
   return [
-    // Without a turn there is no entry, because it would displace another of the latest visitors.
+    // Add no entry if the visitor has used no turn. It would push out the entry of a more recent visitor.
     ...(unfinished ? [] : [entry(accountOfVisitor(visitor, atMs), 1)]),
     ...(network === undefined ? [] : [entry(accountOfNetwork(network, atMs), 1)]),
     entry(accountOfVisitors(atMs), unfinished ? 0 : 1),
   ];
 }
 
-/** The amounts by which a row uses up allowances. */
+/** Amounts by which a usage row reduces allowances. */
 export function amountsOf(row: CountedUsage): Amount[] {
   return entriesOf(row, row).map(([subject, period, tokens, turns]) => [
     { subject, period },
@@ -127,7 +130,7 @@ export function amountsOf(row: CountedUsage): Amount[] {
   ]);
 }
 
-/** Amount that counts for an account: the turns of a visitor or network, the tokens of all others. */
+/** Part of a sum that an account counts: turns for a visitor or network, tokens for all others. */
 export function amountIn(subject: string, { tokens, turns }: Sum): number {
   return subject.startsWith(visitorPrefix) ? turns : tokens;
 }
