@@ -1,6 +1,6 @@
 /**
- * Checks pages and help texts against the command line: each command, option, variable, exit code, script and bench that they
- * name exists, and the reference page lists all that exist.
+ * Checks pages and help texts against the command line. Each command, option, variable, exit code, script and bench that they
+ * name must exist, and the reference page must list all that exist.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -32,7 +32,7 @@ function everyCommand(command: Command): Command[] {
   return [command, ...command.commands.flatMap(everyCommand)];
 }
 
-/** Code of a page, one item per inline span or block line. */
+/** Returns a page's code, one item per inline span or line of a block. */
 function codeOf(text: string): string[] {
   const blocks = [...text.matchAll(/^ *```\w*\n(.*?)^ *```$/gms)].flatMap(([, block = '']) =>
     block.replaceAll('\\\n', ' ').split('\n'),
@@ -43,7 +43,7 @@ function codeOf(text: string): string[] {
   return [...blocks, ...inline];
 }
 
-/** The command that a line of code names, or undefined. */
+/** Returns the command that a line of code names, or undefined if it names none. */
 function namedIn(words: readonly string[]): Command | undefined {
   let command: Command | undefined;
   for (const word of words) {
@@ -96,7 +96,7 @@ test('each command that a page or a help text names is there, with its options',
   expect(faults).toEqual([]);
 });
 
-/** Flags of other programs. */
+/** Flags that belong to other programs. */
 const foreignFlags = new Set(
   '--all --nightly --tenfold --project --set --reuse-values --from-literal --base --stand-in --ignore-scripts --silent --now --operation --seed'
     .concat(' --nodes --profile --bootstrap-server --topic --update')
@@ -123,7 +123,7 @@ test('each option in the code of a page is one of the program, or of a known oth
   expect(faults).toEqual([]);
 });
 
-/** Variables of options, variables of the table, and variables of tests and tools. */
+/** Variables that set options of the command line. */
 const ofOptions = all.flatMap(({ options }) =>
   options.flatMap(
     ({ envVar, description }) => envVar ?? /\(env: (HEADGATE_\w+)=true\)$/.exec(description)?.[1] ?? [],
@@ -149,7 +149,7 @@ test('each variable that a page, a unit, a chart or a source names is read by a 
   const faults = texts.flatMap((path) =>
     [...new Set(read(path).match(/HEADGATE_[A-Z][A-Z_]*[A-Z]/g) ?? [])]
       .filter((name) => !ofTools.test(name) && !knownVariables.has(name))
-      // A common prefix of several variables, as in HEADGATE_KAFKA_*.
+      // Accepts a common prefix of several variables, as in HEADGATE_KAFKA_*.
       .filter((name) => ![...knownVariables].some((known) => known.startsWith(`${name}_`)))
       .map((name) => `${path}: ${name}`),
   );

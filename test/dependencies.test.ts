@@ -1,4 +1,4 @@
-/** Checks that docs/dependencies.md lists every direct dependency correctly and that each one is used. */
+/** Checks that docs/dependencies.md lists every direct dependency correctly, and that each dependency is used. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -23,7 +23,7 @@ const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record
 const { dependencies, optionalDependencies, devDependencies } = manifest;
 const direct = { ...dependencies, ...optionalDependencies, ...devDependencies };
 
-/** Rows of the tables: package, version, licence, install script. */
+/** Rows of the page's tables: package, version, licence, install script. */
 const rows = [
   ...read('docs/dependencies.md').matchAll(/^\| (?!package|-)(.+?) \| (.+?) \| (.+?) \| (.+?) \|/gm),
 ];
@@ -66,7 +66,7 @@ const runTime = [
 ].flatMap(sources);
 const everywhere = [...runTime, ...['console', 'test', 'tools/bench', 'tools/scripts'].flatMap(sources)];
 
-/** True if a source imports the package or loads it by name. */
+/** Whether a source file imports the package or loads it by name. */
 function isNamed(name: string, texts: readonly string[]): boolean {
   return texts.some((text) => text.includes(`'${name}'`) || text.includes(`'${name}/`));
 }
@@ -83,7 +83,7 @@ test('every dependency of development is named by a source, runs in a script, or
   const unused = Object.keys(devDependencies).filter((name) => {
     const typed = /^@types\/(.+)$/.exec(name)?.[1];
     if (typed !== undefined) return typed !== 'node' && !(typed in direct);
-    // Vitest loads this package itself if the flag is given.
+    // Vitest itself loads this package if the script passes `--coverage`.
     if (name === '@vitest/coverage-v8') return !scripts.includes('--coverage');
     return !isNamed(name, everywhere) && !scripts.includes(name.split('/').at(-1) ?? name);
   });

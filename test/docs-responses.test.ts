@@ -1,6 +1,6 @@
 /**
- * Tries each row of the response field table in docs/api.md, which says what the gateway does with the field, and checks that
- * every field of the schema has a row.
+ * Tries what each row of the response field table in docs/api.md says about the gateway's treatment of a field, and checks
+ * that every field of the schema has a row.
  */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -28,7 +28,7 @@ const rows = [...section.matchAll(/^\| (?:(item|tool) )?`([^`]+)` \| ([a-z ]+) \
 const fieldRows = rows.filter(({ name }) => !name.includes(' '));
 
 const tool = { type: 'function', name: 'f' };
-/** Request to which each test adds the field under test. */
+/** The request to which each test adds the field under test. */
 const base: Fields = {
   ...{ model: 'm', input: 'hi', tools: [tool, { ...tool, name: 'g' }] },
   include: ['message.output_text.logprobs'],
@@ -76,7 +76,7 @@ const samples: Fields = {
 const headers = { contentType: 'application/json', version: undefined, sealKey: undefined };
 const shape = (fields: Fields) => shapeResponses({ ...fields }, headers);
 
-/** The body that a node would receive. */
+/** Returns the body that a node would receive. */
 function sent(fields: Fields): Fields {
   const { asked } = shape(fields);
   return toNodeBody(asked, 'vllm', { servedName: asked.model, maxTokens: asked.maxTokens ?? 9 });
@@ -126,7 +126,7 @@ test.each(fieldRows)('the field $name is $here', ({ name, here, text }) => {
 
 const call = { call_id: 'c', name: 'f' };
 const output = { call_id: 'c', output: 'done' };
-/** Complete items, each with the other items that its kind requires. */
+/** Complete input items by kind, each with the other items that its kind requires. */
 const items: Readonly<Record<string, readonly object[]>> = {
   message: [{ type: 'message', role: 'user', content: 'SAMPLE' }],
   function_call: [

@@ -30,7 +30,7 @@ test('docs/api.md lists every field that is accepted without effect, and no othe
     ...noOpFields.chat,
     ...noOpFields.embeddings,
     ...responsesNoOpFields,
-    // Token counting accepts the same fields, except those that concern the answer.
+    // Token counting accepts the same fields, except for those that concern the answer.
     ...anthropicNoOpFields.messages,
   ];
   expect(listed).toEqual(known.map(({ path, text }) => `${path}: ${text}`));
@@ -44,7 +44,7 @@ const engineNames: Readonly<Record<Dialect, string>> = {
 };
 const dialects = Object.keys(engineNames) as Dialect[];
 
-/** Expects the page to contain this table. With --update, replaces the table that has the same header. */
+/** Checks that the page contains this table. With --update, replaces the table that has the same header instead. */
 async function expectTable(
   name: string,
   head: readonly string[],
@@ -76,7 +76,7 @@ test('docs/log-events.md has every log line: run this test with --update to writ
   await expectTable('docs/log-events.md', ['event', 'level', 'text'], rows);
 });
 
-/** The pages of a folder of docs/, with name and lines. */
+/** Returns the pages in a folder of docs/, each with its name and lines. */
 function pagesOf(folder: string): { name: string; lines: string[] }[] {
   return readdirSync(new URL(`../docs/${folder}/`, import.meta.url))
     .sort()

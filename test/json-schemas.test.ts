@@ -5,7 +5,8 @@ import { jsonSchemaFiles } from './support/json-schemas.ts';
 const folder = new URL('../schemas/json/', import.meta.url);
 const files = jsonSchemaFiles();
 
-// After an intended schema change, `HEADGATE_WRITE_SCHEMAS=1 npx vitest run test/json-schemas.test.ts` writes the files.
+// To write the files after an intended schema change, run `HEADGATE_WRITE_SCHEMAS=1 npx vitest run
+// test/json-schemas.test.ts`.
 if (process.env['HEADGATE_WRITE_SCHEMAS'] === '1') {
   mkdirSync(folder, { recursive: true });
   for (const [file, text] of Object.entries(files)) writeFileSync(new URL(file, folder), text);

@@ -1,4 +1,7 @@
-/** Checks the links of the documentation: each leads to an existing file and heading, and every page is linked. */
+/**
+ * Checks the links of the documentation: each must lead to an existing file and heading, and every page must be linked from
+ * somewhere.
+ */
 
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
@@ -15,7 +18,7 @@ const tokens = new Map(
   pages.map((page) => [page, markdown.parse(readFileSync(join(root, page), 'utf8'), {})] as const),
 );
 
-/** Anchors of a page, as GitHub and the documentation site generate them. */
+/** Returns the anchors of a page, as GitHub and the documentation site generate them. */
 function anchorsOf(page: string): Set<string> {
   const list = tokens.get(page) ?? [];
   return new Set(

@@ -13,7 +13,7 @@ import type { Plan, Seen } from './observer.ts';
 
 export interface Stage {
   readonly fleet: AttackFleet;
-  /** Acts as a node, a control plane and a listener that must not be contacted. */
+  /** A server that acts as a hostile node, as a hostile control plane and as a listener that nobody may contact. */
   readonly hostile: HostileServer;
   /** Aborts when the attack must end. */
   readonly signal: AbortSignal;
@@ -23,11 +23,14 @@ export interface Attack {
   readonly name: string;
   /** Listener, log or file under attack. */
   readonly at: string;
-  /** Attacks until the signal or its own end, and returns all faults except those that the observer sees. */
+  /**
+   * Attacks until the signal aborts or the attack has nothing left to do. Returns all faults except those that the observer
+   * sees.
+   */
   readonly run: (stage: Stage) => Promise<readonly string[]>;
-  /** Takes up to a minute to end, so only the command runs it. */
+  /** True if the attack takes up to a minute to end. Only `npm run attack` runs it then, not the test. */
   readonly isLong?: true;
-  /** Callers that share a bound with the attack. They may be refused, but not for long. */
+  /** Names of callers that share a bound with the attack. They may be refused, but not for long. */
   readonly mayRefuse?: readonly string[];
 }
 
@@ -44,9 +47,9 @@ const observerFile = new URL(
   import.meta.url.includes('/dist/test/') ? './observer.js' : '../../dist/test/attacks/observer.js',
   import.meta.url,
 ).pathname;
-/** Every caller must be answered at least once within this time. */
+/** Every caller must be answered at least once within this time, in ms. */
 const answeredMsMax = 20_000;
-/** An attack that does not end within this time after its signal is a fault. */
+/** Longest time that an attack may take to end after its signal, in ms. Anything longer is a fault. */
 const endMs = 120_000;
 
 function planOf(fleet: AttackFleet): Plan {
@@ -106,7 +109,7 @@ export async function runAttack(
   const { fleet } = stage;
   fleet.resetResident();
   await fleet.longestTurnsMs();
-  // Lets the previous attack's leftover work finish, so that this attack is not blamed for it.
+  // Lets work that the previous attack left behind finish, so that this attack is not blamed for it.
   await observed(observer, 0.1);
   const end = new AbortController();
   // Each connection of the attack adds a listener to the signal.
@@ -132,7 +135,7 @@ export async function runAttack(
   return { name, at, seen, residentMiB, turnsMs: await fleet.longestTurnsMs(), faults };
 }
 
-/** Observes for this time, then until every caller has been answered once. A busy machine takes longer. */
+/** Observes for this time, then until every caller has been answered once, which takes longer on a busy machine. */
 async function observed(observer: Observer, seconds: number): Promise<Seen> {
   const startMs = performance.now();
   let seen: Seen = {};

@@ -1,7 +1,7 @@
 /**
- * Short run of all attacks against processes with bounded heaps. It only checks what a busy machine does not blur: no process
- * ends or exceeds its memory bound, every other caller is answered and none refused, and a revocation is confirmed. `npm run
- * attack` measures how long callers wait.
+ * Runs all attacks briefly against processes with bounded heaps. Only checks what is certain even on a busy machine: no
+ * process ends or exceeds its memory bound, all other callers are answered and none is refused, and a revocation is
+ * confirmed. `npm run attack` measures how long callers wait.
  */
 import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
 import { runs } from '../support/budget.ts';
@@ -11,7 +11,10 @@ import { AttackFleet } from './fleet.ts';
 import { HostileServer } from './hostile-server.ts';
 
 const seconds = runs({ fast: 1, full: 1 }) / 2;
-/** Longest turn in ms of CPU time. A turn is bounded by 50 ms, but a busy machine may run several between two samples. */
+/**
+ * Longest turn of an event loop, in ms of CPU time. A single turn may take 50 ms, but on a busy machine several turns may run
+ * between two samples.
+ */
 const turnMsMax = 250;
 const extraModels = 2000;
 

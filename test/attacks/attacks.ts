@@ -1,4 +1,4 @@
-/** All attacks. The command runs every row; the test runs every row that is not marked as long. */
+/** The list of all attacks. `npm run attack` runs every row; the test runs every row that is not marked as long. */
 import type { Attack } from './attack.ts';
 import { callerAttacks } from './caller-attacks.ts';
 import { fileAttacks } from './file-attacks.ts';

@@ -1,4 +1,4 @@
-/** Attacks by a member or a visitor who only uses rights that they have. */
+/** Attacks by a member or a visitor who does not need any rights beyond their own. */
 import { setMaxListeners } from 'node:events';
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,7 +14,8 @@ const walMiBMax = 32;
 const creates: Attack = {
   name: 'a member who creates keys over 1500 connections',
   at: 'console',
-  // libuv accepts one connection per listener and turn, so a caller behind 1500 others waits for as many turns.
+  // libuv accepts one connection per listener and turn, so a new caller must wait for 1500 turns behind the attack's
+  // connections.
   mayRefuse: ['console'],
   run: async ({ fleet, signal }) => {
     const body = JSON.stringify({ organisation: attacked, name: 'k', expires: '30d' });
@@ -25,7 +26,7 @@ const creates: Attack = {
     const end = new AbortController();
     setMaxListeners(0, end.signal);
     const flooding = flood(fleet.console, { connections, bytes }, end.signal, counts);
-    // All connections have sent a request, so from now on as many requests wait as the server allows.
+    // Once every connection has been answered, as many requests are waiting as the server allows.
     await until(() => [...counts.values()].reduce((sum, count) => sum + count, 0) >= connections, 60_000);
     let refused = '';
     for (let command = 0; command < 10; command++)

@@ -1,7 +1,7 @@
-/** Requests of every kind to a route, each about something that belongs to one organisation. */
+/** Builds requests of every kind to a route. Each request names something that belongs to one organisation. */
 import type { Route } from './registered-routes.ts';
 
-/** Names and ids that belong to the other organisation. */
+/** Names and ids that belong to the organisation whose data must not leak. */
 export interface Belongings {
   readonly organisation: string;
   readonly person: string;
@@ -11,7 +11,7 @@ export interface Belongings {
   readonly token: string;
   readonly model: string;
   readonly request: string;
-  /** Log positions: an early one, one in between, and the last. */
+  /** Log positions: an early one, one in the middle, and the last. */
   readonly positions: readonly number[];
 }
 
@@ -20,7 +20,7 @@ export interface CrawlRequest {
   readonly body?: object;
 }
 
-/** Requests to one route. Throws if the route has a parameter for which the crawl has no value. */
+/** Returns requests to one route. Throws if the route has a parameter for which the crawl has no value. */
 export function requestsTo(route: Route, own: Belongings): CrawlRequest[] {
   const path = pathOf(route, own);
   if (route.method === 'GET') return queriesOf(route, own).map((query) => ({ path: `${path}${query}` }));
@@ -80,7 +80,7 @@ function queriesOf(route: Route, own: Belongings): string[] {
   return ['', ...new Set(queries)];
 }
 
-/** Commands about the organisation, for the route that predicts what they would change. */
+/** Returns commands about the organisation, for the route that predicts the effect of commands. */
 function commandsAbout({ organisation, person, key, stack, node, model }: Belongings): object[] {
   return [
     { method: 'PATCH', path: `/organisations/${organisation}`, body: { suspended: true } },

@@ -1,4 +1,4 @@
-/** Hostile input of a starting process or a command: an endless snapshot, or a backup that is not plain data. */
+/** Attacks through what a starting process or a command reads: an endless snapshot, or a backup that is not plain data. */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -7,7 +7,7 @@ import Database from 'better-sqlite3';
 import { scaledMs } from '../support/budget.ts';
 import type { Attack, Stage } from './attack.ts';
 
-/** Longest time that a gateway may wait for its first snapshot before it reads the log instead. */
+/** Longest time that a gateway may wait for its first snapshot before it reads the log instead, in ms. */
 const firstSnapshotMsMax = 75_000;
 
 const drippedSnapshot: Attack = {
@@ -28,7 +28,7 @@ const drippedSnapshot: Attack = {
   },
 };
 
-/** Bounds a restore, because a command that reads something other than a file would wait forever. */
+/** Time-out of a restore, in ms, because a command that reads something other than a file could wait forever. */
 const restoreMsMax = 30_000;
 
 const makeHostile: Readonly<Record<string, (folder: string, file: string) => void>> = {
@@ -59,7 +59,7 @@ function readBackup(folder: string): BackupManifest {
     .manifest;
 }
 
-/** Updates sizes and checksums, as an attacker who can write to the backup would. */
+/** Updates the sizes and checksums in the backup's description, as an attacker who can write to the backup would. */
 function describeAgain(folder: string, file: string): void {
   const manifest = readBackup(folder);
   const bytes = readFileSync(file);

@@ -1,7 +1,8 @@
 /**
  * The fleet under attack: a control plane with its console, two gateways with the visitors' page, two simulated nodes and an
- * agent. Each is a separate process with a bounded heap. Peak memory is the kernel's figure for the resident set: a limit on
- * the address space would refuse what V8 only reserves, and not every container can create a cgroup.
+ * agent. Each is a separate process with a bounded heap. Peak memory is the kernel's figure for the resident set. An
+ * address-space limit is no alternative, because it counts what V8 only reserves, and not every container can create a
+ * cgroup.
  */
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -22,12 +23,12 @@ export const attacked = 'acme';
 /** Organisation whose callers must not notice the attack. */
 export const bystander = 'birch';
 export const small = 'echo-small';
-/** Model that takes a second to answer. */
+/** A model that takes a second to answer. */
 export const slow = 'echo-slow';
-/** Model that only the attack's own node serves. */
+/** A model that only the hostile node serves. */
 export const hostileModel = 'echo-hostile';
 export const agentNode = 'agent-1';
-/** Node whose token an attack has. */
+/** The node whose token the attacker knows. */
 export const hostileNode = 'agent-2';
 export const freeTurns = 10;
 export const formerGatewayToken = 'gateway-token-before-the-rotation';
@@ -38,9 +39,9 @@ const stackCount = 10;
 type AttackedGateway = GatewayProcess & { readonly ready: { readonly play: string } };
 
 export interface AttackFleetOptions {
-  /** URL of the hostile node, which the attacks serve. */
+  /** URL of the hostile node, which the attacks themselves provide. */
   readonly hostileUrl: string;
-  /** Number of additional models in the catalog, which determines the size of the matrix. */
+  /** Number of additional models in the catalogue. Tables of models by organisation grow with it. */
   readonly extraModels: number;
 }
 
@@ -86,14 +87,14 @@ export class AttackFleet extends ProcessFleet {
     return present(this.keys[organisation]).value;
   }
 
-  /** Session cookie of a member, or of the operator if no person is given. */
+  /** Returns the session cookie of a member, or of the operator if no person is given. */
   cookieOf(person?: string): Promise<string> {
     const path =
       person === undefined ? '/console/links' : `/organisations/${attacked}/members/${person}/link`;
     return consoleCookie(this.operator, { console: this.console, path });
   }
 
-  /** Names of the processes that have ended, each with its exit status and cause. */
+  /** Returns the names of the processes that have ended, each with its exit status and cause. */
   ended(): string[] {
     return [...this.processes].flatMap(([name, { child, stderr }]) =>
       child.exitCode === null && child.signalCode === null
@@ -102,7 +103,7 @@ export class AttackFleet extends ProcessFleet {
     );
   }
 
-  /** Peak resident set of each process since the last reset, in MiB. */
+  /** Returns the peak resident set of each process since the last reset, in MiB. */
   residentMiB(): Record<string, number> {
     return Object.fromEntries(
       [...this.processes].map(([name, { child }]) => [name, peakMiB(child.pid ?? 0)] as const),
@@ -113,12 +114,12 @@ export class AttackFleet extends ProcessFleet {
       try {
         writeFileSync(`/proc/${child.pid}/clear_refs`, '5');
       } catch {
-        // The process has ended, or the system has no such file. Then the peak covers its whole life.
+        // The process has ended, or the system has no such file. The peak then covers the whole life of the process.
       }
     }
   }
 
-  /** Longest turn of each attacked process since the last call, in ms of CPU time. */
+  /** Returns the longest event-loop turn of each attacked process since the last call, in ms of CPU time. */
   async longestTurnsMs(): Promise<Record<string, number>> {
     const metered = [...this.processes].filter(([name]) => name === 'plane' || name.startsWith('gateway'));
     const turns = metered.map(async ([name, { child }]) => {
@@ -208,7 +209,7 @@ function peakMiB(pid: number): number {
   return Math.round(Number(kiB ?? 0) / 1024);
 }
 
-/** Finds the line that says why a Node process ended. */
+/** Finds the line of stderr that says why a Node process ended. */
 function causeIn(stderr: string): string {
   const lines = stderr.split('\n');
   return (lines.find((line) => /FATAL|Error/.test(line)) ?? lines.at(-2) ?? '').slice(0, 200);

@@ -1,6 +1,6 @@
 /**
- * Server in three roles: an engine that lies about its usage, a control plane that never completes a snapshot, and an address
- * that nobody may contact because only a hostile caller names it.
+ * A server in three roles: an engine that lies about its usage, a control plane that never completes a snapshot, and an
+ * address that nobody should contact, because only the attacker names it.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -9,7 +9,7 @@ import { hostileModel } from './fleet.ts';
 export const claimedTokens = 2_000_000_000;
 
 export class HostileServer {
-  /** Requests to paths that only an attack named: method, path and bearer. */
+  /** Requests to addresses that only the attacker named, each with its method, path and bearer token. */
   readonly asked: string[] = [];
   readonly #server: Server;
   #url = '';
@@ -73,7 +73,7 @@ const answers: Readonly<Record<string, object>> = {
   '/tokenize': { count: 3, tokens: [1, 2, 3], max_model_len: 100_000 },
 };
 
-/** Sends one byte per second and never ends. */
+/** Sends one byte per second without end. */
 function drip(response: ServerResponse): void {
   response.writeHead(200, { 'x-headgate-sha256': 'a'.repeat(64) });
   const timer = setInterval(() => response.write('a'), 1000);

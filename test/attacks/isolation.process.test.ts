@@ -1,7 +1,7 @@
 /**
  * Calls every route that a control plane registers, on the admin API and on the console, as every kind of caller. Each call
- * names another organisation in path, query or body, in the present or the past. No answer contains data of that
- * organisation, none is a server error, and nothing is written.
+ * names another organisation in its path, query or body, in the present or in the past. No answer may contain data of that
+ * organisation or be a server error, and nothing may be written.
  */
 import { Agent, request } from 'node:http';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -86,7 +86,7 @@ interface Caller {
   readonly name: string;
   readonly base: string;
   readonly headers: Readonly<Record<string, string>>;
-  /** Sends commands as dry runs. */
+  /** True if the caller sends its commands as dry runs. */
   readonly isDry?: true;
 }
 interface Answer {
@@ -94,7 +94,7 @@ interface Answer {
   readonly text: string;
 }
 
-/** Returns a complete answer, or the first moment of an answer that does not end. */
+/** Returns the answer. If it does not end, returns what arrives in its first moments. */
 function call(
   { base, headers, isDry }: Caller,
   method: string,
@@ -109,7 +109,7 @@ function call(
     const sent = {
       ...headers,
       ...(method !== 'GET' && { origin: url.origin, 'content-type': 'application/json' }),
-      // Node sends the body of a DELETE without a length, so the server would read it as the next request.
+      // Without a length, Node would send the body of a DELETE in a form that the server reads as the next request.
       ...(text !== undefined && { 'content-length': Buffer.byteLength(text) }),
     };
     const asked = request(url, { method, headers: sent, agent }, (response) => {
@@ -181,7 +181,10 @@ async function crawl(
   return { calls, faults };
 }
 
-/** Finds data of the other organisation in an answer. A refusal may repeat the words of its request; a success may not. */
+/**
+ * Finds data of the other organisation in an answer. A refusal may repeat words of its request, but a successful answer may
+ * not.
+ */
 function leak(_route: Route, { path, body }: CrawlRequest, { status, text }: Answer): string | undefined {
   const asked = decodeURIComponent(path) + JSON.stringify(body ?? '');
   const found = words.filter((word) => text.includes(word) && (status < 300 || !asked.includes(word)));

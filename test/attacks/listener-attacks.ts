@@ -1,4 +1,6 @@
-/** Attacks by anyone who can reach a listener: bodies that are expensive to hold or parse, and waiting connections. */
+/**
+ * Attacks that anyone who can reach a listener can make: bodies that are expensive to hold or parse, and idle connections.
+ */
 import { endpointOf, exchange, statusesIn } from '../support/raw-peer.ts';
 import type { Attack, Stage } from './attack.ts';
 import { type AttackFleet, small } from './fleet.ts';
@@ -8,7 +10,7 @@ const MiB = 1024 * 1024;
 const bodyBytes = 8 * MiB - 64;
 const session = '/api/session';
 
-/** JSON texts that take long to parse for their size. */
+/** JSON texts that take a long time to parse for their size. */
 const bodies: Readonly<Record<string, () => string>> = {
   'names that are numbers': () => names((index) => String((index * 2_654_435_761) % 4_294_967_291)),
   'distinct names': () => names((index) => index.toString(16)),
@@ -43,7 +45,7 @@ const paths: Readonly<Record<string, string>> = {
 };
 const urlOf = (fleet: AttackFleet, at: string): string => urls[at]?.(fleet) ?? '';
 
-/** Headers of a caller who may post to this listener, so that it reads the body at all. */
+/** Headers of a caller who may post to each listener, so that the listener reads the body. */
 const bearers: Readonly<Record<string, (fleet: AttackFleet) => Record<string, string>>> = {
   api: (fleet) => ({ authorization: `Bearer ${fleet.key('acme')}` }),
 };
@@ -108,7 +110,7 @@ const held = Object.keys(paths).flatMap((at): readonly Attack[] => [
   },
 ]);
 
-/** A second Host header, or another host in the request line, would bypass the guard against DNS rebinding. */
+/** Tries to bypass the guard against DNS rebinding with a second Host header, or with another host in the request line. */
 const readTwice: Attack = {
   name: 'two hosts, and the absolute form',
   at: 'every listener',
@@ -135,7 +137,7 @@ const readTwice: Attack = {
 const idle: Attack = {
   name: '90 connections that send nothing',
   at: 'metrics of a control plane',
-  // All connections come from one address, and the listener has room for 100.
+  // The attack holds 90 connections from one address, and the listener has room for 100.
   mayRefuse: ['health'],
   run: async ({ fleet, signal }) => {
     await hold(fleet.plane.ready.metrics, { count: 90, bytes: '' }, signal);
@@ -155,10 +157,13 @@ const wrongBearers: Attack = {
     return isLimited ? [] : [`${tried} wrong bearers were compared: attempts are not limited`];
   },
 };
-/** Most wrong tokens that may be compared. Even a slow machine must refuse one untried, whatever the limit per minute is. */
+/**
+ * Largest number of wrong tokens that a listener may compare. Even if the attempts spread over several minutes on a slow
+ * machine, some must be refused uncompared by then.
+ */
 const bearersTriedMax = 200;
 
-/** Client that repeats requests on its connections and never reads an answer. */
+/** An attack that repeats requests on its connections and never reads an answer. */
 const unread = (at: string, path: (stage: Stage) => Promise<string>): Attack => ({
   name: 'answers that nobody reads',
   at,

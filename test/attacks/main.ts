@@ -1,7 +1,8 @@
 /**
- * Long form of the attacks: `npm run attack -- [TEXT] [--seconds N]`. Runs those whose listener or name contains the text
- * against a real fleet. Prints the other callers' waits, the time of a revocation, peak memory and the longest turn. Exits
- * with 1 if an attack did harm. Bounds on wall-clock time assume a quiet machine.
+ * The long form of the attacks: `npm run attack -- [TEXT] [--seconds N]`. Runs the attacks whose listener or name contains
+ * the text against a real fleet. Prints how long other callers waited, how long a revocation took, peak memory and the
+ * longest turn of an event loop. Exits with 1 if an attack caused a fault. The bounds on wall-clock time assume a quiet
+ * machine.
  */
 import { parseArgs } from 'node:util';
 import { type Attack, Observer, type Outcome, runAttack } from './attack.ts';
@@ -10,7 +11,7 @@ import { AttackFleet } from './fleet.ts';
 import { HostileServer } from './hostile-server.ts';
 
 const waitMsMax = 300;
-/** Longest wait for a revocation, and for a caller that shares a bound with the attack. */
+/** Longest wait for a revocation, and for a caller that shares a bound with the attack, in ms. */
 const longWaitMsMax = 2000;
 const extraModels = 2000;
 

@@ -1,7 +1,7 @@
 /**
- * Sends the requests of other callers while a fleet is under attack. Runs as a process of its own, so that the attack's work
- * does not count as waiting. Its only argument is a JSON file with a plan. Each line on stdin is answered by one line with
- * everything seen since the previous line. A refused caller tries again until it is answered.
+ * Sends the requests of other callers while a fleet is under attack. Runs in a process of its own, so that the attack's own
+ * work does not look like waiting time. Its only argument is a JSON file with a plan. It answers each line on stdin with one
+ * line that contains everything seen since the previous one. A refused caller tries again until it is answered.
  */
 import { readFileSync } from 'node:fs';
 import { request } from 'node:http';
@@ -42,7 +42,7 @@ const againMs = 20;
 const answerMsMax = 20_000;
 const plan = JSON.parse(readFileSync(process.argv[2] ?? '', 'utf8')) as Plan;
 let seen: Record<string, Waits> = {};
-/** Start times of the callers that are waiting now. */
+/** Start times of the requests that are waiting for an answer. */
 const waiting = new Map<string, number>();
 
 function waitsOf(name: string): Waits {
@@ -107,7 +107,7 @@ let key = '';
 const create = async (): Promise<void> => {
   key = (await operator.createKey(organisation, 'to be revoked', '30d')).id;
 };
-/** Works like `key revoke --wait`, so repeating it is not an error. */
+/** Works like `key revoke --wait`: revoking the key again is not an error. */
 const revoke = async (): Promise<void> => {
   const { position } = await operator.call('POST', `/keys/${key}/revoke`, {});
   const { complete } = await operator.confirmed(position, 30);

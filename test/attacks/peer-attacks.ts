@@ -1,4 +1,6 @@
-/** Attacks by a node, an agent, a gateway or a writer of the log, all of which the fleet trusts in part. */
+/**
+ * Attacks by parties that the fleet trusts to some extent: a node, an agent, a gateway, or someone who can write to the log.
+ */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -67,10 +69,13 @@ const fatAgent: Attack = {
     return grownKiB > logKiBMax ? [`the control log has grown by ${grownKiB} KiB`] : [];
   },
 };
-/** Largest allowed growth of the control log in KiB. It includes the commits for the observer's keys and revocations. */
+/** Largest allowed growth of the control log, in KiB. It includes the commits for the observer's keys and revocations. */
 const logKiBMax = 100;
 
-/** Size of the control log's records. Other topics contain the fleet's usual traffic. */
+/**
+ * Returns the size of the control log's records in bytes. Other topics are ignored, because they contain the fleet's usual
+ * traffic.
+ */
 function controlLogBytes(fleet: AttackFleet): number {
   const db = new Database(join(fleet.folderOf('log'), 'headgate.control.db'), { readonly: true });
   try {
@@ -114,7 +119,10 @@ async function report(fleet: AttackFleet, token: string, more: object): Promise<
   await log.close();
 }
 
-/** Reports as a hostile gateway during `work`. Then reports its end, so that no later revocation waits for it. */
+/**
+ * Reports as a hostile gateway while `work` runs. Then reports that this gateway has ended, so that no later revocation waits
+ * for it.
+ */
 async function withHostileReport(
   { fleet, signal }: Stage,
   token: string,

@@ -1,4 +1,4 @@
-/** Connections of hostile clients: hold them open, send slowly, or repeat requests over many of them. */
+/** Hostile clients that hold connections open, send slowly, or repeat requests over many connections. */
 import { connect, type Socket } from 'node:net';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 import { endpointOf, RawPeer, statusesIn } from '../support/raw-peer.ts';
@@ -7,12 +7,12 @@ export interface Head {
   readonly method?: string;
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** `Content-Length`, if it differs from the body's length; `chunked` sends the body in chunks. */
+  /** Value of `Content-Length` if it differs from the body's length. With `chunked`, the body is sent in chunks. */
   readonly length?: number | 'chunked';
   readonly body?: string;
 }
 
-/** Bytes of a JSON request to the listener at the URL. */
+/** Returns the bytes of a JSON request to the listener at the URL. */
 export function requestTo(url: string, { method = 'POST', path, headers = {}, length, body }: Head): string {
   const { host, origin } = new URL(url);
   const bytes = length ?? Buffer.byteLength(body ?? '');
@@ -35,7 +35,7 @@ export function aborted(signal: AbortSignal): Promise<void> {
   });
 }
 
-/** Attacks come from a different address than the callers who must be answered meanwhile, as they would in reality. */
+/** Attacks come from a different address than the callers who must be answered meanwhile, as they would in practice. */
 const hostileAddress = process.platform === 'linux' ? '127.0.0.9' : undefined;
 
 async function openOrNone(url: string): Promise<RawPeer | undefined> {
@@ -45,13 +45,16 @@ async function openOrNone(url: string): Promise<RawPeer | undefined> {
 export interface Held {
   readonly count: number;
   readonly bytes: string | Buffer;
-  /** Sent every second after `bytes`. */
+  /** Text that is sent every second after `bytes`. */
   readonly drip?: string;
   /** Called once all connections are open. */
   readonly whenHeld?: () => Promise<void>;
 }
 
-/** Opens connections, sends the bytes over each and holds them until the signal. Returns the answer on each connection. */
+/**
+ * Opens connections, sends the bytes over each, and holds the connections until the signal aborts. Returns the answer on each
+ * connection.
+ */
 export async function hold(
   url: string,
   { count, bytes, drip, whenHeld }: Held,
@@ -74,7 +77,7 @@ export async function hold(
   return peers.map(({ text }) => text);
 }
 
-/** Sends the request on each connection, again after each answer. Returns the number of answers by status. */
+/** Sends the request over each connection, and again after each answer. Returns the number of answers by status. */
 export async function flood(
   url: string,
   { connections, bytes }: { readonly connections: number; readonly bytes: string },
@@ -95,7 +98,8 @@ export async function flood(
           socket.write(bytes);
         }
       });
-      // Any end of the connection counts: the kernel resets connections that a full listener did not accept in time.
+      // Waits for any end of the connection, because the kernel resets connections that a full listener did not accept in
+      // time.
       await new Promise<void>((resolve) => socket.once('close', () => resolve()));
       signal.removeEventListener('abort', leave);
       await pause(50);
@@ -119,7 +123,7 @@ export async function oneByteChunks(url: string, head: string, signal: AbortSign
     await peer.send(head);
     while (!signal.aborted && !peer.isClosed) {
       await peer.send(chunks);
-      // A peer that can no longer be written to is closed in a later turn.
+      // The socket reports that the peer has closed only in a later turn of the event loop.
       await nextTurn();
     }
     signal.removeEventListener('abort', leave);

@@ -1,4 +1,7 @@
-/** Routes that a control plane's HTTP servers really register. Recorded at registration, so new routes are included. */
+/**
+ * Lists the routes that a control plane's HTTP servers really register. Records them at registration, so new routes are
+ * included.
+ */
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { FastifyInstance, RouteOptions } from 'fastify';
 import type { Access } from '../../schemas/admin/admin-row.ts';
@@ -9,7 +12,7 @@ export interface Route {
   readonly url: string;
   readonly access: Access;
   readonly isWebSocket: boolean;
-  /** Names that the query declares; undefined if it declares none. `body` works alike. */
+  /** Names of the query parameters that the route declares, or undefined if it declares none. */
   readonly query: readonly string[] | undefined;
   readonly body: readonly string[] | undefined;
 }

@@ -1,6 +1,6 @@
 /**
- * A command's predicted effect is true on real processes: after random commands, exactly the requests named in the effect get
- * another response, each as predicted. HEADGATE_EFFECT_SEED chooses other commands.
+ * Tests with real processes that a command's predicted effect is true. After random commands, exactly the requests named in
+ * the effect must get another response, each as predicted. HEADGATE_EFFECT_SEED selects other commands.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Effect, type EffectRequest, effectSchema } from '../../schemas/admin/effect.ts';
@@ -79,7 +79,7 @@ class EffectFleet extends ProcessFleet {
       ['gateway-1', 'gateway-2'].map((name) => this.startGateway(name, { flags })),
     );
     await this.settle();
-    // Only a gateway's second or later report says where its request records are.
+    // A gateway reports where its request records are only from its second report on.
     await until(async () => {
       const { silent } = await this.operator.call('GET', '/requests?limit=1');
       return (silent as string[]).length === 0;
@@ -100,7 +100,7 @@ class EffectFleet extends ProcessFleet {
   }
 }
 
-/** Copies the response as plain JSON. */
+/** Converts the response to plain JSON. */
 const clean = (answer: object): unknown => JSON.parse(JSON.stringify(answer));
 
 let fleet: EffectFleet;
@@ -121,7 +121,7 @@ const command = (method: Asked['method'], path: string, body?: object): Asked =>
   ...{ method, path },
   ...(body && { body }),
 });
-/** Commands that often change responses. The state refuses some of them, so others are drawn. */
+/** Commands that often change responses. If the state refuses a drawn command, another is drawn. */
 const drawn: readonly (() => Asked)[] = [
   () => command('PUT', `/tiers/${oneOf(tiers)}`, { models: random() < 0.2 ? '*' : some(models) }),
   () => command('PATCH', `/organisations/${oneOf(organisations)}`, { tier: oneOf([...tiers, null]) }),
@@ -141,7 +141,7 @@ const hosts = [
 ];
 const paths = { chat: '/v1/chat/completions', messages: '/v1/messages' } as const;
 
-/** Result of each request, equal at both gateways: `served`, or status and error type. */
+/** Returns the result of each request, which must be equal at both gateways: `served`, or a status and error type. */
 async function answers(): Promise<Map<string, string>> {
   const found = new Map<string, string>();
   for (const { organisation, name, host } of hosts)
@@ -172,7 +172,9 @@ async function answers(): Promise<Map<string, string>> {
 
 const servedOr = (label: string): string => (label.startsWith('served') ? 'served' : label);
 
-/** Predicted change of each request. Service by other capacity is no change, because clients cannot see it. */
+/**
+ * Returns the predicted change of each request. Being served by other capacity does not count, because clients cannot see it.
+ */
 function said({ recorded }: Effect): Record<string, string> {
   const groups = (recorded?.groups ?? [])
     .map((group) => ({ ...group, from: servedOr(group.from), to: servedOr(group.to) }))

@@ -1,6 +1,7 @@
 /**
- * A change in waves survives control planes that are killed at each of its steps, a log that temporarily refuses writes, and
- * gateways that join, restart or get another name. Two control planes watch it, and the log contains each step once.
+ * Tests that a change released in waves survives control planes that are killed at each of its steps, a log that temporarily
+ * refuses writes, and gateways that join, restart or are renamed. Two control planes watch the change, and the log must
+ * contain each step once.
  */
 import { renameSync } from 'node:fs';
 import { join } from 'node:path';
@@ -30,7 +31,7 @@ async function crash(): Promise<void> {
   await Promise.all(planes.map((name) => fleet.plane(name)));
 }
 
-/** Steps of the change in the order in which the chain contains them. */
+/** Returns the steps of the change in the order in which the log contains them. */
 async function steps(change: string): Promise<string[]> {
   const log = await openLog(fleet.logUrl, { topic: controlTopic });
   const found: string[] = [];
@@ -66,7 +67,7 @@ const over = async (id: string) => {
   await until(async () => (await fleet.change(id)).state !== 'open', 60_000);
   return fleet.change(id);
 };
-/** Stages a harmless change of three waves. */
+/** Stages a harmless change that is released in three waves. */
 const limit = (concurrency: number, hold = '1s') =>
   fleet
     .operator()

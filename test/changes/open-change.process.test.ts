@@ -1,6 +1,7 @@
 /**
- * An open change and other operations: backup and restore include it, an export contains the state without it, only the
- * change itself reverts it, and commands that cannot be staged are refused with a reason before anything is written.
+ * Tests other operations while a change is open. Backup and restore must include the change, an export must contain the state
+ * without it, and only the change itself may revert it. Commands that cannot be staged must be refused with a reason before
+ * anything is written.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -28,7 +29,7 @@ async function answered<Answer>(line: string): Promise<Answer> {
 }
 const stage = (line: string) => answered<Change & { readonly position: number }>(`${line} --stage --hold 1h`);
 const position = () => fleet.operator().position();
-/** Statuses from the first gateway, which is the first wave, and from the second. */
+/** Returns the statuses from the first gateway, which is in the first wave, and from the second. */
 const statuses = () =>
   Promise.all([1, 2].map((n) => statusOf(fleet.gateways.get(nameOf(n))?.ready.api ?? '', fleet.key)));
 const are = (...wanted: number[]) => until(async () => String(await statuses()) === String(wanted));

@@ -1,4 +1,6 @@
-/** Gateway processes that report their counts every two seconds, and clients that send each of them a steady load. */
+/**
+ * A fleet of gateway processes that report their counts every two seconds, and clients that send each gateway a steady load.
+ */
 import type { Change } from '../../schemas/events/changes.ts';
 import type { Fleet } from '../../schemas/events/fleet.ts';
 import { completion, type GatewayProcess, type Plane, ProcessFleet } from '../support/process-fleet.ts';
@@ -38,14 +40,14 @@ export class StagedFleet extends ProcessFleet {
       await until(async () => (await statusOf(ready.api, this.key)) === 200, 60_000);
   }
 
-  /** Operator of the named control plane, by default the first one. */
+  /** Returns a client that calls the named control plane as the operator. Defaults to the first control plane. */
   operator(plane = [...this.planes.keys()][0] ?? '') {
     const found = this.planes.get(plane);
     if (!found) throw new Error(`no control plane ${plane}`);
     return this.admin(found);
   }
 
-  /** Starts a control plane, on its previous folder if it ran before. */
+  /** Starts a control plane. If it ran before, it continues with its previous folder. */
   async plane(name: string): Promise<void> {
     this.planes.set(name, await this.startPlane(name));
   }
@@ -58,7 +60,7 @@ export class StagedFleet extends ProcessFleet {
     await (this.planes.get(name) ?? this.gateways.get(name))?.end('SIGKILL');
   }
 
-  /** Removes a model from the tier in waves, which `query` configures. */
+  /** Stages the removal of a model from the tier. `query` configures the waves. */
   stage(query: string, kept: readonly string[] = models.slice(0, 1)): Promise<Change> {
     return this.operator().call('PUT', `/tiers/Wide?stage=true&${query}`, {
       models: kept,
@@ -81,9 +83,9 @@ export async function statusOf(api: string, key: string, model = taken): Promise
   return response.status;
 }
 
-/** Clients, one per gateway, that each send ten requests a second, one after another. */
+/** One client per gateway. Each sends ten requests a second, one after another. */
 export class SteadyLoad {
-  /** Number of responses per gateway and status. */
+  /** Number of responses by gateway and status. */
   readonly counts = new Map<string, Map<number, number>>();
   readonly #clients: Promise<void>[];
   #isStopped = false;

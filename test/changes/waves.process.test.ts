@@ -1,6 +1,6 @@
 /**
- * A harmful change under load is withdrawn automatically. Only callers of its first wave notice it, and the number of refused
- * requests is bounded by what the first wave received before its reports arrived.
+ * Tests that a harmful change is withdrawn automatically under load. Only callers of gateways in its first wave may notice
+ * it. The number of refused requests must not exceed what these gateways received before their reports arrived.
  */
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import type { Change } from '../../schemas/events/changes.ts';
@@ -9,7 +9,7 @@ import { until } from '../support/until.ts';
 import { models, nameOf, StagedFleet, SteadyLoad, statusOf } from './staged-fleet.ts';
 
 const gateways = Math.min(runs({ fast: 3, full: 10 }), 10);
-/** Requests that the watch needs before it concludes anything. */
+/** Number of requests that a change's watch needs before it judges the change. */
 const least = 20;
 const fleet = new StagedFleet();
 beforeAll(() => fleet.open(1, gateways), scaledMs(120_000));
@@ -32,7 +32,7 @@ test(
       1,
       expect.stringMatching(/refused in the wave, 0\.0% usual$/),
     ]);
-    // The last refusals may still be on their way to their clients.
+    // The last refusals may not have reached their clients yet, so wait for some more responses.
     const first = load.total((gateway) => gateway === nameOf(1));
     await until(() => load.total((gateway) => gateway === nameOf(1)) > first + 10);
     await load.stop();
@@ -42,9 +42,9 @@ test(
     expect(elsewhere).toBe(0);
     expect(load.total((_, status) => status !== 200 && status !== 403)).toBe(0);
     expect(refused).toBeGreaterThanOrEqual(least);
-    // In a closed loop each gateway receives about the same share of the requests.
+    // Each client waits for its answers, so every gateway receives about the same share of the requests.
     expect(refused).toBeLessThanOrEqual((1.5 * sent) / gateways);
-    // Two reports of about twenty requests each suffice.
+    // Two reports of about twenty requests each are enough to withdraw the change.
     expect(refused).toBeLessThanOrEqual(10 * least);
     process.stdout.write(`${refused} of ${sent} requests refused by 1 of ${gateways} gateways: ${reason}\n`);
   },
@@ -56,7 +56,7 @@ test(
   async () => {
     const load = new SteadyLoad(fleet);
     onTestFinished(() => load.stop());
-    // The load asks for the model that stays in the tier.
+    // This change keeps the model that the load asks for.
     const { id } = await fleet.stage(`waves=all&hold=1h&watch=least=${least}`, models.slice(1));
     const [first] = fleet.gateways.values();
     for (let sent = 0; sent < 20 * least; sent++)

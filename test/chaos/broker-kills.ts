@@ -1,7 +1,7 @@
 /**
- * Brokers are killed (kill -9) at random while two control planes take commands. Afterwards the log contains every
- * acknowledged command exactly once and none that changed nothing. Two control planes, two gateways and a fresh replay have
- * folded the same state.
+ * Kills brokers (kill -9) at random while two control planes take commands. Afterwards the log must contain every
+ * acknowledged command exactly once, and no command that was reported to change nothing. Two control planes, two gateways and
+ * a fresh replay must have folded the same state.
  */
 
 import { setTimeout as pause } from 'node:timers/promises';
@@ -13,7 +13,7 @@ import { audit, countsOf, stream } from './commands.ts';
 import { ChaosFleet, disagreements } from './fleet.ts';
 
 export interface BrokerKillsOptions {
-  /** With three nodes, the leader of the control log is killed. */
+  /** Number of Kafka nodes. If there are three, the leader of the control log is the one that is killed. */
   readonly nodes: 1 | 3;
   readonly kills: number;
   readonly seed: number;
@@ -24,10 +24,10 @@ export interface BrokerKillsFigures {
   readonly nodes: number;
   readonly kills: number;
   readonly commands: ReturnType<typeof countsOf>;
-  /** Responses that left a command undecided, by error type. */
+  /** Number of responses that left a command undecided, by error type. */
   readonly troubles: Readonly<Record<string, number>>;
   readonly position: number;
-  /** Records that the chain skipped. */
+  /** Number of records that the chain skipped. */
   readonly skipped: number;
   /** Median and longest time from a kill until the next command was carried out, in ms. */
   readonly gapMs: { readonly p50: number; readonly max: number };
@@ -35,10 +35,10 @@ export interface BrokerKillsFigures {
   readonly faults: readonly string[];
 }
 
-/** Time under commands before each kill, in ms: the minimum, and the largest random addition. */
+/** Time for which commands run before each kill, in ms: the minimum, and the largest random addition to it. */
 const lifeMsMin = 300;
 const lifeMsSpread = 1500;
-/** Commands that must be carried out before the next kill. */
+/** Number of commands that must be carried out before the next kill. */
 const commandsBetween = 5;
 
 export async function brokerKills(options: BrokerKillsOptions): Promise<BrokerKillsFigures> {
@@ -93,7 +93,7 @@ async function run(
     }
     await until(() => killedMs === undefined, 60_000);
   };
-  // Whichever of the two fails first ends the other.
+  // If one of the two fails, the other one ends as well.
   const killed = killAll().finally(() => {
     killing = false;
   });
@@ -126,7 +126,7 @@ async function leaderOf(kafka: Kafka): Promise<number> {
         const leader = partitions[0]?.leader ?? -1;
         if (leader > 0) return leader;
       } catch {
-        // Another broker may know.
+        // Ask the next broker, because it may know the leader.
       }
     }
     await pause(50);

@@ -1,5 +1,5 @@
-// Goal: over a real Kafka, no promise breaks while brokers, gateways and control planes die, freeze or are cut off.
-// Method: the short form of the `npm run chaos` scenarios, with the built service. SEED repeats the random choices.
+// Goal: no promise is broken while brokers, gateways and control planes on a real Kafka die, freeze or are cut off. Method:
+// run the `npm run chaos` scenarios in their short form with the built service. SEED repeats the random choices.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { forgottenMsMax } from '../soak/kills.ts';
 import { brokerKills } from './broker-kills.ts';
@@ -9,11 +9,14 @@ import { racing } from './racing.ts';
 import { usage } from './usage.ts';
 
 const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
-/** Generous, because this machine may be busy. The long forms check the promised time. */
+/**
+ * Longest time until gateways accept keys again, in s. Generous, because this machine may be busy; the long scenarios check
+ * the promised time.
+ */
 const backSecondsMax = 20;
 const log = (figures: object): void => void process.stdout.write(`SEED=${seed} ${JSON.stringify(figures)}\n`);
 
-/** Started first, because it waits for most of a minute while the other scenarios run. */
+/** This scenario starts first, because it waits for most of a minute while the other scenarios run. */
 let cut: Promise<CutOffFigures>;
 beforeAll(() => {
   cut = cutOff({ how: 'silent', restartEveryMs: 20_000, frozenMs: 47_000, backSecondsMax });

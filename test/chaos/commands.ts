@@ -1,7 +1,7 @@
 /**
- * Sends a stream of commands to two control planes and audits the responses. Workers create and revoke keys and race for the
- * same stacks, so some commands must be refused. A command with an unknown outcome is repeated with its own Idempotency-Key,
- * possibly at the other control plane; some of those answered "unchanged" are dropped.
+ * Sends a stream of commands to two control planes and audits the responses. Workers create and revoke keys and compete for
+ * the same stack ids, so some commands must be refused. A command whose outcome is unknown is repeated with its own
+ * Idempotency-Key, possibly at the other control plane. Some commands that changed nothing are dropped.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -9,17 +9,20 @@ import { type AdminAnswer, answerOfAdmin } from '../support/ask-admin.ts';
 import { seededRandom } from '../support/random.ts';
 import { organisation, type Plane } from './fleet.ts';
 
-/** `done`: carried out, now or by an earlier attempt. `refused` and `dropped` commands changed nothing. */
+/**
+ * How a command ended. `done` commands were carried out, now or by an earlier attempt. `refused` and `dropped` commands
+ * changed nothing.
+ */
 export type Fate = 'done' | 'unchanged' | 'refused' | 'dropped';
 
 export interface Sent {
   readonly id: string;
   readonly fate: Fate;
-  /** Position of the command's commit according to the response; 0 if the response names none. */
+  /** Position of the command's commit according to the response, or 0 if the response names none. */
   readonly position: number;
   /** Number of times that the command was sent. */
   readonly attempts: number;
-  /** Time from the first attempt until the command was decided. */
+  /** Time from the first attempt until the command was decided, in ms. */
   readonly tookMs: number;
 }
 
@@ -27,7 +30,7 @@ export interface StreamOptions {
   readonly planes: () => readonly Plane[];
   readonly workers: number;
   readonly seed: number;
-  /** Called before each command. */
+  /** Returns false to end the stream. Called before each command. */
   readonly shouldContinue: () => boolean;
   readonly onSent?: (sent: Sent) => void;
   /** Time for which a command is repeated before the scenario gives up, in ms. */
@@ -39,7 +42,10 @@ interface Wanted {
   readonly body?: unknown;
 }
 
-/** Decided commands, and the number of undecided responses: 503s by their error type, and 0 for a missing response. */
+/**
+ * The decided commands, and the number of responses that decided nothing. These are counted by error type, and missing
+ * responses under `no answer`.
+ */
 export interface Stream {
   readonly sent: readonly Sent[];
   readonly troubles: Readonly<Record<string, number>>;
@@ -68,7 +74,7 @@ function wantedFrom(random: () => number, n: number, keys: readonly string[]): W
   const kind = random();
   const key = keys[Math.floor(random() * keys.length)];
   if (kind < 0.25 && key !== undefined) return { path: `/keys/${key}/revoke` };
-  // Several workers ask for the same stack at about the same time, and only one gets it.
+  // Several workers ask for the same stack id at about the same time, and only one of them gets it.
   if (kind < 0.5) return { path: '/stacks', body: { organisation, id: `stk-race-for-${Math.floor(n / 6)}` } };
   return { path: '/keys', body: { organisation, name: `key ${n}`, expires: '30d' } };
 }
@@ -102,7 +108,7 @@ async function decide(
     const type = (answer?.body['error'] as { type?: string } | undefined)?.type ?? 'no answer';
     if (answer && answer.status !== 503) return { ...said, fate: 'refused', position: 0, answer };
     troubles[type] = (troubles[type] ?? 0) + 1;
-    // "Nothing was changed" covers one attempt only. An earlier attempt with an unknown outcome may have succeeded.
+    // The error "Nothing was changed" covers one attempt only. An earlier attempt with an unknown outcome may have succeeded.
     mayBeCarriedOut ||= type !== 'LogUnavailable';
     if (!mayBeCarriedOut && random() < 0.2) return { ...said, fate: 'dropped', position: 0 };
     if (tookMs > undecidedMsMax) throw new Error(`command ${id} is still undecided: ${type}`);
@@ -110,7 +116,7 @@ async function decide(
   }
 }
 
-/** Responses that contradict the log. `commits` contains the positions for each command id. */
+/** Returns the responses that contradict the log. `commits` contains the log positions of each command id. */
 export function audit(sent: readonly Sent[], commits: ReadonlyMap<string, readonly number[]>): string[] {
   return sent.flatMap(({ id, fate, position }) => {
     const found = commits.get(id) ?? [];

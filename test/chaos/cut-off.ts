@@ -1,7 +1,7 @@
 /**
- * Gateways are cut off from Kafka while a key is revoked. Each must refuse the key within 60 s of the acknowledgement,
+ * Cuts gateways off from Kafka while a key is revoked. Each gateway must refuse the key within 60 s of the acknowledgement,
  * whether it is left alone, restarted repeatedly, or frozen with a request waiting in its socket. Once reconnected, gateways
- * accept every key that was not revoked, and nothing else.
+ * must accept every key that was not revoked, and no other.
  */
 
 import { request } from 'node:http';
@@ -15,23 +15,26 @@ import { Watch } from './watch.ts';
 
 export interface CutOffOptions {
   readonly how: 'refuse' | 'silent';
-  /** Interval between restarts of the gateway that is restarted, in ms. */
+  /** Time between restarts of the gateway that is restarted repeatedly, in ms. */
   readonly restartEveryMs: number;
   /** Time for which some gateways stay frozen, in ms. It also determines how long all of them are cut off. */
   readonly frozenMs: number;
-  /** Longest time until active keys must be accepted again, in s; 2 by default. */
+  /** Longest time until keys that were not revoked must be accepted again, in s. Defaults to 2. */
   readonly backSecondsMax?: number;
   readonly say?: (progress: string) => void;
 }
 
 export interface CutOffFigures {
   readonly how: string;
-  /** Time from the acknowledgement until a gateway last accepted the revoked key, in s; negative if that was earlier. */
+  /**
+   * Time for which each gateway accepted the revoked key after the acknowledgement, in s. Negative if it last accepted the
+   * key earlier.
+   */
   readonly acceptedForSeconds: Readonly<Record<string, number>>;
   /** Status of each request that waited while its gateway was frozen. */
   readonly waiting: Readonly<Record<string, number>>;
   readonly restarts: number;
-  /** Longest time until a gateway that started while cut off served, in s. */
+  /** Longest time until a gateway that was started while cut off served requests, in s. */
   readonly startSecondsMax: number;
   readonly coldStart: Awaited<ReturnType<typeof coldStart>>;
   /** Time from the reconnection until an active key was accepted again, in s. */
@@ -40,7 +43,7 @@ export interface CutOffFigures {
 }
 
 const promisedSeconds = 60;
-/** Pause between two requests of a watch. Many watches run for a minute. */
+/** Pause between two requests of a watch, in ms. It is long because many watches run for a minute. */
 const askEveryMs = 100;
 
 export async function cutOff(options: CutOffOptions): Promise<CutOffFigures> {
@@ -62,12 +65,12 @@ async function run(fleet: ChaosFleet, door: Door, options: CutOffOptions): Promi
   const names = ['alone', 'restarted', 'frozen'] as const;
   const gateways = new Map<string, Gateway>();
   for (const name of names) gateways.set(name, await fleet.gateway(name, door.url));
-  // These gateways are restarted while cut off, to see how they answer then.
+  // These gateways are restarted while cut off, to see what they then answer.
   const cold = [
     await fleet.gateway('fence', door.url),
     await fleet.gateway('serve', door.url, '--when-stale', 'serve'),
   ];
-  // This gateway is not cut off but sleeps. When it wakes, its proof of freshness is as old as its sleep.
+  // This gateway is not cut off but sleeps. When it wakes up, its last proof of freshness is as old as its sleep is long.
   gateways.set('asleep', await fleet.gateway('asleep'));
   for (const gateway of [...gateways.values(), ...cold])
     await until(async () => (await complete(gateway, key)) === 200);
@@ -79,7 +82,7 @@ async function run(fleet: ChaosFleet, door: Door, options: CutOffOptions): Promi
   door.shut(how);
   const sleepers = ['frozen', 'asleep'].map((name) => ({ name, gateway: gateways.get(name)! }));
   for (const { name, gateway } of sleepers) {
-    // Watches would freeze with the gateway and hide the one request that counts.
+    // The watches' requests would freeze with the gateway and hide the one request whose answer counts.
     await Promise.all([watches.get(name)!.stop(), kept.get(name)!.stop()]);
     gateway.child.kill('SIGSTOP');
   }
@@ -147,7 +150,7 @@ async function run(fleet: ChaosFleet, door: Door, options: CutOffOptions): Promi
   };
 }
 
-/** Status of one completion on its own connection, without a time-out. */
+/** Returns the status of one completion over a connection of its own, without a time-out. */
 function answerOf({ ready }: Gateway, key: string): Promise<number> {
   return new Promise((resolve) => {
     const asked = request(`${ready.api}/chat/completions`, {

@@ -1,6 +1,6 @@
 /**
- * Real processes on a real Kafka for the chaos scenarios: control planes, gateways and a simulated node, each with a log
- * address from the scenario. The scenario chooses the commands' Idempotency-Keys. The state folded by each process can be
+ * Runs the chaos scenarios' processes on a real Kafka: control planes, gateways and a simulated node. The scenario provides
+ * each process's log address and chooses the commands' Idempotency-Keys. The state that each process has folded can be
  * compared with a fresh replay of the log.
  */
 
@@ -30,7 +30,7 @@ export interface Key {
   readonly value: string;
 }
 
-/** Position, digest and skipped records of a fold. */
+/** Position, digest and number of skipped records of a fold. */
 export interface Folded {
   readonly position: number;
   readonly digest: string;
@@ -61,7 +61,7 @@ export class ChaosFleet extends ProcessFleet {
     return await createKey(plane);
   }
 
-  /** Folds the log from its first record into memory. Rejects after one minute. */
+  /** Folds the whole log into memory. Rejects after one minute. */
   async replay(logUrl = this.logUrl): Promise<Folded & { readonly commits: ReadonlyMap<string, number[]> }> {
     const log = await openLog(logUrl, { topic: 'headgate.control' });
     const snapshot = memorySnapshot();
@@ -90,7 +90,7 @@ export async function revokeKey(plane: Plane, key: Key): Promise<void> {
   await plane.admin.call('POST', `/keys/${key.id}/revoke`);
 }
 
-/** Status of one completion, or 0 without a response. `onTrouble` receives any result other than a 200. */
+/** Returns the status of one completion, or 0 if there is no response. `onTrouble` receives any result other than a 200. */
 export async function complete(
   gateway: Gateway,
   key: Key,
@@ -109,7 +109,7 @@ export async function complete(
   }
 }
 
-/** Fold of a control plane or gateway, from its metrics and health endpoints. */
+/** Reads what a control plane or gateway has folded from its metrics and health endpoints. */
 async function foldedBy(process: Plane | Gateway): Promise<Folded> {
   const skipped = await metric(process, 'headgate_fold_skipped_total');
   if ('admin' in process) {
@@ -121,7 +121,10 @@ async function foldedBy(process: Plane | Gateway): Promise<Folded> {
   return { position: Number(position), digest, skipped };
 }
 
-/** Waits until all processes reach the position of a fresh replay. Returns the differences, or none if all are equal. */
+/**
+ * Waits until all processes have reached the position of a fresh replay. Returns the differences, which are none if all
+ * states are equal.
+ */
 export async function disagreements(
   fleet: ChaosFleet,
   processes: readonly (Plane | Gateway)[],

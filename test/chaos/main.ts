@@ -1,6 +1,6 @@
 /**
- * The long chaos scenarios (`npm run chaos -- NAME`). SEED repeats the random choices. Prints its progress, ends with all
- * figures as one line of JSON, and exits with 1 if a promise was broken.
+ * Runs the long chaos scenarios (`npm run chaos -- NAME`). SEED repeats the random choices. Prints progress, then all figures
+ * as one line of JSON. Exits with 1 if a promise was broken.
  */
 import { brokerKills } from './broker-kills.ts';
 import { cutOff } from './cut-off.ts';
@@ -31,7 +31,7 @@ const scenarios: Readonly<Record<string, () => Promise<Figures>>> = {
   'cut-off-silently': () => cutOff({ how: 'silent', restartEveryMs: 20_000, frozenMs: 120_000, say }),
 };
 
-/** CHAOS_COUNT, or the scenario's usual count. */
+/** Returns the number in CHAOS_COUNT, or the scenario's usual number. */
 function count(usual: number): number {
   return Number(process.env['CHAOS_COUNT'] ?? usual);
 }

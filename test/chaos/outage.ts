@@ -1,7 +1,8 @@
 /**
- * Kafka and control planes are down. A gateway with --when-stale=serve answers indefinitely; a fencing one answers until 45 s
- * after its last proof of freshness, and again soon after Kafka returns. Callers do not notice a missing control plane. A
- * gateway that starts with everything down serves the public listing, and accepts keys only with --when-stale=serve.
+ * Takes down Kafka and control planes. A gateway with --when-stale=serve must answer indefinitely. A gateway with
+ * --when-stale=fence must answer until 45 s after its last proof of freshness, and again soon after Kafka returns. Callers
+ * must not notice a missing control plane. A gateway that starts while everything is down serves the public listing, and
+ * accepts keys only with --when-stale=serve.
  */
 
 import { setTimeout as pause } from 'node:timers/promises';
@@ -15,11 +16,11 @@ import { Watch } from './watch.ts';
 export interface OutageOptions {
   /** Time for which only the control plane is down, in ms. */
   readonly planeDownMs: number;
-  /** Time for which Kafka is down, in ms. Fencing is checked only above 50 s. */
+  /** Time for which Kafka is down, in ms. Fencing is checked only if this is more than 50 s. */
   readonly kafkaDownMs: number;
-  /** Whether to start gateways at the end while everything is down; true by default. */
+  /** Whether to start new gateways at the end, while everything is down. Defaults to true. */
   readonly coldStart?: boolean;
-  /** Longest time from Kafka's return until keys must be accepted, in s; 2 by default. */
+  /** Longest time from Kafka's return until keys must be accepted, in s. Defaults to 2. */
   readonly backSecondsMax?: number;
   readonly say?: (progress: string) => void;
 }
@@ -29,25 +30,25 @@ export interface OutageFigures {
   readonly serve: { readonly requests: number; readonly failures: number };
   readonly fence: {
     readonly requests: number;
-    /** Time from the last proof of freshness to the first refusal, in s; null if the outage was too short. */
+    /** Time from the last proof of freshness to the first refusal, in s. Null if the outage was too short for a refusal. */
     readonly refusedAfterSeconds: number | null;
-    /** Responses other than 200 before the first refusal. */
+    /** Number of responses other than 200 before the first refusal. */
     readonly failuresBefore: number;
     /** Time from Kafka's return to the first accepted request, in s. */
     readonly backAfterSeconds: number;
   };
-  /** Resident memory of the gateway that keeps serving, before and at the end of the outage, in MB. */
+  /** Resident memory, in MB, of the gateway that keeps serving: before the outage and at its end. */
   readonly rssMegabytes: readonly [number, number];
   readonly coldStart: Readonly<Record<'fence' | 'serve', ColdStart>> | null;
   readonly faults: readonly string[];
 }
 
 export interface ColdStart {
-  /** Time until the gateway served. */
+  /** Time until the gateway served requests, in s. */
   readonly seconds: number;
   readonly listing: number;
   readonly keyed: number;
-  /** Status for a key that fails its checksum. */
+  /** Status of a request whose key fails its checksum. */
   readonly malformed: number;
 }
 
@@ -154,7 +155,7 @@ export async function coldStart(
   return { fence, serve };
 }
 
-/** Cold starts that answered differently from their policy. */
+/** Returns the cold starts in which a gateway answered differently from what its policy requires. */
 export function coldFaults(starts: Awaited<ReturnType<typeof coldStart>>): string[] {
   return [{ policy: 'fence', keyed: 503 } as const, { policy: 'serve', keyed: 200 } as const].flatMap(
     ({ policy, keyed }) => {

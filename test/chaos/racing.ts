@@ -1,7 +1,8 @@
 /**
- * Two control planes write to one topic while their appends go astray. One is frozen during an append and thawed after others
- * have written; responses to appends are lost, cut off or late; someone else writes records with the right number that do not
- * follow the chain. Every command ends as done or refused, the log contains it once or never, and all folds are equal.
+ * Two control planes write to one topic while their appends go wrong. One is frozen during an append and resumed after others
+ * have written. Responses to appends are lost, cut off or late. Someone else writes records with the right number that do not
+ * follow the chain. Every command must end as done or refused, the log must contain it once or never, and all folds must be
+ * equal.
  */
 
 import { randomUUID } from 'node:crypto';
@@ -23,24 +24,24 @@ export interface RacingOptions {
   readonly freezesMs: readonly number[];
   /** Number of freezes at random moments in a stream of commands. */
   readonly randomFreezes: number;
-  /** Appends that never arrive, or whose responses are lost, cut off or late. */
+  /** Number of appends that never arrive, or whose responses are lost, cut off or late. */
   readonly meddledAppends: number;
-  /** Records with the right number and a wrong `prev`. */
+  /** Number of forged records with the right number and a wrong `prev`. */
   readonly forgeries: number;
   readonly seed: number;
   readonly say?: (progress: string) => void;
 }
 
 export interface RacingFigures {
-  /** First response to the command of a frozen control plane, and the command's final outcome. */
+  /** For each command of a frozen control plane, its first response and its final outcome. */
   readonly frozen: readonly string[];
   /** Commands sent during random freezes. */
   readonly underFreezes: ReturnType<typeof countsOf>;
-  /** Commands whose appends were meddled with. */
+  /** Commands during which appends were interfered with. */
   readonly underLoss: ReturnType<typeof countsOf>;
   readonly meddled: Readonly<Record<string, number>>;
   readonly troubles: Readonly<Record<string, number>>;
-  /** Longest time until a command was decided, repeats included, in ms. */
+  /** Longest time until a command was decided, including repeated attempts, in ms. */
   readonly slowestMs: number;
   readonly forgeries: number;
   readonly position: number;
@@ -84,7 +85,7 @@ async function run(scene: Scene): Promise<RacingFigures> {
   const faults: string[] = [];
   const frozen: string[] = [];
   for (const [round, frozenMs] of options.freezesMs.entries()) {
-    // In every third round nobody else writes, so the late append is the one that counts.
+    // In every third round no other writer writes, so the late append is the one that counts.
     const others = round % 3 === 2 ? 0 : 3;
     const reported = await freezeInAppend(scene, frozenMs, { others, releaseFirst: round % 2 === 0 });
     sent.push(...reported.sent);
@@ -112,7 +113,7 @@ async function run(scene: Scene): Promise<RacingFigures> {
   };
 }
 
-/** Freezes the first control plane during an append, which reaches the broker after others have written. */
+/** Freezes the first control plane during an append. The append reaches the broker only after others have written. */
 async function freezeInAppend(
   { planes: [first, second], doors, fleet }: Scene,
   frozenMs: number,
@@ -143,7 +144,7 @@ async function freezeInAppend(
   }
   await pause(frozenMs);
   if (releaseFirst) door.release();
-  // Long enough for the append to be logged and read by everyone while its sender is still frozen.
+  // Gives everyone time to read the append from the log while its sender is still frozen.
   if (releaseFirst) await pause(200);
   first.child.kill('SIGCONT');
   door.release();
@@ -188,7 +189,7 @@ async function freezeAtRandom({ planes, options }: Scene) {
   return await streaming;
 }
 
-/** Both control planes write, and a third of their appends go astray until the requested number is reached. */
+/** Both control planes write, and a third of their appends are interfered with until the requested number is reached. */
 async function meddle({ planes, doors, options }: Scene) {
   const { meddledAppends, say } = options;
   const random = seededRandom(options.seed + 1);
@@ -214,7 +215,7 @@ async function meddle({ planes, doors, options }: Scene) {
   return { loss, meddled };
 }
 
-/** Cuts most appends off, because a missing response costs the sender five seconds. */
+/** Mostly cuts appends off, because a missing response costs the sender five seconds. */
 function anyFate(random: () => number): AppendFate {
   const kind = random();
   if (kind < 0.06) return 'lose';

@@ -1,7 +1,8 @@
 /**
- * Usage over Kafka: a gateway under load is killed (kill -9) repeatedly while responses to its appends are late, missing or
- * cut off, so records are written twice. One outbox is deleted. Everything billed was finished, nothing is billed twice, a
- * kill loses only the last moments, all folds have the same totals, and gateways never count more than those.
+ * Counts usage over Kafka. A gateway under load is repeatedly killed (kill -9) while responses to its appends are late,
+ * missing or cut off, so records are written twice. One outbox is deleted. Everything billed must have been completed,
+ * nothing may be billed twice, and a kill may lose only the last moments. All folds must have the same totals, and gateways
+ * must never count more than these.
  */
 import { join } from 'node:path';
 import { usageTopic } from '../../schemas/records/usage.ts';
@@ -21,10 +22,10 @@ export interface UsageOptions {
 
 export interface UsageFigures extends KillsFigures {
   readonly kills: number;
-  /** Appends to the usage log that were meddled with, out of `appends`. */
+  /** Number of the `appends` to the usage log that were interfered with. */
   readonly meddled: number;
   readonly appends: number;
-  /** Tokens that an idle gateway has counted for the other gateways. */
+  /** Number of tokens that an idle gateway has counted for the other gateways, by organisation. */
   readonly counted: Readonly<Record<string, number>>;
   readonly faults: readonly string[];
 }
@@ -46,7 +47,7 @@ export async function usage(options: UsageOptions): Promise<UsageFigures> {
       meddled++;
       return anyFate(random);
     };
-    // Receives no requests and reads the counters from the beginning.
+    // This gateway receives no requests and reads the counters from the beginning.
     const bystander = await fleet.gateway('bystander');
     const figures = await kills(fleet, {
       ...options,
@@ -57,7 +58,7 @@ export async function usage(options: UsageOptions): Promise<UsageFigures> {
     await bystander.end();
     const counted = countedIn(join(fleet.dir, 'bystander', 'counters.db'));
     const unequal = new Set(figures.totals.map((totals) => JSON.stringify(totals))).size > 1;
-    // Counts that a deleted outbox had not published are missing, but nothing is counted twice.
+    // Counts may be missing if a deleted outbox had not published them, but nothing may be counted twice.
     const twice = organisations.filter(
       (each) => (counted[each] ?? 0) > (figures.totals[0]?.[each]?.totalTokens ?? 0),
     );

@@ -4,7 +4,7 @@ import { complete, type Gateway, type Key } from './fleet.ts';
 
 export interface Change {
   readonly atMs: number;
-  /** HTTP status, or 0 without a response. */
+  /** HTTP status, or 0 if there was no response. */
   readonly status: number;
 }
 
@@ -12,16 +12,16 @@ const troublesMax = 20;
 
 export class Watch {
   readonly counts: Record<number, number> = {};
-  /** First results other than a 200, with the request's times since the beginning in ms. */
+  /** The first results other than a 200, with the time of each request in ms since the watch began. */
   readonly troubles: string[] = [];
   /** The first response, and each response that differs from the previous one. */
   readonly changes: Change[] = [];
-  /** Monotonic send time of the last accepted request, in ms. */
+  /** Time at which the last accepted request was sent, on the monotonic clock in ms. */
   lastAcceptedMs = Number.NEGATIVE_INFINITY;
   #running = true;
   readonly #ended: Promise<void>;
 
-  /** `gateway` is called before each request, because the process may have been replaced. */
+  /** `gateway` is called before each request, because the gateway's process may have been replaced. */
   constructor(gateway: () => Gateway, key: Key, pauseMs = 20) {
     this.#ended = this.#run(gateway, key, pauseMs);
   }
@@ -39,7 +39,7 @@ export class Watch {
     await this.#ended;
   }
 
-  /** Time of the first response with this status after `sinceMs`, or Infinity if there was none. */
+  /** Returns the time of the first response with this status after `sinceMs`, or Infinity if there was none. */
   first(status: number, sinceMs: number): number {
     return (
       this.changes.find((change) => change.status === status && change.atMs >= sinceMs)?.atMs ?? Infinity

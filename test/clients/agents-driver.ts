@@ -1,4 +1,7 @@
-/** OpenAI's Agents SDK, which uses the Responses API by default. Tracing is off, because traces would go to OpenAI. */
+/**
+ * Driver for OpenAI's Agents SDK, which uses the Responses API by default. Tracing is switched off, because it would send
+ * traces to OpenAI.
+ */
 import { cachedModule } from './cache.ts';
 import { type Ask, type Client, failureOf, toolResult, weather } from './client.ts';
 

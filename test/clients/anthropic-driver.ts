@@ -1,11 +1,11 @@
-/** The official Anthropic library, before and after its first major version. */
+/** Driver for the official Anthropic library, before and after its first major version. */
 import { cachedModule } from './cache.ts';
 import { failureOf, toolResult } from './client.ts';
 import type { Target } from './client-fleet.ts';
 import { type Ask, bodyOf, type MessagesClient, saidBy, weatherTool } from './messages-client.ts';
 
 export interface AnthropicClient extends MessagesClient {
-  /** Runs the library's tool runner with its default, which keeps the conversation in a thread. */
+  /** Calls the library's tool runner with its default setting, which keeps the conversation in a server-side thread. */
   converseByThread(ask: Ask): Promise<unknown>;
   /** Sends a message with the given client options and request options. */
   send(options: object, ask: Ask, requestOptions?: object): Promise<unknown>;
@@ -29,7 +29,7 @@ export async function anthropicClient(version: '0' | '1'): Promise<AnthropicClie
     stream: async (ask) => saidBy(await open(ask).messages.stream(bodyOf(ask)).finalMessage()),
     converse: async (ask) => {
       const inputs: unknown[] = [];
-      // Older versions do not know threads and would send the field unchanged.
+      // Older versions do not know threads and would send the field to the server unchanged.
       const last = await runner(ask, inputs, version === '0' ? {} : { thread: false });
       return { inputs, text: saidBy(last).text };
     },

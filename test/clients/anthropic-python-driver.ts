@@ -1,10 +1,10 @@
-/** The official Anthropic library for Python. This file builds the request bodies and reads the answers. */
+/** Driver for the official Anthropic library for Python. This file builds the request bodies and reads the answers. */
 import { toolResult } from './client.ts';
 import { type Ask, bodyOf, type Message, type MessagesClient, saidBy } from './messages-client.ts';
 import { pythonProcess } from './python-driver.ts';
 
 export interface AnthropicPython extends MessagesClient {
-  /** Runs the library's tool runner with its default, which keeps the conversation in a thread. */
+  /** Calls the library's tool runner with its default setting, which keeps the conversation in a server-side thread. */
   converseByThread(ask: Ask): Promise<unknown>;
 }
 

@@ -1,6 +1,7 @@
 /**
- * The official Anthropic library for Python, before and after its second major version, and LangChain on top of it. They run
- * with their defaults against stacks on the Anthropic surface. `node test/clients/install.mjs` installs them.
+ * Tests the official Anthropic library for Python, before and after its second major version, and LangChain on top of it.
+ * They run with their default settings against stacks that use the Anthropic API. `node test/clients/install.mjs` installs
+ * them.
  */
 import { afterAll } from 'vitest';
 import { anthropicPython } from './anthropic-python-driver.ts';
@@ -27,7 +28,7 @@ const older: Manners = {
 };
 const newer = renewed(older);
 
-/** LangChain's error classes are its own, derived from the official ones. */
+/** LangChain has error classes of its own, derived from the official ones. */
 const langchain: Manners = {
   ...newer,
   errors: {

@@ -1,6 +1,6 @@
 /**
- * The official Anthropic library for Node, before and after its first major version, with its defaults, against stacks on the
- * Anthropic surface. `node test/clients/install.mjs` installs it.
+ * Tests the official Anthropic library for Node, before and after its first major version. It runs with its default settings
+ * against stacks that use the Anthropic API. `node test/clients/install.mjs` installs it.
  */
 import { beforeAll, describe, expect, test } from 'vitest';
 import { type AnthropicClient, anthropicClient } from './anthropic-driver.ts';

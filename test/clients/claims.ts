@@ -1,6 +1,6 @@
 /**
- * Tests that every client library must pass: ordinary calls through the three hosts, each refusal as the library's own error
- * after the right number of requests, and an error for a stream that ends early. Registers the tests for one library.
+ * Tests that every client library of the OpenAI-style API must pass: ordinary calls through the three hosts, each refusal as
+ * the library's own error after the right number of requests, and an error for a stream that ends early.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { refusalKinds } from '../../schemas/api/refusals.ts';
@@ -14,23 +14,23 @@ import { type ClientFleet, startClientFleet } from './client-fleet.ts';
 import { callsOnce, oddStreams, oddText, streamsOnce } from './repaired-forms.ts';
 import { failing, paths, pauses } from './wire.ts';
 
-/** Differences between a library and the official ones. */
+/** How a library differs from the official ones. */
 export interface Manners {
   /** Error class for each type of refusal. */
   readonly errors: Readonly<
     Record<keyof ClientFleet['traps'] | 'UnsupportedShapeError' | 'early end', string>
   >;
-  /** Number of requests that a call sends if the refusal persists. Defaults to 3 for status 503, else to 1. */
+  /** Number of requests that a call sends if the refusal persists. Defaults to 3 for status 503 and to 1 for others. */
   readonly requests?: Partial<Record<keyof ClientFleet['traps'], number>>;
-  /** Shortest wait in ms before the library repeats a request after a 503. */
+  /** Shortest time that the library waits before it repeats a request after a 503, in ms. */
   readonly backoffMs: number;
-  /** The library retries a lasting 503 for so long that the test does not wait for the end. */
+  /** The library retries a lasting 503 for so long that the test does not wait until it gives up. */
   readonly patient?: true;
   /** The library does not send fields that it does not know. */
   readonly fixedFields?: true;
   /** The library can send the caller's Host header. Node's own fetch silently drops it. */
   readonly setsHost?: true;
-  /** Path of its requests if it does not use chat completions. */
+  /** Path of the library's requests if it does not use chat completions. */
   readonly path?: '/v1/responses';
   /** The library ignores Retry-After when it waits after a 429. */
   readonly ignoresRetryAfter?: true;
@@ -49,7 +49,7 @@ export const openaiErrors: Manners['errors'] = {
   'early end': 'TypeError',
 };
 
-/** The official library on POST /v1/responses, whose stream reader throws an error class of its own. */
+/** How the official library behaves on POST /v1/responses. Its stream reader throws an error class of its own. */
 export const responsesManners: Manners = {
   errors: { ...openaiErrors, 'early end': 'OpenAIError' },
   backoffMs: 350,
@@ -76,7 +76,7 @@ const trapTypes = Object.keys(openaiErrors).filter(
   (type) => type !== 'early end' && type !== 'UnsupportedShapeError',
 ) as (keyof ClientFleet['traps'])[];
 
-/** Registers the tests for one library. `open` creates its client, once. */
+/** Registers the tests for one library. `open` creates its client and is called once. */
 export function proveClient(name: string, manners: Manners, open: () => Promise<Client>): void {
   describe(name, () => {
     let client: Client;

@@ -1,6 +1,6 @@
 /**
- * Claude Code against a stack of `headgate dev` on the Anthropic surface: the built service and the real client, end to end.
- * The simulated node calls the tools that the prompt names, and the client runs them.
+ * Tests Claude Code against a stack of `headgate dev` that uses the Anthropic API: the built service and the real client, end
+ * to end. The simulated node calls the tools that the prompt names, and the client runs them.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -47,7 +47,8 @@ beforeAll(async () => {
     keyIn: 'ANTHROPIC_AUTH_TOKEN',
     key: ready.organisations.find(({ id }) => id === 'acme')?.key ?? '',
     model: 'echo-large',
-    // This API does not support tools that the client loads later. With tool search off, the client sends all tools at once.
+    // Turns tool search off, so that the client sends all tools at once. The gateway does not support tools that the client
+    // loads later.
     env: { ENABLE_TOOL_SEARCH: 'false' },
   };
 });
@@ -64,7 +65,7 @@ const message = 'POST /v1/messages?beta=true';
 const call = (tool: string, input: object) => `call ${tool} with ${JSON.stringify(input)}`;
 const note = () => call('Read', { file_path: join(claude.cwd, 'note.txt') });
 
-/** Tokens recorded for acme, over all models. */
+/** Returns the number of tokens recorded for acme, over all models. */
 const recorded = async (): Promise<number> => {
   const usage = await admin.call('GET', '/usage?organisation=acme');
   return usage.totalTokens;
@@ -125,6 +126,6 @@ test('Errors 1, 6: a bad key is reported after one request, a model that is not 
   wire.restart();
   const missing = await claude.run({ ...settings, model: 'echo-small' }, 'hello');
   expect(missing).toMatchObject({ is_error: true, api_error_status: 404 });
-  // The client repeats the request without streaming.
+  // After a refused stream, the client repeats the request without streaming.
   expect(asked()).toEqual([message, message]);
 });

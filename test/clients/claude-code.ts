@@ -1,6 +1,6 @@
 /**
- * Runs Claude Code once in print mode: the native program from the client cache, with its own home and working folder,
- * pointed at one stack. Requests to other hosts reach a proxy that records their address and refuses them.
+ * Runs Claude Code once in print mode. Uses the native program from the client cache with a home and working folder of its
+ * own, pointed at one stack. Requests to other hosts reach a proxy that records their address and refuses them.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -21,14 +21,14 @@ const runMs = 90_000;
 export interface Settings {
   /** Base URL of the stack, without `/v1`. */
   readonly url: string;
-  /** Variable that contains the key. It is sent as a bearer token or as `x-api-key`. */
+  /** Environment variable that contains the key. It decides whether the key is sent as a bearer token or as `x-api-key`. */
   readonly keyIn: 'ANTHROPIC_AUTH_TOKEN' | 'ANTHROPIC_API_KEY';
   readonly key: string;
   readonly model: string;
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** Output of `--output-format json`. */
+/** Output that Claude Code prints with `--output-format json`. */
 export interface Printed {
   readonly result: string;
   readonly is_error: boolean;

@@ -1,6 +1,7 @@
 /**
- * The fleet for tests with real clients: the fleet of the specification tests, plus organisations that meet each refusal, a
- * stack on the Anthropic surface, and a separate port for stacks. Clients reach everything through wires that count requests.
+ * The fleet for tests with real clients: the fleet of the specification tests, organisations that run into each refusal, a
+ * stack that uses the Anthropic API, and a separate port for stacks. Clients reach everything through proxies that count
+ * requests.
  */
 
 import type { RefusalType } from '../../schemas/api/refusals.ts';
@@ -11,16 +12,16 @@ import { type Held, hold } from '../support/held.ts';
 import { specFleet, stacks } from '../support/spec-fleet.ts';
 import { openWire, type Wire } from './wire.ts';
 
-/** Stack of acme on the Anthropic surface; serves echo-large. */
+/** Stack of acme that uses the Anthropic API and serves echo-large. */
 const switchedStack = 'stk-calm-otter-5c5c';
 
-/** URL and key for a client. */
+/** URL and key with which a client is set up. */
 export interface Target {
   readonly url: string;
   readonly key: string;
 }
 
-/** Request that causes one particular refusal; `words` is the length of its message. */
+/** A request that causes one particular refusal. `words` is the length of its message. */
 export interface Trap extends Target {
   readonly model: string;
   readonly words: number;
@@ -38,20 +39,20 @@ export type TrappedType = Exclude<
 export interface ClientFleet {
   readonly fleet: TestFleet;
   readonly shared: Wire;
-  /** Wire to the port of acme's stack. */
+  /** Proxy in front of the port of acme's stack. */
   readonly stack: Wire;
-  /** Wire to the port of acme's stack on the Anthropic surface. */
+  /** Proxy in front of the port of acme's stack that uses the Anthropic API. */
   readonly switched: Wire;
   /** Key of the organisation on the top tier, which has its own node and stacks. */
   readonly acme: string;
   /** Key of an organisation that only uses the pool. */
   readonly pooled: string;
   readonly traps: Readonly<Record<Exclude<TrappedType, 'InferenceConcurrencyLimitedError'>, Trap>>;
-  /** Returns a key whose only slot is in use until `held` leaves. */
+  /** Returns a key whose only slot is in use until the held request leaves. */
   occupied(): Promise<{ key: string; held: Held }>;
   /** Creates an organisation on the tier and returns its key. */
   keyOn(tier: string): Promise<{ key: string; organisation: string }>;
-  /** Clears the records of the wires and makes all nodes healthy. */
+  /** Clears the proxies' records and makes all nodes healthy again. */
   reset(): void;
   close(): Promise<void>;
 }

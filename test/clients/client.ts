@@ -1,13 +1,13 @@
 /**
- * Operations that the tests need from every client library, whatever the library calls them. Drivers set only address, key,
- * model and messages. Everything else, including retries, is the library's default.
+ * Operations that the tests need from every client library, under names that do not depend on the library. Drivers set only
+ * address, key, model and messages. Everything else, including retries, is the library's default.
  */
 import type { Target } from './client-fleet.ts';
 
 export interface Ask extends Target {
   readonly model: string;
   readonly text: string;
-  /** A picture after the text, as a data URL. Only for clients of the Responses API. */
+  /** Data URL of a picture that follows the text. Only for clients of the Responses API. */
   readonly image?: string;
   /** Additional request fields, sent in the library's own way. */
   readonly extra?: Readonly<Record<string, unknown>>;
@@ -27,7 +27,7 @@ export interface Failure {
 export interface ToolTurn {
   /** Arguments of the tool call. */
   readonly input: unknown;
-  /** The answer that follows the tool's result. */
+  /** Text of the answer that follows the tool's result. */
   readonly text: string;
 }
 
@@ -36,7 +36,7 @@ export interface Client {
   chat(ask: Ask): Promise<string>;
   /** Returns the text of a whole stream. Rejects if it ends early. */
   stream(ask: Ask): Promise<string>;
-  /** Offers the tool `weather`, answers its call with `toolResult`, and asks again. */
+  /** Offers the tool `weather`, answers the model's call with `toolResult`, and asks again. */
   tools(ask: Ask): Promise<ToolTurn>;
   /** Returns one vector per text. */
   embed?(ask: Omit<Ask, 'text'>, texts: readonly string[]): Promise<readonly (readonly number[])[]>;
@@ -57,13 +57,13 @@ export const weather = {
   },
 };
 
-/** A one-pixel PNG in base64. */
+/** A one-pixel PNG image in base64. */
 export const dot =
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
 export const toolResult = 'sunny and mild';
 
-/** Describes an error whose fields match the envelope's. */
+/** Describes an error whose fields have the same names as those of the error envelope. */
 export function failureOf(error: unknown): Failure {
   const { status, type } = error as { status?: number; type?: string | null };
   return { name: (error as object).constructor.name, status, type: type ?? undefined };

@@ -1,6 +1,6 @@
 /**
- * Codex against the shared host of `headgate dev`: the built service and the real client, end to end, with default settings
- * except for address and key. The simulated node calls the tools that the prompt names, and the client runs them.
+ * Tests Codex against the shared host of `headgate dev`: the built service and the real client, end to end, with default
+ * settings except for address and key. The simulated node calls the tools that the prompt names, and the client runs them.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -58,7 +58,7 @@ const outputsOf = ({ events }: CodexRun) =>
   );
 const usageOf = ({ events }: CodexRun) => events.findLast(({ usage }) => usage !== undefined)?.usage;
 
-/** Tokens recorded for acme, over all models. */
+/** Returns the number of tokens recorded for acme, over all models. */
 const recorded = async (): Promise<number> => {
   const usage = await admin.call('GET', '/usage?organisation=acme');
   return usage.totalTokens;
@@ -86,7 +86,7 @@ test('several turns: a tool, a picture, a tool of a namespace, and an answer to 
   const run = await codex.run(settings, prompt);
   expect(run.code, run.printed).toBe(0);
   expect(outputsOf(run)).toEqual([expect.stringContaining('marzipan'), expect.stringContaining('42 is it')]);
-  // Codex recognises the tool by its name within the namespace, but there is no agent with that id.
+  // Codex recognises the tool by its name within the namespace, and then reports that no agent has this id.
   expect(run.printed).not.toContain('unsupported call');
   expect(run.printed).toContain('invalid agent id nobody');
   expect(asked()).toEqual(Array(5).fill(request));

@@ -1,6 +1,6 @@
 /**
- * Runs Codex without a terminal: the native program from the client cache, with its own home and working folder and only the
- * settings that docs/api.md shows. Requests to other hosts reach a proxy that refuses them.
+ * Runs Codex without a terminal. Uses the native program from the client cache with a home and working folder of its own, and
+ * with only the settings that docs/api.md shows. Requests to other hosts reach a proxy that refuses them.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -23,7 +23,7 @@ export interface CodexSettings {
   readonly model: string;
 }
 
-/** An event printed with `--json`. */
+/** An event that Codex prints with `--json`. */
 export interface CodexEvent {
   readonly type: string;
   readonly thread_id?: string;

@@ -1,8 +1,8 @@
-/** LangChain (JS) with its OpenAI package. It cannot list models. */
+/** Driver for LangChain (JS) with its OpenAI package, which cannot list models. */
 import { cachedModule } from './cache.ts';
 import { type Ask, type Client, failureOf, toolResult, weather } from './client.ts';
 
-/** Opens the client; `more` contains additional settings of its model. */
+/** Opens the client. `more` contains additional settings of its model. */
 export async function langchainClient(name: string, more: object = {}): Promise<Client> {
   const { ChatOpenAI, OpenAIEmbeddings } = await import(cachedModule('@langchain/openai', 'dist/index.js'));
   const { HumanMessage, ToolMessage } = await import(

@@ -1,4 +1,4 @@
-/** LangChain (JS) with its Anthropic package. It can neither list models nor count tokens. */
+/** Driver for LangChain (JS) with its Anthropic package, which can neither list models nor count tokens. */
 import { cachedModule } from './cache.ts';
 import { failureOf, toolResult } from './client.ts';
 import {

@@ -1,4 +1,4 @@
-/** LangChain (Python) with its Anthropic package. The Python side translates an `Ask` and returns a `Said`. */
+/** Driver for LangChain (Python) with its Anthropic package. The Python side translates an `Ask` and returns a `Said`. */
 import { toolResult } from './client.ts';
 import {
   type Ask,

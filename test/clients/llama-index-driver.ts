@@ -1,4 +1,4 @@
-/** LlamaIndex (JS) with its OpenAI package. It cannot list models. */
+/** Driver for LlamaIndex (JS) with its OpenAI package, which cannot list models. */
 import { cachedModule } from './cache.ts';
 import { type Ask, type Client, failureOf, toolResult, weather } from './client.ts';
 

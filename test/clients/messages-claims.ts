@@ -1,7 +1,7 @@
 /**
- * Tests that every library of the Anthropic-style API must pass on a stack on that surface: each row of the translation
- * reaches the node and comes back, tools work over several turns, each refusal becomes the library's own error after the
- * right number of requests, and a stream that ends early causes an error. Registers the tests for one library.
+ * Tests that every library of the Anthropic-style API must pass on a stack that uses this API. Each row of the translation
+ * must reach the node and come back, tools must work over several turns, each refusal must become the library's own error
+ * after the right number of requests, and a stream that ends early must cause an error.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
@@ -27,26 +27,29 @@ export type TrappedType = Extract<
   | 'InternalError'
 >;
 
-/** Differences between libraries. */
+/** How a library differs from the official ones. */
 export interface Manners {
-  /** Header that carries the key, and the API version that the library uses. */
+  /** Header in which the library sends the key. It also tells which version of the API the library uses. */
   readonly keyIn: 'x-api-key' | 'authorization';
   readonly version: '2023-06-01' | '2026-10-21';
   /** Error class for each type of refusal. */
   readonly errors: Readonly<Record<TrappedType | 'early end', string>>;
-  /** Number of requests that a call sends if the refusal persists. Defaults to 3 if it may be retried, else to 1. */
+  /**
+   * Number of requests that a call sends if the refusal persists. Defaults to 3 if the refusal may be retried, and to 1
+   * otherwise.
+   */
   readonly requests?: Partial<Record<TrappedType, number>>;
-  /** The library retries for so long that the test does not wait for the end. */
+  /** The library retries for so long that the test does not wait until it gives up. */
   readonly patient?: true;
-  /** Shortest wait in ms before the library repeats a request after a 503. */
+  /** Shortest time that the library waits before it repeats a request after a 503, in ms. */
   readonly backoffMs: number;
   /** The library ignores Retry-After when it waits after a 429. */
   readonly ignoresRetryAfter?: true;
-  /** Rows of the translation that the library does not send as requested. */
+  /** Rows of the translation that the library sends differently from what the test asks for. */
   readonly omits?: readonly string[];
 }
 
-/** The official libraries before they moved to the newer API version. */
+/** How the official libraries behaved before they moved to the newer version of the API. */
 export const official: Manners = {
   keyIn: 'x-api-key',
   version: '2023-06-01',
@@ -64,7 +67,7 @@ export const official: Manners = {
   backoffMs: 350,
 };
 
-/** Converts a library's differences to those after its move to the newer API version. */
+/** Converts a library's differences to those that it has after moving to the newer version of the API. */
 export function renewed(older: Manners): Manners {
   const errors = {
     ...older.errors,
@@ -91,13 +94,13 @@ export function useMessagesFleet(): () => MessagesFleet {
   return () => at;
 }
 
-/** URL of a stack in the form that the libraries expect, with its owner's key and a model. */
+/** Returns the URL of a stack in the form that the libraries expect, with the key of its owner and a model. */
 export function toStack(owner: Owner = 'acme', wire: Wire = at.wires[owner]) {
   const model = owner === 'acme' ? 'echo-large' : 'echo-small';
   return { url: wire.url.replace(/\/v1$/, ''), key: at.keys[owner], model };
 }
 
-/** Registers the tests for one library. `open` creates its client, once. */
+/** Registers the tests for one library. `open` creates its client and is called once. */
 export function proveMessagesClient(
   name: string,
   manners: Manners,
@@ -115,7 +118,7 @@ export function proveMessagesClient(
   });
 }
 
-/** Registers the test of a tool runner that keeps its conversation in a thread. */
+/** Registers the test that a tool runner cannot keep its conversation in a server-side thread. */
 export function proveNoThread<Client extends Pick<MessagesClient, 'failure'>>(
   open: () => Promise<Client>,
   converse: (client: Client, ask: Ask) => Promise<unknown>,
@@ -138,7 +141,7 @@ interface Row {
   /** Pattern that must not occur in the body sent to the node. */
   readonly notSent?: RegExp;
   readonly said: object;
-  /** Applies only to the older API version. */
+  /** The row applies only to the older version of the API. */
   readonly older?: true;
 }
 
@@ -361,7 +364,7 @@ function conversations(client: () => MessagesClient): void {
   });
 }
 
-/** Requests that cause each refusal. The server in front of a stack gives the last three, in the gateway's own bytes. */
+/** A request for each type of refusal. A server in front of a stack sends the last three, with the gateway's own bytes. */
 const traps: Readonly<Record<TrappedType, () => Ask>> = {
   Unauthorized: () => ({ ...toStack(), key: `${at.keys.acme.slice(0, -1)}~`, text: 'hello' }),
   UnsupportedShapeError: () => ({ ...toStack(), text: 'hello', stop: [''] }),
@@ -435,7 +438,7 @@ function repeats(client: () => MessagesClient, { errors, backoffMs, ignoresRetry
   test('Errors 9: at the limit of requests the next try comes when the minute is over', async () => {
     const ask = { ...toStack('minutely'), text: 'once more' };
     const leftMs = (): number => windowStartMs('minutely', clock.now()) + windowMs - clock.now();
-    // Move to a minute in which nothing has been used yet.
+    // Moves to a minute in which the organisation has not sent any request yet.
     clock.advanceMs(leftMs());
     await client().whole(ask);
     at.wires.minutely.restart();
@@ -455,7 +458,7 @@ function repeats(client: () => MessagesClient, { errors, backoffMs, ignoresRetry
     const failure = await failing(client(), client().stream({ ...toStack('lone'), text: 'say 20 words' }));
     expect(failure.name).toBe(errors['early end']);
     expect(at.wires.lone.sightings).toHaveLength(1);
-    // The next request is recorded, and no other.
+    // Only this request is recorded, and not the one whose stream ended early.
     await client().whole({ ...toStack('lone'), text: 'hello' });
     await usageReaches(at.fleet, 'lone', requests + 1);
   });

@@ -1,6 +1,7 @@
 /**
- * Operations that the tests need from every library of the Anthropic-style API, in neutral terms. A driver translates an
- * `Ask` into the library's terms and reads its answer. Anything that an `Ask` leaves out is the library's default.
+ * Operations that the tests need from every library of the Anthropic-style API, under names that do not depend on the
+ * library. A driver translates an `Ask` into the library's terms and reads its answer. Anything that an `Ask` leaves out is
+ * the library's default.
  */
 import type { Failure } from './client.ts';
 import type { Target } from './client-fleet.ts';
@@ -9,7 +10,7 @@ export interface Ask extends Target {
   readonly model: string;
   readonly text: string;
   readonly system?: string;
-  /** A picture after the text, as a PNG in base64. */
+  /** Base64 of a PNG picture that follows the text. */
   readonly image?: string;
   /** Offers the tool `weather` with this tool choice. */
   readonly tools?: 'auto' | 'any' | 'named' | 'none';
@@ -20,7 +21,7 @@ export interface Ask extends Target {
   readonly temperature?: number;
   readonly topP?: number;
   readonly topK?: number;
-  /** A number is a token budget. */
+  /** Thinking mode. A number is a budget in tokens. */
   readonly thinking?: 'disabled' | 'adaptive' | number;
   readonly effort?: 'low' | 'high';
   /** Asks for JSON that matches this schema. */
@@ -44,7 +45,7 @@ export interface Said {
 export interface ToolTurns {
   /** Arguments of the tool calls, in order. */
   readonly inputs: readonly unknown[];
-  /** The answer that follows the last tool result. */
+  /** Text of the answer that follows the last tool result. */
   readonly text: string;
 }
 
@@ -52,7 +53,9 @@ export interface MessagesClient {
   whole(ask: Ask): Promise<Said>;
   /** Asks for a stream, which the library assembles. Rejects if it ends early. */
   stream(ask: Ask): Promise<Said>;
-  /** Lets the model call the tool `weather`, answers with `toolResult`, and continues until no tool is called. */
+  /**
+   * Lets the model call the tool `weather`, answers each call with `toolResult`, and continues until the model calls no tool.
+   */
   converse(ask: Ask): Promise<ToolTurns>;
   countTokens?(ask: Ask): Promise<number>;
   /** Returns the ids of the listed models. */
@@ -71,7 +74,7 @@ export const weatherTool = {
   },
 };
 
-/** Token limit if an `Ask` sets none; large enough for a thinking budget. */
+/** Token limit if an `Ask` sets none. It is large enough for a thinking budget. */
 export const maxTokensDefault = 2000;
 
 /** Request body in the form that the official libraries take. */

@@ -1,6 +1,6 @@
 /**
- * The fleet for tests with clients of the Anthropic-style API: stacks on that surface, one for each refusal that a stack can
- * give, behind wires that count requests. The nodes record the bodies that they receive.
+ * The fleet for tests with clients of the Anthropic-style API. It has one stack for each refusal that a stack can give,
+ * behind proxies that count requests. The nodes record the bodies that they receive.
  */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
@@ -16,13 +16,13 @@ import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';
 import { openWire, type Wire } from './wire.ts';
 
-/** Organisations with a stack on the Anthropic surface, by tier. All except the first serve echo-small. */
+/** Organisations with their tiers and stacks. The stacks use the Anthropic API, and all except the first serve echo-small. */
 const owners = {
   acme: { tier: 'Platinum', stack: 'stk-calm-otter-5c5c' },
   narrow: { tier: 'Narrow', stack: 'stk-narrow-otter-1a1a' },
   slim: { tier: 'Slim', stack: 'stk-slim-otter-2b2b' },
   minutely: { tier: 'Minutely', stack: 'stk-minute-otter-3d3d' },
-  /** Serves the tests that count recorded requests, so nothing else may be in flight. */
+  /** For tests that count recorded requests, so no other test may use this organisation. */
   lone: { tier: 'Pro', stack: 'stk-lone-otter-5e5e' },
   planless: { tier: null, stack: 'stk-bare-otter-4e4e' },
 } as const;
@@ -31,16 +31,16 @@ export type Owner = keyof typeof owners;
 
 export interface MessagesFleet {
   readonly fleet: TestFleet;
-  /** Wires to the stacks' ports, by organisation. URLs come without `/v1`. */
+  /** Proxies in front of the stacks' ports, by organisation. Their URLs do not include `/v1`. */
   readonly wires: Readonly<Record<Owner, Wire>>;
   readonly keys: Readonly<Record<Owner, string>>;
-  /** Wire to a server in front of acme's stack, which refuses requests after `refuseNext` and forwards all others. */
+  /** Proxy to a server in front of acme's stack. The server refuses requests after `refuseNext` and forwards all others. */
   readonly refusing: Wire;
-  /** Makes the next `times` requests at `refusing` fail with this refusal, in the gateway's own bytes. */
+  /** Makes the next `times` requests at `refusing` fail with this refusal, whose bytes are the gateway's own. */
   refuseNext(type: RefusalType, times: number): void;
   /** The last body that acme's node received. */
   lastBody(): Record<string, unknown>;
-  /** Clears the records of the wires and makes all nodes healthy. */
+  /** Clears the proxies' records and makes all nodes healthy again. */
   reset(): void;
   close(): Promise<void>;
 }
@@ -133,7 +133,7 @@ interface Front {
   close(): Promise<void>;
 }
 
-/** Any refusal of this type. */
+/** Returns an example of a refusal of this type. */
 function refusalOf(type: RefusalType): Refusal {
   const cause = causeNames.find((name) => causes[name].type === type) ?? 'fault';
   return new Refusal(cause, 'Refused here.');

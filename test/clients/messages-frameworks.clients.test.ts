@@ -1,6 +1,6 @@
 /**
- * Frameworks with their Anthropic packages and default settings, against stacks on the Anthropic surface. `node
- * test/clients/install.mjs` installs them. Packages that ask for Node 22 run on Node 20 too.
+ * Tests frameworks with their Anthropic packages and default settings, against stacks that use the Anthropic API. `node
+ * test/clients/install.mjs` installs them. Packages that require Node 22 run on Node 20 too.
  */
 import { cachedModule } from './cache.ts';
 import { langchainMessages } from './langchain-messages-driver.ts';
@@ -13,7 +13,7 @@ const callErrors = Object.fromEntries(
   Object.keys(official.errors).map((type) => [type, 'AI_APICallError']),
 ) as Manners['errors'];
 
-/** Has a single error class, ignores `x-should-retry`, and retries a 409 like a 503. */
+/** Vercel's AI SDK has a single error class, ignores `x-should-retry`, and retries a 409 like a 503. */
 const vercel: Manners = {
   keyIn: 'x-api-key',
   version: '2023-06-01',

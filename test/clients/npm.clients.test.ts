@@ -1,6 +1,6 @@
 /**
- * The npm libraries, in all versions in use, with their defaults, against a whole fleet. `node test/clients/install.mjs`
- * installs them. Packages that ask for Node 22 run on Node 20 too.
+ * Tests the npm libraries in all versions in use, with their default settings, against a whole fleet. `node
+ * test/clients/install.mjs` installs them. Packages that require Node 22 run on Node 20 too.
  */
 import { agentsClient } from './agents-driver.ts';
 import { cachedModule } from './cache.ts';
@@ -16,7 +16,7 @@ useClientFleet();
 
 const official: Manners = { errors: openaiErrors, backoffMs: 350 };
 
-/** Uses node-fetch, which throws its own errors and lets the caller set Host. */
+/** The oldest version uses node-fetch, which throws errors of its own and lets the caller set the Host header. */
 const oldest: Manners = { ...official, errors: { ...openaiErrors, 'early end': 'Error' }, setsHost: true };
 
 for (const [version, manners] of [
@@ -38,7 +38,7 @@ for (const version of [6, 7]) {
 
 const callError = Object.fromEntries(Object.keys(openaiErrors).map((type) => [type, 'AI_APICallError']));
 
-/** Has a single error class, ignores `x-should-retry`, and retries a 409 like a 503. */
+/** Vercel's AI SDK has a single error class, ignores `x-should-retry`, and retries a 409 like a 503. */
 const vercel: Manners = {
   errors: callError as Manners['errors'],
   requests: { InferenceUpsellError: 3 },
@@ -71,14 +71,14 @@ for (const [name, ai, provider, kind] of vercelPackages) {
   );
 }
 
-/** Waits with its own backoff and ignores Retry-After. */
+/** LangChain waits with a backoff of its own and ignores Retry-After. */
 const langchain: Manners = { errors: openaiErrors, backoffMs: 950, patient: true, ignoresRetryAfter: true };
 proveClient('LangChain (JS)', langchain, () => langchainClient('LangChain (JS)'));
 proveClient('LangChain (JS), responses', { ...langchain, path: '/v1/responses' }, () =>
   langchainClient('LangChain (JS), responses', { useResponsesApi: true }),
 );
 
-/** Reads stream events one by one, so it reports the connection's error. */
+/** The Agents SDK reads stream events one by one, so it reports the error of the connection. */
 const agents: Manners = { ...responsesManners, errors: openaiErrors };
 proveClient('Agents SDK (JS)', agents, () => agentsClient('Agents SDK (JS)'));
 

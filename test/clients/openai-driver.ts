@@ -1,4 +1,4 @@
-/** The official OpenAI library, in the version whose client class is passed in. */
+/** Driver for the official OpenAI library, in the version whose client class is passed in. */
 import type OpenAI from 'openai';
 import type { ChatCompletionMessageParam, ChatCompletionTool } from 'openai/resources/chat/completions';
 import { type Ask, type Client, failureOf, toolResult, weather } from './client.ts';

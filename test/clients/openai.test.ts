@@ -1,4 +1,7 @@
-/** The official OpenAI library in the project's own version, with its defaults, against a whole fleet. */
+/**
+ * Tests the official OpenAI library in the version that the project depends on, with its default settings, against a whole
+ * fleet.
+ */
 import OpenAI from 'openai';
 import { openaiErrors, proveClient, responsesManners, useClientFleet } from './claims.ts';
 import { openaiClient } from './openai-driver.ts';

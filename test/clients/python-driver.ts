@@ -1,6 +1,6 @@
 /**
- * Runs a Python library as a test client: one process of `python/drive.py` per library, which reads each request as a line of
- * JSON and answers with one.
+ * Runs a Python library as a test client. Each library has a process of `python/drive.py`, which reads each request as a line
+ * of JSON and answers with another line.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -23,9 +23,9 @@ class PythonFailure extends Error {
 }
 
 export interface PythonLibrary {
-  /** Name of the Python module, `with_<module>.py`. */
+  /** Name of the Python module in the file `with_<module>.py`. */
   readonly module: string;
-  /** Name of the environment that contains the library, `python-<environment>`. */
+  /** Name of the environment in the folder `python-<environment>`, which contains the library. */
   readonly environment: string;
   /** Features of the library besides chats. */
   readonly has?: readonly ('embed' | 'models')[];
@@ -35,7 +35,7 @@ export interface PythonLibrary {
 
 type Reply = { readonly value: unknown } | { readonly failure: Failure & { readonly message: string } };
 
-/** A Python library that runs in its own process. */
+/** A Python library that runs in a process of its own. */
 export interface PythonProcess {
   /** Calls the module's function `what`. Rejects with the library's error. */
   order<T>(what: string, parts: object): Promise<T>;
@@ -63,7 +63,7 @@ export async function pythonClient({ module, environment, has = [], more }: Pyth
   };
 }
 
-/** Starts the process. Rejects if it ends before it is ready, for example because a package is missing. */
+/** Starts the library's process. Rejects if it ends before it is ready, for example because a package is missing. */
 export async function pythonProcess(module: string, environment: string): Promise<PythonProcess> {
   const child = spawn(cached(`python-${environment}/bin/python`), ['-B', script, module], {
     stdio: ['pipe', 'pipe', 'inherit'],

@@ -1,12 +1,12 @@
 /**
- * The Python libraries, with their defaults, against a whole fleet. `node test/clients/install.mjs` creates their
- * environments; if they are missing, the suite fails with that advice.
+ * Tests the Python libraries with their default settings against a whole fleet. `node test/clients/install.mjs` creates their
+ * environments. If these are missing, the suite fails with a message that says so.
  */
 import { afterAll } from 'vitest';
 import { type Manners, openaiErrors, proveClient, useClientFleet } from './claims.ts';
 import { type PythonLibrary, pythonClient, stopPython } from './python-driver.ts';
 
-/** The current official library. */
+/** Behaviour of the current official library. */
 const official: Manners = {
   errors: {
     ...openaiErrors,
@@ -17,10 +17,10 @@ const official: Manners = {
   setsHost: true,
 };
 
-/** Libraries built on an older official library, which passes its HTTP client's errors through. */
+/** Errors of libraries built on an older official library, which passes on the errors of its HTTP client. */
 const older = { ...official.errors, 'early end': 'RemoteProtocolError' };
 
-/** LangChain's error classes are its own, derived from the official ones. */
+/** LangChain has error classes of its own, derived from the official ones. */
 const langchain: Manners = {
   ...official,
   errors: {
@@ -34,12 +34,12 @@ const langchain: Manners = {
   },
 };
 
-/** LlamaIndex repeats each call three times, and the official library beneath it sends each one four times. */
+/** LlamaIndex repeats each call three times, and the official library under it sends each of them four times. */
 const llamaIndex: Manners = { ...official, errors: older, requests: { InferenceUnavailableError: 12 } };
 
 const responses: Manners = { ...official, path: '/v1/responses' };
 
-/** Error classes of its own, grouped by what the caller can do. */
+/** Pydantic AI has error classes of its own, grouped by what the caller can do. */
 const pydanticAi: Manners = {
   ...responses,
   errors: {

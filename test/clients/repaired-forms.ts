@@ -1,7 +1,7 @@
 /** Oddly formed node answers that the gateway repairs. Each library must be able to read the repaired form. */
 import { type Behaviour, parseBehaviour } from '../simulator/behaviour.ts';
 
-/** Contains characters whose UTF-8 includes byte 0x85, which ends a line for readers of Latin-1. */
+/** Contains characters whose UTF-8 encoding includes the byte 0x85, which ends a line in Latin-1. */
 export const oddText = '进入 ✅ é';
 
 const event = (choice: object | null, more: object = {}): string =>
@@ -19,7 +19,7 @@ export const oddStreams: Readonly<Record<string, string>> = {
   'with an end of its own and no blank line after it': `${parts}${stop.replace('"stop"', '"eos"')}data: [DONE]`,
 };
 
-/** A call of `weather` with the finish reason of a plain text. */
+/** A call of the tool `weather` that has the finish reason of plain text. */
 const stoppedCall = {
   choices: [
     {

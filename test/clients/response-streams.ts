@@ -1,4 +1,7 @@
-/** Registers a test for one library version: the official library reads what the gateway makes of a node's random streams. */
+/**
+ * Registers a test for one library version: the official library must be able to read what the gateway makes of random
+ * streams from a node.
+ */
 import fc from 'fast-check';
 import type OpenAI from 'openai';
 import { expect, test } from 'vitest';
@@ -72,7 +75,10 @@ const nodeStream = fc
     return [...kept.map((delta) => chunk(delta)), ...ended];
   });
 
-/** Lets the library read an answer that is already complete. A truncated stream fails where its connection would break. */
+/**
+ * Lets the library read an answer that was recorded as a whole. A truncated stream fails at the point where its connection
+ * would break.
+ */
 async function readBy(
   Library: typeof OpenAI,
   wire: string,

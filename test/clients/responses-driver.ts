@@ -1,4 +1,4 @@
-/** The official OpenAI library on POST /v1/responses. Its own stream reader is the strictest of all libraries. */
+/** Driver for the official OpenAI library on POST /v1/responses. Its stream reader is the strictest of all libraries. */
 import type OpenAI from 'openai';
 import type { ResponseInput, Tool } from 'openai/resources/responses/responses';
 import { type Ask, type Client, failureOf, toolResult, weather } from './client.ts';

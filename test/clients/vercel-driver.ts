@@ -1,6 +1,6 @@
 /**
- * Vercel's AI SDK with one of its providers: openai-compatible, the OpenAI provider's `chat`, its default model (which uses
- * the Responses API), or Open Responses.
+ * Driver for Vercel's AI SDK with one of its providers: openai-compatible, the OpenAI provider's `chat`, that provider's
+ * default model (which uses the Responses API), or Open Responses.
  */
 import { type Ask, type Client, type Failure, toolResult, weather } from './client.ts';
 import type { Target } from './client-fleet.ts';
@@ -16,7 +16,7 @@ interface CallError {
   readonly name: string;
   readonly statusCode?: number;
   readonly responseBody?: string;
-  /** Set on a RetryError: the error of the last attempt. */
+  /** Error of the last attempt, if this is a RetryError. */
   readonly lastError?: CallError;
 }
 

@@ -1,4 +1,7 @@
-/** Vercel's AI SDK with its Anthropic provider, whose base URL ends in `/v1`. It can neither list models nor count tokens. */
+/**
+ * Driver for Vercel's AI SDK with its Anthropic provider, whose base URL ends in `/v1`. It can neither list models nor count
+ * tokens.
+ */
 import { toolResult } from './client.ts';
 import {
   type Ask,
@@ -47,7 +50,7 @@ export async function vercelMessages({ ai, provider }: VercelMessagesPackages): 
     });
   const formatOf = (schema: object) => {
     const output = sdk.Output.object({ schema: sdk.jsonSchema(schema) });
-    // Older versions only know the second name.
+    // Older versions know only the name `experimental_output`.
     return { output, experimental_output: output };
   };
   const callOf = (ask: Ask, more: object = {}) => ({

@@ -1,6 +1,6 @@
 /**
- * A byte proxy in front of a port that records each HTTP request that a client sends, and when. It changes nothing and passes
- * ends and resets of connections through. Serves one client at a time.
+ * A byte proxy in front of a port. It records each HTTP request that a client sends, and when. It changes nothing, and passes
+ * on how connections end or are reset. It serves one client at a time.
  */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
@@ -8,14 +8,14 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 export interface Sighting {
   readonly method: string;
   readonly path: string;
-  /** Header lines, unchanged. */
+  /** Request line and header lines, unchanged. */
   readonly head: string;
-  /** Monotonic time in ms. */
+  /** Time at which the request arrived, on the monotonic clock in ms. */
   readonly atMs: number;
 }
 
 export interface Wire {
-  /** The API's base URL through this wire. */
+  /** Base URL of the API behind this proxy. */
   readonly url: string;
   readonly sightings: readonly Sighting[];
   /** Starts a new, empty list of requests. */
@@ -25,17 +25,17 @@ export interface Wire {
   close(): Promise<void>;
 }
 
-/** Method and path of each request, without the `?beta=true` that a library appends. */
+/** Returns the method and path of each request, without the `?beta=true` that a library appends. */
 export function paths({ sightings }: Wire): string[] {
   return sightings.map(({ method, path }) => `${method} ${path.replace('?beta=true', '')}`);
 }
 
-/** Times between successive requests, in ms. */
+/** Returns the times between successive requests, in ms. */
 export function pauses({ sightings }: Wire): number[] {
   return sightings.slice(1).map(({ atMs }, index) => atMs - (sightings[index]?.atMs ?? 0));
 }
 
-/** The library's report of a call that must fail. */
+/** Makes a call that must fail, and returns how the library describes the failure. */
 export async function failing<Failure>(
   client: { failure(error: unknown): Failure },
   asked: Promise<unknown>,
@@ -48,10 +48,10 @@ export async function failing<Failure>(
   return outcome.failure;
 }
 
-// On a kept-alive connection, a head follows the last body without a line break.
+// The pattern does not require a line break before the request line, because a request follows the previous body directly.
 const requestHead = /(GET|POST|HEAD|PUT|DELETE|OPTIONS|PATCH) (\S+) HTTP\/1\.[01]\r\n([\s\S]*?)\r\n\r\n/g;
 
-/** Longest head in characters; a head may arrive in pieces. */
+/** Largest number of characters to wait for while a request's head arrives in pieces. */
 const headMax = 16_384;
 
 export async function openWire(port: number): Promise<Wire> {

@@ -1,4 +1,4 @@
-/** The console agrees with the gateways and the command line about refusals, limits, tokens and changes. */
+/** Tests that the console agrees with the gateways and the command line about refusals, limits, tokens and changes. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { LimitUse, UsageTotals } from '../../schemas/admin/admin.ts';
 import { button, ConsoleFleet, follow, heading, visit } from '../support/console-fleet.ts';
@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet?.close());
 
-/** Requests one answer and returns its token count, as the client sees it. */
+/** Requests one answer and returns its token count as the client sees it. */
 async function complete(base: string, model: string): Promise<number> {
   const key = fleet.ready.organisations.find(({ id }) => id === 'acme')?.key ?? '';
   const answer = await completion(base, key, { model, max_tokens: 7 });
@@ -23,8 +23,8 @@ async function complete(base: string, model: string): Promise<number> {
 const cli = (...argv: string[]): Promise<CliRun> =>
   runCli(argv, { env: { HEADGATE_ADMIN: fleet.ready.admin, HEADGATE_TOKEN: fleet.ready.operatorToken } });
 
-// "Tokens" has two meanings: all completed tokens, and tokens that count against the allowance. Every page and command says
-// which of them it shows, and all show the same number, which is the clients' count. This test must run first.
+// "Tokens" has two meanings: all completed tokens, and tokens that count against the allowance. Every page and command must
+// say which of them it shows, and the numbers must equal the clients' own count. This test must run first.
 test('all tokens, and those that count against the allowance, on each page and command', async () => {
   const { gateways, stacks } = fleet.ready;
   const shared = gateways[0]?.api ?? '';
@@ -76,7 +76,7 @@ test('all tokens, and those that count against the allowance, on each page and c
       .waitFor();
     const figure = `Tokens that count against the allowance${counted} of 10,000,000,000`;
     await page.locator('.figure').filter({ hasText: figure }).waitFor();
-    // In its first days, the chart has one bar per hour.
+    // In a fleet's first days, the chart has one bar per hour.
     await page.getByText(/^All tokens an hour by model, hours of /).waitFor();
     await visit(page, '/limits', 'Limits');
     const row = page.getByRole('row', { name: /Acme/ });
@@ -124,7 +124,7 @@ test('a refusal is explained by its request id: step, event, what would serve it
     await answer.getByText('this build decides the same').waitFor();
     await page.getByRole('region', { name: 'What was recorded' }).waitFor();
     await watched.expectAccessible('explain');
-    // The event that caused the step opens in the log.
+    // The link opens the event that caused this step.
     await answer.getByRole('listitem', { name: 'plan' }).getByRole('link').click();
     await heading(page, 'Events').waitFor();
     // The organisation's page counts the refusal and links back to it.
@@ -167,7 +167,7 @@ test('a hole of the fleet leads to its explanation; an earlier moment and a diff
       .getByText(/node.drained at/)
       .first()
       .waitFor();
-    // Moves the page to the position before the change, with the chip.
+    // Moves the page to the position before the change, with the chip that names the time shown.
     await page.locator('summary', { hasText: 'Now' }).click();
     await page.getByLabel('Position or time').fill(String(before));
     await page.keyboard.press('Enter');
@@ -183,7 +183,7 @@ test('a member sees what their organisation may use, and nothing of others', asy
     const matrix = page.getByRole('table', { name: 'Models and hosts' });
     await matrix.getByRole('cell', { name: 'echo-small', exact: true }).waitFor();
     await watched.expectAccessible('models');
-    // The address of another organisation's page still shows the member's own.
+    // Even with another organisation in the address, the page shows the member's own organisation.
     await page.goto('/models?org=acme');
     await heading(page, 'Models').waitFor();
     await page.locator('.lead').filter({ hasText: 'Birch' }).waitFor();
@@ -219,7 +219,7 @@ test('limits: those of the API, the nearest first, and the same on the page of t
     await visit(page, '/orgs/cedar', 'Cedar');
     await page.getByRole('heading', { name: 'Limits now' }).waitFor();
     await page.getByText('900,000 of 1,000,000').waitFor();
-    // Counts over all gateways are shown as numbers, not as a dash.
+    // Counts over all gateways must be shown as numbers, not as a dash.
     await visit(page, '/limits?org=birch', 'Limits');
     await page.getByText(`0 of ${concurrency.limit}`, { exact: true }).waitFor();
     const counted = page.getByText(new RegExp(`^[1-9]\\d* of ${requests.limit}$`));

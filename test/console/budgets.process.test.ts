@@ -1,4 +1,4 @@
-/** Compressed sizes of the built pages: the first load, and everything together. */
+/** Checks the compressed sizes of the built pages: the first load, and everything together. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-/** Display of serving capacity: many nodes on the fleet page, and a model that a node is loading. */
+/** Tests how the console shows serving capacity: many nodes on the fleet page, and a model that a node is loading. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { NodeAgent } from '../../agent/agent.ts';
 import type { Engine } from '../../agent/engine.ts';
@@ -55,7 +55,7 @@ afterAll(async () => {
   await fleet?.close();
 });
 
-/** An engine that serves these models. Models that the loader adds to the list are served from then on. */
+/** Returns an engine that serves these models. It also serves models that the loader adds to the list later. */
 function engineOf(models: readonly string[], loader?: ModelLoader): Engine {
   return {
     loader,
@@ -196,7 +196,7 @@ test('of more organisations with capacity than columns, the fleet has a table, t
     '0 of 0',
     expect.stringContaining('1'),
   ]);
-  // Only the pool has a column of its own.
+  // Only the pool has a column of its own; all organisations share a table.
   expect(await page.locator('.map-column').count()).toBe(1);
   await watched.expectAccessible('the fleet with a table of organisations');
   await page.getByLabel('Search this table').fill('team 7');

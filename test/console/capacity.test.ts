@@ -1,4 +1,4 @@
-/** The fleet page's summary of organisations with their own capacity, for a few organisations and for thousands. */
+/** Tests the fleet page's summary of organisations with capacity of their own, for a few organisations and for thousands. */
 import { expect, test } from 'vitest';
 import { capacities } from '../../console/lib/capacity.ts';
 import { type FleetReads, holes, nodesByPlace } from '../../console/lib/holes.ts';
@@ -47,6 +47,6 @@ test('each organisation with a stack or a node has one entry, with its nodes and
 
 test('thousands of stacks and nodes cost a browser some milliseconds, and not each stack all nodes', () => {
   const fleet = fleetOf(5000);
-  // Comparing each stack with each node used to take a second.
+  // Comparing each stack with each node would take about a second.
   expect(cpuMsOf(() => void mapOf(fleet))).toBeLessThan(300);
 });

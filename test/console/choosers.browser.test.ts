@@ -1,4 +1,4 @@
-/** The console's choosers on a fleet that has more of everything than one list answer can contain. */
+/** Tests the console's choosers on a fleet with more objects of each kind than one list answer can contain. */
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { launchBrowser, WatchedPage } from '../support/browser.ts';
@@ -22,7 +22,7 @@ beforeAll(async () => {
   plane = await fleet.serve('control-plane', 'cp-1', ['--console-port', '0']);
   const admin = fleet.admin(plane);
   const large = largeFleet(organisations);
-  // Without the members, the fleet file fits into one commit.
+  // Leaves the members out, so that the fleet file fits into one commit.
   const tenants = large.organisations?.map((each) => ({ ...each, members: [] }));
   await admin.apply({ ...large, organisations: tenants });
   await admin.run('key.create', { organisation: 'org-3', name: 'the only key', expires: 'never' });
@@ -45,14 +45,14 @@ const chooser = (within: Pick<Page, 'getByRole'>, label = 'Organisation') =>
 const fieldOf = (name: string): string => `document.querySelector('input[type=hidden][name=${name}]').value`;
 
 interface Case {
-  /** Page with the chooser, and the action that opens it. */
+  /** Path of the page with the chooser. */
   readonly path: string;
   readonly open?: () => Promise<unknown>;
   readonly label: string;
-  /** Typed text, and the option that then appears. */
+  /** Text to type into the chooser. */
   readonly text: string;
   readonly option: RegExp;
-  /** Expected choice, and a function that reads it from the address or a form. */
+  /** Expected choice. */
   readonly chosen: string;
   readonly value: () => string;
 }
@@ -103,7 +103,7 @@ test('a chooser says how many there are, and is used by keys alone', async () =>
   await watched.expectAccessible('an open chooser');
   await field.fill('no such name');
   await dialog.getByText('Nothing is found for “no such name”.').waitFor();
-  // Enter neither selects a missing option nor submits the form, and Escape leaves the dialog open.
+  // Enter must neither select an option that does not exist nor submit the form, and Escape must leave the dialog open.
   await field.press('Enter');
   await field.press('Escape');
   expect([await field.inputValue(), await options.count()]).toEqual(['', 0]);
@@ -116,7 +116,7 @@ test('a chooser says how many there are, and is used by keys alone', async () =>
   await field.press('Enter');
   const chosen = await field.inputValue();
   expect(name).toContain(chosen);
-  // The choice remains if a search is abandoned.
+  // Abandoning a search must keep the earlier choice.
   await field.fill('something else');
   await dialog.getByLabel('Name', { exact: true }).fill('by keys');
   expect(await field.inputValue()).toBe(chosen);

@@ -1,4 +1,4 @@
-/** Tasks of operators and members in the console: a real browser against a real `headgate dev`. */
+/** Tests what operators and members do in the console, in a real browser against a real `headgate dev`. */
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import type { Page } from 'playwright-core';
@@ -56,13 +56,13 @@ describe('keys', () => {
       await asMember(page, 'ana');
       const value = await createKey(page, 'browser job');
       for (const { api } of dev.ready.gateways) await until(async () => (await complete(api, value)) === 200);
-      // Once the dialog is closed, the value is nowhere in the page, its address or its storage.
+      // Once the dialog is closed, the page, its address and its storage must not contain the key's value.
       const kept = await page.evaluate<string>(
         `JSON.stringify([document.documentElement.outerHTML, [...document.querySelectorAll('input')].map((field) => field.value),
           location.href, { ...localStorage }, { ...sessionStorage }, document.cookie])`,
       );
       expect(kept).not.toContain(value);
-      // Each gateway served one request, and the page learns of both.
+      // Each gateway has served one request, and the page must learn of both.
       await page
         .getByRole('row', { name: /browser job.*active.* s ago\s*Requests of browser job: 2\s*Revoke/ })
         .waitFor({ timeout: scaledMs(40_000) });
@@ -136,7 +136,7 @@ describe('keys', () => {
       await page.keyboard.type('by keyboard');
       await page.keyboard.press('Enter');
       await page.getByLabel('Key value').waitFor();
-      // The value is shown only once, so the dialog stays open until the user confirms that it is stored.
+      // The key's value is shown only once, so the dialog must stay open until the user confirms having stored it.
       for (const _ of [1, 2]) await page.keyboard.press('Escape');
       expect(await page.getByLabel('Key value').isVisible()).toBe(true);
       await page.keyboard.press('Shift+Tab');
@@ -199,7 +199,7 @@ describe('signing in and out', () => {
       await page.getByRole('link', { name: 'Stacks', exact: true }).click();
       await page.getByRole('link', { name: 'stk-quiet-heron-4m7q' }).click();
       expect(await page.getByText(stack).count()).toBe(0);
-      // Members see whether requests are served there, although only operators see nodes.
+      // Members see whether the stack serves requests, although only operators see its nodes.
       await page
         .getByRole('tabpanel')
         .getByText(/served$/)
@@ -297,7 +297,7 @@ test('the past: a page shows any position, changes nothing there, compares it wi
       await held;
       await route.continue();
     });
-    // With the keyboard alone: Escape closes the field and returns the focus to the chip.
+    // With the keyboard alone, Escape closes the field and returns the focus to the chip.
     const chip = page.locator('summary', { hasText: 'Now' });
     await chip.focus();
     await page.keyboard.press('Enter');
@@ -310,14 +310,14 @@ test('the past: a page shows any position, changes nothing there, compares it wi
     await page.keyboard.type(String(before));
     await page.keyboard.press('Enter');
     await page.getByText(/As of position/).waitFor();
-    // Until the past state has loaded, the present one is not shown in its place.
+    // Until the past state has loaded, the page must not show the present state in its place.
     await page.locator('.table.blank').waitFor();
     const visibility = `getComputedStyle(document.querySelector('.table.blank tbody')).visibility`;
     expect(await page.evaluate<string>(visibility)).toBe('hidden');
     expect(await page.getByRole('row', { name: /of later/ }).count()).toBe(0);
     await page.getByText('of later').waitFor({ state: 'hidden' });
     expect(await page.getByText(/active keys?\./).count()).toBe(0);
-    // Nor can hidden rows be clicked.
+    // Hidden rows must not react to clicks either.
     const clicked = `{
       let clicks = 0;
       document.addEventListener('click', () => clicks++, { once: true });
@@ -354,7 +354,7 @@ test('the numbers of the page are those of the API, of the file that it saves an
   expect(shown.code).toBe(0);
   expect(shown.out).toMatch(new RegExp(`^echo-small +3 +\\d+ +\\d+ +${totalTokens}$`, 'm'));
   expect(shown.out).toMatch(new RegExp(`^total +3 .*\\b${totalTokens}$`, 'm'));
-  // West of Greenwich, a UTC day of the log begins on the day before.
+  // In time zones west of Greenwich, a UTC day begins on the day before.
   await withPage({ timezone: 'America/Los_Angeles' }, async (page) => {
     await asOperator(page, '/usage');
     await page.getByText('Tokens that count against the allowance').waitFor();
@@ -403,7 +403,7 @@ test('a list of more than a page: windowed, searched whole, and read on by links
     await page.getByText(/^500 of 62\d$/).waitFor();
     const rows = page.getByRole('region', { name: 'Members' }).locator('tbody tr[aria-rowindex]');
     expect(await rows.count()).toBeLessThan(120);
-    // The table's last row is at the end of the scrolled box.
+    // After scrolling to the end of the box, the table's last row must be visible there.
     const isAtEnd = (): Promise<boolean> =>
       page.evaluate<boolean>(`(() => {
         const box = document.querySelector('[role=region][aria-label=Members]');
@@ -431,7 +431,7 @@ test('a list of more than a page: windowed, searched whole, and read on by links
 test('of more events than a page keeps that come at once, it reads the newest instead', async () => {
   await withPage({}, async (page) => {
     await asOperator(page);
-    // Delays the display of new events until the test releases them, as on a busy browser.
+    // Delays the display of new events until the test releases them, as a busy browser would.
     await page.addInitScript(`{
       const { setTimeout: later } = globalThis;
       globalThis.waiting = [];

@@ -1,4 +1,7 @@
-/** Answers of the API as pages receive them: no text contains invisible characters, however an answer encodes them. */
+/**
+ * Tests how the console reads API answers. No text may reach a page with invisible characters, however the answer encodes
+ * them.
+ */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { parseDocument } from '../../console/lib/documents.ts';

@@ -1,4 +1,6 @@
-/** The sentence of each event type says what was done to which object, and links every id in its data that has a page. */
+/**
+ * Tests the sentence for each event type. It must say what was done to which object, and must link every id that has a page.
+ */
 import { expect, test } from 'vitest';
 import { findNamedThings, type NamedThing, splitAtThings } from '../../console/lib/event-names.ts';
 import { type EventTypeName, eventTypeNames } from '../../schemas/events/event-definitions.ts';
@@ -29,7 +31,7 @@ test.each(samples)('%s leads to all that it names', (type, drawn) => {
     expect(writerSchema(type).parse(data)).toEqual(data);
     const things = findNamedThings(type, data);
     expect(linksOf(type, data).sort()).toEqual(things.map(linkOf).sort());
-    // The sentence contains every id, or the object's name instead.
+    // The sentence must contain every id, or the object's name instead of the id.
     for (const { id, name = id } of things) expect(eventText(type, data)).toContain(name);
   }
 });

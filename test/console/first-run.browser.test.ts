@@ -1,4 +1,7 @@
-/** On an empty fleet, the commands that the console shows lead to an answer if they are run one after another, unchanged. */
+/**
+ * Tests the commands that the console shows for an empty fleet. Run one after another without changes, they must lead to an
+ * answer.
+ */
 import { execFile } from 'node:child_process';
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
@@ -20,7 +23,7 @@ test('the four steps of an empty fleet tick one after another, and the last one 
   try {
     const plane: Plane = await fleet.serve('control-plane', 'plane', ['--console-port', '0']);
     const gateway = await fleet.serve<{ api: string }>('gateway', 'gateway-1');
-    // A name with a slash, which is common for vLLM models.
+    // A model name with a slash, which is common for vLLM.
     const node = await fleet.simNode('node', '--models', 'acme/my-model');
     const ready = plane.ready as unknown as { readonly console: string };
     watched = await WatchedPage.open(browser, ready.console, { allowed: /status of 401/ });
@@ -58,7 +61,7 @@ test('the four steps of an empty fleet tick one after another, and the last one 
 
     await shell((await command(0)).replace('http://127.0.0.1:8000', node.ready.url));
     await isDone(0);
-    // The command contains the model that was found on the node.
+    // The next command must contain the model that was found on the node.
     await until(async () => (await command(1)).includes('acme/my-model'));
     await shell(await command(1));
     await isDone(1);

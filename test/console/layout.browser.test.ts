@@ -1,6 +1,6 @@
 /**
- * Checks every page, wide and narrow, light and dark: nothing is cut off or covered, no accessibility rule is violated, and
- * each name links to the page of the object that it names.
+ * Checks every page in wide and narrow windows, light and dark. Nothing may be cut off or covered, no accessibility rule may
+ * be violated, and each name must link to the page of the object that it names.
  */
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -21,7 +21,8 @@ async function ask(organisation: string, model: string): Promise<number> {
 
 beforeAll(async () => {
   fleet = await ConsoleFleet.start();
-  // Data as after some days of use: long names, large numbers, requests, refusals, and nodes that do not serve.
+  // Creates the data of a fleet after some days of use: long names, large numbers, requests, refusals, and nodes that do not
+  // serve.
   await fleet.admin('POST', '/keys', { organisation: 'acme', name: longName, expires: '90d' });
   await fleet.admin('PUT', '/organisations/acme/members/automation-of-the-platform-team', { role: 'member' });
   for (const model of ['echo-small', 'echo-private', 'echo-large'])
@@ -36,7 +37,10 @@ beforeAll(async () => {
 });
 afterAll(() => fleet?.close());
 
-/** Requests that a page waits for, without the endless streams, and the number of requests begun. */
+/**
+ * For each page, the number of requests begun, and the requests under way that the page waits for. Endless streams do not
+ * count.
+ */
 const calls = new WeakMap<Page, { begun: number; readonly underWay: Set<unknown> }>();
 
 function watchCalls(page: Page): void {
@@ -53,7 +57,7 @@ function watchCalls(page: Page): void {
   page.on('requestfailed', (request) => underWay.delete(request));
 }
 
-/** Waits until the page is complete: no request begins or is in flight for ten frames in a row. */
+/** Waits until the page is complete, which means that no request begins or is in flight for ten frames in a row. */
 async function settled(page: Page): Promise<void> {
   const frames = `(async () => {
     for (let frame = 0; frame < 10; frame++) await new Promise((resolve) => requestAnimationFrame(resolve));
@@ -72,9 +76,9 @@ async function open(page: Page, path: string, name: string): Promise<void> {
 }
 
 /**
- * Elements with content wider than themselves, elements that cross the window's edge, and controls that another element
- * covers; also words broken in the middle and cells whose parts are torn apart. Elements meant to scroll, or to end in … with
- * the whole text in the title, do not count.
+ * Finds elements with content wider than themselves, elements that cross the window's edge, controls that another element
+ * covers, words broken in the middle, and cells whose parts are torn apart. Elements that may scroll do not count, and
+ * neither do those that end in "…" and have the whole text in their title.
  */
 const faultsOfLayout = `(() => {
   const faults = [];
@@ -136,7 +140,7 @@ test('the check of the layout sees what it is for', async () => {
   });
 });
 
-/** Each name with the path of its page. */
+/** Returns each name together with the path of the page that it should link to. */
 async function namesOfFleet(): Promise<readonly (readonly [name: string, path: string])[]> {
   const list = async (
     path: string,
@@ -159,8 +163,8 @@ async function namesOfFleet(): Promise<readonly (readonly [name: string, path: s
 }
 
 /**
- * Text nodes with a name that is not a link. Exceptions: the page's own heading, text to type or copy (fields, ids, code),
- * the data of a record, and sentences of refusals or findings, which are shown as written.
+ * Finds text nodes that contain a name but are not links. Exceptions are the page's own heading, text to type or copy
+ * (fields, ids, code), the data of a record, and the sentences of refusals and findings, which are shown unchanged.
  */
 const unlinked = (names: readonly string[]): string => `(() => {
   const names = new Set(${JSON.stringify(names)});
@@ -178,7 +182,7 @@ const unlinked = (names: readonly string[]): string => `(() => {
   return [...new Set(faults)].slice(0, 12);
 })()`;
 
-/** Targets of the page's name links, and the links that lead to another page than the name's. */
+/** Returns the targets of the page's links with names, and the links that lead to the wrong page. */
 async function linksOf(page: Page, pathsOf: ReadonlyMap<string, ReadonlySet<string>>) {
   const links = await page.evaluate<[string, string][]>(
     `[...document.querySelectorAll('main a.name')].map((link) => [link.textContent.trim(), link.pathname])`,
@@ -187,7 +191,7 @@ async function linksOf(page: Page, pathsOf: ReadonlyMap<string, ReadonlySet<stri
   return { targets: links.map(([, to]) => to), wrong: wrong.map(([name, to]) => `${name} leads to ${to}`) };
 }
 
-/** Expects that each path shows the page of its object, not the page for missing objects. */
+/** Checks that each path shows the page of its object, not the page for missing objects. */
 async function expectPages(
   page: Page,
   targets: ReadonlySet<string>,
@@ -206,7 +210,7 @@ async function expectPages(
   }
 }
 
-// The first two rows show each width and each colour scheme once. The nightly run covers all four combinations.
+// Together, the first two rows cover each width and each colour scheme. The nightly run covers all four combinations.
 test.each(
   (
     [
@@ -278,7 +282,7 @@ test('a node has a page: where it is, what it has loaded, who reports on it, wha
     await page.getByRole('button', { name: 'Undrain', exact: true }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Undrain', exact: true }).click();
     await events.getByText('undrained the node').first().waitFor();
-    // A missing object has no page, but may have events.
+    // An object that does not exist has no page, but there may be events about it.
     await page.goto('/nodes/gone-1');
     await page.getByRole('alert').waitFor();
     await page.getByText('Nothing is known of this node.').waitFor();
@@ -298,7 +302,7 @@ test('explain begins with what was refused, the fleet with what happens, a stack
       .getByRole('region', { name: 'Answer' })
       .getByText(/refused 403/)
       .waitFor();
-    // The texts of all steps, passed or refused, are aligned.
+    // The texts of all steps must be aligned, whether the step passed or refused.
     const lefts = `[...document.querySelectorAll('.explained > .verbatim')].map((text) => text.getBoundingClientRect().left)`;
     expect(new Set(await page.evaluate<number[]>(lefts)).size).toBe(1);
     await page.goto(`/stacks/${stack}`);
@@ -323,8 +327,8 @@ test('the first days of usage are bars of hours, in the zone of the browser, whi
     await chart.getByText(/hours of Asia\/Kath?mandu/).waitFor();
     const models = await chart.getByRole('listitem').allTextContents();
     expect(models.map((text) => /^echo-[a-z]+[\d,]+$/.test(text))).toEqual([true, true, true]);
-    // The tokens are in one or two bars. UTC hours begin at :45 in this zone, and a bar just after local midnight also names
-    // the day.
+    // The tokens appear in one or two bars. In this time zone UTC hours begin at :45, and a bar just after local midnight
+    // also names the day.
     expect(await chart.locator('.bars title').allTextContents()).toContainEqual(
       expect.stringMatching(/^(\d+ \w+, )?\d\d:45: [1-9]\d* tokens$/),
     );

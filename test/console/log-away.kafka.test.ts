@@ -1,4 +1,7 @@
-/** A console page while the log is away: it says so, changes nothing, shows the known state, and recovers automatically. */
+/**
+ * Tests a console page while the log is unreachable. The page must say so, change nothing, show the last known state, and
+ * recover automatically.
+ */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
 import { isBrowserInstalled, launchBrowser, WatchedPage } from '../support/browser.ts';
@@ -59,7 +62,7 @@ test.skipIf(!isBrowserInstalled)(
     try {
       await status.getByText(/the log cannot be reached: no changes now/).waitFor();
       await watched.expectAccessible('the log is away');
-      // A page that was not open before still shows the known state.
+      // A page that is opened during the outage must also show the last known state.
       await page.getByRole('link', { name: 'Organisations', exact: true }).click();
       await page.getByRole('link', { name: 'Acme', exact: true }).waitFor();
       await page.goto('/keys?org=acme');

@@ -1,4 +1,4 @@
-/** Sign-in through a real identity provider, in a real browser. */
+/** Tests signing in through a real identity provider, in a real browser. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { createServer } from 'node:net';
@@ -10,7 +10,7 @@ import { button } from '../support/console-fleet.ts';
 import { IdentityProvider } from '../support/identity-provider.ts';
 import { startProcess } from '../support/processes.ts';
 
-/** The provider must know the console's address before the console starts. */
+/** Finds a port in advance, because the provider must know the console's address before the console starts. */
 async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

@@ -1,4 +1,7 @@
-/** A page that is open while its control plane is killed says so, and later continues automatically with the same session. */
+/**
+ * Tests a page that is open while its control plane is killed. The page must say so, and must later continue automatically
+ * with the same session.
+ */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -37,7 +40,7 @@ test('the control plane is killed and back: the page says it, and follows on wit
     await page.goto('/sign-in');
     await page.getByLabel('Operator token').fill(operatorToken);
     await button(page, 'Sign in').click();
-    // An empty fleet, for which the page shows the four steps.
+    // The fleet is empty, so the page shows the four steps.
     await page.getByText('Four steps to the first answer').waitFor();
     expect(
       await page
@@ -79,7 +82,7 @@ test('a page that is opened while nobody knows who is signed in says so, and is 
     await page.getByLabel('Operator token').fill(operatorToken);
     await button(page, 'Sign in').click();
     await heading(page, 'Fleet').waitFor();
-    // Like a proxy whose control plane is away: the document comes from a cache, without embedded answers.
+    // Behaves like a caching proxy whose control plane is down: the document arrives, but without embedded answers.
     await page.route(
       ({ pathname }) => pathname === '/doctor',
       async (route) => {

@@ -1,4 +1,7 @@
-/** Requests and traffic in a real browser, against a real `headgate dev`: reasons for refusals, and activity of a key. */
+/**
+ * Tests the pages about requests and traffic in a real browser against a real `headgate dev`: reasons for refusals, and
+ * activity of a key.
+ */
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { RequestRow } from '../../schemas/admin/requests.ts';
@@ -8,7 +11,7 @@ import { until } from '../support/until.ts';
 
 const stack = 'stk-amber-otter-9k2f';
 let fleet: ConsoleFleet;
-/** Id of a refused request of cedar, whose plan does not include echo-large. */
+/** Id of a refused request of the organisation cedar, whose plan does not include echo-large. */
 let refused: string;
 
 async function ask(organisation: string, model: string): Promise<{ status: number; request: string }> {
@@ -42,7 +45,7 @@ test('why a request was refused is two clicks from the fleet, and one from the p
     await explanation(page).getByText('decided it').waitFor();
     expect(await rows(page).filter({ hasText: 'served' }).count()).toBe(0);
     await watched.expectAccessible('requests with an explanation');
-    // The address contains the open request and the filters.
+    // The address contains the open request and the filters, so both survive a reload.
     await page.reload();
     await explanation(page).getByText('refused 403 ModelNotInPlanError').waitFor();
     await page.getByRole('link', { name: 'Close the explanation' }).click();
@@ -97,7 +100,7 @@ test('a member sees no row, number or name of others, in the pages and in every 
   await fleet.withPage({ allowed: /status of 40[13]/ }, async (page) => {
     const answers: string[] = [];
     page.on('response', (response) => {
-      // Skips the sign-in page: in a demo, it shows everyone buttons with the members' names.
+      // Skips the sign-in page, because in a demo it shows everyone buttons with the members' names.
       if (!response.url().includes('/api/') || /\/(?:stream|sign-in)\b/.test(response.url())) return;
       response.text().then(
         (text) => answers.push(`${response.url()} ${text}`),
@@ -134,7 +137,7 @@ test('a member sees no row, number or name of others, in the pages and in every 
       `Promise.all(${JSON.stringify(asks)}.map(async (path) => (await fetch('/api' + path)).status))`,
     );
     expect(statuses).toEqual(asks.map(() => 403));
-    // Cuts off the addresses, because those of refused calls contain the ids that were asked for.
+    // Removes the addresses, because those of refused calls contain the ids that the test itself asked for.
     const texts = answers.map((answer) => answer.slice(answer.indexOf(' ')));
     for (const canary of canaries)
       expect([canary, texts.filter((text) => text.includes(canary))]).toEqual([canary, []]);
@@ -188,7 +191,7 @@ test.each([
   });
 });
 
-/** Scrolls the list and resolves once the list has noticed, because the scroll event comes with a later frame. */
+/** Scrolls the list and resolves once the list has reacted, because the scroll event arrives in a later frame. */
 const scrollTo = (page: Page, top: number): Promise<void> =>
   page.evaluate(`new Promise((resolve) => {
     const list = document.querySelector('.requests .table');
@@ -204,7 +207,7 @@ const made = (at: number): RequestRow => ({
   ...{ promptTokens: 12, completionTokens: 40, firstTokenMs: 21.5, durationMs: 310, position: 40 },
 });
 
-/** Hidden columns take up no room in the table, and no time is cut off. */
+/** Checks that hidden columns take up no room in the table, and that no time is cut off. */
 const columnsAreWhole = `(() => {
   const table = document.querySelector('.requests table');
   const shown = [...table.querySelectorAll('th')].filter(({ offsetWidth }) => offsetWidth > 0);
@@ -241,7 +244,7 @@ test('ten thousand rows are as few elements as a screenful, and what is missing 
 
 test('further down nothing moves, and at the top of the list the page follows again', async () => {
   await fleet.withPage({}, async (page) => {
-    // Enough rows to make the list higher than its window.
+    // Makes enough rows to let the list scroll.
     for (let n = 0; n < 40; n++) expect((await ask('acme', 'echo-small')).status).toBe(200);
     await fleet.asOperator(page, '/requests');
     const line = page.locator('.follow-line');

@@ -1,4 +1,6 @@
-/** Commands that can change answers are sent only from places that show their effect. `call` does not accept them. */
+/**
+ * Checks that commands that can change answers are sent only from places that show their effect. `call` does not accept them.
+ */
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 

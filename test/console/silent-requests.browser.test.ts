@@ -1,4 +1,7 @@
-/** The page of requests says what is missing and loses nothing while gateways and the control plane go and come back. */
+/**
+ * Tests the requests page while gateways and the control plane go down and come back. The page must say what is missing and
+ * must not lose anything.
+ */
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { launchBrowser, WatchedPage } from '../support/browser.ts';
@@ -7,7 +10,7 @@ import { completion, operatorToken, ProcessFleet } from '../support/process-flee
 import type { Started } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 
-/** The browser's own messages about lost connections. */
+/** Messages of the browser itself about lost connections. */
 const allowed =
   /status of 401|ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET|Failed to load resource/;
 

@@ -1,7 +1,7 @@
 /**
- * Contract that every adapter of the control log must fulfil, whatever its storage. An adapter's test calls
- * `controlLogContract` with a factory of rigs. Each test gets a new, empty log that many clients may open. The tests do not
- * depend on the adapter's speed: waits are deadlines, not measurements.
+ * The contract that every adapter of the control log must fulfil, whatever its storage. An adapter's test calls
+ * `controlLogContract` with a factory of rigs. Each test gets a new, empty log that several clients can open. The tests do
+ * not depend on the adapter's speed, because they wait with deadlines and do not measure times.
  */
 import { randomBytes } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -20,10 +20,10 @@ export interface LogRig {
   dispose(): Promise<void>;
 }
 
-/** Longest time for a "promptly" promise on a busy machine, in ms. */
+/** Longest time that "promptly" may take on a busy machine, in ms. */
 const promptlyMs = 3000;
 
-/** Reads records from `from` on until `count` have been read. */
+/** Reads records from offset `from` on until `count` have been read. */
 export async function readRecords(
   log: ControlLog,
   count: number,
@@ -65,7 +65,7 @@ async function appendAll(log: ControlLog, values: readonly string[]): Promise<nu
   return offsets;
 }
 
-/** A tail that has delivered a record of another client and is now waiting for the next. */
+/** Starts a tail that has delivered a record of another client and is now waiting for the next one. */
 export async function waitingTail(
   log: ControlLog,
   other: ControlLog,
@@ -83,7 +83,7 @@ export async function waitingTail(
   return tail;
 }
 
-/** Reads in the background and returns the outcome of the tail. */
+/** Reads in the background and returns how the tail ended. */
 function follow(
   log: ControlLog,
   options: { from: number; signal?: AbortSignal },
@@ -355,7 +355,7 @@ export function controlLogContract(name: string, factory: () => Promise<LogRig>)
   });
 }
 
-/** Reads up to the next batch that is not empty. */
+/** Reads until a batch is not empty and returns its records. */
 async function nextRecords(tail: AsyncIterator<LogBatch>): Promise<readonly LogRecord[]> {
   for (;;) {
     const { done, value } = await tail.next();

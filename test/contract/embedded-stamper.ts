@@ -1,7 +1,7 @@
 /**
- * A separate process that appends the current time to an embedded log at a given pace, so that a reader in another process
- * can measure how long records take to arrive. Arguments: folder, topic, count, pause in ms. All processes of a machine share
- * one monotonic clock.
+ * A program that appends the current time to an embedded log at a given pace, so that a reader in another process can measure
+ * how long records take to arrive. Arguments: folder, topic, count, pause in ms. The times can be compared because all
+ * processes of a machine share one monotonic clock.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { openEmbeddedLog } from '../../shared/log/embedded/embedded-log.ts';

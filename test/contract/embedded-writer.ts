@@ -1,7 +1,7 @@
 /**
- * A separate process that appends to an embedded log, for tests that kill it or fill its disk. Arguments: folder, topic,
- * name, count, bytes. Each record is `name:n` padded to `bytes`. After each append, it writes one line to stdout
- * synchronously, so every line read stands for an acknowledged append.
+ * A program that appends to an embedded log, for tests that kill it or fill its disk. Arguments: folder, topic, name, count,
+ * bytes. Each record is `name:n` padded to `bytes`. After each append it writes a line to stdout synchronously, so every line
+ * stands for an acknowledged append.
  */
 import { writeSync } from 'node:fs';
 import { openEmbeddedLog } from '../../shared/log/embedded/embedded-log.ts';

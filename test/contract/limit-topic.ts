@@ -1,4 +1,7 @@
-/** Contract of a limit topic over every log adapter. An adapter's test calls `limitTopicContract` with a factory. */
+/**
+ * The contract of the topic that gateways use for limits, for every log adapter. An adapter's test calls `limitTopicContract`
+ * with a factory.
+ */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { countersTopic, limitRecordBytesMax } from '../../schemas/records/limits.ts';
 import type { TimedLog } from '../../shared/log/core/control-log.ts';
@@ -34,7 +37,7 @@ export function limitTopicContract(name: string, makeRig: () => Promise<LimitTop
       return made;
     }
 
-    /** Collects the records that a follower reads, as text. `restarts` counts how often it started over. */
+    /** Collects the records that a follower reads, as text. `restarts` counts how often the follower started over. */
     function follow(topic: LimitTopic, from: number | { readonly atMs: number } = 0) {
       const seen = { texts: [] as string[], rejected: 0, restarts: 0 };
       const onBatch = ({ records, rejected }: LimitBatch) => {

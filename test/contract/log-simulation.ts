@@ -1,8 +1,8 @@
 /**
- * Simulates several writers on one log that loses, duplicates and delays appended records. An outsider adds records that are
- * valid in all respects but one. A seed determines the run completely. The simulation checks that an acknowledged command is
- * in the chain exactly once, at its position, and a refused one never; that unique ids are unique; that no record of the
- * outsider counts; and that all readers have the same chain.
+ * Simulates several writers on one log that loses, duplicates and delays appended records. An outsider adds records with
+ * exactly one flaw. A seed determines the whole run. The simulation checks that an acknowledged command is in the chain
+ * exactly once, at its position, and that a refused command never is. It also checks that unique ids are unique, that no
+ * record of the outsider counts, and that all readers have the same chain.
  */
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { setImmediate as settled } from 'node:timers/promises';
@@ -27,13 +27,13 @@ import type { OpenWriter, SimulatedCommand, SimulatedOutcome, SimulatedWriter } 
 export interface SimulationOptions {
   readonly seed: number;
   readonly openWriter: OpenWriter;
-  /** The accept rule of all readers. If one of its clauses is left out, the simulation must find a violation. */
+  /** Rules by which all readers accept records. If one is left out, the simulation must find a violation. */
   readonly rules?: readonly ChainRule[];
   readonly forgeries?: boolean;
 }
 
 export interface SimulationResult {
-  /** Descriptions of the violations; empty if everything held. */
+  /** Descriptions of the violations found. */
   readonly violations: readonly string[];
   /** Number of occurrences of each outcome, fault and reason for skipping. */
   readonly counts: Readonly<Record<string, number>>;
@@ -77,7 +77,7 @@ class Simulation implements SimulationResult {
   readonly #turns: (() => void)[] = [];
   readonly #issued: Issued[] = [];
   readonly #forged = new Set<string>();
-  /** Percentage of appends that meet a fault. */
+  /** Percentage of appends that suffer a fault. */
   readonly #faultPercent: number;
   #running = true;
   #truth = emptyHead();
@@ -87,7 +87,7 @@ class Simulation implements SimulationResult {
     this.#options = options;
     this.#rules = options.rules ?? chainRules;
     this.#random = seededRandom(options.seed);
-    // Signatures are slow, so most runs do without them.
+    // Most runs do without signatures, because these are slow.
     this.#signers = this.#chance(0.1) ? ownSigners.map((signer) => signer.publicKey) : [];
     this.#faultPercent = this.#pick([0, 20, 50, 80]);
   }
@@ -114,7 +114,7 @@ class Simulation implements SimulationResult {
     this.#check();
   }
 
-  /** Performs one random step. Returns false if nothing is left to do. */
+  /** Performs one random step. Returns false if there is nothing left to do. */
   #step(): boolean {
     if (this.#topic.delayed > 0 && (this.#turns.length === 0 || this.#chance(0.03))) {
       this.#topic.release(this.#below(this.#topic.delayed));
@@ -138,7 +138,7 @@ class Simulation implements SimulationResult {
     this.violations.push('a reader did not come to the end of the log');
   }
 
-  /** Sends commands one after another and repeats those with unknown outcome, mostly at another writer. */
+  /** Sends commands one after another. If an outcome is unknown, repeats the command, usually at another writer. */
   async #client(n: number): Promise<void> {
     for (let m = 0; m < commandsPerClient; m++) {
       const command = { id: `command-${n}-${m}`, stack: `stk-sim-ulated-${this.#below(8)}` };
@@ -152,7 +152,7 @@ class Simulation implements SimulationResult {
     }
   }
 
-  /** View of the log for a single client, whose steps each take their turn among all others. */
+  /** Returns a client of the log. Each of its operations waits for its turn among those of all clients. */
   #clientLog(): ControlLog {
     const log = new MemoryLog(this.#topic, { fault: () => this.#fault() });
     return {
@@ -184,7 +184,7 @@ class Simulation implements SimulationResult {
     return fault;
   }
 
-  /** Appends a record that would extend the chain but for one flaw. */
+  /** Appends an outsider's record that would extend the chain if it did not have one flaw. */
   #forge(): void {
     const head = this.#head();
     const events = [
@@ -201,10 +201,10 @@ class Simulation implements SimulationResult {
       { ...commit, log: 'elsewhere' },
       { ...commit, seq: commit.seq + 1 },
       { ...commit, prev: recordHash(Buffer.from(id)) },
-      // Valid in all respects, but not signed by a current signer.
+      // The record has no other flaw than its signature, which is missing or not by a current signer.
       ...(this.#signers.length > 0 ? [commit, commit] : []),
     ];
-    // At the start of the log, a record that is not log.created is already invalid.
+    // The log must begin with log.created, so at its start an ordinary commit is already invalid.
     const forged = head.seq === 0 ? commit : this.#pick(wrong);
     const value = Buffer.from(JSON.stringify(forged));
     this.#forged.add(recordHash(value));
@@ -213,7 +213,7 @@ class Simulation implements SimulationResult {
     this.#topic.add(value, this.#signers.length > 0 ? (this.#pick(signers)?.sign(value) ?? null) : null);
   }
 
-  /** Current end of the chain. */
+  /** Returns the current end of the chain. */
   #head(): Head {
     for (const record of this.#topic.read(
       this.#headOffset,

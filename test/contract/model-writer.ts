@@ -1,7 +1,7 @@
 /**
- * The smallest writer that works like the command writer: it folds to the head, decides, appends, and waits until its own
- * fold accepts a record at that position. If the outcome is unknown, it appends a no-op for the same position, and the first
- * record wins. Simulations can use this writer or the real command writer: both are `SimulatedWriter`s.
+ * The smallest writer that works like the command writer. It folds the log to its head, decides, appends, and waits until its
+ * own fold accepts a record at that position. If the outcome is unknown, it appends a no-op for the same position, and the
+ * first record wins. Simulations can use this writer or the real command writer, because both are `SimulatedWriter`s.
  */
 import { toStored } from '../../schemas/events/events.ts';
 import {
@@ -20,7 +20,7 @@ import {
 import type { Signer } from '../../shared/log/core/signing.ts';
 import { Waiters } from '../../shared/runtime/waiters.ts';
 
-/** Creates a stack. Refused if the id is in use. */
+/** A command that creates a stack. It is refused if the stack's id is in use. */
 export interface SimulatedCommand {
   readonly id: string;
   readonly stack: string;
@@ -30,14 +30,14 @@ export type SimulatedOutcome =
   | { readonly kind: 'accepted'; readonly position: number }
   /** The state does not allow the command. */
   | { readonly kind: 'refused' }
-  /** Other writers were faster too many times. */
+  /** Other writers were faster in every attempt. */
   | { readonly kind: 'conflict' }
-  /** The command may be in the chain, now or later; repeating it settles that. */
+  /** The command may be in the chain, now or later. Repeating the command settles this. */
   | { readonly kind: 'unknown' };
 
 export interface WriterParts {
   readonly log: ControlLog;
-  /** Id of the log, if this writer is the one that creates it. */
+  /** Id of the log, in case this writer is the one that creates it. */
   readonly logId: string;
   readonly signer: Signer | undefined;
   readonly signers: readonly string[];
@@ -46,21 +46,21 @@ export interface WriterParts {
 
 export interface SimulatedWriter {
   submit(command: SimulatedCommand): Promise<SimulatedOutcome>;
-  /** Offset at which its fold continues reading. */
+  /** Offset from which the writer's fold will continue reading. */
   readonly nextOffset: number;
-  /** Hashes of the records that its fold accepted, in order. */
+  /** Hashes of the records that the writer's fold accepted, in order. */
   readonly chain: readonly string[];
 }
 
 export type OpenWriter = (parts: WriterParts) => SimulatedWriter;
 
 export interface Habits {
-  /** Does not wait for its own fold. The command writer must not have this fault. */
+  /** If true, trusts acknowledgements and does not wait for its own fold. The real command writer must not do this. */
   readonly believesAcknowledgements?: boolean;
 }
 
 const attemptsMax = 5;
-/** Kept low, so that some outcomes in a simulation stay unknown. */
+/** Largest number of no-ops per command. It is low, so that some outcomes in a simulation stay unknown. */
 const noOpsMax = 2;
 const at = '2026-11-01T00:00:00.000Z';
 
@@ -97,7 +97,9 @@ export class ModelWriter implements SimulatedWriter {
     return { kind: 'conflict' };
   }
 
-  /** Appends a record for this position and returns whose record took it. */
+  /**
+   * Appends a record for this position. Returns `ours` if it was accepted there, and `open` if another writer's record was.
+   */
   async #place(record: Buffer, seq: number): Promise<'ours' | 'open' | 'unknown'> {
     const noOp = seq === 1 ? record : this.#noOp();
     try {
@@ -112,7 +114,7 @@ export class ModelWriter implements SimulatedWriter {
     return this.#hashes.get(seq) === recordHash(record) ? 'ours' : 'open';
   }
 
-  /** Appends no-ops until one is known to be in the log or the position is taken. Returns false if neither can be seen. */
+  /** Appends no-ops until one is known to be in the log or the position is taken. Returns false if neither becomes known. */
   async #settle(noOp: Buffer, seq: number): Promise<boolean> {
     for (let tries = 0; tries < noOpsMax && this.#head.seq < seq; tries++) {
       try {

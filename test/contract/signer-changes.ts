@@ -1,6 +1,6 @@
 /**
- * Random logs whose signers change, including records of removed signers, outsiders and late writers. The generator itself
- * keeps track of the records that count, so readers are checked against it and not only against each other.
+ * Generates random logs whose signers change, including records of removed signers, outsiders and late writers. The generator
+ * itself keeps track of the records that count, so readers can be checked against it and not only against each other.
  */
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { type StoredEvent, toStored } from '../../schemas/events/events.ts';
@@ -30,7 +30,7 @@ export interface SignerLog {
   readonly kinds: Readonly<Record<string, number>>;
 }
 
-/** Kinds of records with their weights; a higher weight makes a kind more likely. */
+/** Kinds of records, each with a weight. A higher weight makes the kind more likely. */
 const steps = {
   commit: 6,
   change: 3,
@@ -52,7 +52,7 @@ function changed(signers: readonly string[]): StoredEvent {
   return toStored({ type: 'log.signers_set', data: { signers: [...signers] } });
 }
 
-/** Invalid signer changes: each counts as an ordinary commit and leaves the signers unchanged. */
+/** Returns invalid signer changes. Each of them counts as an ordinary commit and leaves the signers unchanged. */
 function unreadableChanges(to: string): StoredEvent[][] {
   const event = changed([to]);
   const noOp = toStored({ type: 'no_op', data: {} });
@@ -62,7 +62,7 @@ function unreadableChanges(to: string): StoredEvent[][] {
     [{ ...event, data: { signers: Array.from({ length: 17 }, () => to) } }],
     [{ ...event, data: { signers: ['x'.repeat(201)] } }],
     [{ ...event, data: null }],
-    // A reader of an older build would skip it.
+    // A signer change must be critical, because readers of older builds would skip this one.
     [{ ...event, critical: false }],
     [event, noOp],
     [noOp, event],
@@ -109,7 +109,7 @@ class Builder {
     return [toStored({ type: 'no_op', data: {} })];
   }
 
-  /** Adds a signer change, signed by a current signer or, if there are none, by a signer that it names. */
+  /** Adds a signer change. It is signed by a current signer or, if there are none, by a signer that it names. */
   #change(): void {
     const some = keys.filter(() => this.#random() < 0.4);
     const next = some.length > 0 ? some : [this.#pick(keys)];
@@ -119,12 +119,13 @@ class Builder {
     this.#signers = next;
   }
 
-  /** A record by someone who may not sign here, or undefined if this kind of record is legitimate. */
+  /** Returns a record by someone who may not sign at this point, or undefined if such a record would be legitimate. */
   #outsider(kind: Step): Omit<LogRecord, 'offset'> | undefined {
     const noOp = [toStored({ type: 'no_op', data: {} })];
     const removed = this.#removed.length > 0 ? this.#pick(this.#removed) : outsider;
     const isSigned = this.#signers.length > 0;
-    // On a log without signers, a signature by a key that the change names would be valid.
+    // Only an outsider's key may be used on a log without signers, because there a change may be signed with a key that it
+    // names.
     const named = kind === 'change by an outsider' || !isSigned ? outsider : removed;
     const change = [changed([named.publicKey])];
     switch (kind) {
@@ -181,7 +182,10 @@ class Builder {
   }
 }
 
-/** A log with this many records after its first. A seed determines the steps, but the keys are new in every process. */
+/**
+ * Returns a log with this many records after its first one. The seed determines the steps, but the keys are new in every
+ * process.
+ */
 export function signerLog(seed: number, length: number): SignerLog {
   const random = seededRandom(seed);
   const builder = new Builder(random);

@@ -1,4 +1,5 @@
-// Goal: an operator's mistake at start ends with an error that names the next step, and leaves nothing half done.
+// Goal: if an operator makes a mistake when starting a process, the error must name the next step, and nothing may be left
+// half done.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -46,7 +47,7 @@ const gateway = (): string[] => [
 const gatewayToken = 'a-gateway-token-of-this-test';
 const env = { HEADGATE_OPERATOR_TOKEN: token, HEADGATE_GATEWAY_TOKEN: gatewayToken };
 
-/** Standard error of a command that is refused. */
+/** Returns the standard error of a command that refuses to run. */
 async function refusal(args: readonly string[], exitCode = 1): Promise<string> {
   const { code, stderr } = await runCommand(args, { env: { HEADGATE_LOG_LEVEL: 'fatal', ...env } });
   expect(code).toBe(exitCode);

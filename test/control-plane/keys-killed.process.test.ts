@@ -1,5 +1,5 @@
 // Goal: a command that creates many keys takes effect entirely or not at all, even if its control plane is killed meanwhile.
-// Method: SIGKILL at a different moment in each round, a restart on the same folder, and the same command again.
+// Method: send SIGKILL at a different moment in each round, restart on the same folder, and repeat the command.
 import { setTimeout as passed } from 'node:timers/promises';
 import { afterAll, expect, test } from 'vitest';
 import { askAdmin } from '../support/ask-admin.ts';
@@ -36,7 +36,7 @@ test('all keys of a command that was killed are there, or none', async () => {
   let repeats = 0;
   for (let round = 0; round < rounds; round++) {
     const sent = createMany(plane, round);
-    // The delays range from before the command is read to after its response, even on a slow machine.
+    // The delays reach from before the control plane reads the command to after its response, even on a slow machine.
     await passed(20 * 2 ** round);
     await plane.end('SIGKILL');
     const first = await sent;
@@ -47,7 +47,7 @@ test('all keys of a command that was killed are there, or none', async () => {
     const again = await createMany(plane, round);
     expect([again?.items.length, again?.repeated]).toEqual([keysAtOnce, there > 0 ? true : undefined]);
     expect(await keyCount(plane)).toBe((round + 1) * keysAtOnce);
-    // The keys named in a repeated response exist too.
+    // Keys named in the response to a repeated command must exist too.
     const id = again?.items.at(-1)?.id ?? '';
     expect(await fleet.admin(plane).run('key.get', { id })).toMatchObject({ name: `key ${round}.999` });
     if (again?.repeated) repeats++;

@@ -1,6 +1,6 @@
-// Goal: several replicas can safely share one embedded log, even when one is killed in the middle of its work.
-// Method: 1 000 commands that race for the same stack ids and keys, sent to three processes, one of which is killed with
-// SIGKILL. A command whose response was lost is repeated elsewhere with its own Idempotency-Key, as the CLI does.
+// Goal: several replicas can safely share one embedded log, even if one is killed in the middle of its work. Method: send 1
+// 000 commands that compete for the same stack ids and keys to three processes, and kill one of them with SIGKILL. A command
+// whose response was lost is repeated at another process with its own Idempotency-Key, as the CLI does.
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
 import { CommitReader } from '../../control-plane/state/commits.ts';
@@ -26,7 +26,7 @@ test('an acknowledged command is in the chain exactly once, a refused one never,
   const refused = new Set<string>();
   const keys: string[] = [];
 
-  /** Sends a command until it is answered. A lost response is retried at another replica with the same id. */
+  /** Sends a command until it is answered. If a response is lost, repeats the command at another replica with the same id. */
   const decided = async (first: number, path: string, body: unknown = {}): Promise<AdminAnswer> => {
     const id = randomUUID();
     for (let attempt = 0; ; attempt++) {

@@ -1,4 +1,4 @@
-/** Follows one alert from its cause to Prometheus: a gateway is killed, and the rule fires with the process's name. */
+/** Follows one alert from its cause to Prometheus: when a gateway is killed, the rule must fire with the gateway's name. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -37,7 +37,7 @@ beforeAll(async () => {
     resolve(import.meta.dirname, '../../deploy/prometheus/headgate.rules.yaml'),
     'utf8',
   );
-  // Uses the shipped expressions, but lets each hold for a second instead of minutes.
+  // Uses the shipped expressions, but with a holding time of a second instead of minutes.
   writeFileSync(join(fleet.dir, 'rules.yaml'), rules.replaceAll(/^(\s+for:) .*$/gm, '$1 1s'));
   const job = (name: string, { metrics }: { readonly metrics: string }) => ({
     job_name: name,
@@ -81,7 +81,7 @@ async function query(expr: string): Promise<readonly Result[]> {
     const { data } = (await response.json()) as { data?: { result: readonly Result[] } };
     return data?.result ?? [];
   } catch {
-    return []; // Prometheus is still starting.
+    return []; // Prometheus is still starting, so there are no alerts yet.
   }
 }
 

@@ -1,4 +1,4 @@
-/** Rules in deploy/prometheus: promtool fires each of them once, and each has a runbook. */
+/** Tests the rules in deploy/prometheus: promtool must fire each rule once, and each rule must have a runbook. */
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -30,7 +30,7 @@ const cases = testFiles
 
 const hasPromtool = spawnSync('promtool', ['--version']).status === 0;
 const isRequired = (process.env['HEADGATE_REQUIRE'] ?? '').split(',').includes('prometheus');
-// Takes two seconds of CPU time, too much for the fast tier.
+// Skipped in the fast tier, because it takes two seconds of CPU time.
 const isAsked = isRequired || (hasPromtool && runs({ fast: 0, full: 1 }) > 0);
 if (!hasPromtool && !isRequired)
   console.warn('SKIPPED: the alerts need promtool (Debian: apt-get install prometheus)');
@@ -58,7 +58,7 @@ test.each(rules.map((rule) => [rule.alert, rule] as const))(
   },
 );
 
-/** Metrics and their labels, as listed in the docs. The process test of metrics compares the list with running processes. */
+/** Metrics and their labels according to the docs. metrics.process.test.ts compares this list with running processes. */
 const labels = new Map(
   [...readFileSync(join(root, 'docs/metrics.md'), 'utf8').matchAll(/^\| `(\w+)` \| \w+ \| ([^|]*) \|/gm)].map(
     ([, name, list]) => [name as string, (list as string).split(',').map((label) => label.trim())] as const,

@@ -1,6 +1,7 @@
 /**
- * Goal: every address that a pod of the chart reports or calls leads to the intended pod, past the policies, and its
- * certificate is checked for the one name that all certificates have. Names and policies are resolved like in Kubernetes.
+ * Goal: every address that a pod of the chart reports or calls leads to the intended pod. The network policies must let the
+ * call through, and its certificate must be checked for the one name that all certificates have. Names and policies are
+ * resolved as in Kubernetes.
  */
 import { beforeAll, describe, expect, test } from 'vitest';
 import { advertisedUrl } from '../../shared/runtime/listener.ts';
@@ -11,18 +12,21 @@ interface Address {
   readonly what: string;
   readonly caller: Caller;
   readonly url: URL;
-  /** Name for which the caller checks the certificate. */
+  /** Name for which the caller checks the called pod's certificate. */
   readonly tlsName: string | undefined;
   /** Exactly the pods that the address must reach. */
   readonly leadsTo: readonly ClusterPod[];
   readonly port: number;
-  /** Pod states in which the address must work: unready gateways can explain refusals, unready planes have no snapshots. */
+  /**
+   * Pod states in which the address must work. Unready gateways can still explain refusals, but unready control planes have
+   * no snapshots.
+   */
   readonly are: readonly ('ready' | 'unready')[];
 }
 
 const hostOf = (url: string): string => new URL(url).hostname;
 
-/** Address that a gateway's process reports for itself. */
+/** Returns the address that a gateway's process reports for itself. */
 function reported({ options: { metricsBind, metricsPort, tlsCert, advertise } }: ClusterPod): string {
   return advertisedUrl(
     `${tlsCert === undefined ? 'http' : 'https'}://${metricsBind}:${metricsPort}`,

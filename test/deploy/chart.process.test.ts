@@ -1,6 +1,7 @@
 /**
- * Goal: the rendered chart works as a fleet. Its pods run as processes in network namespaces, under the names from their
- * Services and behind the chart's policies. Certificates are for the chart's one name. All pods share a log folder.
+ * Goal: the rendered chart works as a fleet. Its pods run as processes in network namespaces, under the names that their
+ * Services define and behind the chart's network policies. Certificates are issued for the chart's one name. All pods share a
+ * log folder.
  */
 import { execFile, execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -70,7 +71,7 @@ function makeCertificate(): void {
   openssl('x509', '-req', '-in', file('request.pem'), ...signed, '-out', file('tls.crt'));
 }
 
-/** Environment of a pod, with folders of this machine in place of the container's, and the secrets. */
+/** Returns a pod's environment and secrets, with folders of this machine in place of the container's. */
 function envOf({ name, env }: ClusterPod): Record<string, string | undefined> {
   return {
     ...env,
@@ -91,7 +92,7 @@ async function startPod(pod: ClusterPod): Promise<void> {
   running.set(pod.name, await startProcess(options));
 }
 
-/** Replaces one pod after the other, like a rollout. */
+/** Replaces one pod after the other, as a rollout does. */
 async function roll(component: string, more: Values, next: typeof secrets): Promise<void> {
   secrets = next;
   cluster = new Cluster(rendered({ ...values, ...more }));
@@ -107,7 +108,7 @@ interface Run {
   readonly stderr: string;
 }
 
-/** Runs Node on one of the machines. */
+/** Runs Node in the network namespace of one machine. */
 function node(machine: string, args: readonly string[]): Promise<Run> {
   const [command = '', ...words] = [...(lan.machines.get(machine)?.within ?? []), process.execPath];
   const env = {
@@ -124,7 +125,10 @@ function node(machine: string, args: readonly string[]): Promise<Run> {
 }
 const cli = (...args: readonly string[]) => node('people', [binary, ...args]);
 
-/** Prints the status or error code of a request (POST if it has a body). The certificate must have the chart's name. */
+/**
+ * A program that prints the status or error code of a request. The request is a POST if it has a body, and the certificate
+ * must have the chart's name.
+ */
 const asking = `
   const [url, servername, headers, body] = process.argv.slice(1);
   const options = { servername, headers: JSON.parse(headers), method: body === '' ? 'GET' : 'POST' };
@@ -191,7 +195,7 @@ const refused = (ordinal: number): Promise<string> =>
     JSON.stringify({ model: 'any', messages: [{ role: 'user', content: 'hello' }] }),
   );
 
-/** Decision ids of each gateway, as gathered by a control plane. */
+/** Returns the decision ids of each gateway, as a control plane collected them. */
 async function gathered(): Promise<Readonly<Record<string, readonly string[]>>> {
   const { code, stdout, stderr } = await cli('decisions', 'export', '--since', '1h');
   if (code !== 0) return { [stderr]: [] };
@@ -204,7 +208,7 @@ async function gathered(): Promise<Readonly<Record<string, readonly string[]>>> 
   );
 }
 
-/** Has each gateway refuse one more request, and waits until `count` decisions of each are found. */
+/** Makes each gateway refuse one more request, and waits until a control plane finds `count` decisions of each gateway. */
 async function areGathered(count: number): Promise<Readonly<Record<string, readonly string[]>>> {
   expect([await refused(0), await refused(1)]).toEqual(['401', '401']);
   let found: Readonly<Record<string, readonly string[]>> = {};
@@ -221,7 +225,7 @@ const isRun = missing.length === 0 && isAsked;
 test.skipIf(!isRun)('explain and the export of decisions reach every gateway', async () => {
   for (const [request = ''] of Object.values(await areGathered(1))) {
     const { code, stdout } = await cli('explain', '--request', request);
-    // A refused request makes `explain` exit with 1.
+    // `explain` exits with 1, because the request was refused.
     expect([code, stdout]).toEqual([1, expect.stringContaining('401')]);
   }
 });

@@ -1,6 +1,6 @@
 /**
- * Tests the Helm chart over a table of values: lint, every object against the Kubernetes schemas, references between objects,
- * the restricted security standard, and flags and variables against the CLI. No cluster is involved.
+ * Tests the Helm chart for a table of values without a cluster: lint, every object against the Kubernetes schemas, references
+ * between objects, the restricted security standard, and flags and variables against the CLI.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -31,7 +31,7 @@ import {
 
 const anyMap = z.record(z.string(), z.string());
 const parentSchema = z.strictObject({ name: z.string(), namespace: z.string().optional() });
-/** Schemas of resources that Kubernetes does not define, as far as the chart uses them. */
+/** Schemas of the resources that Kubernetes itself does not define, as far as the chart uses them. */
 const foreignSpecs: Readonly<Record<string, z.ZodType>> = {
   'monitoring.coreos.com/v1 ServiceMonitor': z.strictObject({
     selector: z.strictObject({ matchLabels: anyMap }),
@@ -195,7 +195,7 @@ describe.skipIf(!isAsked)('the chart', () => {
       expect(resources.map(({ kind }) => kind).filter((kind) => !`${kinds} ${more}`.includes(kind))).toEqual(
         [],
       );
-      // A StatefulSet's pods get a label with its name and a hash of ten characters.
+      // The pods of a StatefulSet get a label that appends a hash of ten characters to its name, so the name must be short.
       expect(resources.map(({ metadata: { name } }) => name).filter((name) => name.length > 52)).toEqual([]);
       expect(new Set(resources.map(({ kind, metadata: { name } }) => `${kind} ${name}`)).size).toBe(
         resources.length,

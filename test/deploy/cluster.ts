@@ -1,6 +1,6 @@
 /**
  * Models how Kubernetes connects rendered objects: pods with their variables, the pods behind each name, and the callers that
- * policies admit. Each process has the options from its command line and variables.
+ * network policies admit. Each process has the options from its command line and variables.
  */
 import { checkFlags } from './flags.ts';
 import {
@@ -29,7 +29,7 @@ interface ProcessOptions {
 export interface ClusterPod {
   readonly name: string;
   readonly labels: Labels;
-  /** Headless Service that gives the pod its name. */
+  /** Name of the headless Service that gives the pod its host name. */
   readonly service: string;
   readonly ports: Readonly<Record<string, number>>;
   readonly env: Readonly<Record<string, string>>;
@@ -58,12 +58,15 @@ export class Cluster {
     return this.pods.filter(({ labels }) => labels['app.kubernetes.io/component'] === component);
   }
 
-  /** Names of the Services, in every form that pods of the namespace may write. */
+  /** Names of the Services, in every form that pods of the same namespace can use. */
   get serviceNames(): string[] {
     return this.#ofKind('Service').flatMap(({ metadata }) => formsOf(metadata.name));
   }
 
-  /** Endpoints that a pod of the namespace reaches at this name and port while all pods are ready, or none is. */
+  /**
+   * Returns the endpoints that a pod of the namespace reaches at this name and port, either while all pods are ready or while
+   * none is.
+   */
   resolve(host: string, port: number, are: 'ready' | 'unready'): Endpoint[] {
     return this.#ofKind('Service').flatMap(({ metadata: { name }, spec }): Endpoint[] => {
       const forms = formsOf(name);
@@ -94,7 +97,7 @@ export class Cluster {
     });
   }
 
-  /** Whether the policies admit the caller. */
+  /** Whether the network policies let the caller reach the endpoint. */
   admits(caller: Caller, { pod, port }: Endpoint): boolean {
     const policies = this.#ofKind('NetworkPolicy').filter(({ spec }) =>
       selects(spec.podSelector?.matchLabels ?? {}, pod.labels),
@@ -143,7 +146,7 @@ function podsOf({ metadata, spec }: Resource): ClusterPod[] {
   });
 }
 
-/** Resolves variables like the kubelet: `$(NAME)` refers to an earlier variable. Secrets get a placeholder text. */
+/** Resolves variables as the kubelet does: `$(NAME)` refers to an earlier variable. Secrets get a placeholder text. */
 export function envOf({ env }: Container, fields: Labels): Record<string, string> {
   const made: Record<string, string> = {};
   for (const { name, value, valueFrom } of env)

@@ -1,4 +1,6 @@
-/** Checks docker-compose.yml alone: options that the CLI accepts, tokens of each service, and targets of its monitoring. */
+/**
+ * Checks docker-compose.yml itself: options that the CLI accepts, tokens of each service, and the targets of its monitoring.
+ */
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -35,10 +37,10 @@ test.each(own)(
       name,
       String(value).replace(/^\$\{.*\}$/, 'a-token-from-elsewhere'),
     ]);
-    // The host name is the container's, so a process has a name even without the variable.
+    // Needs no variable for the process's name, because a container has a host name.
     const options = checkFlags(service.command ?? [], Object.fromEntries(env));
     const drain = Number(options['drainDelay'] ?? 0) + Number(options['drainTimeout'] ?? 0);
-    // A process ends by itself 20 s after its drain, and should not be killed before.
+    // A process may take 20 s to stop after its drain, and must not be killed before then.
     if (drain > 0) expect(Number.parseInt(service.stop_grace_period ?? '0', 10)).toBeGreaterThan(drain + 20);
     expect(service.read_only).toBe(true);
     const tokens = env.flatMap(([name]) => (name?.endsWith('_TOKEN') ? [name] : []));

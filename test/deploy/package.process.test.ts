@@ -1,4 +1,7 @@
-/** Contents of the package that `npm pack` would make, and its bill of materials. test/release installs the package. */
+/**
+ * Checks the contents of the package that `npm pack` would make, and its bill of materials. test/release installs the
+ * package.
+ */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';

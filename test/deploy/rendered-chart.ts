@@ -16,7 +16,7 @@ export const [helm4, helm3] = ['4.1.4', '3.17.2'].map((version) => join(tools, `
 
 const areThere = existsSync(helm4) && existsSync(helm3) && existsSync(join(tools, 'kubernetes-validate'));
 const isRequired = (process.env['HEADGATE_REQUIRE'] ?? '').split(',').includes('helm');
-// Each row takes a second or two of CPU time, too much for the fast tier.
+// Skipped in the fast tier, because each row takes a second or two of CPU time.
 export const isAsked = isRequired || (areThere && runs({ fast: 0, full: 1 }) > 0);
 if (!areThere && !isRequired) console.warn('SKIPPED: the chart needs `node test/deploy/install.mjs`');
 
@@ -139,7 +139,7 @@ export interface Peer {
 interface Backend {
   readonly service: Named & { readonly port: Named };
 }
-/** Members of all kinds that the tests read. */
+/** The members that the tests read, of all kinds of resources. */
 interface Spec extends PodSpec {
   readonly template?: { readonly metadata: { readonly labels: Labels }; readonly spec: PodSpec };
   readonly selector?: Labels & { readonly matchLabels?: Labels };
@@ -177,7 +177,7 @@ export interface Resource {
 
 export const run = (command: string, args: readonly string[], env: NodeJS.ProcessEnv = process.env) =>
   spawnSync(command, args, { encoding: 'utf8', env });
-/** Parses YAML 1.1 like Kubernetes: 0440 is octal. */
+/** Parses YAML 1.1 as Kubernetes does, so 0440 is an octal number. */
 const documentsOf = (text: string): readonly Resource[] =>
   parseAllDocuments(text, { version: '1.1' })
     .map((document) => document.toJS() as Resource | null)
@@ -185,7 +185,7 @@ const documentsOf = (text: string): readonly Resource[] =>
 export const selects = (selector: Labels, labels: Labels) =>
   Object.entries(selector).every(([name, value]) => labels[name] === value);
 
-/** Runs Helm once with these arguments, the chart, and the values in a file. */
+/** Runs Helm once with these words, the chart, and the values in a file. */
 export function withValues(values: Values, program: string, ...words: readonly string[]) {
   const dir = mkdtempSync(join(tmpdir(), 'headgate-values-'));
   try {
@@ -199,7 +199,7 @@ export function withValues(values: Values, program: string, ...words: readonly s
 
 export const namespace = 'inference';
 
-/** Renders the chart. Throws Helm's error if it does not render. */
+/** Renders the chart. Throws Helm's error if rendering fails. */
 export function rendered(values: Values, program = helm4): readonly Resource[] {
   const { status, stdout, stderr } = withValues(values, program, 'template', 'hg', '--namespace', namespace);
   if (status !== 0) throw new Error(stderr);

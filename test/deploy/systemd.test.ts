@@ -1,4 +1,7 @@
-/** Checks the units in deploy/systemd: options, tokens only as credentials, and the verdict of systemd-analyze. */
+/**
+ * Checks the units in deploy/systemd: their options, that tokens are passed only as credentials, and the verdict of
+ * systemd-analyze.
+ */
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -10,7 +13,7 @@ const folder = resolve(import.meta.dirname, '../../deploy/systemd');
 const units = readdirSync(folder).filter((name) => name.endsWith('.service'));
 const dir = folderOfFile('units');
 
-/** Values of each directive, in order. */
+/** Returns the values of each directive in the unit, in order. */
 function directivesOf(name: string): ReadonlyMap<string, readonly string[]> {
   const found = new Map<string, string[]>();
   for (const [, key = '', value = ''] of readFileSync(join(folder, name), 'utf8').matchAll(/^(\w+)=(.*)$/gm))
@@ -31,7 +34,7 @@ test.each(units)('%s starts a process with what it reads, and its tokens are cre
   const settings = example.filter((line) => /^[A-Z]/.test(line));
   const env = assignments([...settings, ...all('Environment')]);
   const { drainDelay = 0, drainTimeout = 0 } = checkFlags(words, env);
-  // A process ends by itself 20 s after its drain, and should not be killed before.
+  // A process may take 20 s to stop after its drain, and must not be killed before then.
   expect(Number(all('TimeoutStopSec')[0])).toBeGreaterThan(Number(drainDelay) + Number(drainTimeout) + 20);
   expect(all('Restart')).toEqual(['always']);
   expect(settings.filter((line) => /TOKEN|PASSWORD/.test(line))).toEqual([]);
@@ -50,7 +53,7 @@ test.skipIf(!hasSystemd)('systemd-analyze accepts the units and finds them confi
   const files = units.map((name) => {
     const file = join(dir, name.replace('@', '@pool-1'));
     const text = readFileSync(join(folder, name), 'utf8');
-    // systemd-analyze requires the program to exist, and Headgate is not installed on a test machine.
+    // systemd-analyze requires an existing program, and Headgate is not installed on a test machine.
     writeFileSync(file, text.replaceAll('/usr/local/bin/headgate', process.execPath));
     return file;
   });

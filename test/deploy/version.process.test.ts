@@ -1,4 +1,4 @@
-/** Goal: two builds of one release differ in their version, and a build without git has the release's version. */
+/** Goal: two builds of one release have different versions, and a build without git has the release's version. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -12,7 +12,7 @@ const release = (JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as
 const dir = mkdtempSync(join(tmpdir(), 'headgate-version-'));
 afterAll(() => rmSync(dir, { recursive: true }));
 
-/** Commit that a build in this folder would record, or an error message. */
+/** Returns the commit that a build in this folder would record, or an error message. */
 function noted(cwd: string, env: Readonly<Record<string, string>> = {}): string {
   const script = `import { buildCommit } from ${JSON.stringify(join(root, 'tools/scripts/build-commit.mjs'))}; console.log(buildCommit() ?? 'nothing')`;
   const own = { ...process.env, GIT_CEILING_DIRECTORIES: tmpdir(), ...env };

@@ -1,6 +1,6 @@
 /**
- * Runs an engine behind the whole built service: `headgate dev --node …`, the process that `npm start` runs. Tests call it
- * with the official OpenAI library. A tap between gateway and engine and the usage totals provide the evidence.
+ * Runs an engine behind the whole built service (`headgate dev --node …`, which `npm start` also runs). Tests call it with
+ * the official OpenAI library. A proxy between gateway and engine, and the usage totals, show what really happened.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -31,19 +31,19 @@ interface Usage {
 export interface Bench {
   readonly engine: Engine;
   readonly running: RunningEngine;
-  /** Tap between the gateway and the chat server. */
+  /** Proxy between the gateway and the chat server. */
   readonly tap: Tap;
   readonly admin: DevAdmin;
-  /** Client with an application's settings, except that it never retries. */
+  /** Client with the settings of an ordinary application, except that it never retries. */
   readonly client: OpenAI;
-  /** The gateway's API, ending in `/v1`, and the key. */
+  /** Base URL of the gateway's API, which ends in `/v1`. */
   readonly api: string;
   readonly key: string;
-  /** Waits until this many requests are billed to the key's organisation. Returns the billed tokens. */
+  /** Waits until this many requests have been billed to the key's organisation. Returns the number of tokens billed. */
   billed(requests: number): Promise<number>;
   /** Waits until the control plane sees the chat server as up or down. */
   seen(up: boolean): Promise<void>;
-  /** The same bench with a new organisation on the top tier, to which nothing has been billed yet. */
+  /** Returns a bench for a new organisation on the top tier, to which nothing has been billed yet. */
   forNewcomer(): Promise<Bench>;
   close(): Promise<void>;
 }
@@ -117,7 +117,7 @@ function startDev(dir: string, nodes: readonly string[]): Promise<Started<DevRea
   });
 }
 
-/** A request with one short turn; `more` adds or replaces fields. */
+/** Returns a request with one short turn. `more` adds or replaces fields. */
 export function turn(
   { engine }: Pick<Bench, 'engine'>,
   more: Partial<ChatCompletionCreateParamsNonStreaming> = {},
@@ -132,16 +132,16 @@ export function turn(
   };
 }
 
-/** The tool that the tiny model calls by habit. */
+/** The tool that the tiny test model calls by habit. */
 export const unitTool = tool(habitualCall.name, 'unit', ['c', 'f']);
-/** A tool that the model calls only if it must. */
+/** A tool that the model calls only if the request forces it to. */
 export const zoneTool = tool('get_zone', 'zone', ['utc', 'cet']);
 
 function tool(name: string, parameter: string, values: readonly string[]): ChatCompletionTool {
   return { type: 'function', function: { name, strict: true, parameters: objectOf(parameter, values) } };
 }
 
-/** A schema without room for free text, so that random weights can satisfy it. */
+/** Returns a schema that leaves no room for free text, so that a model with random weights can satisfy it. */
 export function objectOf(parameter: string, values: readonly string[]): Record<string, unknown> {
   return {
     type: 'object',
@@ -151,7 +151,7 @@ export function objectOf(parameter: string, values: readonly string[]): Record<s
   };
 }
 
-/** The refusal that the library threw. Rejects if it threw anything else, or nothing. */
+/** Returns the refusal that the library threw. Rejects if it threw another error or none. */
 export async function refusalFrom(
   call: Promise<unknown>,
 ): Promise<{ status: number; type: string; message: string }> {

@@ -1,4 +1,4 @@
-/** Claims about answers: complete and streamed, their usage, their longest length, and the requests that engines receive. */
+/** Claims about complete and streamed answers: their usage, their longest length, and the requests that engines receive. */
 import type { ChatCompletionChunk } from 'openai/resources/chat/completions';
 import { expect } from 'vitest';
 import { chatFieldGrants } from '../../data-plane/surfaces/common/chat-fields.ts';
@@ -116,7 +116,7 @@ const hints = {
   verbosity: 'medium',
   modalities: ['text'],
 };
-/** Settings that have their own claims. Every new setting belongs either here or in the table below. */
+/** Settings that have claims of their own. Every new setting must be added either here or to `carried`. */
 type Apart = 'n' | 'logprobs' | 'top_logprobs' | 'logit_bias' | 'response_format' | 'reasoning_effort';
 const carried: Readonly<Record<Exclude<keyof typeof chatFields, Apart>, unknown>> = {
   temperature: 0.5,
@@ -126,7 +126,7 @@ const carried: Readonly<Record<Exclude<keyof typeof chatFields, Apart>, unknown>
   stop: ['q'],
   seed: 3,
 };
-/** The settings that the engine accepts, with values that it accepts. */
+/** Returns the settings that the engine accepts, with values that it accepts. */
 function carriedBy(dialect: Dialect): Readonly<Record<string, unknown>> {
   const given = Object.entries(carried).flatMap(([field, value]) => {
     const grant = chatFieldGrants[field as keyof typeof carried][dialect];
@@ -160,7 +160,7 @@ const allowed: Claim = {
     const fields = [...sentFields, ...Object.keys(settings)].filter(
       (field) => field !== 'max_completion_tokens' || dialects[engine.dialect].takesMaxCompletionTokens,
     );
-    // For pool requests: identifies the organisation's prefix cache.
+    // Requests to the pool also carry a salt that separates the organisations' prefix caches.
     const salt = dialects[engine.dialect].takesCacheSalt ? ['cache_salt'] : [];
     expect(Object.keys(sent?.body ?? {}).sort()).toEqual([...fields, ...salt].sort());
     expect(sent?.body).toMatchObject(settings);

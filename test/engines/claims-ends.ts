@@ -1,4 +1,7 @@
-/** Claims about answers that end early, because the client leaves or the engine is killed or gets SIGTERM. None is billed. */
+/**
+ * Claims about answers that end early because the client leaves, or because the engine is killed or gets SIGTERM. None of
+ * them may be billed.
+ */
 import type { ChatCompletionChunk } from 'openai/resources/chat/completions';
 import { expect } from 'vitest';
 import { chatFieldGrants } from '../../data-plane/surfaces/common/chat-fields.ts';
@@ -7,7 +10,10 @@ import type { Claim } from './claims.ts';
 import { tinyModel } from './tiny-model.ts';
 
 interface Begun {
-  /** Reads to the end. Resolves with true if the stream ended properly, else with the error that the library threw. */
+  /**
+   * Reads the rest of the stream. Resolves with true if the stream ended properly, and otherwise with the error that the
+   * library threw.
+   */
   rest(): Promise<unknown>;
   leave(): void;
 }
@@ -21,7 +27,7 @@ async function begin(bench: Bench): Promise<Begun> {
   const body = turn(bench, {
     max_tokens: windowTokens,
     temperature: 1,
-    // Keeps the engine from ending by itself, if the engine allows that.
+    // Keeps the model from ending its answer, if the engine allows that.
     ...(chatFieldGrants.logit_bias[dialect] && { logit_bias: withoutEnd }),
   });
   const stream = await bench.client.chat.completions.create({ ...body, stream: true });
@@ -47,7 +53,7 @@ async function restOf(chunks: AsyncIterator<ChatCompletionChunk>): Promise<unkno
   }
 }
 
-/** Requests one more answer and checks that nothing else has been billed. */
+/** Requests one more answer and checks that nothing but this answer has been billed. */
 async function onlyThisIsBilled(bench: Bench): Promise<void> {
   const answer = await bench.client.chat.completions.create(turn(bench));
   expect(await bench.billed(1)).toBe(answer.usage?.total_tokens);
@@ -107,5 +113,5 @@ const stopped: Claim = {
 };
 
 export const endClaims: readonly Claim[] = [left, killed];
-/** The last claims for an engine, because it does not run again afterwards. */
+/** These claims must be the last for an engine, because it does not run again afterwards. */
 export const stopClaims: readonly Claim[] = [stopped];

@@ -1,4 +1,4 @@
-/** Claims about the content of answers: tool calls, JSON by schema, several choices, vectors. */
+/** Claims about the content of answers: tool calls, JSON by schema, several choices, and vectors. */
 import type {
   ChatCompletionMessage,
   ChatCompletionMessageParam,
@@ -32,7 +32,8 @@ const habit: Claim = {
   name: 'calls a tool, the same streamed and not, and answers after its result',
   run: async (bench) => {
     const completions = bench.client.chat.completions;
-    // Not strict, because otherwise a grammar would force the model to use the exact formatting that its engine prefers.
+    // The tools are not strict, because otherwise a grammar would force the model to use exactly the formatting that its
+    // engine prefers.
     const tools = [unitTool, zoneTool].map(loose);
     const body = turn(bench, { tools, max_tokens: 200 });
     const answer = await completions.create(body);
@@ -140,7 +141,7 @@ const choices: Claim = {
 const biased: Claim = {
   name: 'heeds a bias of tokens, or the field is refused',
   run: async (bench) => {
-    // The byte `q`, whose token id equals its byte value.
+    // Token 113 is the byte `q`, because the ids of single bytes equal their values.
     const body = turn(bench, { logit_bias: { '113': 100 }, max_tokens: 3 });
     if (!chatFieldGrants.logit_bias[bench.engine.dialect]) return refusedField(bench, body, 'logit_bias');
     const answer = await bench.client.chat.completions.create(body);
@@ -191,7 +192,7 @@ const prefilled: Claim = {
     const plain = await bench.client.chat.completions.create(turn(bench));
     const answer = await bench.client.chat.completions.create(body);
     const added = (answer.usage?.prompt_tokens ?? 0) - (plain.usage?.prompt_tokens ?? 0);
-    // `the`, ` w`, `a`, `t`, `er`, and no marker of another turn.
+    // The five tokens are `the`, ` w`, `a`, `t` and `er`. There is no marker of another turn.
     expect(added).toBe(5);
   },
 };

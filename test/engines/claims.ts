@@ -1,6 +1,6 @@
 /**
- * The claims that hold for every engine, written once. An engine that cannot fulfil a claim says why in `skips`. If engines
- * differ, the dialect's table decides: a field that it grants works, any other field is refused.
+ * The claims that every engine must fulfil, written once. An engine that cannot fulfil a claim gives the reason in `skips`.
+ * If engines differ, the dialect's table decides: a field that it grants must work, and any other field must be refused.
  */
 import { afterAll, beforeAll, test } from 'vitest';
 import { type Bench, startBench } from './bench.ts';
@@ -11,7 +11,7 @@ export interface Claim {
   run(bench: Bench): Promise<void>;
 }
 
-/** Registers the claims for one engine, in order, on a shared bench. */
+/** Registers the claims for one engine as tests. They run in order on a shared bench. */
 export function proveEngine(engine: Engine, claims: readonly Claim[]): void {
   let bench: Bench;
   beforeAll(async () => {

@@ -1,11 +1,14 @@
-/** The requests that are sent to both surfaces: all kinds of content, all ways to stop, and requests that one refuses. */
+/**
+ * The requests that are sent to both Anthropic-style APIs, ours and llama.cpp's: all kinds of content, all ways to stop, and
+ * requests that at least one refuses.
+ */
 import { objectOf } from './bench.ts';
 import { habitualCall } from './tiny-model.ts';
 
 export interface Case {
   readonly name: string;
   readonly path?: string;
-  /** Body without `model`, which is added. */
+  /** Request body without the member `model`, which is added later. */
   readonly body: Readonly<Record<string, unknown>>;
 }
 
@@ -68,7 +71,7 @@ const answered: readonly Case[] = [
   { name: 'few likely tokens', body: { ...plain, top_k: 1, top_p: 0.5, temperature: 1 } },
 ];
 
-/** Cases that at least one surface refuses. */
+/** Cases that at least one of the two APIs refuses. */
 const refused: readonly Case[] = [
   { name: 'an image', body: { ...plain, messages: [user([image, { type: 'text', text: 'look' }])] } },
   { name: 'too long a prompt', body: { ...plain, messages: [user('word '.repeat(5000))] } },

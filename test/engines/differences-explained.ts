@@ -1,10 +1,10 @@
-/** Compares two answers member by member and says why each difference between our answer and llama.cpp's is intended. */
+/** Compares two answers member by member, and says why each difference between our answer and llama.cpp's is intended. */
 import type { Case } from './differences-cases.ts';
 
 export interface Difference {
-  /** Path such as `body.usage.input_tokens`. */
+  /** Path of the member, such as `body.usage.input_tokens`. */
   readonly at: string;
-  /** Undefined if our answer does not have the member. */
+  /** Value in our answer, or undefined if our answer does not have the member. */
   readonly ours: unknown;
   readonly theirs: unknown;
 }
@@ -14,7 +14,7 @@ export interface Explanation {
   covers(difference: Difference, one: Case): boolean;
 }
 
-/** Lists the differences. If the outcomes differ, compares nothing else. */
+/** Lists the differences. If the two outcomes differ, compares nothing else. */
 export function differencesOf(ours: object, theirs: object): Difference[] {
   const [mine, other] = [leavesOf(ours), leavesOf(theirs)];
   const paths =
@@ -24,7 +24,7 @@ export function differencesOf(ours: object, theirs: object): Difference[] {
     .map((at) => ({ at, ours: mine.get(at), theirs: other.get(at) }));
 }
 
-/** All leaf values by path. An empty list or object counts as a leaf. */
+/** Returns all leaf values by path. An empty list or object counts as a leaf. */
 function leavesOf(value: unknown, path = '', found = new Map<string, unknown>()): Map<string, unknown> {
   const isHolder = typeof value === 'object' && value !== null;
   const members = isHolder ? Object.entries(value) : [];
@@ -33,11 +33,11 @@ function leavesOf(value: unknown, path = '', found = new Map<string, unknown>())
   return found;
 }
 
-/** Members that only the gateway sends: null or zero. */
+/** Whether only our answer has the member, with the value null or 0. */
 const isExtra = ({ ours, theirs }: Difference): boolean =>
   theirs === undefined && (ours === null || ours === 0);
 
-/** Covers cases with this name whose prompt has exactly this many more tokens than llama.cpp's. */
+/** Covers cases whose name begins like this and whose prompt has exactly this many tokens more than llama.cpp's. */
 function longerBy(tokens: number, name: string): Explanation['covers'] {
   return ({ at, ours, theirs }, one) =>
     at === 'body.usage.input_tokens' && one.name.startsWith(name) && Number(ours) - Number(theirs) === tokens;

@@ -1,7 +1,7 @@
 /**
- * Compares our Anthropic-style surface with llama.cpp's own. Each request goes to both; our surface uses the same server as
- * its node, at temperature 0, so both produce the same words. Every difference is listed with its reason. The test fails on a
- * difference without a reason and on a reason that no longer applies.
+ * Compares our Anthropic-style API with llama.cpp's own. Each request goes to both. Our gateway uses the same server as its
+ * node, at temperature 0, so both produce the same words. Every difference must be listed with its reason. The test fails on
+ * a difference without a reason, and on a reason that no longer applies.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -15,7 +15,10 @@ import { type Difference, differencesOf, explanations } from './differences-expl
 import { llamaServer } from './llamacpp.ts';
 import type { ServerProcess } from './server-process.ts';
 
-/** Build for which the explanations were written. Other builds may differ in other ways without a fault of the gateway. */
+/**
+ * The llama.cpp build for which the explanations were written. Other builds may differ in more ways without a fault of the
+ * gateway.
+ */
 const knownBuild = 'b11669-Debian';
 const stack = 'stk-calm-otter-5c5c';
 const dir = mkdtempSync(join(tmpdir(), 'headgate-differences-'));
@@ -27,7 +30,8 @@ let port: number;
 let build: string;
 
 beforeAll(async () => {
-  // Does not cache earlier prompts, so the tokens billed as cached do not depend on the order of requests.
+  // Turns the cache for earlier prompts off, so that the number of tokens billed as cached does not depend on the order of
+  // requests.
   server = await llamaServer(dir, 'tiny', ['-c', '4096', '-np', '1', '--no-cache-prompt']);
   await server.start();
   const props = (await (await fetch(`${server.url}/props`)).json()) as { build_info: string };
@@ -92,7 +96,10 @@ async function askAt(at: number, { path = '/v1/messages', body }: Case): Promise
   return report(await call({ port: at, method: 'POST', path, headers, body: { model: 'tiny', ...body } }));
 }
 
-/** Observable outcome: the type of a refusal, the members of an answer, or a stream as a strict client assembles it. */
+/**
+ * Returns what a client can observe: the type of a refusal, the members of an answer, or a stream as a strict client
+ * assembles it.
+ */
 function report({ status, fields, content, whole }: Answer): object {
   const type = fields['content-type']?.split(';')[0];
   if (status !== 200) {

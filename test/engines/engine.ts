@@ -1,29 +1,29 @@
-/** An inference server as the claims see it: its identity, its abilities, and the means to start it and make it fail. */
+/** An inference server as the claims see it: its identity, its abilities, and how to start it and make it fail. */
 import type { Dialect } from '../../schemas/names.ts';
 
 export interface Engine {
   readonly dialect: Dialect;
-  /** The chat model, under the name that the engine serves. */
+  /** Name under which the engine serves the chat model. */
   readonly model: string;
-  /** The embedding model. */
+  /** Name under which the engine serves the embedding model. */
   readonly embeddingModel: string;
   /** Context window of the chat model in tokens. The engine reports it unless `reportsWindow` is false. */
   readonly windowTokens: number;
   readonly reportsWindow: boolean;
-  /** True if the engine finishes its streams after SIGTERM. */
+  /** Whether the engine finishes its streams after SIGTERM. */
   readonly finishesOnSigterm: boolean;
-  /** Claims that do not hold for this engine, with reasons. */
+  /** Reasons for the claims that this engine cannot fulfil, keyed by the claim's name. */
   readonly skips: Readonly<Record<string, string>>;
-  /** Starts the servers in the folder and waits until they serve. */
+  /** Starts the servers in the folder and waits until they are ready. */
   start(dir: string): Promise<RunningEngine>;
 }
 
 export interface RunningEngine {
   /** URL of the chat server. */
   readonly url: string;
-  /** URL of the embedding server, if that is a separate one. */
+  /** URL of the embedding server, if there is a separate one. */
   readonly embeddingUrl: string | undefined;
-  /** Number of requests that the chat server is processing. Undefined if the engine has no such gauge. */
+  /** Returns the number of requests that the chat server is processing. Undefined if the engine has no such gauge. */
   readonly busy: (() => Promise<number>) | undefined;
   /** Kills the chat server and its helpers with kill -9. */
   kill(): Promise<void>;

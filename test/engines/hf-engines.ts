@@ -1,4 +1,4 @@
-/** vLLM and SGLang. Each runs a chat server and an embedding server with the same weights. Both take a minute to start. */
+/** vLLM and SGLang. Each runs a chat server and an embedding server with the same weights, and takes a minute to start. */
 import { join } from 'node:path';
 import type { Engine } from './engine.ts';
 import { serverOf } from './server-process.ts';
@@ -10,13 +10,13 @@ const windowTokens = 1024;
 
 interface HfEngine extends Pick<Engine, 'finishesOnSigterm'> {
   readonly dialect: 'vllm' | 'sglang';
-  /** Arguments that precede the common ones. */
+  /** Arguments that come before the common ones and name the model. */
   model(folder: string): readonly string[];
   /** Arguments of all servers of this engine. */
   readonly common: readonly string[];
   readonly chat: readonly string[];
   readonly embed: readonly string[];
-  /** Finds the number of running requests in the metrics. Undefined if the engine rarely updates that gauge. */
+  /** Pattern that finds the number of running requests in the metrics. Undefined if the engine rarely updates this gauge. */
   readonly running?: RegExp;
 }
 

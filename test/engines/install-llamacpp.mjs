@@ -1,11 +1,11 @@
-// Installs llama.cpp's server: the one on the path, or else Debian's package in a private root that leaves the system alone.
-// The package brings its own C library, so it also runs on older releases.
+// Installs llama.cpp's server. Uses the server on the path, or else Debian's package in a private root that does not change
+// the system. The package brings its own C library, so it also runs on older releases.
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { find, run } from './install-tools.mjs';
 
 const suite = 'sid';
-/** Build for which the table of differences was written. If Debian no longer has it, the newest build is installed. */
+/** The build for which the table of differences was written. If Debian no longer offers it, the newest build is installed. */
 const version = '1:0.7.0+dfsg-2';
 const keyring = '/usr/share/keyrings/debian-archive-keyring.gpg';
 const triplet = 'x86_64-linux-gnu';
@@ -24,7 +24,8 @@ export function install(folder) {
       searched,
       join(root, 'usr/bin/llama-server'),
     ],
-    // Must be set, because the running program is the loader. This backend runs on every processor with the same answers.
+    // Must be set, because the program that runs is the C library's loader and not llama-server. This backend runs on every
+    // processor with the same answers.
     env: { GGML_BACKEND_PATH: join(libraries, 'ggml/backends0/libggml-cpu-x64.so') },
   };
 }
@@ -64,7 +65,7 @@ function configure(apt) {
   if (mirror === undefined) throw new Error('found no Debian mirror in the sources of apt');
   for (const path of ['etc', 'state/lists/partial', 'cache/archives/partial'])
     mkdirSync(join(apt, path), { recursive: true });
-  // Copies how this machine reaches mirrors, and no other system settings.
+  // Copies only the settings with which this machine reaches mirrors.
   const reach = run('apt-config', ['dump'])
     .split('\n')
     .filter((line) => /^Acquire::https?::/i.test(line));

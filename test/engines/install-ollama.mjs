@@ -1,6 +1,6 @@
 // Compiles Ollama from the Go module proxy. This takes minutes of CPU time and downloads about a gigabyte. Go module archives
-// omit folders called vendor, in which Ollama's C++ part has three header libraries. They come from a source package on PyPI
-// that contains the same tree.
+// omit folders called vendor, but Ollama's C++ part has three header libraries in one. They come from a source package on
+// PyPI that contains the same files.
 import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { find, keep, run } from './install-tools.mjs';

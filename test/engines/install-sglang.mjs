@@ -1,6 +1,6 @@
-// Installs SGLang without a GPU, from PyPI, on top of vLLM's environment, which has most of what SGLang needs. Its CPU
-// kernels are not on PyPI. A stand-in declares their names and fails if one is called, which never happens when serving with
-// plain torch. The one kernel module that is really read comes from the GPU wheel.
+// Installs SGLang without a GPU from PyPI, on top of vLLM's environment, which contains most of what SGLang needs. SGLang's
+// CPU kernels are not on PyPI. So a stand-in declares their names and fails if one is called, which never happens with plain
+// torch. The one kernel module that SGLang really uses comes from the GPU wheel.
 import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { keep, python312, run, sitePackages } from './install-tools.mjs';
@@ -8,7 +8,10 @@ import { install as installVllm } from './install-vllm.mjs';
 
 const version = '0.5.23';
 const kernels = 'sglang-kernel==0.4.10';
-/** Packages that SGLang imports and vLLM does not. Installed with `--no-deps`, because their pins contradict vLLM's. */
+/**
+ * Packages that SGLang imports and vLLM does not. They are installed with `--no-deps`, because their pinned versions
+ * contradict vLLM's.
+ */
 const companions = [
   ...['orjson', 'uvloop', 'uvicorn', 'IPython', 'interegular', 'xxhash', 'zstandard', 'python-multipart'],
   ...['kernels', 'openai-harmony==0.0.4', 'blobfile==3.0.0', 'gguf', 'modelscope', 'outlines==0.1.11'],
@@ -89,7 +92,7 @@ function fill(folder, venv, base) {
   run(python312(), ['-m', 'venv', venv]);
   const pip = (...args) => run(join(venv, 'bin/pip'), ['--quiet', '--disable-pip-version-check', ...args]);
   const site = sitePackages(venv);
-  // Python reads this file last, so packages installed here take precedence over vLLM's.
+  // Python reads this file last, so packages in this environment take precedence over vLLM's.
   writeFileSync(join(site, 'zz-vllm.pth'), sitePackages(base));
   pip('install', '--no-deps', `sglang==${version}`, ...companions);
   const kernel = join(site, 'sgl_kernel');

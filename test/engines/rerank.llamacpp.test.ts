@@ -1,6 +1,7 @@
 /**
- * A real llama.cpp server started with `--reranking`, behind a gateway that detects this. Answers match the simulated node's.
- * Random weights make scores meaningless, so the test only checks that they are ordered numbers with the right token counts.
+ * Tests a real llama.cpp server started with `--reranking`, behind a gateway that detects this. Answers must have the form of
+ * the simulated node's answers. Because the weights are random, scores mean nothing, so the test only checks that they are
+ * ordered numbers and that token counts are right.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,6 +1,7 @@
 /**
- * Runs one real inference server as its own process: started as install.mjs noted, on a free loopback port, with its output
- * in a file. Engines have helpers that outlive them, so the server leads a process group and the whole group is ended.
+ * Runs one real inference server as a process of its own: started as install.mjs noted, on a free loopback port, with its
+ * output in a file. Some engines have helper processes that outlive them. So the server leads a process group, and the whole
+ * group is ended.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -9,7 +10,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** The note that install.mjs writes about an engine. */
+/** How to start an engine, as install.mjs noted it. */
 export interface Installed {
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
@@ -21,14 +22,14 @@ export interface ServerPlan extends Installed {
   readonly dir: string;
   readonly name: string;
   readonly port: number;
-  /** Path that answers GET with 200 once the server serves. */
+  /** Path that answers GET with 200 once the server is ready. */
   readonly readyPath: string;
   readonly startTimeoutMs: number;
 }
 
 const stopTimeoutMs = 20_000;
 
-/** Reads the note of an installed engine. If it is not installed, throws an error that says how to install it. */
+/** Reads how to start an installed engine. If it is not installed, throws an error that says how to install it. */
 export function installed(name: string): Installed {
   const note = new URL(`../../.cache/engines/${name}/server.json`, import.meta.url).pathname;
   if (!existsSync(note))
@@ -36,7 +37,7 @@ export function installed(name: string): Installed {
   return JSON.parse(readFileSync(note, 'utf8')) as Installed;
 }
 
-/** A server of an installed engine on a free loopback port, not yet started. */
+/** Returns a server of an installed engine on a free loopback port. The server is not started yet. */
 export async function serverOf(
   engine: string,
   plan: Pick<ServerPlan, 'dir' | 'name' | 'args'> & Partial<Pick<ServerPlan, 'startTimeoutMs'>>,
@@ -63,7 +64,7 @@ export class ServerProcess {
     return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
   }
 
-  /** Starts the server and waits until it serves. */
+  /** Starts the server and waits until it is ready. */
   async start(): Promise<void> {
     const { command, args, env, dir, name, readyPath, startTimeoutMs } = this.#plan;
     const log = join(dir, `${name}.log`);
@@ -108,7 +109,7 @@ export class ServerProcess {
     await this.ended();
   }
 
-  /** Asks the server to stop and kills it if it does not. */
+  /** Asks the server to stop, and kills it if it does not. */
   async end(): Promise<void> {
     if (this.isRunning) this.signal('SIGTERM');
     const waiting = new AbortController();
@@ -126,7 +127,7 @@ export class ServerProcess {
     try {
       process.kill(-pid, signal);
     } catch {
-      // The whole group has already ended.
+      // All processes of the group have already ended.
     }
   }
 }

@@ -1,4 +1,7 @@
-/** After SIGTERM, llama.cpp is silent for half a minute before it ends, so this file runs beside the other claims. */
+/**
+ * Tests llama.cpp after SIGTERM. It is silent for half a minute before it ends, so these claims have a file of their own that
+ * runs in parallel with the others.
+ */
 
 import { proveEngine } from './claims.ts';
 import { stopClaims } from './claims-ends.ts';

@@ -1,6 +1,6 @@
 /**
  * A byte proxy in front of an engine's port that records every request with a body. It changes nothing. If the engine is
- * away, the proxy stays and resets connections that the engine does not accept.
+ * down, the proxy keeps running and resets the connections that it cannot forward.
  */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
@@ -9,13 +9,13 @@ export interface Tapped {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Readonly<Record<string, unknown>>;
-  /** True while the request's connection to the engine is open. */
+  /** Whether the request's connection to the engine is still open. */
   isOpen(): boolean;
 }
 
 export interface Tap {
   readonly url: string;
-  /** Completion requests since the last call. Token counting requests are left out. */
+  /** Returns the completion requests since the last call, without requests that count tokens. */
   take(): readonly Tapped[];
   close(): Promise<void>;
 }
@@ -62,7 +62,7 @@ function join(from: Socket, to: Socket): void {
 
 type Take = (path: string, headers: Tapped['headers'], body: Tapped['body']) => void;
 
-/** Reads requests from one connection. Their bodies have a length, because the gateway sends no others. */
+/** Reads requests from one connection. It supports only bodies with a length, because the gateway sends no others. */
 class RequestReader {
   readonly #take: Take;
   #bytes = Buffer.alloc(0);

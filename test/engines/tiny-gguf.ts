@@ -1,4 +1,7 @@
-/** Writes the tiny model as a GGUF file (version 3) for llama.cpp and Ollama: little-endian, tensors of 32-bit floats. */
+/**
+ * Writes the tiny model as a GGUF file (version 3) for llama.cpp and Ollama. The file is little-endian, and its tensors have
+ * 32-bit floats.
+ */
 import { writeFileSync } from 'node:fs';
 import { chatTemplate, controlTokens, sizes, type Tensor, type TinyModel } from './tiny-model.ts';
 
@@ -30,7 +33,7 @@ export function writeGguf(path: string, model: TinyModel, windowTokens: number):
   for (const tensor of model.tensors) {
     head.text(`${tensor.name}.weight`);
     head.u32(tensor.shape.length);
-    // GGUF lists the fastest-varying dimension first.
+    // GGUF lists the dimension that varies fastest first.
     for (const length of tensor.shape.toReversed()) head.u64(length);
     head.u32(0);
     head.u64(offset);

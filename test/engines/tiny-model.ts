@@ -1,13 +1,13 @@
 /**
- * A language model of half a megabyte that real engines load: two layers of the Llama architecture over a byte vocabulary.
- * Its weights are random but have three built-in habits, so tests need not rely on luck: it writes lower-case words; if only
- * JSON is allowed, it comes to an end; and if it is offered tools, it calls one of them. The same seed gives the same bytes.
- * `tiny-gguf.ts` and `tiny-hf.ts` write the model in the engines' formats.
+ * A language model of half a megabyte that real engines can load: two layers of the Llama architecture over a vocabulary of
+ * bytes. Its weights are random except for three built-in habits, so that tests need not rely on luck. It writes lower-case
+ * words. If only JSON is allowed, it comes to an end. If it is offered tools, it calls one of them. Equal seeds give equal
+ * bytes. `tiny-gguf.ts` and `tiny-hf.ts` write the model in the engines' formats.
  */
 import { seededRandom } from '../support/random.ts';
 
 export interface Tensor {
-  /** Name in llama.cpp's format; `tiny-hf.ts` translates it. */
+  /** Name of the tensor in llama.cpp's format. `tiny-hf.ts` translates it. */
   readonly name: string;
   /** Rows and columns, or a single length. */
   readonly shape: readonly number[];
@@ -17,7 +17,7 @@ export interface Tensor {
 export interface TinyModel {
   readonly tokens: readonly string[];
   readonly merges: readonly (readonly [string, string])[];
-  /** Tokens that are recognised in a text before all others. */
+  /** Special tokens with their ids. The tokenizer recognises them in a text before all others. */
   readonly added: Readonly<Record<AddedToken, number>>;
   readonly tensors: readonly Tensor[];
 }
@@ -26,7 +26,7 @@ type AddedToken = (typeof addedTokens)[number];
 
 export const sizes = { embedding: 64, layers: 2, heads: 2, feedForward: 128, epsilon: 1e-5 } as const;
 
-/** The call that the model makes when it is offered this tool. */
+/** The call that the model makes whenever it is offered this tool. */
 export const habitualCall = { name: 'set_unit', input: { unit: 'c' } } as const;
 
 const addedTokens = [
@@ -39,7 +39,7 @@ const addedTokens = [
   '<think>',
   '</think>',
 ] as const;
-/** Tokens that answers never show. */
+/** Tokens that never appear in the text of an answer. */
 export const controlTokens: readonly string[] = addedTokens.slice(0, 4);
 
 const mergedPairs: readonly (readonly [string, string])[] = [
@@ -55,7 +55,7 @@ const mergedPairs: readonly (readonly [string, string])[] = [
   ['Ġ', 'o'],
 ];
 
-/** Tokens that form a call when chained. No merge produces them, so no prompt contains one. */
+/** Tokens that together form a tool call. No merge produces them, so a prompt cannot contain one. */
 const callPieces = [
   `\n{"name": "${habitualCall.name}"`,
   ', "arguments": ',
@@ -64,7 +64,9 @@ const callPieces = [
   '}}\n',
 ];
 
-/** Puts messages between markers. With tools, a turn that does not follow a tool result opens with its own marker. */
+/**
+ * Puts each message between markers. With tools, a turn that does not follow a tool result begins with a marker of its own.
+ */
 export const chatTemplate = [
   '{%- if tools -%}<|im_start|>system\n# Tools\n\nYou may call one or more functions.\n<tools>\n',
   '{%- for tool in tools -%}{{ tool | tojson }}\n{% endfor -%}',
@@ -79,7 +81,7 @@ export const chatTemplate = [
   '{%- if tools and messages[-1].role != "tool" -%}<|offered|>{%- endif -%}{%- endif -%}',
 ].join('');
 
-/** Printable vocabulary character of each byte, as GPT-2 defines it. */
+/** Returns the printable character that stands for each byte in GPT-2's vocabulary. */
 function byteCharacters(): string[] {
   const printable = (byte: number): boolean =>
     (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
@@ -98,7 +100,8 @@ export function tinyModel(seed = 7): TinyModel {
   const embedding = matrix(random, tokens.length, sizes.embedding, 1);
   const output = matrix(random, tokens.length, sizes.embedding, 0.9);
   for (const [id, token] of tokens.entries()) {
-    // The first dimension is the same for all tokens, so its output weight expresses the preference for a token.
+    // The first dimension of the embedding is the same for all tokens. So the token's output weight in this dimension acts as
+    // a preference for the token.
     set(embedding, id, 0, 12);
     set(output, id, 0, liking(token));
   }
@@ -116,11 +119,13 @@ export function tinyModel(seed = 7): TinyModel {
   return { tokens, merges: mergedPairs, added, tensors };
 }
 
-/** Preference for a token: words before JSON punctuation, then the end, then a comma or other text, and white space last. */
+/**
+ * Preference for a token: words come before JSON punctuation, then the end, then a comma or other text, and white space last.
+ */
 function liking(token: string): number {
   if (token === '<|im_end|>') return 0.5;
   if (token === ',') return 0.1;
-  // The end of a call is a single token, because the answer ends only after that token.
+  // Neutral, so that the model can finish a call: the answer can end only after this token.
   if (token === '</tool_call>') return 0;
   if (token === '<') return -1.5;
   if (/^[a-z]$/.test(token)) return 1.2;

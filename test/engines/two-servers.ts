@@ -1,8 +1,8 @@
-/** Engines that use one server for chats and another of the same kind for embeddings. */
+/** Runs engines that need one server for chats and another of the same kind for embeddings. */
 import type { RunningEngine } from './engine.ts';
 import type { ServerProcess } from './server-process.ts';
 
-/** Starts the servers one after the other, because starting takes most of the machine's capacity. */
+/** Starts the servers one after the other, because starting one already takes most of the machine's capacity. */
 export async function pairOf(
   chat: ServerProcess,
   embed: ServerProcess,

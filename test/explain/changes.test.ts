@@ -1,6 +1,6 @@
 /**
- * Explains and re-decides decisions of gateways inside and outside a wave, by the state that each gateway had read, both
- * while the change is open and after it has ended.
+ * Tests explaining and re-deciding the decisions of gateways inside and outside a wave. Each decision is explained by the
+ * state that its gateway had read, both while the change is open and after it has ended.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -114,7 +114,8 @@ test('a request that was served by a change in its wave is explained so after it
   ]);
   const last = await explained('--request', completed.request);
   expect(tierIn(last)?.because?.type).toBe('tier.set');
-  // Decided at the position of the first wave, each with the name of its gateway.
+  // Decides the requests again at the position of the first wave. Each record names its gateway, so it gets the state inside
+  // or outside the wave.
   const { at } = await explained('--request', inside.request);
   const again = await decidedAgain([inside.request, outside.request, completed.request], '--at', String(at));
   const lines = again.out

@@ -1,6 +1,7 @@
 /**
- * Requests that ended early: all of their records agree on the verdict, none says that the request was served, and the build
- * that wrote the records finds no difference when it decides them again. The same holds for records of version 0.2.0.
+ * Tests the records of requests that ended early. All records of a request must agree on the verdict, none may say that it
+ * was served, and deciding the request again with the same build must give no difference. The same must hold for records of
+ * version 0.2.0.
  */
 
 import { writeFileSync } from 'node:fs';
@@ -43,7 +44,10 @@ const faulty = (fault: object) => parseBehaviour({ rules: [{ match: {}, fault }]
 const cli = (...argv: string[]): Promise<CliRun> =>
   runCli(argv, { env: { HEADGATE_ADMIN: fleet.controlPlane.admin, HEADGATE_TOKEN: operatorToken } });
 
-/** Sends the body and leaves at the first bytes of the answer. With a larger `bytes`, leaves in the middle of the body. */
+/**
+ * Sends the body and leaves when the answer begins. If `bytes` is larger than the body, leaves before the gateway has
+ * received all of them.
+ */
 async function leave(bearer: string, body: string, bytes = body.length): Promise<void> {
   const parts = {
     method: 'POST',
@@ -60,7 +64,7 @@ async function leave(bearer: string, body: string, bytes = body.length): Promise
 }
 
 const known = new Set<string>();
-/** The next request that ended early. */
+/** Returns the latest request that ended early. */
 async function newest(): Promise<RequestRow> {
   let row: RequestRow | undefined;
   await until(async () => {
@@ -134,7 +138,7 @@ test('the build that recorded them decides the same, also of records that versio
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line))
-    // The listener's answer to an incomplete body is a separate record.
+    // Skips the listener's answer to an incomplete body, which is a separate record.
     .filter(({ stage }) => stage !== 'http');
   expect(lines).toHaveLength(4);
   const former = lines.map(({ promptTokensMax, finish, ...line }) => ({

@@ -1,6 +1,6 @@
 /**
- * `headgate explain` and `replay decide` on a running fleet: real and hypothetical requests, present and past, and the people
- * who may ask. golden.test.ts explains every cause of a refusal.
+ * Tests `headgate explain` and `replay decide` on a running fleet: real and hypothetical requests, present and past, and who
+ * may ask for them. golden.test.ts explains every cause of a refusal.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -39,7 +39,7 @@ const cli = (...argv: string[]): Promise<CliRun> => cliWith(argv, {});
 const keyOf = (organisation: string): string => keys[organisation] ?? '';
 
 let made = 0;
-/** An organisation with its own tier. */
+/** Creates an organisation with a tier of its own. */
 async function newcomer(limits: object): Promise<{ id: string; key: string; tier: string }> {
   const tier = `Tier-${++made}`;
   const id = `newcomer-${made}`;
@@ -190,7 +190,7 @@ test('the matrix of an organisation agrees with the explanation of each of its c
   const { items } = JSON.parse(run.out) as {
     items: { model: string; host: string; path: string; status: number; served: boolean }[];
   };
-  // The models of its tier, its stacks and its own nodes, at each host, and no models of others.
+  // Expects the models of birch's tier, of its stacks and of its own nodes at each host, and no models of others.
   const { tier } = await fleet.admin.call('GET', '/organisations/birch');
   const { models } = await fleet.admin.call('GET', `/tiers/${tier}`);
   const own = await fleet.admin.call('GET', '/stacks?organisation=birch');
@@ -270,7 +270,10 @@ describe('replay decide decides recorded requests again:', () => {
     writeFileSync(path, `${lines.join('\n')}\n`);
     return cli('replay', 'decide', '--requests', path, '-o', 'json', ...more);
   };
-  /** Together with the requests of the tests above, covers most kinds of refusals and served requests. */
+  /**
+   * Returns recorded decisions. Together with the requests of the earlier tests they cover most kinds of refusals and served
+   * requests.
+   */
   const exported = async (): Promise<string[]> => {
     const key = keyOf('acme');
     for (const model of ['echo-small', 'no-such-model']) await chat({ port, key, model });

@@ -1,7 +1,7 @@
 /**
- * The golden decisions over the admin API, each recorded as a gateway records it. The explanation names the decision, its
- * step and the event behind it, and the rules still decide the same. traced.test.ts reads the same decisions without a
- * server, and wire.process.test.ts sends one request of each type to running processes.
+ * Tests the golden decisions over the admin API. Each is recorded as a gateway would record it. The explanation must name the
+ * decision, its step and the event that caused it, and the rules must still decide the same. traced.test.ts reads the same
+ * decisions without a server, and wire.process.test.ts sends one request of each type to running processes.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -48,10 +48,12 @@ afterAll(async () => {
   rmSync(dir, { recursive: true });
 });
 
-/** Cases without a gateway in a wave. changes.test.ts covers gateways in waves. */
+/** Golden cases that do not depend on a gateway in a wave. changes.test.ts covers the others. */
 const cases = goldenCases.filter(({ gateway }) => gateway === undefined);
 
-/** The record that a gateway would write of the request. A placed request is recorded as completed by a node. */
+/**
+ * Returns the record that a gateway would write for the request. A request placed on a node is recorded as completed there.
+ */
 async function recordOf(golden: GoldenCase, index: number): Promise<DecisionRecord> {
   const facts = factsOf(golden);
   const req = `req_${index.toString(16).padStart(32, '0')}`;
@@ -86,7 +88,7 @@ const operationAt: Readonly<Record<string, DecisionRecord['operation']>> = {
   '/v1/messages/count_tokens': 'count-tokens',
 };
 
-/** Builds the record by hand, because visitors and counted prompts do not use a socket in this test. */
+/** Builds the record by hand, because in this test visitors and counted prompts do not come over a socket. */
 function byHand(golden: GoldenCase, req: string): DecisionRecord {
   const { counters, nowMs: at, path, host = '', authorization = '', ...facts } = factsOf(golden);
   const decided = replayDecision(corpus.at(golden), factsOf(golden), corpusHosts);
@@ -126,7 +128,7 @@ beforeAll(async () => {
 const causeOfRecord = (record: DecisionRecord): Cause | undefined =>
   record.served ? undefined : findCause({ stage: record.stage, type: record.type, reason: record.reason });
 
-/** Expected texts of some steps. ⨉ marks a refusal. */
+/** Expected texts of some steps, by case and step. ⨉ marks a refusal. */
 const texts: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'the shared host by name': {
     host: 'the shared host',
@@ -165,7 +167,7 @@ const texts: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'one model that is not listed on a stack host': { listing: '⨉ it is not in the list of this host' },
 };
 
-/** Events that the decisive step of a refusal may name, by cause. Other causes name none. */
+/** Types of events that the decisive step of a refusal may name, by the cause of the refusal. Other causes name no event. */
 const events: Partial<Record<Cause, readonly string[]>> = {
   missing: ['key.revoked', 'none'],
   expired: ['key.created'],
@@ -187,7 +189,10 @@ const events: Partial<Record<Cause, readonly string[]>> = {
 describe('an explanation says what its golden decision says:', () => {
   const found = new Map<string, Explanation>();
   const kinds = new Set<string>();
-  /** One case per cause or capacity, host, early or late position, and kind of caller, plus all cases with expected texts. */
+  /**
+   * Picks all cases with expected texts, and one case for each combination of cause or capacity, kind of host, early or late
+   * position, and kind of caller.
+   */
   const chosen = cases.flatMap((golden, index) => {
     const { kind, ...rest } = golden.decision;
     const what = 'reason' in rest ? rest.reason : 'draw' in rest ? rest.draw : '';
@@ -215,7 +220,7 @@ describe('an explanation says what its golden decision says:', () => {
     const cause = causeOfRecord(record);
     const gave = { own: 'own nodes', pool: 'nodes', stack: 'nodes' }[record.capacity ?? 'pool'];
     const step = cause === undefined ? (decision.kind === 'listed' ? 'listing' : gave) : causes[cause].step;
-    // If an own node served the model, that node may be the later change.
+    // If a node of the organisation served the model, the later change may concern this node instead of the pool.
     expect([step, ...(step === 'pool' ? ['own nodes'] : [])]).toContain(decisive);
     const because = steps.find((one) => one.step === decisive)?.because;
     if (cause !== undefined) expect(events[cause] ?? ['none']).toContain(because?.type ?? 'none');
@@ -234,7 +239,7 @@ describe('an explanation says what its golden decision says:', () => {
   test('every cause that rules alone decide, and every text of the table, was seen', () => {
     const seen = new Set(records.map(causeOfRecord));
     const ruled = (Object.keys(causes) as Cause[]).filter((name) => causes[name].stage === 'admission');
-    // The golden log has no limits that apply to all visitors together.
+    // These causes need limits on all visitors together, which the golden log does not have.
     expect(ruled.filter((name) => !seen.has(name))).toEqual([
       ...['network turns', 'visitor tokens', 'visitor requests', 'visitor concurrency'],
     ]);

@@ -1,6 +1,7 @@
 /**
- * The numbers in an explanation: requests sent to two gateways that share a tier's limits, requests in flight at each, and
- * the time and position of the decision. The organisation's limits and hypothetical requests show the same numbers.
+ * Tests the numbers in an explanation: requests sent to two gateways that share a tier's limits, requests in flight at each
+ * gateway, and the time and position of the decision. The organisation's limits and hypothetical requests must show the same
+ * numbers.
  */
 import { request } from 'node:http';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -67,7 +68,7 @@ test('requests of the minute are counted here and elsewhere, until there is no r
   const counted = [0, 0];
   let minute = 0;
   let found: Explanation;
-  /** Sends one request and checks its numbers. Counts start at 0 in a new minute. */
+  /** Sends one request and checks the numbers in its explanation. Counts start at 0 in a new minute. */
   const count = async (gateway: number): Promise<Step> => {
     const sent = await send(gateway);
     found = sent.found;
@@ -88,7 +89,7 @@ test('requests of the minute are counted here and elsewhere, until there is no r
     if (sent.status === 200) counted[gateway] = Number(counted[gateway]) + 1;
     return step;
   };
-  // A gateway learns of the other's requests with some delay. Counts start at 0 in a new minute.
+  // A gateway learns of the other gateway's requests with some delay. Counts start at 0 in a new minute.
   await until(async () => {
     if (counted[1] === 0) await count(1);
     return (await count(0))?.facts['elsewhere'] === counted[1] && Number(counted[1]) > 0;

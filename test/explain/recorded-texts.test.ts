@@ -1,6 +1,7 @@
 /**
- * The text of each step, for journal records as gateways write them: numbers from several gateways, and refusals that do not
- * come from the rules alone. A record on stdin (`explain --request -`) is explained like a record that a gateway keeps.
+ * Tests the text of each step for decision records as gateways write them, with numbers from several gateways and with
+ * refusals that do not come from the rules alone. A record on stdin (`explain --request -`) must be explained like a record
+ * that a gateway keeps.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
@@ -32,7 +33,7 @@ afterAll(() => fleet.close());
 
 type Change = Partial<Omit<DecisionRecord, 'counters'>> & { readonly counters?: object };
 
-/** Steps by name, for the served record with these changes. */
+/** Explains the served record with these changes. Returns the steps by name. */
 async function stepsOf(change: Change): Promise<Record<string, { result: string; text: string }>> {
   const record = { ...served, ...change, counters: { ...served.counters, ...change.counters } };
   const found = explanationSchema.parse(
@@ -49,7 +50,7 @@ const visitor: Change = {
 };
 const visitors = { windowUsed: 15, inFlight: 2, tokens: 60, requests: { ...requests, held: 7 }, concurrency };
 
-/** Step, change to the record, and the expected text. */
+/** Each row contains a step's name, a change to the record, and the text expected for the step. */
 const numbers: readonly (readonly [step: string, change: Change, text: string])[] = [
   [
     'requests',
@@ -66,7 +67,7 @@ const numbers: readonly (readonly [step: string, change: Change, text: string])[
     { counters: { requests: { here: 3, room: 9 }, windowUsed: 3 } },
     '3 in this minute at this gateway, of 12',
   ],
-  // The format of earlier gateway versions.
+  // A record in the format of earlier gateway versions.
   [
     'requests',
     { counters: { requests: undefined, windowUsed: 8 } },
@@ -146,7 +147,7 @@ test.each(numbers)('the numbers of %s are those of the record: %#', async (step,
 const refusedBy = (stage: DecisionRecord['stage'], type: string, reason: string): Change => ({
   ...{ stage, type, reason, message: 'no', served: false, status: 503 },
 });
-/** Refusals that parts other than the rules gave: all of their causes, and one for a call of the playground. */
+/** Refusals that do not come from the rules: one for each of their causes, and one for a call of the playground. */
 const refusals: readonly (readonly [cause: string, step: StepName, change: Change, text: string | null])[] = [
   ...causeNames
     .filter((name) => causes[name].stage !== 'admission')

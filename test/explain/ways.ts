@@ -1,6 +1,7 @@
 /**
- * Sends requests to a running fleet and explains them. For an answer's `x-request-id`, `headgate explain` prints the same
- * status, type and message, names the event that caused a refusal, and prints a command that ends it.
+ * Sends requests to a running fleet and explains them. For an answer's `x-request-id`, `headgate explain` must print the same
+ * status, type and message. It must also name the event that caused a refusal, and print a command after which the request is
+ * served.
  */
 import { beforeAll, describe, expect, test } from 'vitest';
 import { type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
@@ -11,7 +12,7 @@ import { type Answer, call, chatBody } from '../support/api.ts';
 import type { CliRun } from '../support/run-cli.ts';
 import { stackHost, stacks } from '../support/spec-fleet.ts';
 
-/** The specification fleet, with the stack `heron` on the Anthropic surface. */
+/** The fleet of the specification tests, in which the stack `heron` uses the Anthropic API. */
 export interface Scene {
   readonly admin: DevAdmin;
   readonly port: number;
@@ -27,14 +28,14 @@ export function useScene(used: Scene): void {
   scene = used;
 }
 
-/** An API surface on one kind of host. */
+/** One way to send a request: an API on one kind of host. */
 export interface Way {
   readonly organisation: string;
   readonly model: string;
   readonly host: string;
   readonly path: string;
   readonly stack?: string;
-  /** The node to drain to stop serving this way. */
+  /** The node to drain so that requests sent this way are no longer served. */
   readonly node: DemoNodeId;
 }
 
@@ -55,15 +56,15 @@ export const ways = {
 export type WayName = keyof typeof ways;
 export const wayNames = Object.keys(ways) as WayName[];
 
-/** Changes to the standard request of a way. */
+/** Changes to the standard request that a `Way` sends. */
 export interface Change {
   readonly organisation?: string;
-  /** null omits the key. */
+  /** Value of the key. Null sends the request without a key. */
   readonly key?: string | null | undefined;
   readonly more?: object;
   readonly path?: string;
   readonly host?: string;
-  /** null omits the body. */
+  /** Body of the request. Null sends the request without a body. */
   readonly body?: unknown;
   readonly method?: string;
   readonly headers?: Readonly<Record<string, string>>;
@@ -85,7 +86,7 @@ export function ask(way: Way, change: Change = {}): Promise<Answer> {
   });
 }
 
-/** The explanation of an answer. Fails unless it agrees with the answer. */
+/** Returns the explanation of an answer. Fails unless it agrees with the answer. */
 export async function explained(answer: Pick<Answer, 'status' | 'fields' | 'content'>): Promise<Explanation> {
   const run = await scene.cli('explain', '--request', answer.fields['x-request-id'] ?? '', '-o', 'json');
   if (run.out === '') throw new Error(run.err);
@@ -109,11 +110,11 @@ export function refused(answer: Answer, type: RefusalType): void {
   seen.add(type);
 }
 
-/** The first step that refused, not counting own nodes: if those do not serve, the request only moves on. */
+/** Returns the first step that refused, apart from `own nodes`: if these do not serve the request, it just moves on. */
 export const refusedStep = ({ steps }: Explanation): string | undefined =>
   steps.find(({ result, step }) => result === 'refused' && step !== 'own nodes')?.step;
 
-/** The event that the decisive step names. */
+/** Returns the event that the decisive step names. */
 export const becauseOf = ({ steps, decisive }: Explanation) =>
   steps.find(({ step }) => step === decisive)?.because;
 
@@ -127,7 +128,7 @@ export async function runFirst({ would: [first = ''] }: Explanation): Promise<st
 }
 
 let made = 0;
-/** Moves the organisation of a way to a new tier with these limits; returns the position of the tier. */
+/** Moves the organisation to a new tier with these limits. Returns the position of the commit that set the tier. */
 export async function limit({ organisation }: Way, limits: object): Promise<number> {
   const tier = `Limited-${++made}`;
   const set = await scene.admin.call('PUT', `/tiers/${tier}`, { rank: 10 + made, models: '*', ...limits });
@@ -136,7 +137,7 @@ export async function limit({ organisation }: Way, limits: object): Promise<numb
   return Number(set['position']);
 }
 
-/** Waits until the gateway enforces the commit, and returns its position. */
+/** Waits until the gateway enforces the command's commit, and returns its position. */
 export async function positionOf(answer: Promise<object>): Promise<number> {
   const { position } = (await answer) as { readonly position?: number };
   await scene.settle();
@@ -154,7 +155,10 @@ interface Turned {
   readonly way: Way;
   /** Type of the event that causes the refusal. */
   readonly event: string;
-  /** Commits the event. Returns its position and, if the request needs its own key, that key. */
+  /**
+   * Carries out the command that causes the event. Returns the event's position and, if the request needs a key of its own,
+   * this key.
+   */
   arrange(): Promise<number | { readonly position: number; readonly key: string }>;
   readonly more?: object;
 }
@@ -218,7 +222,7 @@ const noModel = { method: 'GET', path: '/v1/models/none' };
 const huge = { 'content-type': 'application/json', 'content-length': String(33 * 1024 * 1024) };
 type Refused = readonly [type: RefusalType, name: string, way: Way, step: string, change: Change];
 
-/** Requests that are refused in any state: one for each type, and each form that no rule can judge. */
+/** Requests that are refused in any state: one for each type of refusal, and one for each form that no rule can judge. */
 const refusals: readonly Refused[] = [
   ['Unauthorized', 'no key', chat, 'key', { key: null }],
   ['NotFoundError', 'no such path', stackChat, 'path', { path: '/v1/none' }],
@@ -256,7 +260,7 @@ export function proveWays(): void {
       expect(becauseOf(found)).toMatchObject({ type: event, position });
       const { events } = await scene.admin.call('GET', `/events/${position}`);
       expect((events as { type: string }[]).map((one) => one.type)).toContain(event);
-      // Other plans are suggested first, then the tier without its limit.
+      // The explanation first suggests other plans, then removing the limit from the tier.
       if (/Context|Upsell|Limited/.test(type))
         expect(found.would.at(-1)).toMatch(/^headgate tier set Limited-\d+ --[a-z-]+ none$/);
       const printed = await runFirst(found);
@@ -276,7 +280,7 @@ export function proveWays(): void {
   });
 
   describe('a served request is explained:', () => {
-    // The tests above leave the organisation on another tier.
+    // Earlier tests have moved the organisation to another tier.
     beforeAll(() => positionOf(scene.admin.call('PATCH', '/organisations/acme', { tier: 'Platinum' })));
     test.each(served)('%s', async (_name, step, way, change) => {
       const answer = await ask(way, change);

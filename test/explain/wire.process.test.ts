@@ -1,6 +1,6 @@
 /**
- * Explanations on running processes: one refusal of each type, and cases that need a process: its own failures, streams that
- * end early, visitors, and permission to read decisions. golden.test.ts explains every cause of a refusal.
+ * Tests explanations on running processes: one refusal of each type, and cases that need a process, such as its own failures,
+ * streams that end early, visitors, and permission to read decisions. golden.test.ts explains every cause of a refusal.
  */
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -98,7 +98,7 @@ async function settle(): Promise<void> {
 const cli = (...argv: string[]): Promise<CliRun> =>
   runCli(argv, { env: { HEADGATE_ADMIN: plane.ready.admin, HEADGATE_TOKEN: operatorToken } });
 
-/** Starts a stream, leaves once part of it has arrived, and returns the request id. */
+/** Starts a stream, disconnects once part of it has arrived, and returns the request id. */
 async function leftStream(way: Way): Promise<string> {
   const isMessages = way.path === '/v1/messages';
   const body = chatBody(way.model, { stream: true, ...(isMessages && { max_tokens: 9 }) });
@@ -154,7 +154,7 @@ describe('what fails while it is answered is explained by its last step:', () =>
 });
 
 describe('what the gateway cannot do is explained by its step:', () => {
-  // The tests above leave the organisation with a used-up allowance.
+  // Earlier tests have used up the organisation's allowance.
   beforeAll(() => positionOf(admin.call('PATCH', '/organisations/cedar', { tier: 'Platinum' })));
   const isServed = (way: Way): Promise<unknown> => until(async () => (await ask(way)).status === 200, 60_000);
 
@@ -178,7 +178,7 @@ describe('what the gateway cannot do is explained by its step:', () => {
   test('usage that cannot be kept, at each host', async () => {
     for (const way of wayNames) await isServed(ways[way]);
     const answers = await during('.usage', async () => {
-      // The usage row waits for the stalled thread, and after some time further requests are refused.
+      // The usage row waits for the stalled thread. After some time, further requests are refused for this reason.
       expect((await ask(chat)).status).toBe(200);
       await until(async () => (await ask(chat)).status !== 200, 60_000);
       return Promise.all(wayNames.map((way) => ask(ways[way])));
@@ -210,7 +210,7 @@ describe('the record of a stream that ends early says who ended it, and not that
     await until(async () => (await admin.call('GET', path).catch(() => undefined)) !== undefined, 60_000);
     expect((await admin.call('GET', path))['decision']).toMatchObject({ served: false, outcome });
   };
-  /** Applies the fault to whichever API the gateway uses to call the node. */
+  /** Applies the fault to both APIs, so that it does not matter which of them the gateway uses to call the node. */
   const streaming = async <Result>(way: Way, fault: object, work: () => Promise<Result>): Promise<Result> => {
     const paths = ['/v1/chat/completions', '/v1/messages'];
     const rules = paths.map((path) => ({ match: { path }, fault: { ...fault, afterEvents: 3 } }));

@@ -1,4 +1,7 @@
-/** Bytes of a hostile agent: an upgrade, then valid and invalid frames. Hand-made, because no library sends invalid ones. */
+/**
+ * Generates the bytes that a hostile agent sends: an upgrade, then valid and invalid WebSocket frames. The frames are made by
+ * hand, because libraries cannot send invalid ones.
+ */
 import { agentMessageSchema } from '../../schemas/records/node-messages.ts';
 import type { Draw, Json } from './draw.ts';
 import { canary } from './fleet.ts';
@@ -10,7 +13,7 @@ interface FrameOptions {
   readonly fin?: boolean;
   readonly reserved?: number;
   readonly masked?: boolean;
-  /** Length to claim in the header instead of the payload's real length. */
+  /** Length to claim in the frame's header instead of the payload's real length. */
   readonly length?: number;
 }
 
@@ -113,7 +116,7 @@ function upgrade(draw: Draw, token: string): string {
   return `${lines.join('\r\n')}\r\n\r\n`;
 }
 
-/** Valid heartbeats or pings, far more than a session may send. */
+/** Returns valid heartbeats or pings, far more of them than a session may send. */
 function flood(draw: Draw): Buffer[] {
   const heartbeat = { type: 'beat', up: true, models: ['echo-small'] };
   const isPing = draw.chance(0.3);
@@ -122,7 +125,7 @@ function flood(draw: Draw): Buffer[] {
   );
 }
 
-/** The upgrade and the frames, one piece each. In a tenth of the cases the frames are joined and mutated. */
+/** Returns the upgrade and the frames, one piece each. In a tenth of the cases the frames are joined and mutated. */
 export function agentPieces(draw: Draw, node: string, token: string): Buffer[] {
   const pieces: Buffer[] = [Buffer.from(upgrade(draw, token), 'latin1')];
   if (draw.chance(0.85)) pieces.push(textOf(draw, { type: 'hello', v: 1, node }));
@@ -141,7 +144,10 @@ export interface ServerFrame {
   readonly payload: Buffer;
 }
 
-/** Parses the server's frames behind its head, or describes their fault. Drops a last frame that was cut off. */
+/**
+ * Parses the server's frames after its response head, or describes what is wrong with them. Ignores a last frame that was cut
+ * off.
+ */
 export function serverFrames(bytes: Buffer): readonly ServerFrame[] | string {
   const frames: ServerFrame[] = [];
   let at = 0;

@@ -1,6 +1,6 @@
 /**
- * Hostile agents at a control plane. Their sessions are refused or ended as the protocol says, and an honest agent beside
- * them stays up all the time.
+ * Sends hostile agents to a control plane. Their sessions must be refused or ended as the protocol says, and an honest agent
+ * that is connected at the same time must always stay up.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { controlPlaneMessageSchema, parseFrame } from '../../schemas/records/node-messages.ts';
@@ -79,7 +79,7 @@ class AgentTarget extends FleetTarget {
     });
   }
 
-  /** Reports the honest agent only if two checks in a row find it down, because a busy machine may delay one. */
+  /** Records a fault only if two checks in a row find the honest agent down, because a busy machine may delay one check. */
   async #watchHonest(): Promise<void> {
     let down = 0;
     while (this.#watching) {

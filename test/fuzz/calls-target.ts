@@ -1,6 +1,6 @@
 /**
  * Sends JSON bodies to the admin API, the console and the visitors' page. Bodies are drawn from each command's own schema,
- * then mutated, and sent by authorised and unauthorised callers. Each call is answered, or refused in the listener's
+ * then mutated, and sent by authorised and unauthorised callers. Each call must be answered, or refused in the listener's
  * envelope. The operator's commands are dry runs, so the fleet does not change.
  */
 import { z } from 'zod';
@@ -147,6 +147,6 @@ class CallsTarget extends FleetTarget {
 
 function pathPart(draw: Draw): string {
   const known = ['acme', 'echo-small', 'Wide', 'pool-1', 'vic', stacks.openai, '1'];
-  // A URL cannot contain lone surrogates.
+  // Removes lone surrogates, because a URL cannot contain them.
   return draw.chance(0.7) ? draw.pick(known) : draw.word().replaceAll(/[\ud800-\udfff]/g, '') || 'x';
 }

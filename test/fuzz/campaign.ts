@@ -1,6 +1,6 @@
 /**
- * Runs cases of one target on fast-check for a bounded time. Each kind of fault is shrunk and reported once, with the seed
- * and case number that repeat it. Faults are of the same kind if their texts are equal apart from numbers.
+ * Runs cases of one target with fast-check for a limited time. Each kind of fault is shrunk and reported once, with the seed
+ * and case number that repeat it. Two faults are of the same kind if their texts differ only in numbers.
  */
 import fc from 'fast-check';
 import { Draw } from './draw.ts';
@@ -9,15 +9,15 @@ import { Draw } from './draw.ts';
 export type Note = (input: string | Uint8Array) => void;
 
 export interface RunningTarget {
-  /** Number of cases that run at the same time. */
+  /** Number of cases that the target runs at the same time. */
   readonly workers: number;
   /** Tries one case and returns its faults. */
   tryCase(draw: Draw, note: Note): Promise<readonly string[]>;
   /** Faults that belong to no single case, such as a process that ended or a secret in a log. */
   faults(): readonly string[];
-  /** Called once after the first cases to record the level to which the target must return. */
+  /** Called once after the first cases, to record the memory and resources in use. The target must return to this level. */
   warmedUp(): Promise<void>;
-  /** Called once after the last case. Afterwards `faults` is final. */
+  /** Called once after the last case. No further `faults` may appear afterwards. */
   settle(): Promise<void>;
   /** Figures that the summary prints. */
   figures?(): Readonly<Record<string, number>>;
@@ -32,7 +32,7 @@ export interface Target {
 export interface CampaignOptions {
   readonly seed: number;
   readonly seconds: number;
-  /** The only case to run. Its input is printed. */
+  /** Number of the only case to run. Its input is printed. */
   readonly onlyCase?: number | undefined;
   readonly say: (line: string) => void;
 }
@@ -46,12 +46,12 @@ export interface Summary {
 
 const caseMsMax = 60_000;
 const shrinkMsMax = 20_000;
-/** Number of recent cases that may still be the cause of a fault seen now. */
+/** Number of recent cases that may have caused a fault that is noticed now. */
 const recentCases = 24;
 const faultsMax = 20;
 const shownLength = 4000;
 
-// Shared by all cases, because it caches the arbitraries that they draw from.
+// All cases share it, because it caches the arbitraries from which they draw.
 const choices = fc.gen();
 
 export async function campaign(target: Target, options: CampaignOptions): Promise<Summary> {

@@ -1,6 +1,6 @@
 /**
- * Feeds hostile files to the command line: fleet files, exported logs, saved states, contexts. Each run ends in time with a
- * documented exit code and message, and never prints a stack trace. A few runs use a process of their own.
+ * Feeds hostile files to the command line: fleet files, exported logs, saved states, contexts. Each run must end in time with
+ * a documented exit code and message, and must never print a stack trace. A few runs use a process of their own.
  */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -206,7 +206,10 @@ class CliTarget implements RunningTarget {
   }
 }
 
-/** Checks a run against the docs: its exit code and the form of its error. Unexpected failures and secrets are faults. */
+/**
+ * Checks the exit code of a run and the form of its error against the docs. Unexpected failures and printed secrets are
+ * faults.
+ */
 function faultsOf({ code, err }: Run): string[] {
   const faults: string[] = [];
   if (!Object.hasOwn(exitCodes, code)) faults.push(`ended with status ${code}: ${err.slice(0, 300)}`);
@@ -215,7 +218,7 @@ function faultsOf({ code, err }: Run): string[] {
     faults.push(`failed in words that nobody foresaw: ${err.slice(0, 300)}`);
   const isError =
     /^error\[\w+\]: .+\n([\s\S]*\n)? {2}more {2}headgate help exit-codes \(this is \d+\)\n$/.test(err) ||
-    // Errors in a fleet file itself are printed one per line, each with its position.
+    // Errors in a fleet file are printed one per line, each with its position in the file.
     (code === 2 && err.split('\n').every((line) => line === '' || /^\S+:\d+:\d+ .+$/.test(line)));
   if (code !== 0 && code !== 1 && !isError) faults.push(`has no error of the form: ${err.slice(0, 300)}`);
   if (err.includes(canary)) faults.push(`showed a secret: ${err.slice(0, 300)}`);

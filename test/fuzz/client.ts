@@ -2,17 +2,17 @@
 import { type Agent, request } from 'node:http';
 
 export interface ClientAnswer {
-  /** Status code, or 0 if no head arrived. */
+  /** Status code, or 0 if no response head arrived. */
   readonly status: number;
   readonly fields: Readonly<Record<string, string>>;
   readonly body: string;
-  /** The body ended where its framing promised. */
+  /** True if the body ended where its framing promised. */
   readonly whole: boolean;
 }
 
 export interface Asked {
   readonly url: string;
-  /** Defaults to POST. */
+  /** HTTP method. Defaults to POST. */
   readonly method?: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;

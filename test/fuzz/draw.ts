@@ -1,4 +1,7 @@
-/** Choices of one fuzz case, drawn from fast-check so that a failing case shrinks and a seed repeats it. */
+/**
+ * Random choices of one fuzz case. They are drawn from fast-check, so that a failing case can be shrunk and a seed repeats
+ * it.
+ */
 import fc from 'fast-check';
 
 /** Boundary values of integer types and of doubles. */
@@ -43,7 +46,7 @@ const json = (): fc.Arbitrary<Json> =>
     ),
   })).value;
 
-/** Source of choices. They shrink towards the first item of a list, `false` and the smallest number. */
+/** A source of choices. They shrink towards the first item of a list, `false` and the smallest number. */
 export class Draw {
   readonly #draw: fc.GeneratorValue;
 
@@ -56,7 +59,7 @@ export class Draw {
     return this.#fraction() >= 1 - probability;
   }
 
-  /** Draws a whole number from 0 up to, but not including, `end`. */
+  /** Draws an integer from 0 up to, but not including, `end`. */
   below(end: number): number {
     return Math.floor(this.#fraction() * end);
   }
@@ -65,7 +68,7 @@ export class Draw {
     return min + this.below(max - min + 1);
   }
 
-  /** Draws mostly small numbers, rarely one near `max`. */
+  /** Draws a number below `max`, usually a small one. */
   skewed(max: number): number {
     return Math.floor(max ** this.#fraction());
   }
@@ -118,7 +121,7 @@ export class Draw {
       .filter((piece) => piece.length > 0);
   }
 
-  /** Draws only usual choices from the same case: the first item of a list, and the likelier outcome. */
+  /** Returns a source for the same case that draws only usual choices: the first item of a list, and the likelier outcome. */
   calm(): Draw {
     return new CalmDraw(this.#draw);
   }

@@ -1,4 +1,4 @@
-/** Raw connection of a fuzz case: sends bytes in pieces, ends in one of several ways, and collects the answer. */
+/** The raw connection of a fuzz case. It sends bytes in pieces, ends in one of several ways, and collects the answer. */
 import { connect, type Socket } from 'node:net';
 import { setTimeout as pause, setImmediate as turn } from 'node:timers/promises';
 import { connect as connectTls } from 'node:tls';
@@ -10,26 +10,26 @@ export interface Address {
   readonly tls: boolean;
 }
 
-/** Bytes that a client sends, and how it leaves: after its last byte, or by a reset or close after `endAfter` pieces. */
+/** The bytes that a client sends and how it leaves: after its last byte, or with a reset or close after `endAfter` pieces. */
 export interface Delivery {
   readonly pieces: readonly Buffer[];
   /** Pause between pieces, in ms. */
   readonly pauseMs: number;
   readonly end: 'half-close' | 'reset' | 'destroy' | 'wait';
-  /** Number of pieces to send before a reset or close. */
+  /** Number of pieces to send before the reset or close. */
   readonly endAfter: number;
 }
 
 export interface Answered {
   /** Received bytes as latin1 text. */
   readonly text: string;
-  /** The peer or an error cut the connection. */
+  /** True if the peer or an error cut the connection. */
   readonly reset: boolean;
-  /** The connection did not end in time. */
+  /** True if the connection did not end in time. */
   readonly late: boolean;
 }
 
-/** A client that waits for more after its answer leaves after this silence. */
+/** Time without further bytes after which a client that waits for more than one answer leaves, in ms. */
 const silenceMs = 400;
 const exchangeMsMax = 10_000;
 

@@ -1,4 +1,7 @@
-/** Base of all targets that use a fleet: watches its processes and checks that they release everything in the end. */
+/**
+ * Base class of all targets that use a fleet. It watches the fleet's processes and checks that they release everything in the
+ * end.
+ */
 import { Agent } from 'node:http';
 import type { Note, RunningTarget } from './campaign.ts';
 import type { Draw } from './draw.ts';
@@ -9,7 +12,7 @@ export abstract class FleetTarget implements RunningTarget {
   protected readonly fleet: FuzzFleet;
   /** Keeps the target's connections open between requests. */
   protected readonly agent = new Agent({ keepAlive: true });
-  /** Faults that the target sees itself and that belong to no single case. */
+  /** Faults that the target itself has found and that belong to no single case. */
   protected readonly found: string[] = [];
 
   constructor(fleet: FuzzFleet) {

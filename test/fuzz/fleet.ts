@@ -1,4 +1,4 @@
-/** A real fleet under fuzz. Each process runs separately and is watched, on an embedded log in a folder of its own. */
+/** A real fleet for fuzzing, on an embedded log in a folder of its own. Each process runs separately and is watched. */
 import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Fleet } from '../../schemas/events/fleet.ts';
@@ -8,7 +8,7 @@ import { until } from '../support/until.ts';
 import { inspectable } from './inspect.ts';
 import { WatchedProcess } from './watched.ts';
 
-/** Secret text in prompts and in answers of hostile nodes. No log and no error message may contain it. */
+/** Secret text in prompts and in the answers of hostile nodes. No log and no error message may contain it. */
 export const canary = 'canary-3f9d2b71c0';
 export const models = ['echo-small', 'echo-large', 'echo-embed'] as const;
 export const rerankModel = 'echo-rerank';
@@ -29,21 +29,21 @@ export interface GatewayReady {
 export interface NodeReady {
   readonly metrics: string;
 }
-/** Addresses that a simulated node prints when it is ready. */
+/** Addresses that a simulated node prints once it is ready. */
 export interface EngineReady extends NodeReady {
   readonly api: string;
 }
 
 export interface FleetOptions {
-  /** Starts a second gateway that speaks TLS. */
+  /** If true, also starts a second gateway, which uses TLS. */
   readonly tls?: boolean;
-  /** Starts an agent for the simulated node. */
+  /** If true, also starts an agent for the simulated node. */
   readonly agent?: boolean;
-  /** URL of a node that replaces the simulated node. */
+  /** URL of a node to use instead of the simulated node. */
   readonly engine?: string;
-  /** URL of a node that replaces the simulated reranking node. */
+  /** URL of a node to use instead of the simulated reranking node. */
   readonly reranker?: string;
-  /** Additional nodes of the pool that agents report on. */
+  /** Names of additional pool nodes, whose state agents report. */
   readonly agentNodes?: readonly string[];
   readonly gatewayArgs?: readonly string[];
 }
@@ -94,7 +94,7 @@ export class FuzzFleet extends ProcessFleet {
     await super.close();
   }
 
-  /** Current value of one of the gateway's gauges. */
+  /** Returns the current value of one of the gateway's gauges. */
   gauge(name: string): Promise<number> {
     return metric(this.gateway.started, name);
   }

@@ -1,6 +1,6 @@
 /**
- * Short run of every fuzz target with a fixed seed: a few seconds of hostile input against a real fleet. `npm run fuzz` is
- * the long form.
+ * Runs every fuzz target briefly with a fixed seed: a few seconds of hostile input against a real fleet. `npm run fuzz` runs
+ * longer.
  */
 import { execFile } from 'node:child_process';
 import { expect, test } from 'vitest';

@@ -1,11 +1,11 @@
-/** Checks good answers of the gateway as strictly as a client of each API would: complete JSON, or a legal stream. */
+/** Checks the gateway's good answers as strictly as a client of each API would: complete JSON, or a valid stream. */
 import type { InferenceKind } from '../../schemas/api/operations.ts';
 import { readMessageEvents } from '../support/message-events.ts';
 import { readResponseEvents } from '../support/response-events.ts';
 import type { ClientAnswer } from './client.ts';
 import { refusalFault } from './raw-answers.ts';
 
-/** Content type of a stream. Without the charset, some clients read the text as Latin-1. */
+/** Content type of an event stream. If it did not name the charset, some clients would read the text as Latin-1. */
 export const eventStreamType = 'text/event-stream; charset=utf-8';
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -15,7 +15,10 @@ export interface Expected {
   readonly stream: boolean;
 }
 
-/** Describes the fault of an answer. A missing head or a cut stream is not a fault here; callers may be stricter. */
+/**
+ * Describes what is wrong with an answer, or returns undefined. A missing head or a cut stream is accepted here, but callers
+ * may be stricter.
+ */
 export function faultOf(answer: ClientAnswer, expected: Expected): string | undefined {
   const { status, fields, body, whole } = answer;
   if (status === 0) return undefined;
@@ -59,17 +62,19 @@ function hasNumber(answer: Fields, member: string): boolean {
   return Number.isInteger((answer['usage'] as Fields | undefined)?.[member]);
 }
 
-/** Checkers by streaming operation. Each returns whether the terminator came, and throws at the first violation. */
+/**
+ * Checks of a stream, by operation. Each returns whether the terminating event arrived, and throws at the first violation.
+ */
 const isCompleteBy: Readonly<Partial<Record<InferenceKind, (wire: string) => boolean>>> = {
   chat: readChatEvents,
   messages: (wire) => readMessageEvents(wire).isComplete,
   responses: (wire) => readResponseEvents(wire).end !== undefined,
 };
 
-/** Checks every frame of a stream. A complete body must have the terminator, and a cut body must not. */
+/** Checks every frame of a stream. A complete body must contain the terminating event, and a cut body must not. */
 function streamFault({ fields, body, whole }: ClientAnswer, operation: InferenceKind): string | undefined {
   if (fields['content-type'] !== eventStreamType) return `a stream of type ${fields['content-type']}`;
-  // The last frame of a cut stream may itself be incomplete.
+  // Ignores the last frame of a cut stream, because it may be incomplete.
   const wire = whole ? body : body.slice(0, body.lastIndexOf('\n\n') + 2);
   try {
     const isComplete = isCompleteBy[operation]?.(wire) === true;
@@ -80,7 +85,7 @@ function streamFault({ fields, body, whole }: ClientAnswer, operation: Inference
   }
 }
 
-/** Returns whether the terminator came, and throws at the first violation. */
+/** Returns whether the terminating event arrived, and throws at the first violation. */
 function readChatEvents(wire: string): boolean {
   if (wire !== '' && !wire.endsWith('\n\n')) throw new Error('it does not end with a frame');
   let id: unknown;

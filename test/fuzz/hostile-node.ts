@@ -1,27 +1,27 @@
 /**
- * Inference server that answers each inference with raw bytes planned by the asking case, and answers probes like a healthy
- * node. Its HTTP is minimal: it reads one request after another, each with a content length.
+ * An inference server that answers each inference with raw bytes planned by the fuzz case that sent it, and answers probes
+ * like a healthy node. It supports only minimal HTTP: one request after another, each with a content length.
  */
 
 import type { AddressInfo } from 'node:net';
 import { createServer, type Server, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** Bytes to answer with, and how to send them. */
+/** The bytes to answer with, and how to send them. */
 export interface NodePlan {
   readonly pieces: readonly Buffer[];
   readonly pauseMs: number;
-  /** Sent repeatedly after the pieces, up to `times` times or until the gateway disconnects. */
+  /** A piece to send repeatedly after the others, up to `times` times or until the gateway disconnects. */
   readonly endless?: { readonly piece: Buffer; readonly times: number };
   readonly end: 'keep' | 'close' | 'reset' | 'hang';
 }
 
-/** Text in a prompt that tells the node which case is asking. */
+/** Returns the text by which the node recognises the fuzz case that sent a prompt. */
 export function caseMark(number: number): string {
   return `case-${number}-mark`;
 }
 
-/** Longest time for which an idle connection from the gateway stays open. */
+/** Longest time for which an idle connection from the gateway stays open, in ms. */
 const hangMsMax = 8000;
 
 export class HostileNode {
@@ -108,7 +108,7 @@ export class HostileNode {
     return `HTTP/1.1 ${this.#statusOf(head)} x\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
   }
 
-  /** Answers probes like a vLLM server that only reranks. */
+  /** Returns the status of a probe. A node that only reranks answers as vLLM does in this mode. */
   #statusOf(head: string): number {
     if (!this.#reranks) return 200;
     if (head.startsWith('GET /v1/rerank ')) return 405;

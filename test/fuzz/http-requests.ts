@@ -1,4 +1,7 @@
-/** Raw HTTP from a grammar of valid and invalid requests, with mutations: targets, methods, headers, framing, pipelining. */
+/**
+ * Generates raw HTTP from a grammar of valid and invalid requests, then mutates it. Covers targets, methods, headers, framing
+ * and pipelining.
+ */
 import { type Draw, edgeTexts } from './draw.ts';
 import { canary, models, stackDomain, stacks } from './fleet.ts';
 import { mutateBytes } from './mutate.ts';
@@ -158,7 +161,7 @@ const rareHeaders: readonly Header[] = [
   ['Via', '1.1 x'],
 ];
 
-/** Header lines as sent. An odd line may not be a header at all. */
+/** Draws header lines. An odd line may not even be a header. */
 function headerLines(draw: Draw, kind: ListenerKind, secrets: RequestSecrets): string[] {
   const headers = [...hostHeaders(draw), ...keyHeaders(draw, kind, secrets)];
   if (draw.chance(0.7)) headers.push(['Connection', 'close']);
@@ -305,7 +308,7 @@ function request(draw: Draw, kind: ListenerKind, secrets: RequestSecrets): Buffe
   return Buffer.from(`${head.join(end)}${end}${end}${body}`, 'latin1');
 }
 
-/** Bytes of one connection: one or several pipelined requests, mutated in 30 % of the cases. */
+/** Draws the bytes of one connection: one or several pipelined requests, mutated in 30 % of the cases. */
 export function connectionBytes(draw: Draw, kind: ListenerKind, secrets: RequestSecrets): Buffer {
   if (draw.chance(0.02)) return draw.bytes(draw.skewed(4000));
   const count = draw.chance(0.15) ? draw.between(2, 6) : 1;

@@ -1,4 +1,6 @@
-/** Sends raw HTTP to every listener of a fleet. All processes survive, and answer in their envelope or not at all. */
+/**
+ * Sends raw HTTP to every listener of a fleet. All processes must survive, and must answer in their envelope or not at all.
+ */
 
 import type { ListenerName } from '../../shared/runtime/connections.ts';
 import { operatorToken } from '../support/process-fleet.ts';
@@ -76,7 +78,7 @@ class HttpTarget extends FleetTarget {
   }
 }
 
-/** Kind of answer that each listener of the service gives; `node` belongs to the simulator. */
+/** Kind of server behind each listener, which determines the form of its answers. `node` belongs to the simulated node. */
 const kinds: Readonly<Record<ListenerName, ListenerKind>> = {
   api: 'gateway',
   stack: 'gateway',

@@ -1,4 +1,4 @@
-/** Connection bytes from a small grammar of HTTP message framing. Every part is usual, odd or mutated. */
+/** Generates the bytes of a connection from a small grammar of HTTP message framing. Each part is usual, odd or mutated. */
 import type { Draw } from './draw.ts';
 import { mutateBytes } from './mutate.ts';
 
@@ -232,7 +232,7 @@ function answer(draw: Draw): string {
   return message(draw, `${version} ${status}`, []);
 }
 
-/** Interim answers and a final answer, occasionally followed by extra bytes. */
+/** Draws interim answers and a final answer, occasionally followed by further bytes. */
 export function answerBytes(draw: Draw): Buffer {
   const early = draw.list(draw.chance(0.2) ? draw.below(4) : 0, () =>
     draw.pick([
@@ -248,7 +248,7 @@ export function answerBytes(draw: Draw): Buffer {
   return draw.chance(0.1) ? mutateBytes(draw, bytes, 2) : bytes;
 }
 
-/** Splits the bytes as a peer may send them: all at once, in several pieces, or byte by byte. */
+/** Splits the bytes as a peer might send them: all at once, in several pieces, or byte by byte. */
 export function cut(draw: Draw, bytes: Buffer): readonly Buffer[] {
   if (bytes.length === 0) return [];
   const count = draw.weighted<() => number>([

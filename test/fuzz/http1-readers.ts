@@ -1,4 +1,4 @@
-/** Reads the same bytes with the gateway's reader and with `node:http`, and returns both results in one form. */
+/** Reads the same bytes with the gateway's HTTP reader and with `node:http`, and returns both results in the same form. */
 import {
   type ClientRequest,
   createServer,
@@ -19,7 +19,7 @@ import { MessageReader } from '../../data-plane/http/message-reader.ts';
 const headBytesMax = 16 * 1024;
 
 export interface ReadMessage {
-  /** Method and target of a request, or the status of an answer. */
+  /** Method and target of a request, or status of an answer. */
   readonly line: string;
   readonly version: string;
   readonly fields: readonly string[];
@@ -31,7 +31,7 @@ export interface ReadMessage {
 export interface ReadBytes {
   readonly messages: ReadMessage[];
   fault: string | undefined;
-  /** No bytes are read after the last message. */
+  /** True if the reader ignores all bytes after the last message. */
   isOver?: boolean;
 }
 
@@ -76,7 +76,7 @@ function readOwn<Head extends OwnHead>(
   const reader = new MessageReader(heads, sink, headBytesMax);
   const isDone = (): boolean => read.fault !== undefined || (isOver && reader.state === 'ended');
   for (const piece of pieces) {
-    // Copies the piece, because the reader moves chunks within its input.
+    // Copies the piece, because the reader moves the chunks inside its input.
     const bytes = Buffer.from(piece);
     for (let at = 0; at < bytes.length && !isDone(); ) at += reader.read(bytes.subarray(at));
   }
@@ -106,7 +106,7 @@ export function readAnswer(pieces: readonly Buffer[]): ReadBytes {
   );
 }
 
-/** Connection whose peer is the test. */
+/** A connection whose other end is the test. */
 class Wire extends Duplex {
   constructor() {
     super();
@@ -114,7 +114,7 @@ class Wire extends Duplex {
   }
 
   override _read(): void {
-    // The test pushes the bytes.
+    // Nothing to do, because the test pushes the bytes.
   }
 
   override _write(_chunk: Buffer, _encoding: string, done: () => void): void {
@@ -154,7 +154,7 @@ function collect(line: string, message: IncomingMessage): ReadMessage {
 async function push(wire: Wire, pieces: readonly Buffer[]): Promise<void> {
   for (const piece of pieces) {
     wire.push(piece);
-    // Pieces pushed in the same turn may be read as one.
+    // Waits for the next turn, because pieces pushed in the same turn may be read as one.
     if (pieces.length < 10) await turn();
   }
   await turn();
@@ -189,7 +189,10 @@ function opened(): Server {
 
 const server = opened();
 
-/** Reads with a server of `node:http`. The connection stays open, because at its end Node drops an incomplete message. */
+/**
+ * Reads requests with a server of `node:http`. Keeps the connection open, because Node drops an incomplete message when its
+ * connection ends.
+ */
 export async function requestsOfNode(pieces: readonly Buffer[]): Promise<ReadBytes> {
   const wire = new Wire();
   const read: ReadBytes = { messages: [], fault: undefined };
@@ -200,13 +203,13 @@ export async function requestsOfNode(pieces: readonly Buffer[]): Promise<ReadByt
   return read;
 }
 
-/** Reads with a client of `node:http`. */
+/** Reads an answer with a client of `node:http`. */
 export async function answerOfNode(pieces: readonly Buffer[]): Promise<ReadBytes> {
   const wire = new Wire();
   const read: ReadBytes = { messages: [], fault: undefined };
   const asked: ClientRequest = openRequest({
     ...{ method: 'POST', maxHeaderSize: headBytesMax },
-    // Avoids an agent, which would open a connection of its own.
+    // Bypasses the agent, which would open a connection of its own.
     createConnection: () => wire as unknown as Socket,
   });
   asked.maxHeadersCount = 0;

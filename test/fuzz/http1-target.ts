@@ -1,6 +1,6 @@
 /**
- * Compares the gateway's own HTTP/1.1 reader with that of `node:http`, in this process. Both read the same messages with the
- * same fields and bytes, or the gateway's reader refuses. A refusal by `node:http` alone is a finding.
+ * Compares the gateway's own HTTP/1.1 reader with that of `node:http`, in this process. Both must read the same messages with
+ * the same fields and bytes, or the gateway's reader must refuse. A refusal by `node:http` alone is a fault.
  */
 import type { Note, RunningTarget, Target } from './campaign.ts';
 import type { Draw } from './draw.ts';
@@ -49,15 +49,15 @@ class Http1Target implements RunningTarget {
   }
 
   async warmedUp(): Promise<void> {
-    // Cases share no state.
+    // Nothing to record, because cases share no state.
   }
 
   async settle(): Promise<void> {
-    // Cases leave nothing behind.
+    // Nothing to wait for, because cases leave nothing behind.
   }
 
   async close(): Promise<void> {
-    // Nothing is open.
+    // Nothing to close.
   }
 
   figures(): Record<string, number> {
@@ -70,7 +70,7 @@ function differenceOf(own: ReadBytes, node: ReadBytes): string | undefined {
   const whole = own.messages.filter(({ isWhole }) => isWhole);
   const wholeOfNode = node.messages.filter(({ isWhole }) => isWhole);
   for (const [index, message] of whole.entries()) {
-    // `node:http` ignores an upgrade request, but drops the bytes that arrived behind it.
+    // `node:http` ignores an upgrade request, but drops the bytes that arrived after it.
     if (index > 0 && asksForUpgrade(whole[index - 1])) return undefined;
     const other = wholeOfNode[index];
     if (other === undefined) return `node:http does not read message ${index}: ${node.fault}`;
@@ -86,7 +86,7 @@ function asksForUpgrade(message: ReadMessage | undefined): boolean {
   return message?.headers['upgrade'] !== undefined && /upgrade/i.test(message.headers['connection'] ?? '');
 }
 
-/** If a message is incomplete, both readers must report its head and the body bytes received so far. */
+/** Compares incomplete last messages: both readers must report the head and the body bytes received so far. */
 function partDifference(own: ReadBytes, node: ReadBytes): string | undefined {
   const part = own.messages.find(({ isWhole }) => !isWhole);
   if (part === undefined || asksForUpgrade(own.messages.at(-2))) return undefined;

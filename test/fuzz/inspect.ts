@@ -1,6 +1,6 @@
 /**
- * Inspects a running process through its debugger port: its heap after a collection, and its open resources. Comparing the
- * level before and after a run reveals leaks that no answer shows.
+ * Inspects a running process through its debugger port: its heap after a garbage collection, and its open resources.
+ * Comparing them before and after a run reveals leaks that no answer shows.
  */
 import WebSocket from 'ws';
 
@@ -16,10 +16,10 @@ interface Reply {
   readonly result?: { readonly result?: { readonly value?: unknown } };
 }
 
-/** Environment that makes Node open its inspector on a free loopback port. */
+/** Environment variables that make Node open its inspector on a free loopback port. */
 export const inspectable = { NODE_OPTIONS: '--inspect=127.0.0.1:0' } as const;
 
-/** Finds the inspector's address in the output that the process printed at its start. */
+/** Finds the inspector's address in what the process printed when it started. */
 export function inspectorIn(stderr: string): string | undefined {
   return /Debugger listening on (ws:\/\/\S+)/.exec(stderr)?.[1];
 }

@@ -1,4 +1,4 @@
-/** JSON bodies for every operation that takes one, drawn from the schemas and then mutated. */
+/** Generates JSON bodies for every operation that accepts one. They are drawn from the schemas and then mutated. */
 import { countTokensRequestSchema, messagesRequestSchemas } from '../../schemas/api/anthropic.ts';
 import { toolSchema, turnSchema } from '../../schemas/api/anthropic-messages.ts';
 import { chatRequestSchema, embeddingsRequestSchema } from '../../schemas/api/openai.ts';
@@ -150,7 +150,7 @@ const opaqueBy: Readonly<Record<InferenceKind, Opaque>> = {
   'count-tokens': anthropicOpaque,
 };
 
-/** A body that is mostly valid. */
+/** Draws a body that is usually valid. */
 function goodBody(draw: Draw, operation: InferenceKind): Json {
   const opaque = opaqueBy[operation];
   const from: SchemaDraw = { draw, opaque, optional: draw.chance(0.6) ? 0.06 : 0.3 };
@@ -165,7 +165,7 @@ function modelFor(draw: Draw, operation: InferenceKind): string {
   return operation === 'rerank' ? rerankModel : draw.pick(models);
 }
 
-/** Text of a body. Half of the bodies are mutated into something that no schema would make. */
+/** Returns the text of a body. Half of the bodies are mutated in ways that no schema allows. */
 export function bodyText(draw: Draw, operation: InferenceKind): string {
   let body = goodBody(draw, operation);
   if (draw.chance(0.5))

@@ -1,4 +1,4 @@
-/** Sends JSON bodies to a gateway with a simulated node. Each gets a good answer or a refusal in the envelope. */
+/** Sends JSON bodies to a gateway with a simulated node. Each must get a good answer or a refusal in the envelope. */
 import { type InferenceKind, operations } from '../../schemas/api/operations.ts';
 import type { Note, Target } from './campaign.ts';
 import { ask } from './client.ts';

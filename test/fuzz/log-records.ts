@@ -1,4 +1,6 @@
-/** Records of a control log: a valid chain interspersed with junk, forged or mutated commits, and hostile events. */
+/**
+ * Generates records of a control log: a valid chain that also contains junk, forged or mutated commits, and hostile events.
+ */
 import { eventTypeNames, isEventType } from '../../schemas/events/event-definitions.ts';
 import { type StoredEvent, toStored } from '../../schemas/events/events.ts';
 import { composeCommit, type Head, judge } from '../../shared/log/core/chain.ts';
@@ -8,7 +10,7 @@ import type { Draw, Json } from './draw.ts';
 import { canary } from './fleet.ts';
 import { mutateBytes, mutateJson } from './mutate.ts';
 
-/** Event types except those that start or change the chain itself, which the chain's own tests cover. */
+/** All event types except those that start or change the chain itself, because the chain's own tests cover them. */
 const types = eventTypeNames.filter((type) => !type.startsWith('log.'));
 
 function stored(draw: Draw, mayHalt: boolean): StoredEvent {
@@ -21,7 +23,7 @@ function stored(draw: Draw, mayHalt: boolean): StoredEvent {
     [1, () => ({ ...event, v: draw.pick([2, 99, 2 ** 31]) })],
     [1, () => ({ ...event, type: draw.pick(['later.kind', '__proto__', 'toString', '', draw.text()]) })],
   ])();
-  // An unknown critical event halts every reader by design.
+  // An unknown critical event halts every reader by design, so such events must be rare or not critical.
   const isKnown = isEventType(changed.type) && changed.v <= event.v;
   return isKnown || (mayHalt && draw.chance(0.02)) ? changed : { ...changed, critical: false };
 }
@@ -38,7 +40,7 @@ function commit(draw: Draw, head: Head, mayHalt: boolean): Buffer {
   });
 }
 
-/** A commit whose envelope is changed: version, sequence number, links, texts or types. */
+/** Draws a commit with a changed envelope: version, sequence number, links, texts or types. */
 function forged(draw: Draw, head: Head): Buffer {
   const envelope = JSON.parse(commit(draw, head, false).toString()) as { readonly [name: string]: Json };
   return Buffer.from(
@@ -58,13 +60,13 @@ function forged(draw: Draw, head: Head): Buffer {
   );
 }
 
-/** Bytes of one record that may or may not extend the chain after `head`. */
+/** Draws the bytes of one record, which may or may not extend the chain after `head`. */
 export function recordBytes(draw: Draw, head: Head, mayHalt: boolean): Buffer {
   const bytes = anyRecord(draw, head, mayHalt);
   return !mayHalt && wouldHalt(bytes) ? commit(draw, head, false) : bytes;
 }
 
-/** Whether a commit would halt its readers. A mutation may leave a commit valid but rename a critical event. */
+/** Whether a commit would halt its readers. A mutation can rename a critical event without making the commit invalid. */
 function wouldHalt(bytes: Buffer): boolean {
   try {
     const { events } = JSON.parse(bytes.toString()) as { events: { type: string; critical: unknown }[] };
@@ -89,7 +91,7 @@ export function signatureOf(draw: Draw): Buffer | null {
   return draw.chance(0.8) ? null : draw.bytes(draw.pick([0, 1, 63, 64, 65, 1000]));
 }
 
-/** Draws records after `head`, each based on the chain as the previous record left it. */
+/** Draws records after `head`. Each is based on the chain as it is after the previous record. */
 export function drawRecords(
   draw: Draw,
   start: Head,

@@ -1,7 +1,7 @@
 /**
- * Hostile records of the control log. In each case two folds read the same records in batches of different sizes. Neither
- * throws, and both reach the same state. Some records also go to the log of a real control plane and gateway. Both must end
- * at the same position as the fuzzer's own fold of that log.
+ * Writes hostile records to the control log. In each case two folds read the same records in batches of different sizes.
+ * Neither may throw, and both must reach the same state. Some records also go to the log of a real control plane and gateway.
+ * Both must end at the same position as the fuzzer's own fold of that log.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ControlLog, LogRecord } from '../../shared/log/core/control-log.ts';
@@ -90,7 +90,7 @@ class LogTarget extends FleetTarget {
     await super.settle();
   }
 
-  /** Positions and digests of the control plane and the gateway. */
+  /** Returns the positions and digests of the control plane and the gateway. */
   async #standing(): Promise<string[]> {
     const { position, digest } = await this.fleet.operator.call('GET', '/status');
     const health = await (await fetch(`${this.fleet.gateway.started.ready.metrics}/readyz?verbose`)).text();

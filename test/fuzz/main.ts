@@ -1,7 +1,7 @@
 /**
- * Long form of the fuzz targets: `npm run fuzz -- [TARGET] [--seconds N] [--seed S] [--case N]`. Without a target, all run in
- * turn. Prints the seed, each fault with its shrunk input, and one summary line per target. Exits with 1 if a fault was
- * found. `--case` repeats one case of a seed and prints its input.
+ * The long form of the fuzz targets: `npm run fuzz -- [TARGET] [--seconds N] [--seed S] [--case N]`. Without a target, all
+ * targets run in turn. Prints the seed, each fault with its shrunk input, and one summary line per target. Exits with 1 if a
+ * fault was found. `--case` repeats one case of a seed and prints its input.
  */
 import { parseArgs } from 'node:util';
 import { campaign, type Summary } from './campaign.ts';

@@ -1,4 +1,4 @@
-/** Mutations of raw bytes, and of JSON values, which stay valid JSON. */
+/** Mutates raw bytes, or JSON values, which stay valid JSON. */
 import { type Draw, edgeTexts, type Json } from './draw.ts';
 
 const edgeBytes: readonly string[] = [
@@ -6,7 +6,7 @@ const edgeBytes: readonly string[] = [
   ...['\xc0\x80', '\xed\xa0\x80', '\xef\xbb\xbf', '0', '-', '999999999999999999999'],
 ];
 
-/** Replaces up to `timesMax` ranges of the bytes, at least one. A range may be empty. */
+/** Replaces between one and `timesMax` ranges of the bytes. A range may be empty. */
 export function mutateBytes(draw: Draw, bytes: Buffer, timesMax = 4): Buffer {
   let mutated = bytes;
   for (let time = draw.between(1, timesMax); time > 0; time--) {
@@ -23,7 +23,7 @@ export function mutateBytes(draw: Draw, bytes: Buffer, timesMax = 4): Buffer {
   return mutated;
 }
 
-/** Changes one place in the value: replaces, removes, repeats, renames or nests it. */
+/** Changes the value in one place: replaces, removes, repeats, renames or nests something. */
 export function mutateJson(draw: Draw, value: Json, inProbability = 0.75): Json {
   const entries = typeof value === 'object' && value !== null ? Object.entries<Json>(value) : [];
   if (entries.length === 0 || !draw.chance(inProbability)) return replace(draw, value);
@@ -47,7 +47,7 @@ export function mutateJson(draw: Draw, value: Json, inProbability = 0.75): Json 
   return Array.isArray(value) ? entries.map(([, one]) => one) : Object.fromEntries(entries);
 }
 
-/** Bounds repeated copies of copies, because building huge values would delay the other cases. */
+/** Limits the number of copies of a large value, because building huge values would delay the other cases. */
 function copiesMax(member: Json): number {
   return Math.max(1, Math.min(5000, Math.floor(1_000_000 / JSON.stringify(member).length)));
 }
@@ -67,7 +67,7 @@ function replace(draw: Draw, value: Json): Json {
   ])();
 }
 
-/** JSON text of a value, sometimes with a duplicate name, an odd number, an odd escape or a bad end. */
+/** Returns the JSON text of a value, sometimes with a duplicate name, an odd number, an odd escape or a bad end. */
 export function jsonText(draw: Draw, value: Json): string {
   let text = JSON.stringify(value);
   if (draw.chance(0.1)) text = text.replace(/"(\w+)":/, (found) => `${found}null,${found}`);

@@ -1,6 +1,6 @@
 /**
- * Answers of a hostile node: heads, streams and bodies in the style of real engines, mutated at every level: event JSON,
- * stream lines, HTTP framing, and delivery of the bytes.
+ * Generates the answers of a hostile node: heads, streams and bodies in the style of real engines, mutated at every level,
+ * from event JSON, stream lines and HTTP framing to the delivery of the bytes.
  */
 
 import type { InferenceKind } from '../../schemas/api/operations.ts';
@@ -8,7 +8,7 @@ import type { Draw, Json } from './draw.ts';
 import type { NodePlan } from './hostile-node.ts';
 import { jsonText, mutateBytes, mutateJson } from './mutate.ts';
 
-/** Secret text in a node's errors and headers. No client and no log may see it. */
+/** Secret text in a node's errors and headers. No client and no log may ever contain it. */
 export const nodeSecret = 'node-secret-51e0aa97';
 
 export interface Wanted {
@@ -75,7 +75,7 @@ function choiceOf(draw: Draw, delta: Json, finish: Json): Json {
   };
 }
 
-/** Data of the stream's events. */
+/** Draws the data of the stream's events. */
 function events(draw: Draw, wanted: Wanted): string[] {
   const chunks: Json[] = [chunk(wanted, [choiceOf(draw, { role: 'assistant', content: '' }, null)])];
   chunks.push(...draw.list(draw.skewed(12), () => chunk(wanted, [choiceOf(draw, words(draw), null)])));
@@ -103,7 +103,7 @@ function hugeEvent(draw: Draw, wanted: Wanted): string {
   return JSON.stringify(chunk(wanted, [choiceOf(draw, { content: text }, null)]));
 }
 
-/** Text of the whole stream, line by line. */
+/** Returns the text of the whole stream. */
 function stream(content: Draw, draw: Draw, wanted: Wanted): string {
   const end = draw.weighted([
     [12, '\n'],
@@ -126,7 +126,7 @@ function stream(content: Draw, draw: Draw, wanted: Wanted): string {
   return `${draw.chance(0.02) ? '\ufeff' : ''}${lines.join('')}`;
 }
 
-/** Body of an answer that is not streamed. */
+/** Draws the body of an answer that is not streamed. */
 function whole(draw: Draw, { operation, model }: Wanted): string {
   const message = { role: 'assistant', ...(words(draw) as object) };
   const finish = draw.chance(0.85) ? 'stop' : draw.pick(finishes);
@@ -224,7 +224,7 @@ function headers(draw: Draw, { stream: isStream }: Wanted): string[] {
   return lines;
 }
 
-/** The body as framed bytes, with the header line that announces the framing. */
+/** Returns the body as framed bytes, with the header line that announces the framing. */
 function framed(draw: Draw, body: Buffer): { readonly line: string | undefined; readonly bytes: Buffer } {
   return draw.weighted<() => { line: string | undefined; bytes: Buffer }>([
     [8, () => ({ line: 'transfer-encoding: chunked', bytes: chunked(draw, body) })],
@@ -272,7 +272,10 @@ function chunked(draw: Draw, body: Buffer): Buffer {
   return Buffer.concat([...parts, Buffer.from(end)]);
 }
 
-/** Each layer is drawn either wildly or calmly, so that a fault in one layer is reached through valid outer layers. */
+/**
+ * Draws an answer. Each layer is either wild or calm, because a fault in an inner layer is reached only if the outer layers
+ * are valid.
+ */
 export function drawNodePlan(draw: Draw, wanted: Wanted): NodePlan {
   const layer = (): Draw => (draw.chance(0.4) ? draw : draw.calm());
   const content = layer();

@@ -1,6 +1,6 @@
 /**
- * Fuzzes the gateway with a hostile node. The client gets a refusal, a legal answer or a destroyed connection, and never sees
- * the node's error texts. Afterwards nothing is in flight.
+ * Fuzzes the gateway with a hostile node. The client must get a refusal, a valid answer or a destroyed connection, and must
+ * never see the node's error texts. Afterwards nothing may be in flight.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { type InferenceKind, operations } from '../../schemas/api/operations.ts';
@@ -13,7 +13,7 @@ import { faultOf } from './good-answers.ts';
 import { caseMark, HostileNode } from './hostile-node.ts';
 import { drawNodePlan, nodeSecret } from './node-answers.ts';
 
-/** Gauges of ongoing work. Each returns to zero, because every request releases what it took. */
+/** Gauges of ongoing work. Each must return to zero, because every request must release what it took. */
 const gauges = ['headgate_limiter_in_flight_units', 'headgate_streams_open'] as const;
 const restMs = 20_000;
 
@@ -27,7 +27,10 @@ const asked: { readonly [Kind in InferenceKind]?: { readonly model: string; body
     },
   };
 
-/** Matches a secret inside the model's output. Mutated bytes may move it there, and the client may read that output. */
+/**
+ * Finds the node's secret inside the model's output. Mutated bytes may move it there, and the client may see the model's
+ * output.
+ */
 const said = new RegExp(
   `"(?:content|refusal|reasoning(?:_content)?|arguments|name)":"(?:[^"\\\\]|\\\\.)*${nodeSecret}`,
 );
@@ -40,9 +43,9 @@ interface Asked {
   readonly stream: boolean;
   readonly model: string;
   readonly usage: boolean;
-  /** The client disconnects after this time. */
+  /** Time after which the client disconnects, in ms. Undefined if it waits for the answer. */
   readonly leavesMs: number | undefined;
-  /** The answer legitimately contains the node's secret. */
+  /** True if the model's output contains the node's secret, so that the client may see it. */
   readonly maySeeSecret: boolean;
 }
 

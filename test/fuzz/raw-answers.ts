@@ -1,6 +1,6 @@
 /**
  * Parses the bytes that a listener sent on one connection as strictly as a proxy would: complete answers one after another,
- * and every refusal in the listener's envelope.
+ * each refusal in the listener's envelope.
  */
 import { commandErrorKinds } from '../../control-plane/core/command-error.ts';
 import { refusalKinds } from '../../schemas/api/refusals.ts';
@@ -9,10 +9,10 @@ export type ListenerKind = 'gateway' | 'admin' | 'console' | 'play' | 'health' |
 
 export interface OneAnswer {
   readonly status: number;
-  /** Header names are in lower case. */
+  /** Headers of the answer. Their names are in lower case. */
   readonly fields: Readonly<Record<string, string>>;
   readonly body: string;
-  /** Answers a HEAD request, so no body follows even if the head promises one. */
+  /** True for the answer to a HEAD request, which has no body even if its head promises one. */
   readonly bodiless?: boolean;
   /** False if the connection ended before the promised end of the body. */
   readonly whole: boolean;
@@ -24,7 +24,7 @@ export interface ReadAnswers {
   readonly broken: string | undefined;
 }
 
-/** Parses latin1 text. With `bodiless`, answers may be to HEAD, so a promised body may be missing. */
+/** Parses answers in latin1 text. With `bodiless`, the requests may have been HEAD, so a promised body may be missing. */
 export function readAnswers(text: string, bodiless: boolean): ReadAnswers {
   const answers: OneAnswer[] = [];
   let at = 0;
@@ -48,7 +48,7 @@ export function readAnswers(text: string, bodiless: boolean): ReadAnswers {
       continue;
     }
     const { body, next } = bodyAt(text, at, fields, status === 204 || status === 304);
-    // An answer that gives no length and closes the connection promises no body.
+    // Ignores answers that give no length and close the connection, because they promise no body.
     const isHead = bodiless && (next === undefined || body === '' || text.startsWith('HTTP/1.', at));
     if (isHead) {
       answers.push({ status, fields, body: '', whole: true, bodiless: true });
@@ -91,7 +91,7 @@ function chunkedBody(
   }
 }
 
-/** Describes the fault of one answer from a listener of this kind; undefined if the answer is good. */
+/** Describes what is wrong with an answer from a listener of this kind. Returns undefined if the answer is good. */
 export function answerFault(
   kind: ListenerKind,
   { status, fields, body, whole, bodiless }: OneAnswer,
@@ -102,7 +102,7 @@ export function answerFault(
     return [200, 400, 404, 405, 408, 413, 417, 431, 501, 503].includes(status)
       ? undefined
       : `answered ${status}`;
-  // Pages and files are text. A JSON body is the answer of an API call.
+  // Pages and files are text, but the answer to an API call is JSON.
   const isPage = (kind === 'console' || kind === 'play') && !isJson(fields);
   if (isPage)
     return [200, 303, 304, 400, 404, 405, 408, 413, 417, 421, 431, 503].includes(status)
@@ -119,7 +119,7 @@ function isJson(fields: Readonly<Record<string, string>>): boolean {
   return fields['content-type']?.startsWith('application/json') === true;
 }
 
-/** Checks a refusal like `refusalOf` of test/support/api.ts, but without vitest's `expect`. */
+/** Checks a refusal as `refusalOf` in test/support/api.ts does, but without vitest's `expect`. */
 export function refusalFault(
   status: number,
   fields: Readonly<Record<string, string>>,

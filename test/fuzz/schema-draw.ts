@@ -1,11 +1,11 @@
 /**
- * Draws valid values from a zod schema itself, so that new fields are fuzzed without a change here. `opaque` supplies, by
- * field name, what a schema hides in a function (a bounded list, a custom check).
+ * Draws valid values from a zod schema, so that new fields are fuzzed without a change in this file. Some schemas hide a part
+ * of their rules in a function, such as a limited list or a custom check. `opaque` supplies values for these fields by name.
  */
 import type { z } from 'zod';
 import type { Draw, Json } from './draw.ts';
 
-/** Makes a value that the schema does not describe, by field name. Returns undefined for unknown fields. */
+/** Makes a value for a named field whose schema does not describe it. Returns undefined for other fields. */
 export type Opaque = (draw: Draw, field: string) => Json | undefined;
 
 export interface SchemaDraw {
@@ -25,7 +25,7 @@ const candidates = [
   'node-1',
 ];
 
-/** Draws one value. A few of them are invalid after all. */
+/** Draws a value that is usually, but not always, valid. */
 export function valueFor(from: SchemaDraw, schema: z.core.$ZodType, field = ''): Json {
   const { def } = (schema as z.core.$ZodTypes)._zod;
   const { draw } = from;
@@ -82,7 +82,9 @@ function objectOf(from: SchemaDraw, shape: Readonly<Record<string, z.core.$ZodTy
   return Object.fromEntries(members);
 }
 
-/** Whether a field must be present. Some schemas treat an empty value as absent, so only a trial parse shows this. */
+/**
+ * Whether a field must be present. Some schemas treat an empty value as absent, so only parsing `undefined` can show this.
+ */
 function isRequired(schema: z.core.$ZodType): boolean {
   return !(schema as z.ZodType).safeParse(undefined).success;
 }

@@ -1,9 +1,9 @@
 /**
- * Hostile snapshot files. A download is accepted only if its rows add up to their digests. A local `state.db` is opened or
- * quarantined. In both cases a changed position is rejected, unless its checksum was forged too.
+ * Offers hostile snapshot files. A download may be accepted only if its rows add up to their digests. A local `state.db` must
+ * be opened or quarantined. In both cases a changed position must be rejected, unless its checksum was forged too.
  *
- * Some cases start a real gateway on the file. It reaches the state of its control plane and keeps following it. If the
- * forged position makes folded records seem missing from the log, it may refuse the log instead, but must say so.
+ * Some cases start a real gateway on the file. It must reach the state of its control plane and keep following it. If a
+ * forged position makes folded records seem missing from the log, the gateway may refuse the log instead, but must say so.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -28,12 +28,18 @@ import { FleetTarget } from './fleet-target.ts';
 import { type SpoiltState, spoiltState } from './spoilt-state.ts';
 
 const realOdds = 1 / 30;
-/** Odds of starting a real gateway on a forged position, because only a real gateway shows the effect. */
+/**
+ * Probability that a case with a forged position starts a real gateway. It is higher than otherwise, because only a real
+ * gateway shows the effect.
+ */
 const forgedRealOdds = 1 / 6;
-/** Counted from the start of the case, so that the case reports its own finding before it is stopped as too long. */
+/**
+ * Time within which the gateway must recover, in ms from the start of the case. Short enough to be reported before the case
+ * is stopped as too long.
+ */
 const healMs = 50_000;
 const askMs = 5000;
-/** Health text of a gateway whose log does not contain the record at its position. */
+/** Pattern of the health text of a gateway whose log does not contain the record at its position. */
 const refusal = /\[\+\]log [^[]*\bfolded\b/;
 const quiet = pino({ level: 'silent' });
 
@@ -62,7 +68,7 @@ class SnapshotTarget extends FleetTarget {
   readonly #dir = mkdtempSync(join(tmpdir(), 'headgate-fuzz-state-'));
   readonly #server: Server;
   readonly #goodPosition: string;
-  /** Offered files, by the first segment of the URL path that serves them. */
+  /** Files that the server offers, by the first segment of the URL path. */
   readonly #offers = new Map<string, Buffer>();
   #serial = 0;
   #taken = 0;
@@ -106,7 +112,7 @@ class SnapshotTarget extends FleetTarget {
     this.#offers.set(name, bytes);
     const { port } = this.#server.address() as AddressInfo;
     const controlPlanes = [`http://127.0.0.1:${port}/${name}`];
-    // The second attempt offers the same bytes, so it would only add the pause before it.
+    // Makes only one attempt, because a second one would get the same bytes after a pause.
     const attempt = fetchSnapshot({
       path,
       controlPlanes,
@@ -169,7 +175,7 @@ class SnapshotTarget extends FleetTarget {
     writeFileSync(join(folder, 'state.db'), bytes);
     const gateway = await this.fleet.watchGateway(name);
     try {
-      // A gateway that reads from a wrong position looks healthy until the next commit.
+      // A gateway that reads from a wrong position looks healthy until the next commit, so make one.
       const { value } = await this.fleet.operator.createKey('acme', name);
       this.fleet.secrets.add(value);
       let standing = '';

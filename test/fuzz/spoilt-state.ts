@@ -1,4 +1,7 @@
-/** Snapshot files that no fold made: with flipped bits, truncated, with foreign tables, triggers and views, or wrong rows. */
+/**
+ * Generates snapshot files that no fold could have made: with flipped bits, truncated, with foreign tables, triggers and
+ * views, or with wrong rows.
+ */
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
@@ -6,7 +9,9 @@ import { forgePosition } from '../support/forged-position.ts';
 import type { Draw } from './draw.ts';
 import { mutateBytes } from './mutate.ts';
 
-/** Statements that SQLite itself runs, so that the file stays intact. A statement that fails on a state is skipped. */
+/**
+ * Statements that change the file through SQLite, so that the file itself stays intact. A statement that fails is skipped.
+ */
 const statements: readonly string[] = [
   "UPDATE api_key SET state = 'active'",
   'DELETE FROM position',
@@ -39,11 +44,13 @@ const positions: readonly string[] = [
 
 export interface SpoiltState {
   readonly bytes: Buffer;
-  /** Whether a changed position has a matching checksum again. Only someone who can write to the data folder can forge it. */
+  /**
+   * Whether the checksum was changed to match a changed position. Only someone who can write to the data folder can do this.
+   */
   readonly isForged: boolean;
 }
 
-/** Makes a spoilt file from the good one, working in `dir`. */
+/** Makes a spoilt copy of the good file, working in `dir`. */
 export function spoiltState(draw: Draw, good: Buffer, dir: string): SpoiltState {
   const bytes = (of: Buffer): SpoiltState => ({ bytes: of, isForged: false });
   const changes = (drawn: readonly string[]) => draw.list(draw.between(1, 3), () => draw.pick(drawn));
@@ -77,7 +84,7 @@ function changed(
       try {
         execute(db, statement);
       } catch {
-        // The statement does not fit the tables of this state.
+        // The statement does not fit this state's tables.
       }
     db.pragma('wal_checkpoint(TRUNCATE)');
   } finally {

@@ -1,4 +1,4 @@
-/** All fuzz targets, in the order in which they run. */
+/** Lists all fuzz targets in the order in which they run. */
 import { agentTarget } from './agent-target.ts';
 import { callsTarget } from './calls-target.ts';
 import type { Target } from './campaign.ts';

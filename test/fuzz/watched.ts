@@ -1,18 +1,24 @@
-/** Watches real processes under fuzz: they stay alive, answer health checks, log no secret and release what they held. */
+/**
+ * Watches real processes under fuzzing. They must stay alive, answer health checks, log no secret, and release what they
+ * held.
+ */
 import { Agent, get } from 'node:http';
 import { get as getTls, Agent as TlsAgent } from 'node:https';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Started } from '../support/processes.ts';
 import { inspectorIn, type Level, levelOf } from './inspect.ts';
 
-/** Interval of the health checks, and the longest time for an answer even on a busy machine. */
+/** Time between health checks, in ms. */
 const healthEveryMs = 500;
 const healthAnswerMs = 15_000;
-/** Allowed growth of the level after a run over the level before it. */
+/** Largest allowed ratio of the memory held after a run to the memory held before it. */
 const heldFactorMax = 1.5;
 const heldSlackBytes = 24 * 1024 * 1024;
 const resourcesSlack = 40;
-/** Time for connections and timers to end after the last case. A WebSocket whose peer answers no close frame takes 30 s. */
+/**
+ * Time for connections and timers to end after the last case, in ms. A WebSocket whose peer does not answer a close frame
+ * takes 30 s.
+ */
 const settleMs = 60_000;
 
 export class WatchedProcess<Ready = unknown> {
@@ -66,12 +72,12 @@ export class WatchedProcess<Ready = unknown> {
     return this.#slowestHealthMs;
   }
 
-  /** Records the level to which the process must return. */
+  /** Records the current memory and resources, to which the process must return. */
   async noteLevel(): Promise<void> {
     if (this.alive && this.#inspector !== undefined) this.#before = await levelOf(this.#inspector);
   }
 
-  /** Waits until the process has returned to its earlier level, and records a fault if it does not. */
+  /** Waits until the process's memory and resources have returned to the recorded level. Otherwise records a fault. */
   async settle(): Promise<void> {
     const before = this.#before;
     if (before === undefined || this.#inspector === undefined) return;
@@ -101,7 +107,7 @@ export class WatchedProcess<Ready = unknown> {
     this.started.child.kill('SIGKILL');
   };
 
-  /** Scans the log line by line. Lines longer than any that Headgate writes are scanned in overlapping parts. */
+  /** Scans the log line by line. A line that is longer than any that Headgate writes is scanned in overlapping parts. */
   #scan(text: string): void {
     const lines = (this.#tail + text).split('\n');
     const rest = lines.pop() ?? '';
@@ -110,7 +116,7 @@ export class WatchedProcess<Ready = unknown> {
     this.#tail = rest.length > 100_000 ? rest.slice(-500) : rest;
   }
 
-  /** Records one fault per kind of line, however often that line is written. */
+  /** Records one fault for each kind of line, however often the line is written. */
   #scanLine(line: string): void {
     if (![...this.#secrets].some((secret) => line.includes(secret))) return;
     const message = /"msg":"([^"]{1,80})/.exec(line)?.[1] ?? 'a line that is no entry';

@@ -1,6 +1,6 @@
 /**
  * A real Apache Kafka in KRaft mode for tests: one node or three, on free loopback ports, with data in a temporary folder.
- * Nodes can be killed, frozen and restarted on the same data; they are ended by their pids. The jars are fetched once from
+ * Nodes can be killed, frozen and restarted on the same data. They are ended by process id. The jars are fetched once from
  * Maven into .cache/kafka, together with a class archive that makes starts three times as fast, so later runs need no
  * network. Needs Java 17 and, for the first run, Maven.
  */
@@ -32,7 +32,7 @@ const version = '4.3.1';
 const log4j = '2.25.4';
 const plugin = 'org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies';
 const clusterId = '4L6g3nShT-eMCtK--X86sw';
-/** Root of the sources, even if this runs from the built files. */
+/** Path to the root of the sources, also if this file runs from the build. */
 const root = import.meta.url.includes('/dist/test/') ? '../../..' : '../..';
 const home = new URL(`${root}/.cache/kafka/${version}`, import.meta.url).pathname;
 const archive = join(home, 'classes.jsa');
@@ -47,28 +47,28 @@ export interface KafkaOptions {
   readonly properties?: readonly string[];
   /** Further arguments for `StorageTool format`. */
   readonly formatWords?: readonly string[];
-  /** Additional server.properties lines for one node, whose ports are known by then. */
+  /** Returns additional server.properties lines for one node. Called once the ports are known. */
   readonly wire?: (node: number, clientPort: number) => readonly string[];
-  /** Client settings that the listener requires. */
+  /** Settings that clients need for the listener. */
   readonly settings?: KafkaSettings;
-  /** Address of the single node's listener, if the added properties change it. */
+  /** Address of the single node's listener, if the additional properties change it. */
   readonly listener?: { readonly host: string; readonly port: number };
-  /** Number of additional listeners whose traffic can be meddled with. */
+  /** Number of additional listeners whose traffic the test can disturb. */
   readonly doors?: number;
 }
 
 export interface Kafka {
-  /** `kafka://host:port,…` */
+  /** Log URL of the form `kafka://host:port,…`. */
   readonly url: string;
   readonly brokers: readonly string[];
   readonly doors: readonly Door[];
-  /** Port of a node's listener. Nodes are counted from 1. */
+  /** Returns the port of a node's listener. Node numbers begin with 1. */
   port(node: number): number;
-  /** Kills the node (kill -9) and waits until it is gone. */
+  /** Kills the node (kill -9) and waits until it has ended. */
   kill(node: number): Promise<void>;
-  /** Restarts a killed node on its data and waits until it answers. */
+  /** Restarts a killed node on its existing data and waits until it answers. */
   restart(node: number): Promise<void>;
-  /** Sends SIGSTOP; `thaw` sends SIGCONT. */
+  /** Suspends the node with SIGSTOP until `thaw` sends SIGCONT. */
   freeze(node: number): void;
   thaw(node: number): void;
   /** Ends all nodes, with SIGKILL unless another signal is given, and removes their data. */
@@ -90,7 +90,7 @@ async function launch(options: KafkaOptions, flags: readonly string[]): Promise<
   const port = (node: number) => options.listener?.port ?? ports[node - 1]!;
   const controllerPort = (node: number) => ports[nodes + node - 1]!;
   const ids = Array.from({ length: nodes }, (_, index) => index + 1);
-  /** Port of the listener behind a door. */
+  /** Port of the Kafka listener that a door forwards to. */
   const behind = (door: number, id: number) => ports[(2 + door) * nodes + id - 1]!;
   const doors: Door[] = [];
   for (let n = 0; n < doorCount; n++) doors.push(await Door.open(ids.map((id) => behind(n, id))));
@@ -165,7 +165,7 @@ interface NodeParts {
   readonly doors: readonly { readonly port: number; readonly advertised: number }[];
 }
 
-/** Makes a killed node count as gone after 1.5 s instead of 9, so that tests need not wait. */
+/** Returns a node's properties. A killed node counts as lost after 1.5 s instead of 9 s, so that tests need not wait long. */
 function serverProperties({ id, nodes, voters, port, controllerPort, doors }: NodeParts): string[] {
   const inSync = nodes > 1 ? 2 : 1;
   const behind = doors.map((door, n) => `,DOOR${n}://127.0.0.1:${door.port}`).join('');
@@ -197,7 +197,7 @@ function serverProperties({ id, nodes, voters, port, controllerPort, doors }: No
   ];
 }
 
-/** Formats a node's folder. The result depends only on the node's number, not on its ports, so it is cached. */
+/** Formats a node's folder. The result depends only on the node's number and not on its ports, so it is cached. */
 async function format(folder: string, id: number, words: readonly string[]): Promise<void> {
   const made = join(folder, String(id));
   const kept = join(home, `formatted-${id}`);
@@ -220,7 +220,7 @@ async function format(folder: string, id: number, words: readonly string[]): Pro
   try {
     renameSync(draft, kept);
   } catch {
-    // Another process was faster.
+    // Another process has already formatted the folder.
     rmSync(draft, { recursive: true });
   }
 }
@@ -241,7 +241,7 @@ async function untilReady(
       if (brokers.length >= Math.min(nodes, 2) && brokers.some((broker) => broker.port === listener.port))
         return;
     } catch {
-      // Not ready yet.
+      // The node is not ready yet.
     }
     const words = lastWords();
     if (words !== null) throw new Error(`Kafka ended: ${words}`);
@@ -256,8 +256,8 @@ function lastWords(child: ChildProcess | undefined, folder: string, id: number):
 }
 
 /**
- * Ports that are free now, held open together while searching so that they differ. They lie below the system's range for
- * outgoing connections, because such a connection could take the port of a temporarily dead node.
+ * Finds free ports. Keeps all of them open during the search, so that they differ. They lie below the system's range for
+ * outgoing connections, because an outgoing connection could otherwise take the port of a node that is temporarily down.
  */
 export async function freePorts(count: number): Promise<number[]> {
   const servers: Server[] = [];
@@ -274,7 +274,7 @@ export async function freePorts(count: number): Promise<number[]> {
   return ports;
 }
 
-/** The class archive is valid for one class path in one order only. */
+/** Returns the class path in a fixed order, because the class archive is valid only for this order. */
 function classPath(): string {
   const jars = readdirSync(join(home, 'lib')).filter((name) => name.endsWith('.jar'));
   return jars
@@ -315,12 +315,12 @@ async function download(): Promise<void> {
   await run('mvn', ['-B', '-q', plugin, '-DincludeScope=runtime', `-DoutputDirectory=${folder}`], {
     cwd: home,
   });
-  // All or nothing: an interrupted download must not leave a folder that looks complete.
+  // The folder is replaced as a whole, so that an interrupted download cannot leave a folder that looks complete.
   rmSync(join(home, 'lib'), { recursive: true, force: true });
   renameSync(folder, join(home, 'lib'));
 }
 
-/** Kafka writes the archive when a first, throw-away node ends. */
+/** Starts and stops a temporary node, because Kafka writes the class archive when it ends. */
 async function writeArchive(): Promise<void> {
   const draft = `${archive}.${process.pid}`;
   const kafka = await launch({}, [`-XX:ArchiveClassesAtExit=${draft}`]);

@@ -1,7 +1,7 @@
 /**
- * The services of docker-compose.yml, started without Docker from the parsed file. Each has its own loopback address instead
- * of its host name, so every port, flag and variable is used as written. Images, volumes and health checks are not tested
- * here.
+ * Runs the services of docker-compose.yml without Docker, from the parsed file. Each service has its own loopback address
+ * instead of its host name, so every port, flag and variable is used as written. Images, volumes and health checks are not
+ * tested here.
  */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -36,7 +36,10 @@ const names = fleet.map(([name]) => name);
 const addresses = new Map(names.map((name, index) => [name, `127.77.0.${index + 1}`]));
 const address = (name: string) => addresses.get(name)!;
 
-/** Replaces host names with addresses. A service that listens on all addresses of its container listens on its own one. */
+/**
+ * Replaces host names with addresses. A service that listens on all addresses of its container listens on its own address
+ * here.
+ */
 function onLoopback(text: string, own: string): string {
   let words = text.replaceAll('0.0.0.0', own).replaceAll(/:\/\/(localhost)?:/g, `://${own}:`);
   for (const [name, host] of addresses)
@@ -69,7 +72,7 @@ async function startService(name: string): Promise<void> {
 
 beforeAll(async () => {
   kafka = await startBroker();
-  // Waits for all services, so that the running ones can be ended if another fails to start.
+  // Waits for all services, so that those that run can be ended if another fails to start.
   const outcomes = await Promise.allSettled(names.filter((name) => name !== 'kafka').map(startService));
   for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
 }, 120_000);
@@ -82,7 +85,7 @@ afterAll(async () => {
 const run = promisify(execFile);
 const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
 
-/** Output of `headgate …` as JSON, with one of the control planes as its server. */
+/** Runs `headgate …` against one of the control planes and returns its output, parsed as JSON. */
 async function cli(controlPlane: string, ...words: readonly string[]): Promise<Record<string, unknown>> {
   const env = {
     ...process.env,
@@ -93,7 +96,7 @@ async function cli(controlPlane: string, ...words: readonly string[]): Promise<R
   return JSON.parse(stdout);
 }
 
-/** Status of a completion, sent with the Host header that callers on the publishing machine use. */
+/** Returns the status of a completion. The Host header is the one that callers on the host machine would use. */
 async function ask(gateway: string, key: unknown): Promise<number> {
   const { statusCode, body } = await request(`http://${address(gateway)}:8080/v1/chat/completions`, {
     method: 'POST',

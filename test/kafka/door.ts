@@ -1,21 +1,25 @@
 /**
- * A separate path to the brokers, through a listener that Kafka advertises under the door's ports, so that all traffic of a
- * process can pass it. It parses protocol frames. Responses to appends, and only those, can be lost, cut off or delayed;
- * appends can be held or dropped; and the whole door can be shut like a network that refuses connections or is silent.
+ * A proxy to the brokers. Kafka advertises one of its listeners under the door's ports, so that all traffic of a process can
+ * go through the door, which parses protocol frames. Responses to appends (and to nothing else) can be lost, cut off or
+ * delayed. Appends can be held or dropped. The whole door can be shut, like a network that refuses connections or stays
+ * silent.
  */
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
 /**
- * Fate of one append. `lose`: written but never answered. `cut`: written, then the connection ends instead of a response.
- * `swallow`: the connection ends before the append is forwarded. `hold`: forwarded only on `release`, even if its sender has
- * given up. `lateMs`: answered this much later.
+ * What happens to one append:
+ * - `lose`: it is written but never answered;
+ * - `cut`: it is written, but then the connection ends instead of a response;
+ * - `swallow`: the connection ends before the append is forwarded;
+ * - `hold`: it is forwarded only on `release`, even if its sender has given up by then;
+ * - `lateMs`: it is answered this much later, in ms.
  */
 export type Fate = 'pass' | 'lose' | 'cut' | 'swallow' | 'hold' | { readonly lateMs: number };
 
 const produceKey = 0;
 
-/** A client connection, with the broker's responses to it. */
+/** A client's connection to a broker, with the broker's responses. */
 class Passage {
   readonly #door: Door;
   readonly #client: Socket;
@@ -81,7 +85,7 @@ class Passage {
     this.#door.held.push(() => {
       this.#held = false;
       this.#broker.write(frame, () => {
-        // The append arrives even if its sender is long gone.
+        // The append must arrive even if its sender disconnected long ago.
         if (this.#client.destroyed) this.#broker.end();
       });
     });
@@ -104,14 +108,17 @@ class Passage {
   }
 }
 
-/** First complete frame, including its length. */
+/** Returns the first complete frame, including its length, or undefined if it is incomplete. */
 function frameOf(bytes: Buffer): Buffer | undefined {
   if (bytes.length < 4) return undefined;
   const length = bytes.readInt32BE(0) + 4;
   return bytes.length < length ? undefined : bytes.subarray(0, length);
 }
 
-/** Topic of a Produce request up to version 8, which begins with client id, transactional id, acks, time-out and topics. */
+/**
+ * Returns the topic of a Produce request up to version 8, which begins with client id, transactional id, acks, time-out and
+ * topics.
+ */
 function topicOf(frame: Buffer): string {
   const text = (at: number) => at + 2 + Math.max(frame.readInt16BE(at), 0);
   const name = text(text(12)) + 2 + 4 + 4;
@@ -123,12 +130,12 @@ export class Door {
   readonly passages = new Set<Passage>();
   /** Number of appends seen, by topic. */
   readonly appends = new Map<string, number>();
-  /** Decides the fate of each later append. */
+  /** Decides what happens to each append from now on. */
   onAppend: (topic: string) => Fate = () => 'pass';
   readonly #servers: Server[] = [];
   #state: 'open' | 'refuse' | 'silent' = 'open';
 
-  /** Opens one port per target, in the order of the targets. */
+  /** Opens a door with one port per target, in the order of the targets. */
   static async open(targets: readonly number[]): Promise<Door> {
     const door = new Door();
     for (const target of targets) {
@@ -153,7 +160,7 @@ export class Door {
     return this.onAppend(topic);
   }
 
-  /** `refuse` cuts every connection, current and new. `silent` passes nothing on and sends nothing back. */
+  /** Shuts the door. `refuse` cuts every current and new connection; `silent` forwards nothing in either direction. */
   shut(how: 'refuse' | 'silent'): void {
     this.#state = how;
     for (const passage of [...this.passages])

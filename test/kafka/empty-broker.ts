@@ -1,8 +1,8 @@
-/** Empties a broker between two fleets, because the service's topics have fixed names. */
+/** Deletes a broker's topics between two fleets, because the topics of the service have fixed names. */
 import { Kafka as KafkajsClient, logLevel } from 'kafkajs';
 import { until } from '../support/until.ts';
 
-/** Uses its own client, because a client that has seen a topic disappear loses track of its brokers. */
+/** Uses a client of its own, because a client that has seen a topic disappear loses track of its brokers. */
 export async function deleteTopics(brokers: readonly string[], prefix = 'headgate.'): Promise<void> {
   const admin = new KafkajsClient({ brokers: [...brokers], logLevel: logLevel.NOTHING }).admin();
   await admin.connect();

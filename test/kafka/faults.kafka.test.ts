@@ -1,6 +1,6 @@
 /**
- * Effects on the log when a broker dies, freezes or loses its responses. No acknowledged record may be missing, no command
- * may enter the chain twice, no tail may skip or repeat a record, and an unknown outcome is reported as unknown.
+ * Tests the log when a broker dies, freezes or loses its responses. No acknowledged record may be missing, no command may
+ * enter the chain twice, no tail may skip or repeat a record, and an unknown outcome must be reported as unknown.
  */
 
 import { once } from 'node:events';
@@ -65,7 +65,7 @@ async function openThroughProxy(): Promise<{ log: ControlLog; proxy: TestProxy }
   return { log, proxy: made };
 }
 
-/** Reads until the log is closed, and resumes after each LogUnavailable. Any other error ends it. */
+/** Reads until the log is closed, and resumes after each LogUnavailable. Any other error ends the reading. */
 function follow(log: ControlLog, signal: AbortSignal, onRecord: (record: LogRecord) => void): Promise<void> {
   let from = 0;
   return (async () => {
@@ -75,7 +75,7 @@ function follow(log: ControlLog, signal: AbortSignal, onRecord: (record: LogReco
           for (const record of batch.records) onRecord(record);
           from = batch.nextOffset;
         }
-        // Without an error, a tail ends only with its signal or its log.
+        // A tail ends without an error only if its signal aborts or its log closes.
         return;
       } catch (error) {
         if (!(error instanceof LogUnavailable)) throw error;
@@ -84,7 +84,7 @@ function follow(log: ControlLog, signal: AbortSignal, onRecord: (record: LogReco
   })();
 }
 
-/** A writer of commands that trusts only its own fold. */
+/** Writes commands and trusts only its own fold to know which were accepted. */
 class Writer {
   readonly #log: ControlLog;
   readonly accepted: string[] = [];
@@ -124,7 +124,7 @@ class Writer {
       } catch (error) {
         if (!(error instanceof AppendUnknown || error instanceof LogUnavailable)) throw error;
         if (error instanceof AppendUnknown) this.unknown++;
-        // A record with an unknown outcome may still arrive; the command is then not repeated.
+        // The record may still arrive although its outcome is unknown, and the command then must not be repeated.
         await Promise.race([seen, pause(300)]);
       }
     }
@@ -242,7 +242,7 @@ test('a log with nothing to do arms next to no timers', async () => {
   await log.append(Buffer.from('before'));
   await delivery;
   const armed = vi.spyOn(globalThis, 'setTimeout');
-  // A timer that is armed repeatedly shows within this second.
+  // If a timer were set again and again, this second would show it.
   await pause(1000);
   const count = armed.mock.calls.length;
   armed.mockRestore();
@@ -298,7 +298,7 @@ test('a process that starts without its brokers waits for them once, not for eac
     return log;
   };
   await openAway('first');
-  // Opening alone waits up to ten seconds for brokers that are starting.
+  // Opening a log normally waits up to ten seconds for brokers that are still starting.
   const second = openAway('second').then((log) => log.end());
   await expect(within(2500, second)).rejects.toThrow(LogUnavailable);
 });

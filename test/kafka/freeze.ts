@@ -1,11 +1,14 @@
-/** Stops a process as if its machine hung. */
+/** Stops a process as if its machine had frozen. */
 import type { ChildProcess } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 const freezeMaxMs = 10_000;
 
-/** Returns once every thread is stopped or gone, because on a busy machine a process may still answer after the signal. */
+/**
+ * Stops the process and returns once every thread has stopped or ended, because on a busy machine a process may still answer
+ * after the signal.
+ */
 export function freeze(broker: ChildProcess | undefined): void {
   if (broker?.kill('SIGSTOP') !== true) return;
   const threads = `/proc/${broker.pid}/task`;

@@ -1,7 +1,7 @@
 /**
- * Hostile records on the topics of a real broker: codecs, compression bombs, broken batches, transactions, copies, and
- * records of another token or a later version. On an unsigned and a signed log, and again after a restart, no process ends or
- * grows, every request is served, all folds agree, and doctor names the topic and the offset.
+ * Writes hostile records to the topics of a real broker: codecs, compression bombs, broken batches, transactions, copies, and
+ * records with another token or of a later version. On an unsigned and on a signed log, and again after a restart, no process
+ * may end or grow, every request must be served, all folds must agree, and doctor must name the topic and the offset.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -45,7 +45,7 @@ import { produceBatch, storedBatches } from './raw-batches.ts';
 
 const topics = [controlTopic, statusTopic, usageTopic, gaugesTopic, countersTopic];
 const waitMs = 60_000;
-/** Largest resident memory of a process. */
+/** Largest resident memory of a process, in bytes. */
 const residentBytesMax = 400 * 1024 ** 2;
 
 let kafka: Kafka;
@@ -56,9 +56,9 @@ let plane: Plane;
 let gateways: GatewayProcess[];
 let key: string;
 let keyId: string;
-/** Batches of the control topic, read before its first records are deleted. */
+/** Batches of the control topic, read before the topic's first records are deleted. */
 let controlBatches: Buffer[] = [];
-/** Requests answered with 200. */
+/** Number of requests answered with 200. */
 let answered = 0;
 
 const servePlane = () =>
@@ -69,7 +69,7 @@ const serveGateway = (name: string) => fleet.serve<GatewayProcess['ready']>('gat
 const env = () => ({ HEADGATE_ADMIN: plane.ready.admin, HEADGATE_TOKEN: operatorToken });
 
 beforeAll(async () => {
-  // Without a rule everyone may do everything, until a test adds a rule.
+  // As long as there is no rule, everyone may do everything. Tests add rules later.
   const authorizer = 'authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer';
   const patient = 'broker.session.timeout.ms=30000';
   kafka = await startKafka({ properties: [authorizer, 'allow.everyone.if.no.acl.found=true', patient] });
@@ -91,14 +91,14 @@ afterAll(async () => {
   await kafka?.stop();
 }, 60_000);
 
-/** A record of zeros that grows from 1 MB to 1 GB. */
+/** Returns a record of zeros that is 1 MB when compressed and 1 GB when decompressed. */
 function hugeRecord(): Buffer {
   const [part, parts] = [100_000_000, 10];
   const whole = record(0, Buffer.alloc(0));
-  // Replaces the empty record's length and value length with larger ones of five bytes each.
+  // Replaces the record's length and value length, which say that it is empty, with larger ones of five bytes each.
   const body = Buffer.concat([whole.subarray(1, 5), longVarint(part * parts)]);
   const begin = Buffer.concat([longVarint(body.length + part * parts + 1), body]);
-  // Gzip streams may follow one another.
+  // Several gzip streams in a row are a valid gzip file.
   const zeros = gzipSync(Buffer.alloc(part), { level: 9 });
   return Buffer.concat([
     gzipSync(begin),
@@ -175,7 +175,10 @@ async function serving(work: () => Promise<unknown>): Promise<void> {
   expect([...statuses]).toEqual([200]);
 }
 
-/** A command is accepted, both gateways fold it and have the control plane's digest, and no process has grown. */
+/**
+ * Expects that a command is accepted, that both gateways fold it and have the control plane's digest, and that no process has
+ * grown.
+ */
 async function expectWell(): Promise<void> {
   const created = await fleet.admin(plane).createKey(organisation, 'later');
   await until(() => isAccepted(created.value), waitMs);
@@ -228,9 +231,9 @@ describe.each(['not signed', 'signed'])('a log that is %s', (kind) => {
         await send(topic, batch({ content: record(0, Buffer.from(JSON.stringify({ v: 99 }))) }));
       await expectWell();
     });
-    // Each request is billed once.
+    // Each request must be billed once.
     await until(async () => (await billedRequests()) === answered, waitMs);
-    // Only findings about ignored records (HG2016) may mention the old token's gateway.
+    // Only findings about ignored records (HG2016) may mention the gateway whose token is no longer valid.
     const others = (await findings()).filter((finding) => !finding.startsWith('HG2016'));
     expect(others.join()).not.toContain('gw-of-an-old-token');
   });
@@ -243,7 +246,7 @@ test('processes that are killed and started again on the poisoned topics serve a
   await serving(expectWell);
 });
 
-/** Uses its own client, because a client that has changed a topic loses track of its brokers. */
+/** Uses a client of its own, because a client that has changed a topic loses track of its brokers. */
 async function asAdmin(work: (admin: Admin) => Promise<unknown>): Promise<void> {
   const admin = client.admin();
   await admin.connect();
@@ -255,7 +258,7 @@ async function asAdmin(work: (admin: Admin) => Promise<unknown>): Promise<void> 
   }
 }
 
-/** Sends records in a transaction, then commits or aborts it; `undefined` leaves it open. */
+/** Sends records in a transaction, then commits or aborts it. `undefined` leaves the transaction open. */
 async function transaction(
   topic: string,
   values: readonly string[],
@@ -314,13 +317,13 @@ test('topics that cannot be read, although they can be appended to, are named, a
     const states = async () =>
       (await fleet.admin(plane).call('GET', '/gateways')).items.map(({ state }) => state).join();
     await until(async () => (await states()) === 'STALE,STALE', waitMs);
-    // A replica that cannot read its own reports judges nobody.
+    // A replica that cannot read the gateways' reports must not judge any gateway.
     const { out } = await runCli(['doctor', '--only', 'gateways'], { env: env() });
     expect(out).not.toMatch(/HG4002|gateway forget/);
     for (const code of ['topics.reachability', 'status.reachability', 'counters.reachability'])
       expect(plane.stderr()).toContain(code);
     expect(plane.stderr()).toContain('TOPIC_AUTHORIZATION_FAILED');
-    // The replica's own appends to the topic continue and must not hide the fault.
+    // The replica itself still appends to the topic, which must not hide the fault.
     for (let n = 0; n < 5; n++)
       expect((await findings()).join()).toContain(`HG2012 ${countersTopic} it could not be read`);
   });

@@ -1,4 +1,4 @@
-/** The limit topics on a real broker: their contract, and the settings with which they are created or refused. */
+/** Tests the topics for limits on a real broker: their contract, and the settings with which they are created or refused. */
 import { type Admin, Kafka as KafkajsClient, logLevel } from 'kafkajs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { countersTopic, gaugesTopic } from '../../schemas/records/limits.ts';
@@ -47,7 +47,7 @@ limitTopicContract('the Kafka log', async () => {
       await remove(topic);
       const configEntries = [{ name: 'retention.ms', value: String(3600 * 1000) }];
       await admin.createTopics({ topics: [{ topic, configEntries }], waitForLeaders: false });
-      // The client's own wait fails if the broker does not know the new topic yet.
+      // Waits by polling, because the client's own wait fails if the broker does not know the new topic yet.
       const hasLeader = () => admin.fetchTopicOffsets(topic).then(Boolean, () => false);
       await until(hasLeader);
     },

@@ -1,7 +1,7 @@
 /**
- * A control topic that was compacted, recreated, emptied, or replaced with another log. Control plane and gateway refuse it
- * with an error that names the cause, and serve nothing from it. With the `serve` policy, the last good state continues to
- * answer.
+ * Tests a control topic that was compacted, recreated, emptied, or replaced with another log. Control plane and gateway must
+ * refuse it with an error that names the cause, and must not serve anything from it. With the `serve` policy, the last good
+ * state keeps answering.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -45,7 +45,7 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 }, 60_000);
 
-/** Status for a key: 404 if it is accepted, because the model does not exist. */
+/** Returns the status of a request with this key. It is 404 if the key is accepted, because the model does not exist. */
 const statusOf = (value: string): Promise<number> =>
   statusWith(gateway.api, value, { model: 'unknown-model' });
 

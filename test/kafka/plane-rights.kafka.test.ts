@@ -1,6 +1,6 @@
 /**
- * Goal: on a broker that grants each plane exactly the rights of docs/kafka.md, a fleet serves, bills, confirms a revocation
- * and is well. The gateways' user cannot write a command.
+ * Goal: on a broker that grants control planes and gateways exactly the rights listed in docs/kafka.md, a fleet serves,
+ * bills, confirms a revocation and has no findings. The gateways' user cannot write a command.
  */
 import { readFileSync } from 'node:fs';
 import {
@@ -46,7 +46,7 @@ const operations: Readonly<Record<string, AclOperationTypes>> = {
 
 const page = readFileSync(new URL('../../docs/kafka.md', import.meta.url), 'utf8');
 const [, section = ''] = page.split('### Rights of each plane\n');
-/** Topics, each with the rights of control planes and of gateways on the page. */
+/** Topics with the rights that the page lists for control planes and for gateways. */
 const rows = [
   ...section.split('\n## ')[0]!.matchAll(/^\| `(headgate\.\w+)` \| ([^|]+) \| ([^|]+) \|$/gm),
 ].map(([, topic = '', planes = '', gateways = '']) => ({ topic, planes, gateways }));
@@ -86,7 +86,7 @@ beforeAll(async () => {
     ],
   });
   const rules = rows.flatMap(({ topic, planes, gateways }) => [
-    // For the first process of a new fleet, which is a control plane.
+    // The first process of a new fleet, a control plane, creates the topics.
     rule('planes', topic, AclOperationTypes.CREATE),
     ...rightsIn(planes).map((right) => rule('planes', topic, operations[right]!)),
     ...rightsIn(gateways).map((right) => rule('gateways', topic, operations[right]!)),

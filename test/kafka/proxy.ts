@@ -1,21 +1,21 @@
 /**
- * A TCP proxy between clients and one broker that can drop or delay responses or refuse connections. Simulates a network that
- * loses the broker's responses but not its requests, or one that is partitioned.
+ * A TCP proxy between clients and one broker. It can drop or delay responses or refuse connections, like a network that is
+ * partitioned or loses the broker's responses but not its requests.
  */
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 
 export interface TestProxy {
   readonly port: number;
-  /** Makes responses pass, get lost, or wait until `pass` is set. */
+  /** Sets what happens to responses: they pass, are dropped, or wait until this is set to `pass` again. */
   answers(mode: 'pass' | 'drop' | 'hold'): void;
-  /** Bytes sent to the broker so far. */
+  /** Returns the number of bytes sent to the broker so far. */
   sentBytes(): number;
-  /** Number of responses that are waiting. */
+  /** Returns the number of responses that are waiting. */
   heldAnswers(): number;
-  /** Cuts every open connection. */
+  /** Closes every open connection. */
   cut(): void;
-  /** Cuts current and new connections of matching clients, by default all, until `heal`. */
+  /** Closes current and new connections of matching clients until `heal` is called. Matches all clients by default. */
   sever(concerns?: (clientId: string) => boolean): void;
   heal(): void;
   close(): Promise<void>;

@@ -1,11 +1,14 @@
-/** Writes and reads a partition's record batches byte by byte, without a client that would refuse or decode them. */
+/** Writes and reads a partition's record batches byte by byte, because a client would refuse or decode them. */
 import { connect } from 'node:net';
 import { createDial } from '../../shared/log/kafka/client.ts';
 import { unstored } from '../support/record-batches.ts';
 
 const nothing = -1;
 
-/** Resolves with the first offset, or rejects with Kafka's error code. The batch's own first offset must be 0. */
+/**
+ * Appends a batch. Resolves with its first offset, or rejects with Kafka's error code. The first offset inside the batch must
+ * be 0.
+ */
 export async function produceBatch(
   broker: string,
   topic: string,
@@ -59,7 +62,7 @@ function exchange(broker: string, request: Buffer): Promise<Buffer> {
   });
 }
 
-/** All batches of a partition as stored, so that they can be written again. */
+/** Returns all batches of a partition as they are stored, so that they can be written again. */
 export async function storedBatches(broker: string, topic: string, partition = 0): Promise<Buffer[]> {
   const [host = '', port = ''] = broker.split(':');
   const connection = await createDial({})({ host, port: Number(port) });
@@ -71,7 +74,7 @@ export async function storedBatches(broker: string, topic: string, partition = 0
       const { recordSet } = await connection.fetch({ ...target, offset, waitMs: 0, bytesMax: 1 });
       const batch = recordSet.subarray(0, 12 + recordSet.readInt32BE(8));
       offset = Number(batch.readBigInt64BE(0)) + batch.readInt32BE(23) + 1;
-      // Only brokers write transaction markers.
+      // Skips transaction markers, because only brokers may write them.
       if ((batch.readInt16BE(21) & 0x20) === 0) found.push(unstored(batch));
     }
     return found;

@@ -1,6 +1,7 @@
 /**
- * The two paths over Kafka, with the built service as real processes. A command becomes a commit on the topic and reaches
- * every gateway, and a request is answered from the folded state. A gateway also outlives its broker.
+ * Tests both main paths over Kafka with real processes of the built service. A command must become a commit on the topic and
+ * reach every gateway, and a request must be answered from the folded state. A gateway must also survive the loss of its
+ * broker.
  */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -34,7 +35,7 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-/** Output of `headgate …` as JSON. */
+/** Runs `headgate …` and returns its output, parsed as JSON. */
 async function cli(...words: readonly string[]): Promise<Record<string, unknown>> {
   const { admin, operatorToken } = dev.ready;
   const env = {

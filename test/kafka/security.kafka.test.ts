@@ -1,4 +1,7 @@
-/** A broker that requires TLS and a password: a client with both gets in, and one without learns the reason at once. */
+/**
+ * Tests a broker that requires TLS and a password. A client with both is accepted, and a client without them learns the
+ * reason at once.
+ */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -50,7 +53,7 @@ beforeAll(async () => {
       `listener.name.plaintext.scram-sha-512.sasl.jaas.config=${module}.scram.ScramLoginModule required;`,
       `ssl.keystore.location=${store}`,
       'ssl.keystore.type=PKCS12',
-      // Kafka checks its own certificate at the start.
+      // Kafka verifies its own certificate when it starts.
       `ssl.truststore.location=${trusted}`,
       `ssl.truststore.password=${password}`,
       `ssl.keystore.password=${password}`,

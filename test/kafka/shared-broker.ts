@@ -1,6 +1,6 @@
 /**
- * Starts one broker for those Kafka tests of a run that do not disturb it: tests with their own topics, and a single fleet,
- * because the service's topics have fixed names. All other tests start their own broker.
+ * Starts one broker for those Kafka tests of a run that do not disturb it: tests with topics of their own, and a single
+ * fleet, because the topics of the service have fixed names. All other tests start a broker of their own.
  */
 import type { TestProject } from 'vitest/node';
 import { startKafka } from './broker.ts';

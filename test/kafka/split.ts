@@ -1,18 +1,18 @@
 /**
- * Three brokers, one of which can be cut off from the other two while its clients still reach it, as in a network partition
- * around the leader. It keeps answering as if it led, while the other two elect another leader. Every listener except the
- * plain one is behind a proxy, which recognises nodes by their client ids.
+ * Three brokers, one of which can be cut off from the other two while its clients still reach it, as when a network partition
+ * isolates the leader. It keeps answering as if it were the leader, while the other two elect another one. Every listener
+ * except the plain one is behind a proxy, which recognises nodes by their client ids.
  */
 import { freePorts, type Kafka, startKafka } from './broker.ts';
 import { startProxy, type TestProxy } from './proxy.ts';
 
 const nodes = [1, 2, 3] as const;
-/** Listeners for other brokers, for controllers, and for the client that is cut off together with a node. */
+/** Kafka's listeners for other brokers, for controllers, and for the client that is cut off together with a node. */
 const listeners = ['INTERNAL', 'CONTROLLER', 'OBSERVED'] as const;
 
 export interface SplitKafka {
   readonly kafka: Kafka;
-  /** Address for the client that can be cut off together with a node. */
+  /** Log URL for the client that can be cut off together with a node. */
   readonly observedUrl: string;
   /** Cuts the node and the observed client off from the other two nodes. */
   split(node: number): void;
@@ -61,7 +61,7 @@ export async function startSplitKafka(): Promise<SplitKafka> {
   };
 }
 
-/** Node number in a client id such as `raft-client-1`, `broker-1-fetcher-0` or `1`. */
+/** Returns the node number in a client id such as `raft-client-1`, `broker-1-fetcher-0` or `1`. */
 function nodeOf(clientId: string): number {
   return Number(/\d+/.exec(clientId)?.[0] ?? 0);
 }

@@ -1,4 +1,7 @@
-/** The log on three brokers: the contract, sufficient replicas, and a leader that is cut off or killed during appends. */
+/**
+ * Tests the log on three brokers: its contract, its number of replicas, and a leader that is cut off or killed during
+ * appends.
+ */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -37,7 +40,7 @@ async function ask<Answer>(node: number, question: (connection: KafkaConnection)
   }
 }
 
-/** Leader according to one broker, or undefined if that broker does not know the topic yet. */
+/** Returns which node is the leader according to one broker, or undefined if this broker does not know the topic yet. */
 async function leaderAsSeenBy(node: number, topic: string): Promise<number | undefined> {
   const { partitions } = await ask(node, (connection) => connection.metadata(topic));
   return partitions[0]?.leader;
@@ -63,8 +66,8 @@ test('topics are made with three replicas, two of which acknowledge', async () =
 
 /**
  * A leader is cut off from the other brokers, together with a gateway. It still answers, but its responses must not count as
- * proof of freshness. The gateway's proofs stop at once and it fences 45 s later, so a revocation that the others acknowledge
- * meanwhile is never ignored for more than a minute.
+ * proof of freshness. The gateway's proofs stop at once, and 45 s later it stops serving. So a revocation that the other
+ * brokers acknowledge meanwhile is never ignored for more than a minute.
  */
 describe('a leader that is cut off', () => {
   const place = { topic: 'headgate.control', partition: 0 };
@@ -90,7 +93,7 @@ describe('a leader that is cut off', () => {
     return Number(/^headgate_fold_lag_seconds(?:\{[^}]*\})? (\S+)$/m.exec(await response.text())?.[1]);
   }
 
-  /** Cuts the leader and the gateway off and waits until the other brokers have elected another leader. */
+  /** Cuts off the leader and the gateway, and waits until the other brokers have elected another leader. */
   async function cutOff(): Promise<{ readonly oldLeader: number; readonly atMs: number }> {
     const oldLeader = (await leaderAsSeenBy(1, place.topic)) ?? 0;
     const other = oldLeader === 1 ? 2 : 1;
@@ -124,7 +127,7 @@ describe('a leader that is cut off', () => {
         const { id, value } = await admin.createKey(organisation, 'split');
         return { id, key: value };
       } catch (error) {
-        // Without a leader, a command may be unavailable or its outcome unknown.
+        // While there is no leader, a command may be unavailable or have an unknown outcome, so repeat it.
         if (performance.now() > untilMs) throw error;
         await pause(500);
       }
@@ -137,7 +140,7 @@ describe('a leader that is cut off', () => {
 
   const statusOf = (key: string): Promise<number> => statusWith(gateway.api, key, { model: 'unknown-model' });
 
-  /** Waits a minute for the fence, so it runs only with HEADGATE_LONG=1. */
+  /** Runs only with HEADGATE_LONG=1, because it waits a minute until the gateway stops serving. */
   test.runIf(process.env['HEADGATE_LONG'])(
     'design, Revocation confirmed: what the others revoke is refused by the gateway cut off within 60 s',
     async () => {
@@ -168,7 +171,7 @@ test('a reader leaves a leader that its peers have deposed, although it still re
   );
   const place = { topic: 'deposed', partition: 0 };
   const log = await openKafkaLog(kafka.brokers, {}, place);
-  // In reverse order, so that the writer shares no metadata with the reader.
+  // The reversed order gives the writer a client of its own, which shares no metadata with the reader.
   const writer = await openKafkaLog(kafka.brokers.toReversed(), {}, place);
   onTestFinished(async () => {
     split.heal();
@@ -192,7 +195,7 @@ test('a reader leaves a leader that its peers have deposed, although it still re
 }, 120_000);
 
 test('the leader killed during appends loses none that was acknowledged, and they keep their order', async () => {
-  // A broker that was cut off earlier is a member again.
+  // Waits until a broker that was cut off by an earlier test is a member again.
   await until(
     async () => (await ask(1, (connection) => connection.metadata('failover'))).brokers.length === 3,
   );

@@ -1,6 +1,6 @@
 /**
- * Topics are created with the right settings and refused with wrong ones, with a command that fixes them. A topic that was
- * deleted and recreated, or lost its first records, is noticed.
+ * Tests that topics are created with the right settings. A topic with wrong settings is refused, with a command that fixes
+ * it. A topic that was deleted and recreated, or lost its first records, must be noticed.
  */
 import { type Admin, Kafka as KafkajsClient, logLevel } from 'kafkajs';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
@@ -95,7 +95,7 @@ test.each<[string, Record<string, string>, string]>([
   await expect(refused).rejects.toThrow(
     `kafka-configs.sh --bootstrap-server BROKERS --alter --entity-type topics --entity-name ${topic} --add-config ${fix}`,
   );
-  // Does the same as the printed command, as far as this old client can: it sets all settings of a topic.
+  // Does what the printed command would do, as far as this old client can: it sets all settings of a topic.
   const [name, value] = fix.split('=') as [string, string];
   const fixed = Object.entries({ 'retention.ms': '-1', [name]: value });
   const configEntries = fixed.map(([name, value]) => ({ name, value }));
@@ -123,7 +123,7 @@ async function logOf(topic: string, count: number): Promise<ControlLog> {
   return log;
 }
 
-/** Uses its own client, because the shared one loses track of its brokers once it has altered a topic. */
+/** Uses a client of its own, because the shared one would lose track of its brokers after changing a topic. */
 async function deleteBefore(topic: string, offset: number): Promise<void> {
   const fresh = new KafkajsClient({ brokers: [...kafka.brokers], logLevel: logLevel.NOTHING }).admin();
   await fresh.connect();

@@ -1,7 +1,10 @@
-/** Attacks on every listener: targets that no URL parser accepts, and connections reset at each stage of an exchange. */
+/**
+ * Attacks that are tried on every listener: targets that no URL parser accepts, and connections reset at each stage of an
+ * exchange.
+ */
 import type { RawPeer } from '../support/raw-peer.ts';
 
-/** Request targets, byte for byte as in the request line. */
+/** Request targets, each exactly as it appears in the request line. */
 export const targets: readonly (readonly [name: string, target: string])[] = [
   ['two slashes', '//'],
   ['three slashes', '///'],
@@ -47,7 +50,7 @@ export const targets: readonly (readonly [name: string, target: string])[] = [
 const ownHost = 'Host: 127.0.0.1';
 const chunks = 'Transfer-Encoding:';
 
-/** Unfinished heads that two readers may understand differently, or that name two hosts. */
+/** Request heads without their blank line. Two readers might understand them differently, or they name two hosts. */
 export const badHeads: readonly (readonly [name: string, head: string])[] = [
   ['two hosts', `GET / HTTP/1.1\r\n${ownHost}\r\nHost: evil`],
   ['the same host twice', `GET / HTTP/1.1\r\n${ownHost}\r\n${ownHost}`],
@@ -73,11 +76,11 @@ export const badHeads: readonly (readonly [name: string, head: string])[] = [
 
 export interface Stage {
   readonly name: string;
-  /** Sent to the listener before any TLS handshake. */
+  /** True if the stage sends its bytes before any TLS handshake. */
   readonly bare?: true;
-  /** An answer must have begun before the reset that waits for one. */
+  /** True if an answer must have begun before the connection is reset. */
   readonly answered?: true;
-  /** Brings the exchange to this stage. `request` builds a head with the listener's credential. */
+  /** Brings the exchange to this stage. `request` builds a request head with the listener's credential. */
   run(peer: RawPeer, request: (line: string, ...lines: string[]) => string): Promise<unknown>;
 }
 

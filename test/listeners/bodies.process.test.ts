@@ -1,7 +1,7 @@
 /**
- * Sends bodies that anyone may send to every listener of every process. Their memory is bounded, dripping bodies time out,
- * none occupies the event loop for long, and other callers are answered meanwhile. Turns are measured in CPU time. A
- * simulated node parses bodies like an engine, so its turns are not checked.
+ * Sends the kinds of bodies that anyone may send to every listener of every process. Memory must stay bounded, dripping
+ * bodies must time out, no body may occupy the event loop for long, and other callers must be answered meanwhile. Turns are
+ * measured in CPU time. A simulated node parses bodies as an engine does, so its turns are not checked.
  */
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
@@ -13,12 +13,15 @@ import { type Listener, ListenerFleet, listenersOf } from './fleet.ts';
 
 const MiB = 1024 * 1024;
 const turnMsMax = 50;
-/** Takes the best of several rounds, because other processes share the core's caches. */
+/** Number of rounds. The best one counts, because other processes share the core's caches. */
 const roundsMax = 4;
 const isGateway = ({ kind }: Listener): boolean => kind === 'api' || kind === 'stack';
-/** A gateway allows an organisation 64 MiB, and starts a thread with its own heap for a large body. */
+/**
+ * Largest growth of memory, in MiB. A gateway allows an organisation 64 MiB, and starts a thread with a heap of its own for a
+ * large body.
+ */
 const heldMiBMax = (listener: Listener): number => (isGateway(listener) ? 300 : 150);
-/** Number of 8 MiB bodies that a gateway reads: those that fit into 64 MiB, and one that may exceed it. */
+/** Number of bodies of 8 MiB that a gateway reads: those that fit into 64 MiB, and one that may exceed them. */
 const bodiesOfShare = 9;
 
 const fleet = new ListenerFleet({ isMetered: true });
@@ -30,12 +33,12 @@ afterAll(async () => {
 });
 
 interface Way {
-  /** Path that reads a body before it answers. */
+  /** Path to which the attack posts. Its handler reads the body before it answers. */
   readonly path: string;
   readonly headers?: (listener: Listener) => readonly string[];
-  /** Refuses a body with an error envelope. */
+  /** True if the listener refuses a body with an error envelope. */
   readonly hasEnvelope?: true;
-  /** Path that another caller requests meanwhile. */
+  /** Path that another caller requests during the attack. */
   readonly other: string;
 }
 
@@ -46,7 +49,7 @@ const chat: Way = {
   hasEnvelope: true,
 };
 
-/** Covers every listener: a new one does not compile without an entry. */
+/** One entry for every listener. The type forces a new listener to have one. */
 const ways: Readonly<Record<ListenerName, Way>> = {
   api: chat,
   stack: chat,
@@ -63,7 +66,7 @@ const names = Object.entries(listenersOf).flatMap(([process, kinds]) =>
   kinds.map((kind) => `${process}: ${kind}`),
 );
 
-/** Head of a request whose body follows, with a length or in chunks. */
+/** Returns the head of a request whose body follows, with a length or in chunks. */
 function head(
   listener: Listener,
   length: number | undefined,
@@ -98,7 +101,7 @@ function memoryMiB({ process }: Listener, field: 'VmRSS' | 'VmHWM'): number {
   return Number(new RegExp(`${field}:\\s+(\\d+) kB`).exec(status)?.[1]) / 1024;
 }
 
-/** Growth of peak resident memory during the run, in MiB. */
+/** Returns the growth of peak resident memory during the run, in MiB. */
 async function grownMiB(listener: Listener, run: () => Promise<void>): Promise<number> {
   writeFileSync(`/proc/${listener.process.child.pid}/clear_refs`, '5');
   const before = memoryMiB(listener, 'VmRSS');
@@ -106,7 +109,7 @@ async function grownMiB(listener: Listener, run: () => Promise<void>): Promise<n
   return memoryMiB(listener, 'VmHWM') - before;
 }
 
-/** Longest turn since the last call, in ms. */
+/** Returns the longest turn of the event loop since the last call, in ms. */
 async function longestTurnMs({ process: { child, turns = '' } }: Listener): Promise<number> {
   rmSync(turns, { force: true });
   child.kill('SIGUSR2');
@@ -145,10 +148,12 @@ describe.each(names)('%s', (name) => {
         const peer = await RawPeer.open(listener.endpoint);
         peers.push(peer);
         await peer.send(head(listener, 8 * MiB));
-        // A refusal arrives before the rest of the body, which is then drained. A gateway leaves waiting bodies unread.
+        // Listeners refuse a body before it is complete and then drain it. A gateway, however, leaves bodies that must wait
+        // unread.
         const sent = peer.send(Buffer.alloc(8 * MiB - 1, ' '));
         if (!isGateway(listener) || n < bodiesOfShare) await sent;
-        // Waits until each of these bodies has its share, because two that arrive at once may each get only a part.
+        // Waits until each body has its share, because two bodies that arrive at once may each get only a part of what is
+        // left.
         if (isGateway(listener) && n < bodiesOfShare)
           await until(
             async () => (await metricOf(listener, 'headgate_request_body_bytes')) >= (n + 1) * 8 * MiB,
@@ -179,7 +184,7 @@ describe.each(names)('%s', (name) => {
       for (let n = 0; n < 40; n++) await peer.send(block);
       await peer.send('0\r\n\r\n');
       await expectOtherServed(listener);
-      // An answered request may keep its connection for as long as any other.
+      // After its answer, a connection may stay open for as long as any other, so close it here.
       await peer.received(/\r\n\r\n/);
       peer.close();
     });
@@ -218,7 +223,10 @@ describe.each(names)('%s', (name) => {
   });
 });
 
-/** Status of the answer to a dripping or stalled body; undefined if the connection was cut. */
+/**
+ * Sends a dripping or stalled body. Returns the listener's name with the status of the answer, or with `undefined` if the
+ * connection was cut.
+ */
 async function dripped(name: string, isDripping: boolean): Promise<string> {
   const listener = fleet.listener(name);
   const peer = await RawPeer.open(listener.endpoint);
@@ -237,7 +245,7 @@ describe('while bodies drip on every listener', () => {
     answers = Promise.all(names.flatMap((name) => [dripped(name, true), dripped(name, false)]));
   });
 
-  // Only the operator may send these. body-limits.ts measures the cost of checking and comparing a valid body.
+  // Only the operator may send these bodies. body-limits.ts measures the cost of checking and comparing a valid body.
   test.each(Object.entries(shapes))(
     'the largest body that a replica takes holds its event loop for less than half a second: %s',
     async (shape, make) => {

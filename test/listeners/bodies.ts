@@ -1,6 +1,6 @@
-/** Bodies that cost a listener more than they cost their sender. */
+/** Request bodies that cost a listener more than they cost their sender. */
 
-/** Repeats as many units as fit into the given bytes. */
+/** Repeats the unit as often as fits into this many bytes. */
 function fill(before: string, unit: (n: number) => string, after: string, bytes: number): string {
   const units: string[] = [];
   let left = bytes - before.length - after.length;
@@ -13,7 +13,9 @@ function fill(before: string, unit: (n: number) => string, after: string, bytes:
   return before + units.join() + after;
 }
 
-/** Caches bodies, because building millions of units costs more than sending them, and every listener gets the same ones. */
+/**
+ * Caches bodies, because building millions of units costs more than sending them, and every listener gets the same bodies.
+ */
 function kept(make: (bytes: number) => string): (bytes: number) => string {
   const bodies = new Map<number, string>();
   return (bytes) => {
@@ -23,7 +25,7 @@ function kept(make: (bytes: number) => string): (bytes: number) => string {
   };
 }
 
-/** Makers of JSON texts up to a size in bytes, by the kind of content. */
+/** Functions that build a JSON text up to a size in bytes, by the kind of content. */
 export const shapes: Readonly<Record<string, (bytes: number) => string>> = {
   'numeric names in random order': kept((bytes) =>
     fill('{', (n) => `"${(n * 2654435761) % 4294967291}":0`, '}', bytes),

@@ -1,4 +1,4 @@
-/** Flags of each process for the address of health and metrics and for the number of connections per listener. */
+/** Tests each process's flags for the address of health and metrics, and for the number of connections per listener. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -39,7 +39,7 @@ const token = { HEADGATE_NODE_TOKEN: 'flags-test-node-token-0001' };
 
 let plane: Started<Ready>;
 beforeAll(async () => {
-  // Creates a log for the gateway to follow.
+  // Creates a log that the gateway can follow.
   plane = await start('plane-first', ['control-plane', '--log', log, '--data', join(dir, 'first'), ...free]);
   running.pop();
 });
@@ -79,7 +79,7 @@ describe.each(Object.keys(commands))('%s', (command) => {
   test('has them where --metrics-bind puts them, and refuses connections beyond --max-connections', async () => {
     const address = '127.0.0.3';
     const limits = command === 'node-agent' ? [] : ['--max-connections', '4', ...perAddress];
-    // Half of the processes get the address from the environment variable.
+    // Half of the processes get the address from the environment variable instead of the flag.
     const isByVariable = ['gateway', 'node-agent'].includes(command);
     const { ready, stderr } = isByVariable
       ? await start(command, [...args, ...limits], { ...token, HEADGATE_METRICS_BIND: address })
@@ -92,7 +92,7 @@ describe.each(Object.keys(commands))('%s', (command) => {
 
 const perAddress = ['--max-connections-per-address', '4'];
 
-/** Opens eight connections: four are served, and the others are counted as refused. */
+/** Opens eight connections. Four must be served, and the others must be counted as refused. */
 async function expectLimited({ api, admin, url, metrics }: Ready, stderr: () => string): Promise<void> {
   const endpoint = endpointOf(api ?? admin ?? url ?? '');
   const request = get('/nothing').replace('close', 'keep-alive');
