@@ -1,12 +1,12 @@
 # One image for every process: `npm run image` (docker, podman or buildah), then `docker run headgate gateway …`.
-# The base has Node 24 or later and npm. No compiler: from Node 24 on the SQLite driver comes built.
+# The base image must contain npm and Node 24 or later. It needs no compiler, because the SQLite driver is prebuilt from Node 24 on.
 ARG BASE=node:24-bookworm-slim
 
 FROM ${BASE} AS build
-# The certificate authority of a proxy between the builder and the package registry, where there is one.
+# Certificate authority of the proxy between the builder and the package registry, if there is one.
 ARG NODE_EXTRA_CA_CERTS
 WORKDIR /app
-# Dependencies are a layer of their own, which a change of the sources keeps.
+# Dependencies are a separate layer, which stays cached when only the sources change.
 COPY package.json package-lock.json ./
 RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY . .
@@ -29,8 +29,8 @@ COPY --from=build /app/dist dist
 COPY --from=build /app/docs docs
 COPY --from=build /app/schemas/json schemas/json
 COPY --from=build --chown=1000:1000 /data /data
-# By number, so that an orchestrator can verify that it is not root.
+# A number, so that an orchestrator can verify that the user is not root.
 USER 1000:1000
 VOLUME /data
-# No shell in between: the process receives the signals itself.
+# Without a shell, so that the process itself receives signals.
 ENTRYPOINT ["node", "/app/dist/cli/headgate.js"]

@@ -31,18 +31,18 @@ CREATE TABLE shipment (
 
 const placeSql = `
 CREATE TABLE place (              -- one row
-  id TEXT NOT NULL,               -- names this database in the log
-  taken INTEGER NOT NULL,         -- position: what is before it is counted here
-  incarnation TEXT NOT NULL,      -- of the last row that was taken
-  next_n INTEGER NOT NULL,        -- what the next row of that incarnation is numbered
-  shipped INTEGER NOT NULL,       -- position: what is before it is on the usage log
+  id TEXT NOT NULL,               -- name of this database in the log
+  taken INTEGER NOT NULL,         -- position before which all rows are counted here
+  incarnation TEXT NOT NULL,      -- incarnation of the last counted row
+  next_n INTEGER NOT NULL,        -- number of that incarnation's next row
+  shipped INTEGER NOT NULL,       -- position before which all rows are on the usage log
   shipped_incarnation TEXT NOT NULL,
-  shipped_n INTEGER NOT NULL,     -- what the row at that position is numbered, if it is of that incarnation
+  shipped_n INTEGER NOT NULL,     -- number of the row at that position, if it is of that incarnation
   shipped_replica TEXT NOT NULL,
-  spool INTEGER NOT NULL          -- of no use, as the tables above
+  spool INTEGER NOT NULL          -- unused, like the tables above
 ) STRICT;
 CREATE TABLE mark (
-  position INTEGER PRIMARY KEY,   -- from which on rows are numbered like this
+  position INTEGER PRIMARY KEY,   -- first position with this numbering
   incarnation TEXT NOT NULL,
   n INTEGER NOT NULL,
   replica TEXT NOT NULL

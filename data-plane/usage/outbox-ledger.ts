@@ -12,7 +12,7 @@ import type { CounterLedger } from '../limits/gateway-counters.ts';
 
 export const ledgerSql = `
 CREATE TABLE replica (
-  ordinal INTEGER PRIMARY KEY,   -- the last one is the present one
+  ordinal INTEGER PRIMARY KEY,   -- the highest is the current one
   id TEXT NOT NULL UNIQUE
 ) STRICT;
 CREATE TABLE process (id TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
@@ -22,7 +22,7 @@ CREATE TABLE counter (
   period TEXT NOT NULL,
   tokens INTEGER NOT NULL,
   turns INTEGER NOT NULL,
-  at_ms INTEGER NOT NULL,        -- when it last grew
+  at_ms INTEGER NOT NULL,        -- time of the last increase
   PRIMARY KEY (replica, subject, period)
 ) STRICT, WITHOUT ROWID;
 `;

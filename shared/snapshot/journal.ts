@@ -18,14 +18,14 @@ CREATE TABLE command (
   seq INTEGER PRIMARY KEY,
   id TEXT NOT NULL,       -- id of the command, from its Idempotency-Key
   hash TEXT,              -- SHA-256 of the command's canonical text
-  subject TEXT,           -- id of what its first event is about
+  subject TEXT,           -- id of the first event's subject
   record TEXT NOT NULL    -- SHA-256 of the record, hex
 ) STRICT;
 CREATE INDEX command_by_id ON command (id);
 CREATE TABLE unread_event (
   seq INTEGER, idx INTEGER, type TEXT, v INTEGER,
   outcome TEXT,           -- unknown | malformed
-  data TEXT,              -- JSON as it came, NULL where it is too long or too deep
+  data TEXT,              -- JSON as received; NULL if too long or too deep
   PRIMARY KEY (seq, idx)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE anomaly (seq INTEGER, idx INTEGER, type TEXT, reason TEXT, PRIMARY KEY (seq, idx)) STRICT, WITHOUT ROWID;

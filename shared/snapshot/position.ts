@@ -47,8 +47,8 @@ CREATE TABLE position (
   lock INTEGER PRIMARY KEY CHECK (lock = 1),
   ${columnsSql(foldedColumns)},
   checksum TEXT NOT NULL,        -- SHA-256 of the columns above, hex
-  clean INTEGER NOT NULL,        -- 1: closed in good order
-  boot TEXT                      -- the run of the machine in which it was last opened
+  clean INTEGER NOT NULL,        -- 1 if the file was closed properly
+  boot TEXT                      -- boot id of the machine when the file was last opened
 ) STRICT;
 CREATE TABLE digest (name TEXT PRIMARY KEY, sum TEXT NOT NULL) STRICT, WITHOUT ROWID;
 INSERT INTO position VALUES

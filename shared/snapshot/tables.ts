@@ -272,9 +272,9 @@ export function indexName(table: TableName, index: readonly string[]): string {
 
 /** Tombstones of rows removed from tables with marks. The journal trims them; they are not part of the digests. */
 const removedSql = `
-CREATE TABLE removed (      -- what an explanation says of a thing that is not there any more
-  kind TEXT, id TEXT,     -- table, and key with / between its columns
-  seq INTEGER,            -- the commit that removed it
+CREATE TABLE removed (      -- facts about removed objects, for explanations
+  kind TEXT, id TEXT,     -- table, and key columns joined by /
+  seq INTEGER,            -- commit that removed it
   PRIMARY KEY (kind, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX removed_by_seq ON removed (seq);
@@ -282,9 +282,9 @@ CREATE INDEX removed_by_seq ON removed (seq);
 
 /** Number of keys per organisation and end day. Derived from the key rows (see key-counts.ts); not part of the digests. */
 const keyCountSql = `
-CREATE TABLE key_count (  -- how many keys end on a day
-  organisation TEXT,      -- '': all keys
-  day INTEGER,            -- days since 1970, of keys that never end, a day that never comes
+CREATE TABLE key_count (  -- number of keys that end on a day
+  organisation TEXT,      -- '' for all keys
+  day INTEGER,            -- days since 1970; keys without an end have a day that never comes
   keys INTEGER NOT NULL,
   PRIMARY KEY (organisation, day)
 ) STRICT, WITHOUT ROWID;

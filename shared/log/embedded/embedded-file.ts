@@ -21,8 +21,8 @@ const format = {
   version: 1,
   sql: `
 CREATE TABLE IF NOT EXISTS record (
-  offset INTEGER PRIMARY KEY,   -- from 0, without holes
-  at_ms INTEGER NOT NULL,       -- time of the log, ms since 1970; see LogTime
+  offset INTEGER PRIMARY KEY,   -- from 0, without gaps
+  at_ms INTEGER NOT NULL,       -- log time, ms since 1970; see LogTime
   value BLOB NOT NULL,          -- the raw bytes
   signature BLOB                -- Ed25519 over value
 ) STRICT;
@@ -174,7 +174,7 @@ export class EmbeddedFile {
     const first = records[0];
     if (!first) this.#checkEnd(from);
     else if (first.offset !== from && !this.#options.allowTrimmed)
-      throw new LogTruncated(`${this.#options.path} begins at offset ${first.offset}, behind ${from}`);
+      throw new LogTruncated(`${this.#options.path} begins at offset ${first.offset}, after ${from}`);
     return records;
   }
 

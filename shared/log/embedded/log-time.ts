@@ -7,9 +7,9 @@ import type { Database, Statement } from '../../runtime/sqlite.ts';
 export const logTimeSql = `
 CREATE TABLE IF NOT EXISTS log_time (
   id INTEGER PRIMARY KEY CHECK (id = 0),
-  at_ms INTEGER NOT NULL,         -- of the last record, ms since 1970
-  monotonic_ms INTEGER NOT NULL,  -- when it was appended, since the machine started
-  off_since_ms INTEGER            -- since when all who append have another wall clock, monotonic
+  at_ms INTEGER NOT NULL,         -- log time of the last record, ms since 1970
+  monotonic_ms INTEGER NOT NULL,  -- time since boot at which it was appended
+  off_since_ms INTEGER            -- monotonic time since which all writers' wall clocks differ
 ) STRICT;
 `;
 

@@ -11,7 +11,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Labels that select pods never change; a dict with root and component. */}}
+{{/* Labels that select pods. They never change. Takes a dict with root and component. */}}
 {{- define "headgate.selector" -}}
 app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride | trunc 63 | trimSuffix "-" }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -37,12 +37,12 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- ternary "https" "http" (ne .Values.tls.secretName "") -}}
 {{- end -}}
 
-{{/* The Service of the control planes, and the one name for which every certificate of the chart is checked. */}}
+{{/* Name of the control planes' Service. It is also the only name for which clients verify certificates. */}}
 {{- define "headgate.tlsName" -}}
 {{- printf "%s-control-plane" (include "headgate.fullname" .) -}}
 {{- end -}}
 
-{{/* What browsers open, each under a host of its own, as JSON. */}}
+{{/* Pages that browsers open, each with its own host, as JSON. */}}
 {{- define "headgate.pages" -}}
 {{- $pages := list -}}
 {{- if .Values.console.enabled -}}
@@ -77,7 +77,7 @@ seccompProfile: { type: RuntimeDefault }
     secretKeyRef: { name: {{ .from.name }}, key: {{ .from.key }} }
 {{- end -}}
 
-{{/* Begins with a new line where there is any. */}}
+{{/* Begins with a new line unless it is empty. */}}
 {{- define "headgate.tlsEnv" -}}
 {{- if .Values.tls.secretName }}
 - { name: HEADGATE_TLS_CERT, value: /etc/headgate/tls/tls.crt }
@@ -88,7 +88,7 @@ seccompProfile: { type: RuntimeDefault }
 {{- end }}
 {{- end -}}
 
-{{/* Settings of both planes; a dict with root and own, the values of the plane. */}}
+{{/* Settings of both planes. Takes a dict with root and own, which contains the plane's values. */}}
 {{- define "headgate.env" -}}
 {{- $values := .root.Values -}}
 - name: HEADGATE_NAME
@@ -113,7 +113,7 @@ seccompProfile: { type: RuntimeDefault }
 {{- end }}
 {{- end -}}
 
-{{/* Of the plane, or of both; a dict with root, own and member. */}}
+{{/* Kafka Secret of the plane, or else of both planes. Takes a dict with root, own and member. */}}
 {{- define "headgate.kafkaSecret" -}}
 {{- default (get .root.Values.log .member) (get .own.kafka .member) -}}
 {{- end -}}
@@ -125,7 +125,7 @@ envFrom:
 {{- end }}
 {{- end -}}
 
-{{/* Files of TLS and Kafka; their Secrets have 0440, because Kubernetes gives the group of the pod the right to read. */}}
+{{/* TLS and Kafka files. Their Secrets have mode 0440, because Kubernetes lets the pod's group read them. */}}
 {{- define "headgate.mounts" -}}
 - { name: data, mountPath: /data }
 {{- if .root.Values.tls.secretName }}
@@ -158,8 +158,8 @@ envFrom:
 {{- end -}}
 
 {{/*
-A first fold of a long log takes minutes, during which the process lives and is not ready. A control plane without the log serves
-reads, snapshots and the console, so it stays in its Service. A dict with root and ready, the path of readiness.
+The first fold of a long log takes minutes, during which the process is alive but not ready. A control plane without the log
+serves reads, snapshots and the console, so it stays in its Service. Takes a dict with root and ready, the readiness path.
 */}}
 {{- define "headgate.probes" -}}
 {{- $scheme := include "headgate.scheme" .root | upper -}}
@@ -180,7 +180,7 @@ readinessProbe:
   failureThreshold: 1
 {{- end -}}
 
-{{/* Where pods go; a dict with root, component and own. */}}
+{{/* Placement of pods. Takes a dict with root, component and own. */}}
 {{- define "headgate.placement" -}}
 topologySpreadConstraints:
   {{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
@@ -218,7 +218,7 @@ volumeClaimTemplates:
         requests: { storage: {{ .size }} }
 {{- end -}}
 
-{{/* The drain, then 20 seconds after which the process ends by itself, and 5 before it would be killed. */}}
+{{/* The drain, 20 seconds until the process exits in any case, and 5 more before Kubernetes would kill it. */}}
 {{- define "headgate.grace" -}}
 {{- add .drainDelaySeconds .drainTimeoutSeconds 25 -}}
 {{- end -}}
