@@ -174,7 +174,7 @@ export class ControlPlaneLink {
         heartbeat.stop();
         const lasted = performance.now() - openedMs > lastedMsMin;
         const { silent } = heartbeat;
-        const closed = { code, reason: silent ? 'it answers no pings' : String(reason) };
+        const closed = { code, reason: silent ? 'it does not answer pings' : String(reason) };
         resolve({ lasted, silent, ...(fault ?? closed) });
       });
     });

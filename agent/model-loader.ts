@@ -83,12 +83,12 @@ async function* parseLines(parts: AsyncIterable<string>): AsyncGenerator<PullLin
   for await (const part of parts) {
     rest += part;
     if (rest.length > lineCharactersMax && !part.includes('\n'))
-      throw new Error('the engine writes a line without end');
+      throw new Error('the engine sent an endless line');
     // Split only when a line ends, so that a line arriving byte by byte is split once.
     if (!part.includes('\n')) continue;
     const lines = rest.split('\n');
     rest = lines.pop() ?? '';
-    if (rest.length > lineCharactersMax) throw new Error('the engine writes a line without end');
+    if (rest.length > lineCharactersMax) throw new Error('the engine sent an endless line');
     for (const line of lines) if (line.trim() !== '') yield asPullLine(line);
   }
   if (rest.trim() !== '') yield asPullLine(rest);
@@ -120,7 +120,7 @@ function routerLoader(target: EngineTarget): ModelLoader {
 
 function rethrowWithHint(error: unknown): never {
   if (error instanceof EngineError && error.status === 404)
-    throw new Error('no such model on its disk, or no router', { cause: error });
+    throw new Error('the model is not on its disk, or it is no router', { cause: error });
   throw error;
 }
 

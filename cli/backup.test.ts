@@ -157,7 +157,7 @@ test('a backup’s usage is kept without --data, and is not replaced by a folder
   expect([less.code, less.err]).toEqual([
     6,
     expect.stringMatching(
-      /has 1 completed requests, and its copy in this backup has 3[\s\S]*next {2}check --data/,
+      /has 1 completed requests, but its copy in this backup has 3[\s\S]*next {2}check --data/,
     ),
   ]);
   expect(await done('backup verify copy')).toMatchObject({ files: 3 });
@@ -299,20 +299,20 @@ test('another log, a shorter or longer one, and a folder with other files are re
   await refused(backup, 7, 'there is no ');
   writer = new ChainWriter({ log: 'another-log' });
   await append(writer.open(), ...tiers(1));
-  await refused(backup, 6, 'the log is not the one of this backup');
+  await refused(backup, 6, 'the log is not that of this backup');
   // The log first ends at the position of the backup's last commit, then after it.
   for (let more = 0; more < 2; more++) {
     await append(...tiers(4));
-    await refused(backup, 6, 'the log is not the one of this backup');
+    await refused(backup, 6, 'the log is not that of this backup');
   }
   for (const [name, bytes] of before)
     if (name !== 'lock.db') expect(filesOf('copy').get(name), name).toBe(bytes);
 
   await refused(restore.replace('/new ', '/log '), 6, 'it contains log another-log, to position 10');
-  await refused('backup . --data cp', 6, 'is not empty, and holds no backup');
+  await refused('backup . --data cp', 6, 'is not empty, and does not contain a backup');
   await refused('backup copy', 2, 'usage.db has every completed request');
-  await refused('backup copy --data log', 2, 'no data folder of a control plane');
-  await refused('backup verify cp', 3, 'holds no backup');
+  await refused('backup copy --data log', 2, "not a control plane's data folder");
+  await refused('backup verify cp', 3, 'does not contain a backup');
   await refused('backup restore copy --yes', 2, 'give the address of the new log');
   await refused(restore.replace(' --yes', ''), 2, 'cannot ask for confirmation');
   expect(await done('backup fresh --no-usage')).toMatchObject({ position: 10, data: [] });
@@ -476,7 +476,7 @@ function newSigner(name: string): Signer {
 test('a restore names the log’s signers, and writes nothing unless they are confirmed', async () => {
   await done(backup);
   await refused(`${restore} --dry-run`, 0, 'its log is not signed');
-  await refused(restore.replace(' --allow-unsigned', ''), 6, 'nobody compares the signers');
+  await refused(restore.replace(' --allow-unsigned', ''), 6, 'skips the comparison of the signers');
   await refused(`${restore} --trust-signer ${'a'.repeat(64)}`, 6, 'it is not signed');
 
   const [own, foreign] = [newSigner('own'), newSigner('foreign')];
@@ -487,8 +487,8 @@ test('a restore names the log’s signers, and writes nothing unless they are co
   const signed = restore.replace('copy', 'signed');
   const fingerprint = computeFingerprint(own.publicKey);
   await refused(`${signed.replace(' --yes', '')} --dry-run`, 0, `signed by ${fingerprint}`);
-  await refused(`${signed} --dry-run`, 6, 'nobody compares the signers');
-  await refused(signed, 6, 'nobody compares the signers');
+  await refused(`${signed} --dry-run`, 6, 'skips the comparison of the signers');
+  await refused(signed, 6, 'skips the comparison of the signers');
   await refused(`${signed} --trust-signer ${computeFingerprint(foreign.publicKey)}`, 6, 'is refused');
   await refused(`${signed} --trust-signer nothing`, 2, 'no file can be read at nothing');
   // Junk before the first commit, more than one read returns, does not hide anything.

@@ -421,7 +421,7 @@ test('events list follows pages to the end, and --limit ends it earlier', async 
 });
 
 test('events list reports where a truncated history begins, and what helps', async () => {
-  const cut = { historyFrom: 4000, historyNext: 'let it keep more (--history-gigabytes)' };
+  const cut = { historyFrom: 4000, historyNext: 'raise --history-gigabytes' };
   server.answer = () => ({ body: { items: [], position: 4200, ...cut } });
   const { code, err } = await cli(['events', 'list', '--newest']);
   expect([code, err]).toEqual([0, expect.stringMatching(/from position 4000 on.*--history-gigabytes/)]);

@@ -95,7 +95,7 @@ test('an apply refused in the middle says that the rest is not applied, and exit
   server.answer = () => answers.shift() ?? errorAnswer(500, 'InternalError');
   const run = await cli('apply -f fleet.yaml');
   expect(run).toMatchObject({ code: 6, out: '' });
-  expect(run.err).toContain('the same command continues with it');
+  expect(run.err).toContain('run the same command again to continue');
 });
 
 test('apply continues after its own earlier attempt, but not after one with an older command id', async () => {
@@ -154,7 +154,7 @@ test('a tier too small for one request of its model causes a warning in validate
   const models = [{ id: 'm1', family: 'echo', weight: 4 }];
   const stdin = JSON.stringify({ version: 1, models, tiers, anonymous: { freeTurns: 1, models: '*' } });
   const said =
-    /^warning: a request for m1 counts as 4, and the tier Tiny carries 2 in flight: .+--concurrency 4/;
+    /^warning: a request for m1 counts as 4, but the tier Tiny allows 2 in flight, .+--concurrency 4/;
   const valid = await cli('validate -f -', { stdin });
   expect(valid).toMatchObject({ code: 0, out: '- is valid\n' });
   expect(valid.err).toMatch(said);

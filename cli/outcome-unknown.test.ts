@@ -35,14 +35,16 @@ test.each(both)('after $first, $name settles nothing', async ({ answer, then, wh
   server.answer = () => (server.seen.length === 1 ? answer : then);
   const { code, out, err } = await cli(command);
   expect([code, out]).toEqual([7, '']);
-  expect(err).toContain(`error[OutcomeUnknown]: whether command ${idSent()} was carried out is not known\n`);
+  expect(err).toContain(`it is not known whether command ${idSent()} was carried out\n`);
   expect(err).toContain(`--command-id ${idSent()}`);
   expect(err).toContain(why);
 });
 
 test('a proxy time-out leaves a command’s outcome unknown, but not a read’s', async () => {
   server.answer = () => proxy;
-  expect((await cli(command)).err).toContain(`error[OutcomeUnknown]: whether command ${idSent()}`);
+  expect((await cli(command)).err).toContain(
+    `error[OutcomeUnknown]: it is not known whether command ${idSent()}`,
+  );
   expect((await cli(['org', 'list'])).err).toContain('is not a Headgate control plane');
 });
 
@@ -55,7 +57,7 @@ test('interrupting a command in flight prints its id and exits as an interrupt',
   const { code, err } = await cli(command, { signal: controller.signal });
   expect([code, err]).toEqual([
     130,
-    expect.stringContaining(`error[Interrupted]: interrupted: whether command ${idSent()}`),
+    expect.stringContaining(`error[Interrupted]: interrupted: it is not known whether command ${idSent()}`),
   ]);
 });
 

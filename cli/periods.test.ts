@@ -40,7 +40,7 @@ test('a new anchor day that discards usage needs --force, and both periods are s
   const yesterday = day(-1);
   const refused = await run(`org set acme --anchor ${yesterday}`);
   expect(refused.code).toBe(6);
-  expect(refused.err).toContain(`acme has used ${used} tokens of the period from ${before['period']}`);
+  expect(refused.err).toContain(`acme has used ${used} tokens in the period from ${before['period']}`);
   expect(refused.err).toContain('--force');
   expect(await usage('')).toEqual(before);
   // Make the same change through the fleet file.

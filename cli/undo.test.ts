@@ -31,13 +31,13 @@ const sent = () => server.seen.filter(({ method, path }) => method !== 'GET' && 
 test('undoing a commit is one command, and obeys --if-at and --dry-run', async () => {
   const run = await undo('--yes', '--if-at', '9', '--why', 'mistake');
   expect(run).toMatchObject({ code: 0, err: '' });
-  expect(run.out).toBe(`commit 7 taken back:\n${lines.map((line) => `  ${line}\n`).join('')}`);
+  expect(run.out).toBe(`commit 7 reversed:\n${lines.map((line) => `  ${line}\n`).join('')}`);
   expect(sent()).toMatchObject([{ method: 'POST', path: '/events/7/undo', query: { why: 'mistake' } }]);
   expect(sent()[0]?.headers['if-match']).toBe('"9"');
   answerWith({ commands });
   const dry = await undo('--dry-run');
   expect(dry).toMatchObject({ code: 0, err: '' });
-  expect(dry.out).toContain('commit 7 would be taken back:\n');
+  expect(dry.out).toContain('commit 7 would be reversed:\n');
   expect(sent()).toMatchObject([{ method: 'POST', path: '/events/7/undo', query: { dryRun: 'true' } }]);
 });
 

@@ -58,16 +58,16 @@ function clockCheck({ clockAheadMs, leapMs }: LimitExchange): Check {
   const seconds = Math.round(Math.abs(clockAheadMs) / 1000);
   const follows =
     leapMs === 0
-      ? 'limits and usage follow; set it right'
-      : 'only minutes of limits follow, because it has leapt; set the clock of its broker right';
+      ? 'limits and usage follow; correct the clock of this machine'
+      : 'only limits per minute follow, because it has jumped; correct the clock of its broker';
   const detail =
     seconds === 0
-      ? 'agrees with that of the log'
-      : `${seconds} s ${clockAheadMs > 0 ? 'behind' : 'ahead of'} that of the log, which ${follows}`;
+      ? 'agrees with the clock of the log'
+      : `${seconds} s ${clockAheadMs > 0 ? 'behind' : 'ahead of'} the clock of the log, which ${follows}`;
   return { name: 'clock', ok: true, detail };
 }
 
 /** Fails while no more usage can be stored, because every request is then refused. */
 function usageCheck(isFull: boolean): Check {
-  return { name: 'usage', ok: !isFull, ...(isFull && { detail: 'no further usage can be kept' }) };
+  return { name: 'usage', ok: !isFull, ...(isFull && { detail: 'no more usage can be stored' }) };
 }

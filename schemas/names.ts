@@ -90,7 +90,7 @@ export const recordedNodeUrlSchema = z
 /** Base URL of an inference server. It has no query and no fragment, because paths are appended to it. */
 export const nodeUrlSchema = recordedNodeUrlSchema.refine(
   (text) => !/[?#]/.test(text),
-  'must be a URL without a query and a fragment',
+  'must be a URL without a query or fragment',
 );
 
 /** Name of a node credential. It becomes part of an environment variable's name. */

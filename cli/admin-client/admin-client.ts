@@ -344,11 +344,11 @@ function finalError({ commandId: id }: Call, failures: readonly unknown[]): unkn
     each instanceof AdminError ? [each.message, ...each.why] : [String(each)],
   );
   return new AdminError(
-    `${isInterrupted ? 'interrupted: ' : ''}whether command ${id} was carried out is not known`,
+    `${isInterrupted ? 'interrupted: ' : ''}it is not known whether command ${id} was carried out`,
     {
       type: isInterrupted ? 'Interrupted' : 'OutcomeUnknown',
       why: [...new Set(reasons)].filter((each) => each !== 'interrupted'),
-      next: `repeat the same command with --command-id ${id}: that takes effect once, and shows what it did`,
+      next: `repeat the same command with --command-id ${id}: it takes effect only once, and shows the result`,
       cause: last,
     },
   );

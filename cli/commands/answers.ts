@@ -35,7 +35,7 @@ export async function showLink(
   note: (until: string) => string,
 ): Promise<void> {
   const { dryRun } = session.globals;
-  if (dryRun) return session.out.lines(['a link would be made'], { expiresAt, dryRun }, '-');
+  if (dryRun) return session.out.lines(['a link would be created'], { expiresAt, dryRun }, '-');
   await session.out.lines([String(url)], { url, expiresAt }, String(url));
   session.note(note(String(expiresAt)));
 }

@@ -83,7 +83,7 @@ function requireDataFolder(session: Session, { data, usage }: BackupOptions): st
   }
   const dataDir = resolve(session.io.cwd, data);
   if (existsSync(join(dataDir, 'usage.db'))) return dataDir;
-  throw usageError(`${data} is no data folder of a control plane: it has no usage.db`, 'check --data');
+  throw usageError(`${data} is not a control plane's data folder: it has no usage.db`, 'check --data');
 }
 
 /** Locks the folder, creating it if missing. Throws a CliError if it contains other files or another backup is running. */
@@ -92,7 +92,7 @@ function lockBackup(dir: string, folder: string): { release(): void } {
   const names = readdirSync(dir);
   if (names.length === 0) chmodSync(dir, 0o700);
   else if (!names.includes(lockName) && !names.includes('manifest.json'))
-    throw new CliError(`${folder} is not empty, and holds no backup`, {
+    throw new CliError(`${folder} is not empty, and does not contain a backup`, {
       type: 'Conflict',
       next: 'choose an empty folder, or that of an earlier backup',
     });
@@ -139,7 +139,7 @@ function checkUsage(dir: string, former: Manifest['data'], data: Manifest['data'
     return usage === undefined ? 0 : completedRequests(join(dir, usage.file));
   });
   if (had === undefined || has === undefined || has >= had) return;
-  throw new CliError(`usage.db has ${has} completed requests, and its copy in this backup has ${had}`, {
+  throw new CliError(`usage.db has ${has} completed requests, but its copy in this backup has ${had}`, {
     type: 'Conflict',
     why: 'the backup was not changed',
     next: 'check --data; if the data folder is the right one, keep this backup, and back up into a new folder',
@@ -238,7 +238,7 @@ class NewCommits {
   }
 
   #otherLog(): CliError {
-    return new CliError('the log is not the one of this backup, or it has lost commits that the backup has', {
+    return new CliError('the log is not that of this backup, or has lost commits that the backup has', {
       type: 'Conflict',
       why: `position ${this.head.seq} of log ${this.head.log} is not at offset ${this.offset}; the backup was not changed`,
       next: 'keep this backup, and back up into a new folder',
@@ -287,7 +287,7 @@ async function show(
   await session.out.lines(
     [
       `backed up log ${log.id} to position ${log.position} (${commits} new commits)${dataText(data)}`,
-      'signing keys and tokens are in no backup: keep them elsewhere',
+      'a backup contains no signing keys and no tokens: keep them elsewhere',
     ],
     {
       folder,

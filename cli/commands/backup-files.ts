@@ -94,7 +94,7 @@ export async function checkFile(dir: string, { file, bytes, sha256 }: BackupFile
       error instanceof NoRegularFile ? error.message : `it cannot be read: ${String(error)}`,
     );
   });
-  if (sum !== sha256) throw damagedError(file, 'its SHA-256 is not that of the manifest');
+  if (sum !== sha256) throw damagedError(file, 'its SHA-256 differs from the manifest');
 }
 
 /** Returns the expected schema for a file's format; undefined for an earlier format, which is compared once upgraded. */

@@ -57,7 +57,7 @@ export function readManifest(dir: string): Manifest | undefined {
   const manifest = parse(text);
   // There is exactly one valid rendering, so any changed byte is noticed.
   if (manifest === undefined || render(manifest) !== text)
-    throw damagedError(manifestName, 'it is not what was written');
+    throw damagedError(manifestName, 'it was changed after it was written');
   return manifest;
 }
 
@@ -65,7 +65,7 @@ export function readManifest(dir: string): Manifest | undefined {
 export function requireManifest(dir: string): Manifest {
   const manifest = readManifest(dir);
   if (manifest) return manifest;
-  throw new CliError(`${dir} holds no backup`, {
+  throw new CliError(`${dir} does not contain a backup`, {
     type: 'NotFound',
     why: `there is no ${manifestName}`,
     next: 'headgate backup DIR --data FOLDER',

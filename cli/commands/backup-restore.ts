@@ -131,12 +131,12 @@ async function checkSigners(
       : `signed by ${signers.join(', ')}${pins.length > 0 ? '' : '; compare them with those that you keep elsewhere, or name them with --trust-signer'}`,
   );
   if (session.globals.yes !== true || pins.length > 0 || (isUnsigned && allowUnsigned)) return;
-  throw new CliError('with --yes nobody compares the signers of the backup', {
+  throw new CliError('--yes skips the comparison of the signers of the backup', {
     type: 'Untrusted',
-    why: 'who can write to the backup can put another log there, signed by another key or by none',
+    why: 'anyone who can write to the backup can put another log there, signed by another key or by none',
     next: isUnsigned
       ? 'if your log was begun unsigned, add --allow-unsigned'
-      : 'add --trust-signer with the key of yours that signed the first commit of the log',
+      : 'add --trust-signer with the key that you know to have signed the first commit',
   });
 }
 
@@ -258,7 +258,7 @@ function checkMayContinue(head: Head & { readonly isEmpty: boolean }, { log }: M
 
 function otherLogError({ log, seq }: Head): CliError {
   return notEmptyError(
-    log === null ? 'its records are of no log' : `it contains log ${log}, to position ${seq}`,
+    log === null ? 'its records do not belong to a log' : `it contains log ${log}, to position ${seq}`,
   );
 }
 

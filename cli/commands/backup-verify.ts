@@ -48,7 +48,7 @@ export async function checkBackup(session: Session, dir: string): Promise<Verifi
     const { seq, hash, log, signers } = snapshot.head;
     // The segments decide. A manifest that names other signers would hide who really signed them.
     if (log !== manifest.log.id || JSON.stringify(signers) !== JSON.stringify(manifest.log.signers))
-      throw damagedError('manifest.json', `its segments are of log ${log} with ${signers.length} signers`);
+      throw damagedError('manifest.json', `its segments belong to log ${log} with ${signers.length} signers`);
     if (seq !== manifest.log.position || hash !== manifest.log.hash)
       throw damagedError(
         'manifest.json',

@@ -59,7 +59,7 @@ function finish({ unanswered }: { readonly unanswered: readonly string[] }): voi
   if (unanswered.length === 0) return;
   throw new CliError(`not all gateways answered: ${unanswered.join(', ')}`, {
     type: 'Incomplete',
-    why: 'their decisions are missing in the export',
+    why: 'their decisions are missing from the export',
     next: 'headgate gateway list',
   });
 }

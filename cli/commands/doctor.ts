@@ -162,7 +162,7 @@ function formatReport({ checks, ok, warn, fail, position }: DoctorReport, isVerb
     const own = shown.filter((each) => each.group === group);
     return own.length === 0 ? [] : [group, ...own.flatMap(formatCheck)];
   });
-  if (warn + fail === 0) return [...lines, `Everything checked is well: ${count} checks${at}`];
+  if (warn + fail === 0) return [...lines, `All ${count} checks passed${at}`];
   return [
     ...lines,
     '',

@@ -54,7 +54,7 @@ async function listEvents(session: Session, query: EventQuery): Promise<void> {
   await session.out.list(found, eventView);
   const { historyFrom, historyNext: next } = found;
   if (historyFrom === undefined) return;
-  const where = `searched from position ${cellText(historyFrom)} on; what was before is in the log alone`;
+  const where = `searched from position ${cellText(historyFrom)} on; earlier events are only in the log`;
   session.note(next === undefined ? where : `${where}; to search it, ${cellText(next)}`);
 }
 

@@ -35,7 +35,7 @@ export function explanationLines(page: Page): Line[] {
     ...labelled('would', wouldTexts(would, columns)),
     ...labelled(
       'proof',
-      same === undefined ? [] : [`this build decides ${same ? 'the same ✓' : 'otherwise ⨉'}`],
+      same === undefined ? [] : [`this build decides ${same ? 'the same ✓' : 'differently ⨉'}`],
     ),
     ...labelled('assumed', assumptions),
     ...(steps.length === 0 || diff === undefined ? [] : labelled('diff', diffTexts(diff))),

@@ -57,7 +57,7 @@ export function registerExplain(program: Command, io: Io): void {
 }
 
 async function run(session: Session, options: Options): Promise<void> {
-  if (options.list && options.wave) throw usageError('--wave is not of --list', 'headgate explain --help');
+  if (options.list && options.wave) throw usageError('--wave is not for --list', 'headgate explain --help');
   if (options.list) return list(session, options);
   const body = await question(session, options);
   const api = await session.api();
@@ -102,8 +102,8 @@ async function question(session: Session, options: Options): Promise<Resource> {
     throw usageError('give one of --key, --org, --visitor and --request', 'headgate explain --help');
   if (wave && request !== undefined)
     throw usageError(
-      '--wave is of a request that was not made',
-      'the record of one says what its gateway read',
+      '--wave cannot be used with a recorded request',
+      'the record already says which state its gateway had',
     );
   if (request === undefined && model === undefined && path !== 'models')
     throw usageError('give --model', 'headgate explain --help');
@@ -119,7 +119,7 @@ function parseLine(text: string): unknown {
   try {
     return JSON.parse(text.trim().split('\n')[0] ?? '');
   } catch (error) {
-    throw new CliError('stdin holds no line of a decision journal', {
+    throw new CliError('stdin does not contain a line of a decision journal', {
       type: 'InvalidFile',
       next: 'headgate decisions export | grep req_… | headgate explain --request -',
       cause: error,

@@ -151,7 +151,7 @@ async function applyInParts(session: Session, body: OperationInput<'fleet.apply'
     try {
       last = await api.run('fleet.apply', body);
     } catch (error) {
-      session.note('the rest is not applied; the same command continues with it');
+      session.note('the rest was not applied; run the same command again to continue');
       throw error;
     }
     changes.push(...last.changes);

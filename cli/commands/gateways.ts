@@ -125,7 +125,7 @@ function findFolders(session: Session, name: string | undefined, data: string | 
   if (wanted.length > 0) return wanted.map((gateway) => ({ name: gateway.name, folder: gateway.dataDir }));
   if (name === undefined || known.length === 0)
     throw usageError(
-      'the context file names no gateway of this machine',
+      'the context file does not name a gateway of this machine',
       'headgate gateway verify --data FOLDER',
     );
   throw new CliError(`the context file has no gateway ${name}`, {

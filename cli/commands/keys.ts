@@ -54,7 +54,7 @@ async function readUses(session: Session, query: OperationInput<'usage.keys'>): 
     return new Map(items.map(({ key, ...use }) => [key, use]));
   } catch (error) {
     if (!(error instanceof AdminError) || error.type === 'Interrupted') throw error;
-    session.note(`when keys were last used is not known: ${error.message}`);
+    session.note(`the last use of keys is not known: ${error.message}`);
     return undefined;
   }
 }

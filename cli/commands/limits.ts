@@ -64,7 +64,7 @@ export const limits: NounRow = {
 
 async function show(session: Session, { org, visitors }: ShowOptions): Promise<void> {
   if ((org === undefined) === (visitors === undefined))
-    throw usageError('either --org or --visitors is given', 'headgate help limits show');
+    throw usageError('give either --org or --visitors', 'headgate help limits show');
   const api = await session.api();
   const use = await (org === undefined
     ? api.run('limits.visitors')

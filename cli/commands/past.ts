@@ -30,7 +30,7 @@ export async function undo(session: Session, _options: unknown, text: string): P
     const commit = await api.run('commit.get', { position: of });
     const events = listMember(commit, 'events').map(describeEvent);
     const lines = [
-      `to take back ${of}: ${cellText(commit['by'])} ${events.join(', ')}`,
+      `to reverse ${of}: ${cellText(commit['by'])} ${events.join(', ')}`,
       ...commands.map((command) => `  ${commandLine(command)}`),
       ...changeLines(listMember(commit, 'changes').map(reverseChange)),
     ];
@@ -42,7 +42,7 @@ export async function undo(session: Session, _options: unknown, text: string): P
     return;
   }
   const answer = await api.run('commit.undo', { position: of });
-  const would = session.globals.dryRun ? 'would be taken back' : 'taken back';
+  const would = session.globals.dryRun ? 'would be reversed' : 'reversed';
   const lines = commands.map((each) => `  ${commandLine(each)}`);
   await session.out.lines([`commit ${of} ${would}:`, ...lines], answer, of);
 }

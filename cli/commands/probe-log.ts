@@ -18,7 +18,7 @@ export async function probeLog(url: string): Promise<LogProbe> {
     const parsed = parseLogUrl(url);
     if (parsed.kind === 'kafka') return { reachable: true, brokers: await inspectKafka(parsed.brokers) };
     if (canBeWritten(parsed.folder)) return { reachable: true };
-    return { reachable: false, reason: 'its folder cannot be written, or not be made' };
+    return { reachable: false, reason: 'its folder cannot be written or created' };
   } catch (error) {
     return { reachable: false, reason: error instanceof Error ? error.message : String(error) };
   }

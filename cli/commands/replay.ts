@@ -98,7 +98,7 @@ async function show(session: Session, snapshot: Snapshot, isVerified: boolean): 
 
 /** Error for an export that does not begin with the first commit, so it cannot be folded. */
 function laterBeginningError(first: number): CliError {
-  return new CliError(`the input begins at position ${first}, and a replay needs all commits before it`, {
+  return new CliError(`the input begins at position ${first}, but a replay needs all commits before it`, {
     type: 'NotFound',
     next: 'headgate events export --out log.jsonl',
   });

@@ -41,6 +41,6 @@ export function formatRow(row: Partial<RequestRow>): string {
 export function noteSilent(session: Session, silent: readonly unknown[]): void {
   if (silent.length === 0) return;
   session.note(
-    `without ${silent.map(cellText).join(', ')}: no answer, or no decisions kept there (--decisions off)`,
+    `without ${silent.map(cellText).join(', ')}: no answer, or no recorded decisions (--decisions off)`,
   );
 }

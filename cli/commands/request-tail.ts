@@ -83,7 +83,7 @@ class RequestTail {
     this.#failures = 0;
     for (const row of message.items.toReversed()) await this.#print(row);
     if (message.missed !== undefined)
-      this.#session.note(`${message.missed} more requests ended: headgate requests list has them`);
+      this.#session.note(`${message.missed} more requests ended: headgate requests list shows them`);
     const silent = message.silent.join(' ');
     if (silent !== this.#silent) noteSilent(this.#session, message.silent);
     this.#silent = silent;

@@ -32,7 +32,7 @@ export function showChange(session: Session, change: Change & Resource): Promise
   const lines = [
     `change ${id} ${would}${state}: wave ${wave} of ${waves.length}${reason === undefined ? '' : `, ${reason}`}`,
     ...waves.map((each, at) => `  ${at < wave ? '*' : ' '} wave ${at + 1}: ${waveText(each)}`),
-    `  each for ${holdSeconds} s and ${watch.least} requests at least; withdrawn where ${watch.refusals} more in 100 are refused`,
+    `  each for ${holdSeconds} s and ${watch.least} requests at least; withdrawn if ${watch.refusals} more in 100 are refused`,
     ...(figures ? [sideText('inside:', figures.inside), sideText('outside:', figures.outside)] : []),
     `  next: ${next}`,
   ];

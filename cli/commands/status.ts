@@ -92,7 +92,7 @@ function partLines<Answer extends object>(
 
 function gatewayLines(gateways: readonly GatewayStatus[], position: number): Line[] {
   if (gateways.length === 0)
-    return [bad('gateways', 'none has reported: nobody is served'), next('headgate gateway --help')];
+    return [bad('gateways', 'none has reported, so no request is served'), next('headgate gateway --help')];
   const behind = gateways.filter(({ state }) => state !== 'SYNCED');
   const inSync = gateways.length - behind.length;
   if (behind.length === 0)
@@ -136,8 +136,8 @@ function nodeLines(nodes: readonly LiveNodeResource[]): Line[] {
 function refusedLines({ refusals, unanswered, partial }: Refused): Line[] {
   const total = refusals.reduce((sum, { requests }) => sum + requests, 0);
   const missing = [
-    ...(unanswered.length > 0 ? [`what ${unanswered.join(', ')} refused is not known`] : []),
-    ...(partial === true ? ['there is more than gateways report apart'] : []),
+    ...(unanswered.length > 0 ? [`refusals by ${unanswered.join(', ')} are not known`] : []),
+    ...(partial === true ? ['there are more than gateways report separately'] : []),
   ];
   const of = missing.length > 0 ? `; ${missing.join(', ')}` : '';
   if (refusals.length === 0) return [labelled('refused', `no request in the last hour${of}`)];

@@ -107,10 +107,10 @@ async function exportUsage(session: Session, asked: OperationInput<'usage.export
 
 async function show(session: Session, { org, visitors, period }: ShowOptions): Promise<void> {
   if ((org === undefined) === (visitors === undefined))
-    throw usageError('either --org or --visitors is given', 'headgate help usage show');
+    throw usageError('give either --org or --visitors', 'headgate help usage show');
   if (visitors !== undefined) {
     if (period !== undefined)
-      throw usageError('--period is of an organisation: give it with --org', 'headgate help usage show');
+      throw usageError('--period needs an organisation: add --org', 'headgate help usage show');
     return showVisitors(session);
   }
   if (org === undefined) return;
@@ -131,7 +131,7 @@ async function show(session: Session, { org, visitors, period }: ShowOptions): P
   const { countedTokens: counted } = answer;
   session.note(
     `billing period from ${cellText(answer.period)}, tokens that count against the allowance: ` +
-      `${counted === null ? 'not known of a past period,' : amountText(counted)} of ${allowance}` +
+      `${counted === null ? 'not known for a past period,' : amountText(counted)} of ${allowance}` +
       (adjustedTokens === 0 ? '' : `, adjusted by ${amountText(adjustedTokens)}`),
   );
   if (others.length > 0)

@@ -170,16 +170,13 @@ function oidcSettings({ oidcIssuer: issuer, oidcClientId: clientId, ...rest }: O
   if (given.length === 0) return undefined;
   const next = 'give --oidc-issuer, --oidc-client-id and --oidc-client-secret-file together';
   if (issuer === undefined || clientId === undefined || file === undefined)
-    throw usageError('the identity provider is not described in full', next);
+    throw usageError('the identity provider is only partly configured', next);
   return { issuer, clientId, clientSecret: readSecret(file), operatorGroup };
 }
 
 function readSecret(file: string): string {
   const secret = usingOption('--oidc-client-secret-file', () => textOfNamed(file)).trim();
   if (secret === '')
-    throw usageError(
-      `--oidc-client-secret-file: ${file} is empty`,
-      'it holds the secret of the client alone',
-    );
+    throw usageError(`--oidc-client-secret-file: ${file} is empty`, 'write only the client secret to it');
   return secret;
 }

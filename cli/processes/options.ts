@@ -341,7 +341,7 @@ export function usingOption<Result>(flag: string, use: () => Result): Result {
     throw new CliError(message.includes(flag) ? message : `${flag}: ${message}`, {
       type: 'InvalidOption',
       cause: error,
-      next: `give ${flag} a value that can be used`,
+      next: `give ${flag} a valid value`,
     });
   }
 }

@@ -93,7 +93,7 @@ export function parseSinceMs(text: string): number {
 export function parseDurationSeconds(text: string): number {
   const seconds = durationMs(text, ['alone', 'ms', 's', 'm']) / 1000;
   if (seconds >= 0 && seconds <= 3600) return seconds;
-  throw new InvalidArgumentError('It must be a duration such as 60s, one hour at most.');
+  throw new InvalidArgumentError('Enter a duration of up to one hour, such as 60s.');
 }
 
 /** Checks the shortest duration that a filter on requests accepts, such as 500ms. */
@@ -114,7 +114,7 @@ export function namesParser<Name extends string>(known: readonly Name[]): (text:
   return (text) => {
     const names = text.split(',');
     if (names.every((name) => known.some((each) => each === name))) return names as Name[];
-    throw new InvalidArgumentError(`It must be some of ${known.join(', ')}, separated by commas.`);
+    throw new InvalidArgumentError(`It must be a list of ${known.join(', ')}, separated by commas.`);
   };
 }
 

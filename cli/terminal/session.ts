@@ -46,7 +46,7 @@ export interface Globals {
 function stageOptions({ stage, waves, hold, watch, advanceUnseen }: Globals): StageOptions | undefined {
   if (stage) return { waves, hold, watch, advanceUnseen };
   if (waves === undefined && hold === undefined && advanceUnseen === undefined) return undefined;
-  throw usageError('--waves, --hold and --advance-unseen are of a change that is staged', 'add --stage');
+  throw usageError('--waves, --hold and --advance-unseen need a staged change', 'add --stage');
 }
 
 const progressEveryMs = 2000;
@@ -178,7 +178,7 @@ function refusePast(command: Command, { at }: Globals): void {
   const names = commandWords(command);
   const known = [names[0], names.slice(0, 2).join(' ')].find((name) => presentOnly.has(name ?? ''));
   if (at !== undefined && known !== undefined && !acceptsPast.has(names.join(' ')))
-    throw usageError(`${names.join(' ')} has no past: leave out --at`);
+    throw usageError(`${names.join(' ')} shows only the present: leave out --at`);
 }
 
 /** Commands that write without a control plane, so their effect cannot be determined. */
@@ -187,7 +187,7 @@ const localWriters: ReadonlySet<string> = new Set(['backup', 'console']);
 function refuseEffect(command: Command, { effect }: Globals): void {
   const names = commandWords(command);
   if (effect && localWriters.has(names[0] ?? ''))
-    throw usageError(`${names.join(' ')} changes no answer: leave out --effect`);
+    throw usageError(`${names.join(' ')} does not change any answer: leave out --effect`);
 }
 
 /** Prints the effect instead of a command's result. Exits with 0 if no answer would change, otherwise 1. */

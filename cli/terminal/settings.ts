@@ -72,7 +72,7 @@ function readEnvironmentToken(io: Io): string | undefined {
 function checkedToken(token: string, source: string): string {
   if (isToken(token)) return token;
   throw usageError(
-    `${source} is not a valid token: a token has at least ${tokenLengthMin} printable characters and no spaces`,
+    `${source} is not a valid token: a token must have at least ${tokenLengthMin} printable characters and no spaces`,
     'check the token file or HEADGATE_TOKEN',
   );
 }

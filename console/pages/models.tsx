@@ -29,8 +29,8 @@ export function ModelsPage() {
         title="Models"
         lead={
           <>
-            What a request with any good key of <Name of={{ kind: 'organisation', id: organisation }} /> gets,
-            for each model and host.
+            What a request with any valid key of <Name of={{ kind: 'organisation', id: organisation }} />{' '}
+            gets, for each model and host.
           </>
         }
         cli={`headgate explain --org ${shellWord(organisation)} --list${atOption}`}

@@ -62,9 +62,9 @@ export function Refusals({ organisation }: { readonly organisation: string | und
           </li>
         ))}
       </ul>
-      {partial ? <p class="muted">There were more models than gateways report apart.</p> : null}
+      {partial ? <p class="muted">There were more models than gateways report separately.</p> : null}
       {unanswered.length === 0 ? null : (
-        <p class="muted">What these gateways refused is not known: {nameSome(unanswered)}</p>
+        <p class="muted">Refusals by these gateways are not known: {nameSome(unanswered)}</p>
       )}
     </Card>
   );

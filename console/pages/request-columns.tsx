@@ -67,7 +67,7 @@ function Tokens({ row: { promptTokens, completionTokens } }: { readonly row: Req
   if (promptTokens === undefined && completionTokens === undefined) return <span class="muted">–</span>;
   const [prompt, completion] = [promptTokens, completionTokens].map((value) => count(value ?? 0));
   return (
-    <span title={`${prompt} of the prompt, ${completion} of the answer`}>
+    <span title={`${prompt} for the prompt, ${completion} for the answer`}>
       {prompt} + {completion}
     </span>
   );

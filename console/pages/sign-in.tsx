@@ -18,7 +18,7 @@ const failures: Readonly<Record<string, string>> = {
   busy: 'Many people sign in at this moment. Try again.',
   expired: 'That sign-in was not begun here, or took too long. Try again.',
   provider: 'The identity provider did not sign you in. Try again, or ask for a sign-in link.',
-  invitation: 'This invitation was used before, or does not hold any more. Ask for another.',
+  invitation: 'This invitation was already used, or is no longer valid. Ask for a new one.',
 };
 
 export interface SignInProps {

@@ -47,7 +47,7 @@ function Hours({ traffic, isOfNode }: { readonly traffic: Traffic; readonly isOf
       <p class="muted">
         Ten seconds a point, since <time dateTime={since}>{clock(since)}</time>, some twelve seconds behind.
         {unanswered.length === 0 ? '' : ` Without ${nameSome(unanswered)}, of which nothing is known.`}
-        {partial ? ' There were more models than gateways report apart.' : ''}
+        {partial ? ' There were more models than gateways report separately.' : ''}
       </p>
       {steps.length === 0 ? (
         <p class="traffic-none">No request in the hour until {clock(until)}.</p>

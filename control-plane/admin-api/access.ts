@@ -55,7 +55,7 @@ export const securitySchemes = {
     type: 'http',
     scheme: 'bearer',
     description:
-      'HEADGATE_OPERATOR_TOKEN; where x-headgate-access has gateway, also HEADGATE_GATEWAY_TOKEN. The header x-headgate-as acts as a person.',
+      'HEADGATE_OPERATOR_TOKEN; if x-headgate-access contains gateway, also HEADGATE_GATEWAY_TOKEN. With the header x-headgate-as, the operator acts as a person.',
   },
   nodeToken: { type: 'http', scheme: 'bearer', description: 'the token of one node' },
 } as const;
@@ -66,7 +66,7 @@ function noPast({ query, routeOptions, method }: FastifyRequest): CommandError |
   const isAsked = typeof query === 'object' && query !== null && 'at' in query;
   if (!isAsked || config.past === true || config.access === undefined) return undefined;
   const name = url.replace(/^\/admin\/v1\//, '');
-  return new CommandError('InvalidCommand', `${method} ${name} has no past: it shows the present only`, {
+  return new CommandError('InvalidCommand', `${method} ${name} shows only the present`, {
     next: 'leave out --at',
   });
 }
@@ -109,7 +109,7 @@ export function checkAccess(db: Database, actor: Actor, access: Access): void {
   if (actor.person === undefined) return;
   if (typeof access === 'string') authorise(db, actor, 'operator', () => undefined);
   else if (!membershipsOf(db, actor).some(({ role }) => access.includes(role)))
-    throw new CommandError('Forbidden', `${actor.person} may not do this, or it is not there`, {
-      next: `it takes one of the roles ${access.join(', ')} in the organisation concerned`,
+    throw new CommandError('Forbidden', `${actor.person} may not do this, or it does not exist`, {
+      next: `act as a member with one of the roles ${access.join(', ')} in the organisation`,
     });
 }

@@ -56,7 +56,7 @@ export async function createAdminApp(
   app.addHook('onRequest', (request, _reply, done) => done(upgradeFault(request)));
   app.setNotFoundHandler((request, reply) =>
     answerError(
-      new CommandError('NotFound', 'no such route in the admin API'),
+      new CommandError('NotFound', 'the admin API has no such route'),
       request,
       reply,
       context.logger,

@@ -41,7 +41,7 @@ export class AttemptLimit {
     this.#address = address;
     this.#tooMany.add('tokens');
     return new CommandError('Busy', 'too many wrong tokens', {
-      next: 'wait a minute; the right one is accepted at any time',
+      next: 'wait a minute, or use the right token, which is always accepted',
       retryAfterSeconds,
     });
   }

@@ -24,8 +24,8 @@ export function readStaging(
   const { stage, waves, hold, watch, advanceUnseen } = query;
   if (stage === 'true') return checkedStaging(board, query, file);
   if ((waves ?? hold ?? watch ?? advanceUnseen) === undefined) return undefined;
-  throw new CommandError('InvalidCommand', 'waves, hold and watch are of a change that is staged', {
-    next: 'give --stage, too',
+  throw new CommandError('InvalidCommand', 'waves, hold and watch need a staged change', {
+    next: 'add --stage',
   });
 }
 
@@ -33,7 +33,7 @@ function checkedStaging(board: AdminContext['board'], query: CommandQuery, file:
   const halted = board.gateways().find(({ report }) => report.halted !== undefined);
   if (halted)
     throw new CommandError('Conflict', `the gateway ${halted.report.name} does not follow the log`, {
-      next: 'a change is staged once all gateways follow: headgate gateway list',
+      next: 'stage it once all gateways follow the log: headgate gateway list',
     });
   try {
     const gateways = reportingGateways(board);
@@ -47,7 +47,7 @@ function checkedStaging(board: AdminContext['board'], query: CommandQuery, file:
 function toRefusal(error: unknown): unknown {
   if (!(error instanceof ReleaseFault)) return error;
   return new CommandError('InvalidCommand', error.message, {
-    next: 'waves are like one,10%,50%,all or names of gateways, each larger than the one before',
+    next: 'use waves such as one,10%,50%,all or names of gateways, each larger than the one before',
   });
 }
 
@@ -78,7 +78,7 @@ export function withFigures(
     inside.requests < least;
   const shown = { ...change, figures: { inside, outside } };
   if (!waits) return shown;
-  const stuck = `waits for ${least} requests in its waves, of which there were ${inside.requests}`;
+  const stuck = `waits for ${least} requests in its waves; ${inside.requests} have arrived`;
   return { ...shown, stuck, next: `${stuck}: headgate change advance ${change.id} does not wait` };
 }
 

@@ -42,12 +42,12 @@ const withdrawOpen = async () => {
 };
 
 test.each([
-  ['waves=one,gw-unknown', 'names gw-unknown, which is no gateway'],
-  ['waves=one,50%25,10%25', 'no larger than one before it'],
-  ['waves=all,one', 'comes after all gateways'],
+  ['waves=one,gw-unknown', 'names gw-unknown, which does not report'],
+  ['waves=one,50%25,10%25', 'is not larger than the last one'],
+  ['waves=all,one', 'comes after the wave all'],
   ['waves=0%25', 'above 0%'],
   ['hold=never', 'must be a duration'],
-  ['watch=refusal=1', 'must be like refusals=1'],
+  ['watch=refusal=1', 'must have the form refusals=1'],
 ])('a staged change with %s is refused, and nothing is written', async (query, message) => {
   const { status, answer } = await call('PUT', `/tiers/Staged?stage=true&${query}`, limits);
   expect([status, JSON.stringify(answer)]).toEqual([400, expect.stringContaining(message)]);
@@ -74,7 +74,7 @@ test('while a change is open, another change and conflicting commands are refuse
   const same = await call('PUT', '/tiers/Staged', { models: '*' });
   expect([same.status, JSON.stringify(same.answer)]).toEqual([
     409,
-    expect.stringContaining(`the change ${id} writes tier Staged`),
+    expect.stringContaining(`the change ${id} also writes tier Staged`),
   ]);
   expect((await call('PUT', '/tiers/Other', { models: [], concurrency: 3 })).status).toBe(200);
   const { answer: before } = await call('GET', '/tiers/Staged');

@@ -64,7 +64,7 @@ function parseIfMatch(request: FastifyRequest): number | undefined {
 }
 
 const repeatedNext =
-  'this command was carried out before; a value that is shown once is not shown again: revoke it and create another';
+  'this command was already carried out, and its value is shown only once; revoke it and create another';
 
 /** Additional fields of the answer, by the command's result. */
 const statusFields: Readonly<Record<CommandResult['status'], object>> = {

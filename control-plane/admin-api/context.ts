@@ -73,7 +73,7 @@ export interface AdminContext {
   readonly drain: Drain;
   /** Calls the listener for each batch of folded commits. Returns a function that removes the listener. */
   onCommits(listener: (commits: readonly Commit[]) => void): () => void;
-  /** Sign-in links to the console; undefined if this replica serves no console. */
+  /** Sign-in links to the console; undefined if this replica does not serve a console. */
   readonly links: SignInLinks | undefined;
   /** Previous token, still accepted while gateways change over. */
   readonly previousGatewayToken: string | undefined;
@@ -151,7 +151,7 @@ export async function awaitPosition(
   min: number | undefined,
 ): Promise<void> {
   if (min !== undefined && !(await replicator.reached(min, waitForMinMs)))
-    throw new CommandError('LogUnavailable', `position ${min} was not folded in time`, {
+    throw new CommandError('LogUnavailable', `this replica did not reach position ${min} in time`, {
       next: 'try again',
     });
 }
@@ -175,7 +175,7 @@ export function parseQuery<Schema extends z.ZodType>(schema: Schema, query: unkn
   const details = parsed.error.issues.map(({ path, message }) => ({ path: path.join('.'), message }));
   throw new CommandError(
     'InvalidCommand',
-    `the query cannot be used: ${details[0]?.path}: ${details[0]?.message}`,
+    `the query is not valid: ${details[0]?.path}: ${details[0]?.message}`,
     { details },
   );
 }

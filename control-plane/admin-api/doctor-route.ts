@@ -14,7 +14,7 @@ function parseGroups(text: string | undefined): readonly DoctorGroup[] | undefin
     if (group === undefined)
       throw new CommandError(
         'InvalidCommand',
-        `there is no group ${name}; there are ${doctorGroups.join(', ')}`,
+        `there is no group ${name}; choose from ${doctorGroups.join(', ')}`,
       );
     return group;
   });

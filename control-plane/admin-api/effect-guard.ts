@@ -54,7 +54,7 @@ export interface CheckedEffect {
 
 type Recorded = NonNullable<Effect['recorded']>;
 
-const nobodyServed = 'no gateway served a request in the last hour, so it is not known whom this refuses';
+const nobodyServed = 'no gateway served a request in the last hour, so the effect of this is not known';
 
 export class EffectGuard {
   readonly #context: Context;
@@ -196,7 +196,7 @@ function refuseHarm({ asked, refused, lost, groups, gatewaysSilent: silent }: Re
     'GuardRefused',
     `${reports}this would refuse ${groupDigits(refused)} of ${groupDigits(asked)} requests served in the last hour${nothing}`,
     {
-      next: 'see whose requests with --effect; repeat the command with --force if this is intended',
+      next: '--effect shows whose requests; repeat the command with --force if this is intended',
       details: groups
         .filter(({ to }) => /^\d/.test(to))
         .slice(0, listedMax)

@@ -62,8 +62,8 @@ async function findCommand(
   const undo = method === 'POST' ? matchPath(undoRoute, below) : undefined;
   const position = Number(undo?.['position']);
   if (undo === undefined || !Number.isSafeInteger(position))
-    throw new CommandError('InvalidCommand', `${method} ${below} is no command`, {
-      next: 'give method and path of a command as the document of this API has them',
+    throw new CommandError('InvalidCommand', `${method} ${below} is not a command`, {
+      next: 'give the method and path of a command as in the OpenAPI document',
     });
   // Authorise first, because whether a commit can be undone, and why not, reveals its content.
   authorise(context.snapshot.db, actor, adminOperations['commit.undo'].access, () => undefined);

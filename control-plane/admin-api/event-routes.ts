@@ -196,7 +196,7 @@ export function registerEventStream(app: FastifyInstance, context: Context): voi
         done(
           request.headers.origin === undefined
             ? undefined
-            : new CommandError('Forbidden', 'no Origin is served here'),
+            : new CommandError('Forbidden', 'Origin headers are not accepted'),
         );
       },
     },

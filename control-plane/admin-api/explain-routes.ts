@@ -71,9 +71,9 @@ async function recordedDecision(
 }
 
 function noRecord(unanswered: readonly string[]): CommandError {
-  const silent = unanswered.length === 0 ? '' : `; without an answer from ${unanswered.join(', ')}`;
-  return new CommandError('NotFound', `no gateway has a decision of this request${silent}`, {
-    next: 'they keep a day, unless they run with --decisions off; headgate gateway list',
+  const silent = unanswered.length === 0 ? '' : `; no answer from ${unanswered.join(', ')}`;
+  return new CommandError('NotFound', `no gateway has a decision for this request${silent}`, {
+    next: 'gateways keep decisions for a day, unless they run with --decisions off: headgate gateway list',
   });
 }
 

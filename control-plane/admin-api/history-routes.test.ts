@@ -106,10 +106,7 @@ test('a read of the past uses that time and its clock, and resources without a p
   for (const path of ['/gateways?at=3', '/usage?organisation=acme&at=3', '/usage/export?at=3', '/log?at=3']) {
     const refused = await call('GET', path);
     const name = path.slice(1, path.indexOf('?'));
-    expect([refused.status, messageOf(refused)]).toEqual([
-      400,
-      `GET ${name} has no past: it shows the present only`,
-    ]);
+    expect([refused.status, messageOf(refused)]).toEqual([400, `GET ${name} shows only the present`]);
   }
   expect(messageOf(await call('GET', '/keys?at=yesterday'))).toContain('at takes a position, a time');
 });
@@ -200,11 +197,11 @@ test('commits that cannot be undone, or whose rows have changed since, are refus
   const { id } = await done('POST', '/keys', { organisation: 'acme', name: 'gone', expires: 'never' });
   const { position } = await done('POST', `/keys/${id}/revoke`);
   expect(messageOf(await call('GET', `/events/${position}/undo`))).toBe(
-    `commit ${position} has no inverse: a revoked key stays revoked; create another`,
+    `commit ${position} has no inverse: a revoked key stays revoked; create a new one`,
   );
   const first = await done('PUT', '/tiers/Twice', { models: '*', concurrency: 3 });
   await done('PUT', '/tiers/Twice', { models: '*', concurrency: 4 });
-  expect(messageOf(await call('GET', `/events/${first['position']}/undo`))).toContain('has changed since');
+  expect(messageOf(await call('GET', `/events/${first['position']}/undo`))).toContain('have changed since');
   expect((await call('GET', '/events/999999/undo')).status).toBe(404);
 });
 

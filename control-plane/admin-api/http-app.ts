@@ -114,7 +114,7 @@ function parserRefusal(code: string | undefined): CommandError {
   if (code === 'HPE_HEADER_OVERFLOW')
     return new CommandError('CommandTooLarge', `the headers are larger than ${headerBytesMax} bytes`);
   if (code === 'ERR_HTTP_REQUEST_TIMEOUT')
-    return new CommandError('Busy', `the request did not arrive whole within ${requestTimeoutMs / 1000} s`, {
+    return new CommandError('Busy', `the request took more than ${requestTimeoutMs / 1000} s to arrive`, {
       next: 'try again',
     });
   return new CommandError('InvalidCommand', 'the request is not well-formed HTTP');

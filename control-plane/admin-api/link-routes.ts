@@ -16,8 +16,8 @@ const linkSecondsDefault = 7 * daySeconds;
 
 function requireLinks({ links }: Context): SignInLinks {
   if (links) return links;
-  throw new CommandError('Conflict', 'this replica serves no console', {
-    next: 'start it with --console-port, or ask a replica that was',
+  throw new CommandError('Conflict', 'this replica does not serve a console', {
+    next: 'start it with --console-port, or use a replica that has one',
   });
 }
 
@@ -38,7 +38,7 @@ function linkOfMember(
   if (!member) throw new CommandError('NotFound', `${person} is not a member of ${id}`);
   const exceptRoles = findRole(db, actor, id) === 'admin' ? (['owner'] as const) : [];
   if (exceptRoles.some((role) => role === member.role))
-    throw new CommandError('Forbidden', 'only an owner or the operator makes links for an owner');
+    throw new CommandError('Forbidden', 'only an owner or the operator may create links for an owner');
   const within = actor.person === undefined ? undefined : id;
   return shown(requireLinks(context).make({ person, within, exceptRoles: [...exceptRoles], seconds }), query);
 }
@@ -55,7 +55,7 @@ function invitation(
   if (!findOrganisation(db, organisation))
     throw new CommandError('NotFound', `there is no organisation ${organisation}`);
   if (role === 'owner' && by !== undefined && findRole(db, actor, organisation) !== 'owner')
-    throw new CommandError('Forbidden', 'only an owner or the operator invites an owner');
+    throw new CommandError('Forbidden', 'only an owner or the operator may invite an owner');
   return shown(requireLinks(context).invite({ organisation, role, by, seconds }), query);
 }
 

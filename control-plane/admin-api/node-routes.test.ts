@@ -367,7 +367,7 @@ test('a node with a different engine than registered does not count as up', asyn
   const { socket } = await open(token);
   socket.send(hello(id));
   socket.send(heartbeat({ dialect: 'ollama' }));
-  const reason = 'the engine is ollama, the node is registered as vllm';
+  const reason = 'the engine is ollama, but the node is registered as vllm';
   await until(async () => (await listed(id)).reason === reason);
   expect(await listed(id)).toMatchObject({ up: false, loaded: [] });
   socket.close();

@@ -9,7 +9,9 @@ type Context = Pick<AdminContext, 'agents' | 'attempts' | 'logger'>;
 
 const obstacles = {
   elsewhere: () =>
-    new CommandError('LogUnavailable', 'this replica accepts no agents now', { next: 'connect to another' }),
+    new CommandError('LogUnavailable', 'this replica does not accept agents now', {
+      next: 'connect to another replica',
+    }),
   'too-often': () =>
     new CommandError('LogUnavailable', 'this agent connects too often', { next: 'wait a few seconds' }),
   'not-by-agent': () =>
@@ -45,7 +47,8 @@ export function registerNodeRoutes(app: FastifyInstance, context: Context): void
 }
 
 function admitAgent(request: FastifyRequest, { agents, attempts }: Context): AgentAdmission | CommandError {
-  if (request.headers.origin !== undefined) return new CommandError('Forbidden', 'no Origin is served here');
+  if (request.headers.origin !== undefined)
+    return new CommandError('Forbidden', 'Origin headers are not accepted');
   const token = /^bearer +(\S{1,200})$/i.exec(request.headers.authorization ?? '')?.[1];
   const admission = token === undefined ? undefined : agents.admit(token);
   if (!admission) {
@@ -54,7 +57,7 @@ function admitAgent(request: FastifyRequest, { agents, attempts }: Context): Age
     });
     return token === undefined ? wrong : attempts.refuse(request, wrong);
   }
-  if (!request.ws) return new CommandError('InvalidCommand', 'only a WebSocket is served here');
+  if (!request.ws) return new CommandError('InvalidCommand', 'only WebSocket connections are served here');
   const obstacle = agents.obstacle(admission);
   return obstacle === undefined ? admission : obstacles[obstacle]();
 }

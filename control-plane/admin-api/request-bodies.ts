@@ -100,11 +100,11 @@ function bodyRefusal(fault: 'large' | MemoryShortage, bytesMax: number): Command
     case 'share':
       return new CommandError(
         'TooManyRequests',
-        'your requests take all the memory for bodies that one caller may have at a time',
-        { next: 'try again once one of them is done' },
+        'your requests take all the memory for bodies that one caller may use',
+        { next: 'try again once one of them has finished' },
       );
     case 'memory':
-      return new CommandError('Busy', 'this replica holds too many bodies of requests now', {
+      return new CommandError('Busy', 'this replica holds too many request bodies now', {
         next: 'try again',
       });
     default:

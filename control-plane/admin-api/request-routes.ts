@@ -47,7 +47,7 @@ function toRequestQuery({ gauges }: Context, query: Filters): AskedRequests {
   const { 'slower-than': slower } = query;
   const moment = since === undefined ? undefined : parseMoment(since, gauges.logNow());
   if (since !== undefined && (moment === undefined || 'position' in moment))
-    throw new CommandError('InvalidCommand', 'since must be a time, or a time ago such as 10m');
+    throw new CommandError('InvalidCommand', 'since must be a time, or an age such as 10m');
   return {
     gateway,
     filter: {
@@ -131,7 +131,7 @@ function openCursor(sealer: Sealer, next: string | undefined): ReadonlyMap<strin
   if (next === undefined) return undefined;
   const cursor = sealer.open(next, cursorSchema);
   if (cursor !== undefined) return new Map(cursor);
-  throw new CommandError('InvalidCommand', 'next is not what a page before gave', {
+  throw new CommandError('InvalidCommand', 'next is not the cursor of an earlier page', {
     next: 'begin again without it',
   });
 }

@@ -31,7 +31,7 @@ function usage(context: Context, query: OperationQuery<'usage.get'>): UsageTotal
   const period = query.period ?? present;
   if (!periods.includes(period) && billingPeriod(organisation.anchor, Date.parse(period)).start !== period)
     throw new CommandError('InvalidCommand', `no billing period of ${organisation.id} begins on ${period}`, {
-      next: `its periods begin on day ${Number(organisation.anchor.slice(8))} of the month; with usage: ${periods.slice(0, periodsListed).join(', ')}`,
+      next: `its periods begin on day ${Number(organisation.anchor.slice(8))} of the month; periods with usage: ${periods.slice(0, periodsListed).join(', ')}`,
     });
   const tier = organisation.tier === null ? undefined : findTier(db, organisation.tier);
   const allowance = tier === undefined ? 0 : (tier.monthlyTokens ?? null);

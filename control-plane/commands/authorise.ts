@@ -63,7 +63,7 @@ export function authorise(
   const organisation = findOrganisation();
   const role = organisation === undefined ? undefined : findRole(db, actor, organisation);
   if (role === undefined || !access.includes(role))
-    throw new CommandError('Forbidden', `${person} may not do this, or it is not there`, {
-      next: `it takes one of the roles ${access.join(', ')} in the organisation concerned`,
+    throw new CommandError('Forbidden', `${person} may not do this, or it does not exist`, {
+      next: `act as a member with one of the roles ${access.join(', ')} in the organisation`,
     });
 }

@@ -46,7 +46,7 @@ export interface CommandRequest {
 /** Reports that the state has changed since the command's effect was worked out. */
 export class EffectMoved extends CommandError {
   constructor() {
-    super('Conflict', 'the state changed while the effect of this command was worked out', {
+    super('Conflict', 'the state changed while the effect of this command was computed', {
       next: 'repeat the command',
     });
   }

@@ -284,7 +284,7 @@ export class CommandGroups {
 function foldAll({ events, context }: Pick<NextCommit, 'events' | 'context'>, fold: FoldPreviewed): void {
   const [passedOver] = fold(events, context);
   if (passedOver !== undefined)
-    throw new Error(`the fold would pass over an event of this command: ${passedOver}`);
+    throw new Error(`an event of this command would have no effect: ${passedOver}`);
 }
 
 /** Answers a group in order; returns the commands to try again. Results count only if all previous commits were accepted. */
@@ -319,7 +319,7 @@ function settle(
 function mayTryAgain(waiter: Waiter): boolean {
   waiter.attempts++;
   if (waiter.attempts < attemptsMax) return true;
-  const message = `others changed the state ${attemptsMax} times while this command was tried`;
+  const message = `other commands changed the state during all ${attemptsMax} attempts`;
   waiter.reject(new CommandError('Conflict', message, { next: 'repeat the command' }));
   return false;
 }
@@ -331,7 +331,7 @@ function repeat(
 ): CommandResult {
   if (before.hash !== command.hash)
     throw new CommandError('Conflict', 'another command was sent with this Idempotency-Key', {
-      next: 'send each command with an Idempotency-Key of its own',
+      next: 'send each command with its own Idempotency-Key',
     });
   return { answer: command.repeated(before.subject), position: before.seq, status: 'repeated' };
 }
@@ -348,7 +348,7 @@ function latest(waiters: readonly Waiter[]): number {
 }
 
 export function outcomeUnknown(id: string): CommandError {
-  return new CommandError('OutcomeUnknown', `whether command ${id} was carried out is not known yet`, {
+  return new CommandError('OutcomeUnknown', `it is not yet known whether command ${id} was carried out`, {
     next: 'repeat it with the same Idempotency-Key',
   });
 }

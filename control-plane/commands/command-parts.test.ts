@@ -225,5 +225,5 @@ test('a part takes what fits and ends where the next may begin, and a file that 
   expect(nine()).toMatchObject({ extra: { end: 3 }, remaining: 6, commits: 3 });
   // If no event may begin a part, size alone decides.
   expect(plan([...sizes, 200], () => false)()).toMatchObject({ remaining: 1 });
-  expect(() => plan([200, 200])(commitBytesMax - 150)).toThrow(/one of its changes alone has more/);
+  expect(() => plan([200, 200])(commitBytesMax - 150)).toThrow(/one of its changes alone is larger/);
 });

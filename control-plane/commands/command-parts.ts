@@ -79,7 +79,7 @@ function partEnds(
 /** `commits`: number of commits that the parts would take; undefined if a single event is too large. */
 function tooLarge(bytes: number, commits: number | undefined): CommandError {
   const inParts =
-    commits === undefined ? 'one of its changes alone has more' : `in parts it takes ${commits} commits`;
+    commits === undefined ? 'one of its changes alone is larger' : `in parts it takes ${commits} commits`;
   return new CommandError(
     'CommandTooLarge',
     `the command's commit has ${bytes} bytes; at most ${commitBytesMax} are allowed; ${inParts}`,

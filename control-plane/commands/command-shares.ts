@@ -29,12 +29,12 @@ export class CommandShares {
   /** Counts a person's command, whatever its outcome. Throws CommandError TooManyRequests beyond their share of a minute. */
   countPerson(actor: Actor, { commandsPerPersonPerMinute: max }: Bounds): void {
     if (actor.person === undefined) return;
-    this.#count(`person ${callerName(actor)}`, max, `${actor.person} may give ${max} commands a minute`);
+    this.#count(`person ${callerName(actor)}`, max, `${actor.person} may run ${max} commands a minute`);
   }
 
   /** Counts a command for the organisation that it concerns. Call this once the person is known to be authorised. */
   countOrganisation(organisation: string, { commandsPerOrganisationPerMinute: max }: Bounds): void {
-    const share = `the members of ${organisation} may give ${max} commands a minute`;
+    const share = `the members of ${organisation} may run ${max} commands a minute`;
     this.#count(`organisation ${organisation}`, max, share);
   }
 

@@ -147,7 +147,7 @@ export async function createLog(options: CommandWriterOptions, logId: string, by
   if (snapshot.seq > 0) return;
   if (trusted && !(signer && trusted.has(signer.publicKey)))
     throw new Error(
-      'the log is empty, and only a signer of --trust-signer may create it; set HEADGATE_SIGNING_KEY to the key of one',
+      'the log is empty, and only a signer of --trust-signer may create it; set HEADGATE_SIGNING_KEY to the key of such a signer',
     );
   const data = signer ? { log: logId, signers: [signer.publicKey] } : { log: logId };
   const record = composeCommit({

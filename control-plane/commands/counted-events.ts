@@ -27,12 +27,12 @@ type BoundName = keyof typeof cardinalityLimits | 'activeKeysPerOrganisation' | 
 export const roomFor: Readonly<Record<BoundName, string>> = {
   organisations: 'remove organisations that nobody uses',
   keys: 'revoke keys that nobody uses: revoked and expired keys do not count',
-  membersPerOrganisation: 'take people out of the organisation',
-  nodes: 'remove nodes that are gone',
+  membersPerOrganisation: 'remove members from the organisation',
+  nodes: 'remove nodes that no longer exist',
   stacks: 'remove stacks that nobody uses',
   stacksPerOrganisation: 'remove stacks that the organisation does not use',
   models: 'remove models from the catalog',
-  tiers: 'remove tiers that no organisation is on',
+  tiers: 'remove tiers that no organisation uses',
   tokensPerNode: 'revoke tokens of the node: revoked ones do not count',
   activeKeysPerOrganisation:
     'revoke keys that the organisation does not use, or raise activeKeysPerOrganisation in the bounds of the fleet',

@@ -243,7 +243,7 @@ function parsePart(schema: z.ZodType, value: unknown, what: string): unknown {
   }));
   const [first] = details;
   const where = first?.path ? `${first.path}: ` : '';
-  throw new CommandError('InvalidCommand', `the ${what} cannot be used: ${where}${first?.message ?? ''}`, {
+  throw new CommandError('InvalidCommand', `the ${what} is not valid: ${where}${first?.message ?? ''}`, {
     next: 'correct the fields that the details list',
     details,
   });

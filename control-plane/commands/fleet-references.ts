@@ -50,7 +50,7 @@ export function checkReferences(db: Database, fleet: Fleet, prune: boolean): voi
   const [first] = details;
   if (first)
     throw new CommandError('InvalidCommand', `${first.path}: ${first.message}`, {
-      next: 'declare in the file what it names',
+      next: 'declare each of them in the file',
       details: details.slice(0, 200),
     });
 }

@@ -40,7 +40,7 @@ export function* checkCardinality(
     if (there + more > max)
       throw new CommandError(
         'Conflict',
-        `there may be at most ${max} of ${each.name}${each.of && ` (${each.of})`}; there are ${there}, and this adds ${more}`,
+        `${each.name}${each.of && ` (${each.of})`} may be at most ${max}; this adds ${more} to ${there}`,
         { next: roomFor[each.name] },
       );
   }
@@ -74,8 +74,8 @@ export function* guardRemovals(db: Database, events: readonly KnownEvent[]): Gen
     if (size < removedMin) continue;
     const total = count(db, resourceTotals[kind]);
     if (size > total * shareMax)
-      throw new CommandError('GuardRefused', `this would remove ${size} of ${total} (${kind})`, {
-        next: 'check with a dry run what it would remove, then repeat it with force',
+      throw new CommandError('GuardRefused', `this would remove ${size} of ${total} ${kind} resources`, {
+        next: 'check the removals with a dry run, then repeat the command with force',
       });
   }
 }
@@ -101,10 +101,10 @@ export function guardPeriods(
     if (was === is) return [];
     const tokens = used(data.id, was) + findAdjustment(db, data.id, was);
     if (tokens <= 0) return [];
-    const text = `${data.id} has used ${groupDigits(tokens)} tokens of the period from ${was}; with the anchor day ${data.anchor} the present period is the one from ${is}, in which they do not count`;
+    const text = `${data.id} has used ${groupDigits(tokens)} tokens in the period from ${was}; with the anchor day ${data.anchor}, the current period begins on ${is}, and these tokens do not count in it`;
     if (force) return [text];
     throw new CommandError('GuardRefused', text, {
-      next: `headgate usage show --org ${data.id}; repeat it with --force where this is meant`,
+      next: `headgate usage show --org ${data.id}; repeat the command with --force if this is intended`,
     });
   });
 }

@@ -12,12 +12,12 @@ export function checkSigner(
 ): void {
   if (!maySign(signers, signer))
     throw new Error(
-      `this log is signed, and HEADGATE_SIGNING_KEY names no key of one of its signers (${named(signers)}); ` +
+      `this log is signed, but HEADGATE_SIGNING_KEY is not the key of one of its signers (${named(signers)}); ` +
         `add this replica's key on another replica with headgate signer add, ${guide}`,
     );
   if (signers.length === 0 && signer && !allowUnsigned)
     throw new Error(
-      'HEADGATE_SIGNING_KEY is set, but this log is not signed: anybody with write access to it can make keys; to sign it from ' +
+      'HEADGATE_SIGNING_KEY is set, but this log is not signed: anyone with write access to it can create keys; to sign it from ' +
         `now on, start with --allow-unsigned and run headgate signer add PUBLIC-KEY-FILE, ${guide}`,
     );
 }
@@ -28,7 +28,7 @@ export function checkMaySign(signers: readonly string[], signer: Signer | undefi
   throw new CommandError(
     'LogUnavailable',
     'this replica cannot write: its key is not among the signers of the log',
-    { next: 'send the command to another replica, and give this one the key of a signer' },
+    { next: 'send the command to another replica, and give this replica the key of a signer' },
   );
 }
 

@@ -252,7 +252,7 @@ test('tokens for many nodes are one command: all or none, and a repeat returns t
   const other = { body: { items: [...items, { node: 'nothing' }] } };
   expect(() => state.decide('token.create', other)).toThrow(/^items\[3\]\.node: there is no node nothing$/);
   const tooMany = { body: { items: Array.from({ length: 1001 }, () => ({ node: 'pool-1' })) } };
-  expect(() => state.decide('token.create', tooMany)).toThrow(/body cannot be used/);
+  expect(() => state.decide('token.create', tooMany)).toThrow(/body is not valid/);
 });
 
 test('a node shows its place, its model names and its health', () => {

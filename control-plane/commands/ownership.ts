@@ -37,7 +37,7 @@ export function* checkOwners(
     yield;
     if (removed.has(organisation) || !losesLastOwner(db, organisation, theirs)) continue;
     if (actor.person !== undefined)
-      throw new CommandError('Forbidden', `the last owner of ${organisation} stays`, {
+      throw new CommandError('Forbidden', `${organisation} must keep its last owner`, {
         next: 'make another person an owner first',
       });
     if (!force)
@@ -53,7 +53,7 @@ function checkActor(db: Database, actor: Actor, changes: readonly OwnershipChang
       change.role === 'owner' || findMember(db, change.organisation, change.person)?.role === 'owner';
     if (touchesOwner && findRole(db, actor, change.organisation) !== 'owner')
       throw new CommandError('Forbidden', `${actor.person} may not make, change or remove an owner`, {
-        next: 'it takes the role owner in the organisation concerned',
+        next: 'act as an owner of the organisation',
       });
   }
 }

@@ -62,7 +62,7 @@ export function needModels(db: Database, models: '*' | readonly string[]): void 
 /** Throws CommandError Conflict if the resource exists already. */
 export function needFree(found: unknown, what: string, id: string): void {
   if (found !== undefined)
-    throw new CommandError('Conflict', `the ${what} ${id} exists already`, { next: 'choose another id' });
+    throw new CommandError('Conflict', `the ${what} ${id} already exists`, { next: 'choose another id' });
 }
 
 /** Throws CommandError GuardRefused if the resource to remove is still in use, unless forced. */
@@ -75,7 +75,7 @@ export function needUnused(
   if (users.length === 0 || force) return;
   const more = users.length > 10 ? ` and ${users.length - 10} more` : '';
   throw new CommandError('GuardRefused', `${what} is used by ${users.slice(0, 10).join(', ')}${more}`, {
-    next: `${next}, or repeat it with force to do so at once`,
+    next: `${next}, or repeat the command with force`,
   });
 }
 

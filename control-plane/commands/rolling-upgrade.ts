@@ -19,7 +19,7 @@ export function checkReaders(
   if (needed <= lowest) return;
   const known = readers();
   if (known === undefined)
-    throw new CommandError('LogUnavailable', 'the gateways are not known yet', {
+    throw new CommandError('LogUnavailable', 'the list of gateways is not known yet', {
       next: 'try again in a moment',
     });
   const behind = known.filter(({ foldVersion }) => foldVersion < needed).map(({ name }) => name);
@@ -27,6 +27,6 @@ export function checkReaders(
   throw new CommandError(
     'GuardRefused',
     `these gateways do not know an event of this command yet and would halt at it: ${behind.slice(0, 20).join(', ')}`,
-    { next: 'upgrade them first, or repeat with --force where they were removed' },
+    { next: 'upgrade them first, or repeat with --force if they were removed' },
   );
 }

@@ -30,7 +30,7 @@ function change(context: CommandContext, signers: readonly string[]): CommandPla
     throw new CommandError(
       'GuardRefused',
       `running replicas could no longer write, because they have no key among the new signers: ${names.slice(0, 20).join(', ')}`,
-      { next: 'give them such a key first, or repeat it with force where they need not write' },
+      { next: 'give them such a key first, or repeat the command with force if they need not write' },
     );
   return {
     events: [{ type: 'log.signers_set', data: { signers: [...signers] } }],
@@ -52,7 +52,7 @@ export const signerCommands = defineCommands({
             next:
               own === undefined
                 ? 'start this replica with HEADGATE_SIGNING_KEY and --allow-unsigned'
-                : `add the key of this replica first, ${computeFingerprint(own)}`,
+                : `first add the key of this replica, ${computeFingerprint(own)}`,
           },
         );
       if (signers.length >= signersMax)
@@ -75,7 +75,7 @@ export const signerCommands = defineCommands({
           next: 'headgate signer list shows what exists',
         });
       if (left.length === 0)
-        throw new CommandError('Conflict', 'this is the last signer, and a signed log stays signed', {
+        throw new CommandError('Conflict', 'this is the last signer, and a signed log must stay signed', {
           next: 'add another signer first: headgate signer add PUBLIC-KEY-FILE',
         });
       return change(context, left);

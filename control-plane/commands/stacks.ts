@@ -14,7 +14,7 @@ function freeStackId(db: Database, mint: RandomSource): string {
     const id = mintStackId(mint);
     if (!findStack(db, id)) return id;
   }
-  throw new CommandError('Conflict', 'no free stack id was found', { next: 'give an id of your own' });
+  throw new CommandError('Conflict', 'no free stack id was found', { next: 'choose an id yourself' });
 }
 
 function notInstalled(model: string, where: string): CommandError {

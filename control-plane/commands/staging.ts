@@ -28,9 +28,9 @@ export function stagedEvents(
   if (immediate)
     throw new CommandError(
       'InvalidCommand',
-      `${immediate.type} cannot be staged: it acts at once, everywhere`,
+      `${immediate.type} cannot be staged, because it takes effect everywhere at once`,
       {
-        next: 'send this part without --stage, and the definitions of models, plans, pool and stacks apart from it',
+        next: 'send this part without --stage, and stage the definitions of models, plans, pool and stacks separately',
       },
     );
   const [reason] = foldOver(openTables(db), events).passedOver;
@@ -49,7 +49,7 @@ export function stagedEvents(
 }
 
 function alreadyOpen({ id }: OpenChange): CommandError {
-  return new CommandError('Conflict', `the change ${id} is open, and one is at a time`, {
+  return new CommandError('Conflict', `the change ${id} is open, and only one may be open at a time`, {
     next: `headgate change show ${id} shows it; wait for it, or headgate change withdraw ${id}`,
   });
 }
@@ -71,7 +71,7 @@ export function checkOpenChange(db: Database, events: readonly KnownEvent[]): vo
   const staged = rowsWritten(foldOver(tables, parseEvents(open)).tables);
   const both = [...written].find((row) => staged.has(row));
   if (both === undefined) return;
-  throw new CommandError('Conflict', `the change ${open.id} writes ${both.replace('_', ' ')}, too`, {
+  throw new CommandError('Conflict', `the change ${open.id} also writes ${both.replace('_', ' ')}`, {
     next: `wait until it is over (headgate change show ${open.id}), or headgate change withdraw ${open.id}`,
   });
 }

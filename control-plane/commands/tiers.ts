@@ -43,10 +43,10 @@ export const tierCommands = defineCommands({
       const rank = body.rank ?? before?.rank ?? (tiers.at(-1)?.rank ?? -1) + 1;
       const holder = tiers.find((tier) => tier.rank === rank && tier.id !== id);
       if (holder)
-        throw new CommandError('Conflict', `rank ${rank} is the tier ${holder.id}'s`, {
+        throw new CommandError('Conflict', `the tier ${holder.id} has rank ${rank}`, {
           next: 'choose another rank, or apply a fleet file, which orders all tiers at once',
         });
-      if (rank > 1000) throw new CommandError('InvalidCommand', 'a rank is at most 1000');
+      if (rank > 1000) throw new CommandError('InvalidCommand', 'a rank must be at most 1000');
       needModels(db, body.models);
       const after = { ...body, id, rank, models: selection(body.models) };
       if (before && sameData(before, after)) return { events: [] };

@@ -117,7 +117,7 @@ export async function createConsoleApp(
       return reply
         .code(421)
         .type('text/plain; charset=utf-8')
-        .send('this console does not answer to this name; see --console-host\n');
+        .send('this host name is not configured; add it with --console-host\n');
     return undefined;
   });
   await app.register(
@@ -168,7 +168,7 @@ function servePages(app: FastifyInstance, logger: Logger, ended: EndedSessions):
     const path = request.url.split('?', 1)[0] ?? '/';
     if (path.startsWith('/api/') || !readMethods.includes(request.method))
       return answerError(
-        new CommandError('NotFound', 'no such route in the console'),
+        new CommandError('NotFound', 'the console has no such route'),
         request,
         reply,
         logger,
@@ -177,7 +177,7 @@ function servePages(app: FastifyInstance, logger: Logger, ended: EndedSessions):
       return reply
         .code(503)
         .type('text/plain; charset=utf-8')
-        .send('the pages were not built: npm run build\n');
+        .send('the pages are not built; run: npm run build\n');
     const isPage = pagePaths.test(path);
     // A page never waits for the log; without the answers it only loads more slowly.
     const hasAnswers = isPage && !path.startsWith('/sign-in') && ended.isReady();

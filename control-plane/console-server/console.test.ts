@@ -100,7 +100,7 @@ describe('signing in', () => {
     expect(JSON.parse((await me(cookie)).text)).toMatchObject({ operator: true });
     for (const console of [plane.console, second.console]) {
       const again = await call({ method: 'POST', path: '/api/session', body: { link }, console });
-      expect([again.status, again.text]).toEqual([401, expect.stringContaining('used before')]);
+      expect([again.status, again.text]).toEqual([401, expect.stringContaining('has already been used')]);
     }
   });
 

@@ -98,7 +98,7 @@ export class Oidc {
   /** Exchanges the code of an answer, `?code=…&state=…`. Rejects if any part does not match the sign-in that was begun. */
   async finish(sealed: string, query: string): Promise<Finished> {
     const transaction = this.#sealer.open(sealed, transactionSchema);
-    if (!transaction || transaction.endsMs <= wallClockMs()) throw new Error('no sign-in was begun');
+    if (!transaction || transaction.endsMs <= wallClockMs()) throw new Error('no sign-in is in progress');
     const client = await import('openid-client');
     const answer = new URL(`${transaction.redirect}?${query}`);
     const tokens = await client.authorizationCodeGrant(await this.#withNewKeys(), answer, {

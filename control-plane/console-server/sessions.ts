@@ -153,8 +153,8 @@ export class Sessions {
     await this.#write({ person, within }, actorName({ person }), () => {
       check();
       if (ended.hasEnded('link', data.subject))
-        throw new CommandError('Unauthorized', 'this sign-in link was used before', {
-          next: 'ask for another; the operator runs `headgate console open`',
+        throw new CommandError('Unauthorized', 'this sign-in link has already been used', {
+          next: 'ask for a new link; operators run `headgate console open`',
         });
       return [{ type: 'session.ended', data }];
     });
@@ -169,7 +169,7 @@ export class Sessions {
   ): Promise<void> {
     const { ended } = this.#options;
     const invitation = links.openInvitation(text);
-    if (!invitation) throw new CommandError('Unauthorized', 'this invitation is not valid any more');
+    if (!invitation) throw new CommandError('Unauthorized', 'this invitation is no longer valid');
     const { organisation, role, by, id, endsMs } = invitation;
     // An operator may make any number of invitations, so they do not count against the organisation's bound.
     const used = linkEnded(id, endsMs, by === undefined ? undefined : organisation);
@@ -178,9 +178,9 @@ export class Sessions {
     await this.#write({ person, within: organisation }, actorName({ person: by }), () => {
       if (findMember(db, organisation, person) !== undefined) return [];
       if (ended.hasEnded('link', used.subject))
-        throw new CommandError('Unauthorized', 'this invitation was used before');
+        throw new CommandError('Unauthorized', 'this invitation has already been used');
       const exists = findOrganisation(db, organisation) !== undefined;
-      if (!exists) throw new CommandError('NotFound', 'the organisation of this invitation is gone');
+      if (!exists) throw new CommandError('NotFound', 'the organisation of this invitation no longer exists');
       authorise(db, { person: by }, managingRoles, () => organisation);
       atOnce(checkOwners(db, { person: by }, [joined]));
       return [{ type: 'session.ended', data: used }, joined];

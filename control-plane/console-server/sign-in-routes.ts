@@ -92,8 +92,8 @@ async function identify(
   }
   const ticket = links.open(body.link);
   if (!ticket)
-    throw new CommandError('Unauthorized', 'this sign-in link is not valid any more', {
-      next: 'ask for another; the operator runs `headgate console open`',
+    throw new CommandError('Unauthorized', 'this sign-in link is no longer valid', {
+      next: 'ask for a new link; operators run `headgate console open`',
     });
   await sessions.useLink(ticket, () => checkTicket(ticket, context));
   const { person, within, exceptRoles } = ticket;
@@ -106,7 +106,7 @@ function checkTicket({ person, within, exceptRoles }: Ticket, { snapshot: { db }
   const role = findMember(db, within, person)?.role;
   if (role === undefined || exceptRoles.includes(role))
     throw new CommandError('Unauthorized', 'the role of this person changed after the link was made', {
-      next: 'ask for another link',
+      next: 'ask for a new link',
     });
 }
 

@@ -30,7 +30,7 @@ export function asFollowError(thrown: unknown): CommandError | undefined {
     return unavailable(
       error,
       `the control log cannot be reached: ${error.message}`,
-      'try again when it is back; nothing was changed',
+      'nothing was changed; try again when the log is back',
     );
   return undefined;
 }

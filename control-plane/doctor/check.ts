@@ -98,7 +98,7 @@ export const wrongClock = {
   level: 'warn',
   wrong: ({ clockAheadSeconds: ahead = 0 }: Clock) => Math.abs(ahead) > clockWarnSeconds,
   text: ({ clockAheadSeconds: ahead = 0 }: Clock) =>
-    `its clock is ${Math.round(Math.abs(ahead))} s ${ahead > 0 ? 'ahead of' : 'behind'} that of this replica`,
+    `its clock is ${Math.round(Math.abs(ahead))} s ${ahead > 0 ? 'ahead of' : 'behind'} the clock of this replica`,
   next: 'synchronise the clocks of both machines, for example with chrony',
 } as const;
 
@@ -129,6 +129,6 @@ export const endingCertificate = {
   },
   next: ({ certificateFault: fault }: Certified) =>
     fault !== undefined
-      ? 'give it a certificate and its key, both PEM'
+      ? 'give it a certificate and its key in PEM format'
       : 'renew the file of the certificate: it is read again within a minute',
 } as const;

@@ -150,7 +150,7 @@ const faults: readonly (readonly [DoctorFacts, string])[] = [
   [node({ overstatedTo: ['gw-1'] }), 'HG5005 warn n-1'],
   [node({ withheld: true }), 'HG5006 warn n-1'],
   [node({ unansweredAt: ['gw-1'] }), 'HG5007 warn n-1'],
-  [node({ oddForms: ['m: a finish reason of its own, repetition'] }), 'HG5008 warn n-1'],
+  [node({ oddForms: ['m: an unknown finish reason, repetition'] }), 'HG5008 warn n-1'],
   [node({ owner: 'cp-3' }), 'HG5003 fail n-1'],
   [node({ failedLoads: [{ model: 'm', reason: 'out of memory' }] }), 'HG5004 fail n-1'],
   [node({ models: [] }), 'HG6001 fail pool/m'],

@@ -125,8 +125,8 @@ export const gatewayChecks: readonly DoctorCheck[] = [
     level: 'fail',
     wrong: ({ foreign, missing }) => foreign !== missing,
     object: ({ gateway }) => gateway,
-    text: 'the stack of another organisation gets another answer than a stack that does not exist',
-    next: 'check what is between clients and the gateway; report it if nothing is',
+    text: 'the stack of another organisation gets a different answer from a stack that does not exist',
+    next: 'check the proxies between clients and the gateway; if there are none, report this fault',
   }),
   ofGateways({
     code: 'HG4011',
@@ -209,7 +209,7 @@ export const nodeChecks: readonly DoctorCheck[] = [
   }),
   ofNodes({
     code: 'HG5006',
-    well: 'the log takes what nodes report',
+    well: 'the log accepts the reports of nodes',
     level: 'warn',
     wrong: ({ withheld }) => withheld === true,
     text: 'it reported more in a day than the log accepts from one node, so changes of its models are withheld',

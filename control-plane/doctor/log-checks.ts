@@ -105,7 +105,7 @@ export const logChecks: readonly DoctorCheck[] = [
     level: 'warn',
     wrong: (release) => release < brokerReleaseMin,
     text: (release) =>
-      `a broker speaks as Kafka ${release === 0 ? 'before 2.1' : release.toFixed(1)} does, which is no longer maintained`,
+      `a broker runs Kafka ${release === 0 ? 'before 2.1' : release.toFixed(1)}, which is no longer maintained`,
     next: () => `upgrade the brokers to Kafka ${brokerReleaseMin} or newer`,
   }),
   check({
@@ -174,7 +174,7 @@ const unreadableTexts: Readonly<Record<string, string>> = {
   compressed: 'compressed',
   old_format: 'in a format from before Kafka 0.11',
   too_large: 'larger than 1 MiB',
-  too_many_records: 'of too many records',
+  too_many_records: 'with too many records',
   malformed: 'broken',
 };
 

@@ -142,7 +142,7 @@ export const controlPlaneChecks: readonly DoctorCheck[] = [
     well: 'control planes have equal digests at equal positions',
     level: 'fail',
     wrong: ({ isDiverged }) => isDiverged,
-    text: ({ position }) => `at position ${position} its digest differs from that of this replica`,
+    text: ({ position }) => `at position ${position} its digest differs from the clock of this replica`,
     next: 'stop it, delete its state.db and start it again',
   }),
   ofControlPlanes({

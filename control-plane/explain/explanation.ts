@@ -168,27 +168,27 @@ function listAssumptions(
   { record, isPast, countedSecondsAgo, view, decision: { unreached } }: ToExplain,
 ): string[] {
   if (record?.stage === 'http')
-    return ['it was refused before it was read: nothing else of it is known, and no rule was asked'];
+    return ['the request was refused before it was read, so nothing else is known and no rule was checked'];
   if (record !== undefined && unreadSteps(record).includes('shape')) {
-    return [`it was ${deriveOutcome(record)} before its body was read, so what it asked for is not known`];
+    return [`the request was ${deriveOutcome(record)} before its body was read, so its model is not known`];
   }
   if (record !== undefined)
     return record.model === undefined && record.stage === 'admission' && record.operation !== 'models'
-      ? ['the model asked for is a name that nothing here has, so it was not kept']
+      ? ['no model has the requested name, so the name was not recorded']
       : [];
   return [
     'the body is well-formed',
     countedSecondsAgo === undefined
-      ? 'no other request is in flight, and none came in this minute'
-      : `requests of the minute and in flight: as gateways published them, the oldest ${countedSecondsAgo.toFixed(1)} s ago`,
+      ? 'no other request is in flight, and none arrived in this minute'
+      : `requests in this minute and in flight are those that gateways published up to ${countedSecondsAgo.toFixed(1)} s ago`,
     ...(facts.visitor === undefined ? [] : ['the visitor has free turns left']),
-    ...(isPast ? ['the tokens that count against the allowance are those that count now'] : []),
+    ...(isPast ? ['the tokens that count against the allowance are those of the present'] : []),
     'the gateway is fresh and can record usage',
-    ...(facts.recorded !== undefined && 'organisation' in facts.recorded ? ['the key is good'] : []),
-    ...(view === 'wave' ? ['its gateway is in the wave of a change, where one is open'] : []),
+    ...(facts.recorded !== undefined && 'organisation' in facts.recorded ? ['the key is valid'] : []),
+    ...(view === 'wave' ? ['the gateway is in a wave of the open change, if there is one'] : []),
     ...(unreached === undefined
       ? []
-      : [`the change ${unreached} has not reached its gateway; --wave explains it where that has`]),
+      : [`the change ${unreached} has not reached its gateway; --wave explains the request with the change`]),
   ];
 }
 

@@ -167,7 +167,7 @@ async function challenged(
   const { headers, body } = await get(address, way);
   await discard(body);
   const [scheme, challenge = ''] = String(headers['www-authenticate'] ?? '').split(' challenge=', 2);
-  if (scheme !== questionScheme) throw new Error('it gives out no challenge');
+  if (scheme !== questionScheme) throw new Error('it does not send a challenge');
   return sign(challenge);
 }
 
@@ -194,6 +194,6 @@ function listenerUrl(url: string | undefined): string {
   if (url === undefined) throw new Error('it does not report where its decisions are');
   const { protocol, origin, href } = new URL(url);
   if (!/^https?:$/.test(protocol) || href !== `${origin}/`)
-    throw new Error('this is no address of a listener');
+    throw new Error('its listener has no valid address');
   return origin;
 }

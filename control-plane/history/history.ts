@@ -82,7 +82,7 @@ export class History implements HistoryAccess {
       const known = mapSqliteError(error, this.#settings.path);
       if (!isSpoiled(known)) throw known;
       fail(known);
-      throw busy('the history is damaged and is made again from the log');
+      throw busy('the history is damaged and is being rebuilt from the log');
     }
   }
 
@@ -99,7 +99,7 @@ export class History implements HistoryAccess {
       .reached(seq, Math.max(0, until - performance.now()), client)
       .catch(() => false);
     client.throwIfAborted();
-    if (!reached) throw busy(`the history is being made: it has ${opened.snapshot.seq} of ${seq} commits`);
+    if (!reached) throw busy(`the history is being built: it has ${opened.snapshot.seq} of ${seq} commits`);
     return opened;
   }
 

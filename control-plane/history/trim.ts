@@ -9,7 +9,7 @@ const subjectsPerStep = 20_000;
 
 /** Advice for a question about a part of the past that was cut. */
 export const keepMore =
-  'let it keep more (--history-gigabytes), and delete its history.db: it is made again from the log';
+  'raise --history-gigabytes, and delete history.db, which is then rebuilt from the log';
 
 /** First position whose state can be read. */
 export function firstPosition(db: Database): number {

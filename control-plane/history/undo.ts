@@ -41,7 +41,7 @@ export function checkUnchanged({ subjects }: CommitInverse, now: Database, posit
   for (const { event, was } of subjects) {
     const inverse = inverseOrReason(event);
     if (typeof inverse !== 'string' && JSON.stringify(inverse.subject(now)) === was) continue;
-    throw noInverse(position, 'what it set has changed since', subjects.length > 1 ? event : undefined);
+    throw noInverse(position, 'its values have changed since', subjects.length > 1 ? event : undefined);
   }
 }
 
@@ -69,7 +69,7 @@ function inverseOrReason(stored: StoredEvent): InverseOfEvent | string {
   if (read.outcome !== 'known') return 'this build does not know its event';
   const { type, data } = read.event;
   const { inverse }: Invertible = eventEffects[type];
-  if (inverse === null) return `${type} cannot be taken back`;
+  if (inverse === null) return `${type} cannot be reversed`;
   if (typeof inverse === 'string') return inverse;
   return {
     subject: (db) => inverse.subject(db, data),

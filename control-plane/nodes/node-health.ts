@@ -65,7 +65,7 @@ export function toHealth(heartbeat: Beat, row: NodeRow): Health {
   const { up, dialect, models, windows = {}, imageModels = [], rerankModels = [], reason } = heartbeat;
   if (!up) return down(reason);
   if (dialect !== undefined && dialect !== row.dialect)
-    return down(`the engine is ${dialect}, the node is registered as ${row.dialect}`);
+    return down(`the engine is ${dialect}, but the node is registered as ${row.dialect}`);
   const served = new Set(models);
   return {
     up,

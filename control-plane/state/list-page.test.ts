@@ -219,7 +219,7 @@ test.each([
   ['from another order', listPage(state.db, keyListing, { nowMs: 0, limit: 1 }).next, 'name'],
 ])('the cursor is refused: %s', (_name, after, sort) => {
   const read = () => listPage(state.db, keyListing, { nowMs: testNowMs, limit: 5, after, sort });
-  expect(read).toThrow('after is not from a page of this list in this order');
+  expect(read).toThrow('after is not a cursor of this list in this order');
 });
 
 test.each(['hash', 'created_at', '-', '--name', 'constructor', 'name; DROP TABLE api_key'])(

@@ -269,7 +269,7 @@ function placeOfRow(key: readonly string[], row: PlacedRow): Place {
 export function parseCursor(text: string, { name }: Pick<Order, 'name'>, key: readonly string[]): Place {
   const [sort, ...place] = cursorSchema.safeParse(tryParseJson(text)).data ?? [];
   if (sort === name && place.length === key.length + 1) return place;
-  throw new CommandError('InvalidCommand', 'after is not from a page of this list in this order', {
+  throw new CommandError('InvalidCommand', 'after is not a cursor of this list in this order', {
     next: 'leave it out to begin with the first page',
   });
 }

@@ -211,7 +211,7 @@ class UsageCheck {
   #differ(day: string, { organisation: object, what }: Amounts, counted: number, rows: number): void {
     this.#add({
       object,
-      text: `on ${day} the sum of ${what} is not that of its rows`,
+      text: `on ${day} the sum of ${what} differs from its rows`,
       ...(counted !== rows && { differs: { day, counted, rows } }),
     });
   }

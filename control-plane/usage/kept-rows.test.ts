@@ -242,7 +242,7 @@ test('a changed and a missing row of a file are both found by day', async () => 
   expect(checkUsage(path)).toEqual([
     {
       object: 'birch',
-      text: `on ${days[1]} the sum of pool echo-small is not that of its rows`,
+      text: `on ${days[1]} the sum of pool echo-small differs from its rows`,
       differs: { day: days[1], counted: 3, rows: 2 },
     },
   ]);

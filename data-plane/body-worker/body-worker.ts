@@ -230,6 +230,6 @@ function expectResult<Kind extends BodyResult['kind']>(result: BodyResult, kind:
 }
 
 function unavailable({ job }: Entry, detail: string): Refusal {
-  const message = 'The service could not finish work on this request. Try again.';
+  const message = 'The service could not finish this request. Try again.';
   return new Refusal(job.kind === 'shape' ? 'unshaped' : 'unfinished', message, { detail });
 }

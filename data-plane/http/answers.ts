@@ -12,7 +12,7 @@ import type { ParsedRequest } from './message-head.ts';
 export function refuseEncoded({ headers }: ParsedRequest): void {
   const encoding = headers['content-encoding']?.trim().toLowerCase();
   if (encoding === undefined || encoding === '' || encoding === 'identity') return;
-  throw new Refusal('encoded body', 'Content-Encoding: is not supported; send the body as it is');
+  throw new Refusal('encoded body', 'Content-Encoding: is not supported; send the body without an encoding');
 }
 
 /** Returns the refusal for ambiguous HTTP, if there is one. */

@@ -80,7 +80,7 @@ function bodyRefusal(fault: BodyFault, bytesMax: number): Refusal {
   if (fault === 'large')
     return new Refusal('large body', `The request body is larger than ${bytesMax} bytes.`);
   if (fault !== 'slow') return memoryRefusal(fault, 'body');
-  const message = 'The request body came slower than 8 KiB a second, so it was not waited for. Try again.';
+  const message = 'The request body arrived more slowly than 8 KiB per second. Try again.';
   return new Refusal('slow body', message);
 }
 
@@ -167,7 +167,7 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
   }
 
   onClose(): void {
-    if (!this.#settled) this.#fail(new ClientGone('the client did not send its body whole'));
+    if (!this.#settled) this.#fail(new ClientGone('the client did not send its whole body'));
   }
 
   tick(nowMs: number): void {

@@ -212,7 +212,7 @@ function ids(): AnswerIds {
 function tooManyVisitors(retryAfterSeconds: number): Refusal {
   return new Refusal(
     'new visitors',
-    `The anonymous tier carries ${newPerHourMax} new visitors an hour of one network. Sign in, or try again in ${countNoun(retryAfterSeconds, 'second')}.`,
+    `The anonymous tier allows ${newPerHourMax} new visitors an hour from one network. Sign in, or try again in ${countNoun(retryAfterSeconds, 'second')}.`,
     { retryAfterSeconds },
   );
 }
@@ -220,7 +220,7 @@ function tooManyVisitors(retryAfterSeconds: number): Refusal {
 function tooManySolutions(retryAfterSeconds: number): Refusal {
   return new Refusal(
     'solutions',
-    `The anonymous tier carries no more proofs of work of new visitors in this second. Sign in, or try again in ${retryAfterSeconds} second.`,
+    `The anonymous tier allows no more new visitors in this second. Sign in, or try again in ${retryAfterSeconds} second.`,
     { retryAfterSeconds },
   );
 }

@@ -66,7 +66,7 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
       return gateway.observeEarly({ requestId, refusal: bad, target: { kind: 'shared' } });
     }
     if (!isOwnHost(headers.host, settings.hosts))
-      return sendText(exchange, 421, 'this playground does not answer to this name; see --play-host');
+      return sendText(exchange, 421, 'this host name is not configured; add it with --play-host');
     if (path.startsWith('/api/')) {
       // Only the API is closed. The page is still served, because it says that visitors are not admitted.
       if (gateway.lookup.anonymousTier() === undefined) return void refuse(exchange, noVisitors(), path);
@@ -122,7 +122,7 @@ function refuse(exchange: Exchange, refusal: Refusal, path: string): string {
 function busy(): Refusal {
   return new Refusal(
     'playground is busy',
-    `The playground takes no more calls in this second. Try again in ${busySeconds} seconds.`,
+    `The playground is too busy. Try again in ${busySeconds} seconds.`,
     { retryAfterSeconds: busySeconds },
   );
 }
@@ -133,7 +133,7 @@ function sendFile(files: StaticFiles, path: string, exchange: Exchange): void {
   const file = isRead ? files.find(path === '/' ? '/index.html' : path, headers) : undefined;
   if (file === undefined) {
     if (files.isBuilt) sendText(exchange, 404, 'not found');
-    else sendText(exchange, 503, 'the page was not built: npm run build');
+    else sendText(exchange, 503, 'the page is not built; run: npm run build');
     return;
   }
   void exchange.answer.whole(file.status, undefined, Object.entries(file.headers).flat(), file.body);

@@ -55,7 +55,7 @@ class TurnAdmission extends RequestAdmission {
     body.release();
     throw new Refusal(
       'no turn',
-      `The playground takes at most ${messagesMax} messages of text, and the parameters of its page.`,
+      `The playground accepts up to ${messagesMax} text messages, and only the parameters that its page offers.`,
     );
   }
 

@@ -41,10 +41,10 @@ export function decisionRoute(
       refuse(
         response,
         401,
-        'neither a question signed with the gateway token, nor the token itself; operators ask a control plane: headgate explain',
+        'send a question signed with the gateway token, or the token itself; operators use headgate explain',
       );
     } else if (journal === undefined || answers === undefined)
-      refuse(response, 404, 'this gateway keeps no decisions (--decisions off)');
+      refuse(response, 404, 'this gateway does not record decisions (--decisions off)');
     else if (isOfRequests(path))
       await sendRequests(answers, path, new URLSearchParams(query), response, seal);
     else if (path === '/decisions') await streamSince(journal, new URLSearchParams(query), response, seal);
@@ -68,7 +68,7 @@ async function sendOne(
   if (record === 'silent') refuse(response, 503, 'the decision journal does not answer; try again');
   else if (seal) await send(response, seal(decisionLines([record === undefined ? [] : [record]])));
   else if (record === undefined)
-    refuse(response, 404, isId ? 'no decision of this request is kept here' : 'this is no id of a request');
+    refuse(response, 404, isId ? 'this gateway has no decision of this request' : 'this is not a request id');
   else response.writeHead(200, json).end(`${JSON.stringify(record)}\n`);
 }
 
@@ -85,7 +85,7 @@ async function streamSince(
 ): Promise<void> {
   const asked = query.get('since');
   const sinceMs = asked === null ? wallClockMs() - sinceMsDefault : Number(asked);
-  if (!Number.isFinite(sinceMs)) return refuse(response, 400, 'since must be in ms since 1970');
+  if (!Number.isFinite(sinceMs)) return refuse(response, 400, 'since must be in milliseconds since 1970');
   const pages = decisionLines(journal.since(sinceMs));
   await send(response, seal ? seal(pages) : joined(pages));
 }
@@ -100,7 +100,7 @@ async function sendRequests(
   const client = new AbortController();
   response.once('close', () => client.abort());
   const pages = answers.to(path, query, client.signal);
-  if (pages === 'unknown') refuse(response, 400, 'this is no question about requests');
+  if (pages === 'unknown') refuse(response, 400, 'this question about requests is not valid');
   else if (pages === 'busy') refuse(response, 503, 'too many questions about requests are open; try again');
   else await send(response, seal ? seal(pages) : joined(pages));
 }

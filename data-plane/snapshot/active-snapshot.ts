@@ -63,7 +63,7 @@ export class ActiveSnapshot {
     const { onDamage, verifyPauseMs } = this.#options;
     this.#verifying = verifyContinuously(this.snapshot, this.#closing.signal, verifyPauseMs).then(
       (tables) => {
-        if (tables.length > 0) onDamage(`rows of ${tables.join(', ')} do not add up to their digest`);
+        if (tables.length > 0) onDamage(`rows of ${tables.join(', ')} do not match their digest`);
       },
       (error: unknown) =>
         onDamage(`it cannot be read: ${error instanceof Error ? error.message : String(error)}`),

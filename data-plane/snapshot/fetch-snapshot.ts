@@ -58,13 +58,14 @@ const retryAfterSecondsMax = 30;
 /** Throws an Error with the next step if a snapshot would come over a connection on which others could change it. */
 export function checkSnapshotSources(controlPlanes: readonly string[]): void {
   for (const base of controlPlanes) {
-    if (!URL.canParse(base)) throw new Error(`--control-plane ${base} is no address: use https://HOST:PORT`);
+    if (!URL.canParse(base))
+      throw new Error(`--control-plane ${base} is not an address; use https://HOST:PORT`);
     const { protocol, hostname } = new URL(base);
     if (protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname))) continue;
     throw new Error(
-      `--control-plane ${base} is neither https nor on this machine: on its way anybody could change a snapshot, or read ` +
-        'the token; give the control plane --tls-cert and --tls-key and use https, or, where the network between is ' +
-        'trusted, set --insecure-snapshots',
+      `--control-plane ${base} is neither https nor on this machine, so others on the network could change a snapshot, or read ` +
+        'the token; give the control plane --tls-cert and --tls-key and use https, or, if you trust the network,' +
+        ' set --insecure-snapshots',
     );
   }
 }
@@ -178,7 +179,7 @@ async function readRefusal(answer: IncomingMessage): Promise<void> {
 async function statedBytes({ headers }: IncomingMessage, folder: string): Promise<number> {
   const stated = Number(headers['content-length']);
   if (!Number.isSafeInteger(stated))
-    throw new SourceUnfit('the control plane states no size of the snapshot');
+    throw new SourceUnfit('the control plane did not send the size of the snapshot');
   const { bavail, bsize } = await statfs(folder);
   const room = Math.min(bytesMax, Math.floor(bavail * bsize * shareOfFreeDisk));
   if (stated > room)
@@ -196,7 +197,7 @@ function measureDownload(hash: Hash, stated: number, paceFromMs: number): Transf
       hash.update(chunk);
       const slowMs = performance.now() - startMs - paceFromMs;
       if (bytes > stated) done(new SourceUnfit('the snapshot is larger than stated'));
-      else if (bytes < slowMs * bytesPerMsMin) done(new SourceUnfit('the snapshot comes too slowly'));
+      else if (bytes < slowMs * bytesPerMsMin) done(new SourceUnfit('the snapshot arrives too slowly'));
       else done(null, chunk);
     },
   });
@@ -230,7 +231,7 @@ async function download(base: string, token: string, part: Part, options: FetchO
   }
   if (hash.digest('hex') === answer.headers['x-headgate-sha256']) return;
   part.tag = undefined;
-  throw new Error('the snapshot was damaged on its way');
+  throw new Error('the snapshot was damaged in transit');
 }
 
 /** Rejects if the file is not a complete snapshot of this log and this fold version. */
@@ -241,8 +242,7 @@ async function check(part: string, { log, logId }: FetchOptions): Promise<void> 
     if (logId !== undefined && snapshot.log !== logId)
       throw new Error(`the snapshot is of log ${snapshot.log}, not ${logId}`);
     const differing = await verifyInTurns(snapshot.db);
-    if (differing.length > 0)
-      throw new Error(`rows of ${differing.join(', ')} do not add up to their digest`);
+    if (differing.length > 0) throw new Error(`rows of ${differing.join(', ')} do not match their digest`);
     await checkIdentity(log, snapshot).catch((error: unknown) => {
       // If the log is unreachable, the comparison happens once it is back, before anything is folded.
       if (!(error instanceof LogUnavailable)) throw error;

@@ -168,7 +168,7 @@ function withoutLog(error: unknown, logger: Logger): undefined {
   const known =
     error instanceof LogUnavailable || error instanceof LogReplaced || error instanceof LogTruncated;
   if (!known) throw error;
-  logger.warn({ reason: error.message }, 'the control log cannot be read; starting from what is on disk');
+  logger.warn({ reason: error.message }, 'the control log cannot be read; starting from the state on disk');
 }
 
 /** Folds what was in the log at the start. Without a log, the freshness rules decide which requests may be answered. */
@@ -237,7 +237,7 @@ function checks(supervisor: SnapshotSupervisor, whenStale: StalePolicy): Check[]
     {
       name: 'fresh',
       ok: isFresh || isServing,
-      detail: `${isServing && !isFresh ? 'stale, and served all the same' : state}, ${Number.isFinite(age) ? `${age.toFixed(1)} s` : 'not proven yet'}`,
+      detail: `${isServing && !isFresh ? 'stale, but still served' : state}, ${Number.isFinite(age) ? `${age.toFixed(1)} s` : 'not proven yet'}`,
     },
     {
       name: 'snapshot',

@@ -79,7 +79,7 @@ async function rebuilt(more: Partial<RebuildOptions>): Promise<number> {
 
 test('without the log, a control plane’s older snapshot does not replace the state that was in force', async () => {
   await expect(rebuilt({ log: away() })).rejects.toThrow(
-    `position ${older}, before ${served} that was in force here`,
+    `position ${older}, but this gateway has served position ${served}`,
   );
 });
 
@@ -93,5 +93,5 @@ test('without the log, a control plane’s snapshot is accepted if it is not old
 
 test('a log that ends before the position that was in force does not replace the state', async () => {
   const beyond = (await status()).position + 5;
-  await expect(rebuilt({ servedSeq: beyond, controlPlanes: [] })).rejects.toThrow(`before ${beyond}`);
+  await expect(rebuilt({ servedSeq: beyond, controlPlanes: [] })).rejects.toThrow(`position ${beyond}`);
 });

@@ -53,10 +53,10 @@ export async function rebuildBeside(options: RebuildOptions): Promise<RebuiltSna
     await replicator.caughtUp(catchUpTimeoutMs).catch((error: unknown) => {
       if (!fetched || !(error instanceof LogUnavailable)) throw error;
     });
-    if (snapshot.seq === 0) throw new Error('the log does not hold a state yet');
+    if (snapshot.seq === 0) throw new Error('the log does not contain a state yet');
     if (snapshot.log === options.logId && snapshot.seq < servedSeq)
       throw new Error(
-        `the log was read to position ${snapshot.seq}, before ${servedSeq} that was in force here`,
+        `the log ends at position ${snapshot.seq}, but this gateway has served position ${servedSeq}`,
       );
     if (snapshot.divergedAt !== null) overrideCheckpoint(snapshot, fetched, logger);
     return { snapshot, freshness: replicator.freshness };

@@ -171,7 +171,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
     (reason) => {
       const { stream, read } = run([a, chunk({ content: 'b' }, reason), { choices: [], usage }, done]);
       expect(read).toEqual(plain);
-      expect(stream.oddForm).toMatch(/^a finish reason of its own/);
+      expect(stream.oddForm).toMatch(/^an unknown finish reason/);
       const message = { role: 'assistant', content: 'ab' };
       const whole = rebuiltBy(surface, { choices: [{ index: 0, message, finish_reason: reason }], usage });
       expect(surface.readWhole(whole.body)).toMatchObject({ text: 'ab', finish: plain.finish });

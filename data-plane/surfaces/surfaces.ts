@@ -122,7 +122,7 @@ export function shapeOperation(
     case 'models':
     case 'model':
     case 'unknown':
-      throw new Refusal('no such path', 'There is nothing at this path.');
+      throw new Refusal('no such path', 'No endpoint has this method and path.');
     default:
       return kind satisfies never;
   }

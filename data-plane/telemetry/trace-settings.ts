@@ -41,7 +41,7 @@ export function readTraceSettings(env: Environment): TraceSettings | undefined {
   for (const variable of endpoints) checkUrl(variable, env);
   for (const variable of ofExporter('PROTOCOL'))
     if (readSetting(variable, env) === 'grpc')
-      throw new TraceSettingInvalid(`${variable} is grpc; spans are sent over HTTP: unset it, or http/json`);
+      throw new TraceSettingInvalid(`${variable} must be http/json or unset, because grpc is not supported`);
   for (const part of ['CERTIFICATE', 'CLIENT_CERTIFICATE', 'CLIENT_KEY'])
     for (const variable of ofExporter(part)) checkReadable(variable, env);
   return { ...readSampler(env), queue: readQueue(env) };
@@ -55,7 +55,7 @@ function checkUrl(variable: string, env: Environment): void {
   const text = readSetting(variable, env) ?? '';
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol === 'http:' || url?.protocol === 'https:') return;
-  throw new TraceSettingInvalid(`${variable} is no address; it begins with http:// or https://`);
+  throw new TraceSettingInvalid(`${variable} is not an address; it must begin with http:// or https://`);
 }
 
 function checkReadable(variable: string, env: Environment): void {
@@ -75,13 +75,13 @@ function readSampler(env: Environment): Pick<TraceSettings, 'ratio' | 'followsCl
   const [, parent, kind] = samplers.exec(text) ?? [];
   if (kind === undefined)
     throw new TraceSettingInvalid(
-      'OTEL_TRACES_SAMPLER is unknown: always_on, always_off or traceidratio, also after parentbased_',
+      'OTEL_TRACES_SAMPLER is unknown; use always_on, always_off or traceidratio, also with the prefix parentbased_',
     );
   const followsClient = parent !== undefined;
   if (kind !== 'traceidratio') return { ratio: kind === 'always_on' ? 1 : 0, followsClient };
   const ratio = Number(readSetting('OTEL_TRACES_SAMPLER_ARG', env) ?? 1);
   if (ratio >= 0 && ratio <= 1) return { ratio, followsClient };
-  throw new TraceSettingInvalid('OTEL_TRACES_SAMPLER_ARG is no ratio; it is a number from 0 to 1');
+  throw new TraceSettingInvalid('OTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1');
 }
 
 function readQueue(env: Environment): TraceSettings['queue'] {
@@ -89,7 +89,7 @@ function readQueue(env: Environment): TraceSettings['queue'] {
     const found = Number(readSetting(variable, env) ?? fallback);
     // Timers take 31 bits, so a longer delay would be none at all.
     if (Number.isSafeInteger(found) && found > 0 && found < 2 ** 31) return found;
-    throw new TraceSettingInvalid(`${variable} is no whole number above 0`);
+    throw new TraceSettingInvalid(`${variable} must be a whole number above 0`);
   };
   const maxQueueSize = number('OTEL_BSP_MAX_QUEUE_SIZE', 2048);
   return {

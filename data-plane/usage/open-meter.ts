@@ -125,7 +125,7 @@ function startUsageWorker(
     const { code = '', message = '' } = faultFields(error);
     throw new Error(
       `the usage worker could not be started (${[code, message].filter(Boolean).join(' ')}): ` +
-        'this account or container has no room for another thread; raise its limits of processes and of memory',
+        'this account or container cannot start another thread; raise its process and memory limits',
       { cause: error },
     );
   }

@@ -83,7 +83,7 @@ test('an invalid row is refused and reported, uses no number, and its values do 
   await box.record(usageRow({ promptTokens: Number.NaN }), usageRow());
   expect(numbers(box.outbox.nextShipment())).toEqual([1]);
   expect(box.outbox.refused).toBe(2);
-  expect(errors).toEqual(['a row of usage is invalid at model', 'a row of usage is invalid at promptTokens']);
+  expect(errors).toEqual(['a usage row is invalid at model', 'a usage row is invalid at promptTokens']);
   expect(box.outbox.ledger.get('acme 2026-11-01')).toEqual({ tokens: 7, turns: 1 });
 });
 
@@ -109,7 +109,7 @@ test('deleting the outbox begins a new incarnation at 1, and its log is kept for
   const second = boxOf();
   await second.record(usageRow());
   expect([...shipAll(second)]).toEqual([[second.outbox.incarnation, [1]]]);
-  expect(errors).toEqual([expect.stringMatching(/not of this database and not billed: .*damaged-\d+$/)]);
+  expect(errors).toEqual([expect.stringMatching(/of another database are not billed: .*damaged-\d+$/)]);
 });
 
 test('shipped rows stay shipped after a restart', async () => {

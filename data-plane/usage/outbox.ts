@@ -238,18 +238,18 @@ export class Outbox {
    */
   #keepAsideUnlessOwn(): void {
     const others = keepAside(this.#reader.otherPaths, this.#now());
-    if (others.length > 0) this.#report(new Error(`no segments of the log of usage: ${others.join(', ')}`));
+    if (others.length > 0) this.#report(new Error(`not segments of the usage log: ${others.join(', ')}`));
     const { oldest = 0 } = this.#reader;
     const first = this.#reader.next(true);
     this.#reader.seek(this.taken);
     if (oldest <= this.taken && (first === undefined || new Taking(this.file, '').isOwn(first))) return;
     const kept = keepAside(this.#reader.paths, this.#now()).join(', ');
-    this.#report(new Error(`rows of usage are not of this database and not billed: ${kept}`));
+    this.#report(new Error(`usage rows of another database are not billed: ${kept}`));
   }
 
   #reportDamage(): void {
     const kept = this.#try(() => keepCopy(this.#reader.path, this.#now())) ?? this.#reader.path;
-    this.#report(new Error(`parts of the log of usage cannot be read and are not billed: ${kept}`));
+    this.#report(new Error(`unreadable parts of the usage log are not billed: ${kept}`));
   }
 
   #schedule(ms: number): void {

@@ -37,12 +37,12 @@ export function readUsage(text: string): ReadUsage {
   const plain = entriesOfPlainRow(text);
   if (plain !== undefined) return { entries: plain, row: text };
   const parsed = parsedRow(text);
-  if (parsed === undefined) return { entries: [], row: undefined, fault: 'a row of usage is not JSON' };
+  if (parsed === undefined) return { entries: [], row: undefined, fault: 'a usage row is not JSON' };
   const { admittedMs, unfinished, ...usage } = parsed;
   const checked = usageRowSchema.safeParse({ v: 1, incarnation: anyId, n: 1, ...usage });
   const entries = entriesOf(usage, { admittedMs, unfinished });
   if (!checked.success) {
-    const fault = `a row of usage is invalid at ${checked.error.issues[0]?.path.join('.')}`;
+    const fault = `a usage row is invalid at ${checked.error.issues[0]?.path.join('.')}`;
     return { entries, row: undefined, fault };
   }
   return { entries, row: unfinished ? undefined : JSON.stringify(usage) };

@@ -37,7 +37,7 @@ export class Taking {
     this.records += count;
     if (database !== this.#file.id) {
       this.taken = { ...this.taken, taken: end };
-      this.faults.push('a group of rows is not of this database and not billed');
+      this.faults.push('a group of rows belongs to another database and is not billed');
       return;
     }
     const isSame = incarnation === this.taken.incarnation;

@@ -136,7 +136,7 @@ const exportQuerySchema = z
   })
   .refine(({ from, to }) => from === undefined || to === undefined || from < to, {
     path: ['from'],
-    error: 'it must be before `to`, which is exclusive',
+    error: 'must be before `to`, which is exclusive',
   });
 
 export const activityRows = {
@@ -144,7 +144,7 @@ export const activityRows = {
     query: z.object({ organisation: idSchema, period: daySchema.optional() }),
     answer: usageTotalsSchema,
   }),
-  'usage.keys': operation(readingRoles, 'When each key was last used, and its requests of 24 hours', {
+  'usage.keys': operation(readingRoles, 'Last use of each key, and its requests in the last 24 hours', {
     /** Same query as `GET /keys`, so that both answers have the same keys on a page. */
     query: pageQuerySchema.omit({ at: true, min: true }),
     answer: z.object({
@@ -157,7 +157,7 @@ export const activityRows = {
   'usage.visitors': operation('operator', 'Usage of all visitors together, today and this month', {
     answer: visitorUsageSchema,
   }),
-  'usage.export': operation(readingRoles, 'Completed requests, one a line', {
+  'usage.export': operation(readingRoles, 'Completed requests, one per line', {
     opens: 'export',
     query: exportQuerySchema,
     mediaType: 'application/x-ndjson',
@@ -165,7 +165,7 @@ export const activityRows = {
   }),
   'organisation.activity': operation(
     readingRoles,
-    'Refusals and callers of stacks of an organisation in the last hour',
+    'Refusals and stack callers of an organisation in the last hour',
     { params: pathSchemas.id, answer: activitySchema },
   ),
   'request.list': operation(readingRoles, 'Requests of all gateways, newest first', {
@@ -173,7 +173,7 @@ export const activityRows = {
     query: requestListQuerySchema,
     answer: requestListSchema,
   }),
-  'request.tail': operation(readingRoles, 'The newest requests, then each that ends', {
+  'request.tail': operation(readingRoles, 'The newest requests, then each request when it ends', {
     opens: 'follow',
     query: requestTailQuerySchema,
     mediaType: 'text/event-stream',

@@ -50,7 +50,7 @@ export const commandRows = {
   }),
   'member.remove': operation(
     managingRoles,
-    'Take a person out of an organisation; the keys they made stay as they are',
+    'Remove a member from an organisation; keys that they created stay valid',
     { params: pathSchemas.member, answer: removedMember },
   ),
   'tier.set': operation('operator', 'Set the limits and models of a tier; limits left out are unlimited', {
@@ -69,7 +69,7 @@ export const commandRows = {
     bodyKind: 'list',
     answer: written(anonymousSchema),
   }),
-  'bounds.set': operation('operator', 'Set what members may do; bounds left out have their defaults', {
+  'bounds.set': operation('operator', 'Set bounds for members; bounds left out have their defaults', {
     body: bodySchemas.setBounds,
     answer: written(boundsSchema),
   }),
@@ -83,7 +83,7 @@ export const commandRows = {
     'Remove a model from the catalog; forced, also from the pool, stacks and tiers that name it',
     { params: pathSchemas.model, answer: removed },
   ),
-  'key.create': operation(keyRoles, 'Create a key; its value is in this answer only', {
+  'key.create': operation(keyRoles, 'Create a key; only this answer contains its value', {
     body: bodySchemas.createKey,
     bodyKind: 'list',
     answer: withSecret(apiKeySchema),
@@ -124,24 +124,24 @@ export const commandRows = {
   }),
   'node.register': operation(
     'operator',
-    'Register an inference server at the pool, a stack or an organisation',
+    'Register an inference server for the pool, a stack or an organisation',
     { body: bodySchemas.registerNode, bodyKind: 'list', answer: written(nodeSchema) },
   ),
   'node.delete': operation('operator', 'Remove a node with its tokens', {
     params: pathSchemas.id,
     answer: removed,
   }),
-  'node.drain': operation('operator', 'Give a node no new requests; those in flight finish', {
+  'node.drain': operation('operator', 'Stop sending new requests to a node; requests in flight finish', {
     params: pathSchemas.id,
     answer: written(nodeSchema),
   }),
-  'node.undrain': operation('operator', 'Give a drained node requests again', {
+  'node.undrain': operation('operator', 'Send requests to a drained node again', {
     params: pathSchemas.id,
     answer: written(nodeSchema),
   }),
   'node-token.create': operation(
     'operator',
-    "Create a token for a node's agent; its value is in this answer only",
+    "Create a token for a node's agent; only this answer contains its value",
     { params: pathSchemas.id, answer: withSecret(nodeTokenSchema) },
   ),
   'token.create': operation('operator', "Create a token for a node's agent, or those of many nodes at once", {
@@ -156,7 +156,7 @@ export const commandRows = {
   }),
   'signer.add': operation(
     'operator',
-    'Accept the signatures of one more key; the first one signs a log that was not signed',
+    'Accept the signatures of another key; the first key turns signing on',
     {
       body: bodySchemas.addSigner,
       answer: written(z.object({ fingerprint: z.string(), publicKey: z.string(), ...signersAfter })),
@@ -176,7 +176,7 @@ export const commandRows = {
     'Continue with the next wave of a staged change; after the last, complete it',
     { params: pathSchemas.id, body: bodySchemas.advanceChange, answer: written(changeSchema) },
   ),
-  'change.withdraw': operation('operator', 'Take a staged change back from the gateways that have it', {
+  'change.withdraw': operation('operator', 'Withdraw a staged change from the gateways that it has reached', {
     params: pathSchemas.id,
     body: bodySchemas.withdrawChange,
     answer: written(changeSchema),

@@ -51,7 +51,7 @@ export const fleetRows = {
     answer: listSchema(gatewayStatusSchema),
   }),
   'gateway.get': operation('operator', 'One gateway', { params: gatewayParams, answer: gatewayStatusSchema }),
-  'change.list': operation('operator', 'List the staged change, and those that are over, the newest first', {
+  'change.list': operation('operator', 'List the open change and the changes that have ended, newest first', {
     answer: listSchema(changeSchema),
   }),
   'change.get': operation('operator', 'One staged change', {
@@ -60,7 +60,7 @@ export const fleetRows = {
   }),
   'gateway.forget': operation(
     'operator',
-    'Forget a gateway that was removed; one that still runs stays in the list, and is waited for',
+    'Forget a removed gateway; a gateway that still runs stays in the list, and revocations wait for it',
     {
       params: gatewayParams,
       query: commandQuerySchema,
@@ -74,7 +74,7 @@ export const fleetRows = {
     },
   ),
   // Open to members, because whoever may revoke a key may watch it take effect. The answer never names tenants.
-  'confirmations.get': operation(readingRoles, 'Wait until gateways have a position in force', {
+  'confirmations.get': operation(readingRoles, 'Wait until gateways have applied a position', {
     opens: 'wait',
     params: z.object({ position: numberInQuery.int().min(1) }),
     query: z.object({
@@ -88,7 +88,7 @@ export const fleetRows = {
   }),
   'counters.get': operation(
     'gateway',
-    'Counters of all gateways: a line with the position, then one record a line',
+    'Counters of all gateways: one line with the position, then one record per line',
     { mediaType: 'application/x-ndjson', answer: undefined },
   ),
   'signer.list': operation('operator', 'List the signers of the log', {
@@ -96,12 +96,12 @@ export const fleetRows = {
     past: true,
     answer: listSchema(logSignerSchema),
   }),
-  'fleet.diff': operation('operator', 'What applying this fleet would change', {
+  'fleet.diff': operation('operator', 'Show what applying a fleet file would change', {
     body: bodySchemas.applyFleet,
     bodyKind: 'fleet',
     answer: z.object({ changes: z.array(fleetChangeSchema), position }),
   }),
-  'limits.list': operation('operator', 'Use of all limits, who is nearest first', {
+  'limits.list': operation('operator', 'Use of all limits, starting with those nearest to their limit', {
     query: readQuerySchema.extend({ after: cursorInQuery.optional() }),
     answer: pageSchema(limitUseSchema),
   }),
@@ -112,13 +112,13 @@ export const fleetRows = {
     params: z.object({ id: z.string() }),
     answer: limitUseSchema,
   }),
-  'effect.get': operation(keyRoles, 'Which answers a command would turn, before it is written', {
+  'effect.get': operation(keyRoles, 'Requests that a command would answer differently, without running it', {
     opens: 'question',
     body: effectRequestSchema,
     bodyKind: 'fleet',
     answer: effectSchema,
   }),
-  'decision.explain': operation(readingRoles, 'Explain a decision, made or imagined', {
+  'decision.explain': operation(readingRoles, 'Explain a decision, recorded or hypothetical', {
     opens: 'question',
     past: true,
     /** The moment may be part of the URL, as in every read of the past. */
@@ -143,7 +143,7 @@ export const fleetRows = {
     params: z.object({ request: requestIdSchema }),
     answer: gatewayDecisionSchema,
   }),
-  'decision.export': operation('operator', 'Recorded decisions of all gateways, one a line', {
+  'decision.export': operation('operator', 'Recorded decisions of all gateways, one per line', {
     opens: 'export',
     query: z.object({
       /** Milliseconds since 1970. Defaults to one hour ago. */

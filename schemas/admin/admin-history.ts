@@ -85,7 +85,7 @@ export const historyRows = {
       historyNext: z.string().optional(),
     }),
   }),
-  'event.tail': operation('operator', 'Events as they are folded, one a message of a WebSocket', {
+  'event.tail': operation('operator', 'Events as they are folded, one per WebSocket message', {
     opens: 'tail',
     query: eventQuerySchema,
     answer: listedEventSchema,
@@ -96,7 +96,7 @@ export const historyRows = {
     mediaType: 'application/x-ndjson',
     answer: logRecordLineSchema,
   }),
-  'commit.get': operation('operator', 'One commit, and what it did to each row', {
+  'commit.get': operation('operator', 'One commit, and how it changed each row', {
     opens: 'question',
     params: commitParams,
     answer: z.object({
@@ -110,7 +110,7 @@ export const historyRows = {
       changes: z.array(rowChangeSchema),
     }),
   }),
-  'commit.inverse': operation('operator', 'The command that takes a commit back', {
+  'commit.inverse': operation('operator', 'The command that reverses a commit', {
     opens: 'question',
     params: commitParams,
     answer: z.object({
@@ -123,7 +123,7 @@ export const historyRows = {
       position,
     }),
   }),
-  'commit.undo': operation('operator', 'Take a commit back, in one commit', {
+  'commit.undo': operation('operator', 'Reverse a commit, in one commit', {
     opens: 'question',
     params: commitParams,
     query: commandQuerySchema,
@@ -146,7 +146,7 @@ export const historyRows = {
       position,
     }),
   }),
-  'doctor.get': operation('operator', 'What the checks of doctor find', {
+  'doctor.get': operation('operator', 'Findings of the doctor checks', {
     query: z.object({ only: groupsSchema, skip: groupsSchema }),
     answer: z.object({
       checks: z.array(

@@ -30,7 +30,7 @@ export const readRows = {
     answer: tierSchema,
   }),
   'anonymous.get': definition('operator', 'Limits of visitors', { answer: anonymousSchema }),
-  'bounds.get': read('operator', 'What members may do', { answer: boundsSchema }),
+  'bounds.get': read('operator', 'Bounds for members', { answer: boundsSchema }),
   'model.list': pages('operator', 'List the catalog', { answer: pageSchema(modelSchema) }),
   'model.get': definition('operator', 'One model', {
     params: z.object({ id: modelIdSchema }),

@@ -26,18 +26,18 @@ const meSchema = z.object({
 });
 
 export const signInRows = {
-  'me.get': operation(readingRoles, 'Who calls, and which commands they may give', { answer: meSchema }),
-  'console.link': operation('operator', 'A link that signs in the operator, once', {
+  'me.get': operation(readingRoles, 'The caller, and the commands that they may run', { answer: meSchema }),
+  'console.link': operation('operator', 'A one-time link that signs in the operator', {
     query: commandQuerySchema,
     answer: signInLinkSchema,
   }),
-  'member.link': operation(managingRoles, 'A link that signs in a member, once', {
+  'member.link': operation(managingRoles, 'A one-time link that signs in a member', {
     params: pathSchemas.member,
     query: commandQuerySchema,
     body: bodySchemas.memberLink,
     answer: signInLinkSchema,
   }),
-  'member.invite': operation(managingRoles, 'A link that makes who signs in by it a member, once', {
+  'member.invite': operation(managingRoles, 'A one-time link that makes its user a member', {
     params: pathSchemas.id,
     query: commandQuerySchema,
     body: bodySchemas.invitation,

@@ -25,4 +25,4 @@ function isTime(text: string): boolean {
   return !Number.isNaN(ms) && new Date(ms).toISOString().startsWith(`${day}T`);
 }
 
-export const momentForms = 'a position, a time such as 2026-11-22T08:00:00Z, or a time ago such as 10m';
+export const momentForms = 'a position, a time such as 2026-11-22T08:00:00Z, or an age such as 10m';

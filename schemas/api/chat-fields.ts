@@ -60,7 +60,7 @@ export const chatFields = {
   logprobs: { schema: z.boolean(), isPlain: (value: unknown) => typeof value === 'boolean' },
   top_logprobs: { schema: z.int().min(0).max(20) },
   logit_bias: {
-    schema: z.custom<Readonly<Record<string, number>>>(isLogitBias, 'must map token ids to -100 … 100'),
+    schema: z.custom<Readonly<Record<string, number>>>(isLogitBias, 'must map token ids to -100 to 100'),
   },
   response_format: { schema: responseFormatSchema },
   reasoning_effort: { schema: z.enum(reasoningEfforts) },

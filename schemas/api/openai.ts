@@ -62,7 +62,7 @@ export const chatRequestSchema = z.strictObject({
 
 const inputText = z.string().min(1);
 const entriesMax = 2048;
-const mixedInput = 'must be a text, or a token id (an integer of at least 0) where all entries are';
+const mixedInput = 'must be a text, or a token id (an integer of at least 0) if all entries are';
 
 /** A text, a list of texts, a list of token ids, or several such lists: at most 2048 entries per list, none empty. */
 const inputSchema = z.union([

@@ -79,7 +79,7 @@ const reasoningSchema = z.strictObject({
 });
 
 const referenceAdvice =
-  'names an item that is kept nowhere; send the earlier items in input (Vercel AI SDK: `providerOptions: { openai: { store: false } }`)';
+  'names a stored item, but nothing is stored; send the earlier items in input (Vercel AI SDK: `providerOptions: { openai: { store: false } }`)';
 
 /** Accepts references to reasoning items only, because dropping one loses nothing but thoughts. */
 const referenceSchema = z.strictObject({
@@ -147,7 +147,7 @@ const namespaceSchema = z.strictObject({
 });
 
 const searchAdvice =
-  'must be false, which offers no search to the model: no server here searches the web; offer a `function` or `custom` tool';
+  'must be false, because this service does not search the web; offer a `function` or `custom` tool';
 
 /** Codex sends this tool with each request, with the server's web search switched off. */
 const idleSearchSchema = z.strictObject({
@@ -161,7 +161,7 @@ const serverToolSchema = z
   .looseObject({ type: z.enum([...serverTools, ...moreServerTools, 'apply_patch', 'tool_search']) })
   .refine(() => false, {
     path: ['type'],
-    error: 'is a tool that a server would run, and none runs here; offer a `function` or `custom` tool',
+    error: 'is a hosted tool, which this service does not run; offer a `function` or `custom` tool',
   });
 
 export const responseToolsSchema = list(

@@ -13,7 +13,7 @@ function never(advice: string) {
   return carried(z.never({ error: `is not supported; ${advice}` }));
 }
 
-const wholeInput = 'nothing is kept here: send the whole conversation in input';
+const wholeInput = 'nothing is stored: send the whole conversation in input';
 
 const formatSchema = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('text') }),
@@ -78,12 +78,12 @@ export const responsesRequestSchema = z.strictObject({
   service_tier: noOp(z.enum(['auto', 'default'])),
   stream_options: carried(z.strictObject({ include_obfuscation: noOp(z.boolean()) })),
   max_tool_calls: noOp(z.int().min(1)),
-  background: noOp(z.literal(false, 'must be false: answers are waited for')),
-  truncation: noOp(z.literal('disabled', 'must be "disabled": no input is left out')),
+  background: noOp(z.literal(false, 'must be false: background answers are not supported')),
+  truncation: noOp(z.literal('disabled', 'must be "disabled": input is never shortened')),
 
   previous_response_id: never(wholeInput),
   conversation: never(wholeInput),
-  prompt: never('templates are kept nowhere: send their text in instructions and input'),
+  prompt: never('templates are not stored: send their text in instructions and input'),
   context_management: refused(),
   moderation: refused(),
 });

@@ -48,7 +48,7 @@ function least(a: number | undefined, b: number | undefined): number | undefined
 }
 
 export function overweightText({ tier, model, weight, concurrency }: Overweight): string {
-  return `a request for ${model} counts as ${weight}, and the tier ${tier} carries ${concurrency} in flight: it is served only where nothing else is`;
+  return `a request for ${model} counts as ${weight}, but the tier ${tier} allows ${concurrency} in flight, so it is served only if its caller has no other request in flight`;
 }
 
 export function overweightNext({ tier, model, weight, concurrency }: Overweight): string {

@@ -11,13 +11,13 @@ test.each(['refusals', 'errors', 'least'] satisfies (keyof ChangeWatch)[])('watc
     const isTaken = schema.safeParse(number).success;
     const parse = () => parseWatch(`${name}=${number}`);
     if (isTaken) expect(parse()).toEqual({ [name]: number });
-    else expect(parse, String(number)).toThrow('must be like');
+    else expect(parse, String(number)).toThrow('must have the form');
   }
 });
 
 test.each(['', 'refusals', 'refusals=', 'refusals=x', 'others=1', 'refusals=1=2', '__proto__=1', 'least=1,'])(
   'the watch %j is refused',
-  (text) => expect(() => parseWatch(text)).toThrow('must be like'),
+  (text) => expect(() => parseWatch(text)).toThrow('must have the form'),
 );
 
 const times = ['00:00', '23:59:59', '24:00', '12:60', '12:00:60', '12:00:00.5', '12:00:00.', '1:00'];

@@ -28,14 +28,14 @@ export function releasePlan(texts: ReleaseTexts, gateways: readonly string[]): R
   const { refusals, errors, least } = releaseDefaults.watch;
   const holdSeconds = Math.ceil(durationMs(hold, ['s', 'm', 'h', 'd']) / 1000);
   if (!(holdSeconds >= 1 && holdSeconds <= holdSecondsMax))
-    throw new ReleaseFault(`the hold ${hold} must be a duration such as 30s or 5m, seven days at most`);
+    throw new ReleaseFault(`the hold ${hold} must be a duration of up to seven days, such as 30s`);
   const plan: Wave[] = [];
   let share = 0;
   for (const text of waves) {
-    if (share === 1) throw new ReleaseFault(`the wave ${text} comes after all gateways`);
+    if (share === 1) throw new ReleaseFault(`the wave ${text} comes after the wave all`);
     const wave = parseWave(text, gateways);
     if ('share' in wave) {
-      if (wave.share <= share) throw new ReleaseFault(`the wave ${text} is no larger than one before it`);
+      if (wave.share <= share) throw new ReleaseFault(`the wave ${text} is not larger than the last one`);
       share = wave.share;
     }
     plan.push(wave);
@@ -58,10 +58,10 @@ function parseWave(text: string, gateways: readonly string[]): Wave {
     throw new ReleaseFault(`the wave ${text} must be above 0% and at most 100%`);
   }
   const names = text === 'one' ? gateways.slice(0, 1) : text.split('+');
-  if (names.length === 0) throw new ReleaseFault('no gateway reports, so there is none for the wave one');
+  if (names.length === 0) throw new ReleaseFault('no gateway reports, so the wave one would be empty');
   const unknown = names.find((name) => name === '' || !gateways.includes(name));
   if (unknown !== undefined)
-    throw new ReleaseFault(`the wave ${text} names ${unknown}, which is no gateway that reports`);
+    throw new ReleaseFault(`the wave ${text} names ${unknown}, which does not report`);
   return { gateways: names };
 }
 
@@ -82,5 +82,5 @@ export function parseWatch(text: string): Partial<ChangeWatch> {
     numbers.every(([name, number]) => rules.get(name)?.(number))
   )
     return Object.fromEntries(numbers);
-  throw new ReleaseFault(`the watch ${text} must be like refusals=1,errors=1,least=50`);
+  throw new ReleaseFault(`the watch ${text} must have the form refusals=1,errors=1,least=50`);
 }

@@ -36,7 +36,7 @@ export const explainRequestSchema = z
     { message: 'give one of key, organisation, visitor, request and record' },
   )
   .refine(({ wave, request, record }) => wave !== true || (request ?? record) === undefined, {
-    message: 'a record says itself which change its gateway had',
+    message: 'a record already names the change that its gateway had',
     path: ['wave'],
   })
   .refine(({ record }) => record?.key === undefined || record.visitor === undefined, {

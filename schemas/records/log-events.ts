@@ -121,7 +121,7 @@ export const logEvents = {
   'snapshot.rebuilt_here': ['warn', 'state.db was quarantined and is rebuilt'],
   'snapshot.recovered': ['warn', 'the snapshot has recovered'],
   'snapshot.recovery_failed': ['warn', 'recovery failed; retrying'],
-  'snapshot.started_without_log': ['warn', 'the control log cannot be read; starting from what is on disk'],
+  'snapshot.started_without_log': ['warn', 'the control log cannot be read; starting from the state on disk'],
   'snapshot.unwritable': ['error', 'the snapshot cannot be written; its state stays in use'],
   'status.ignored': [
     'warn',

@@ -48,7 +48,7 @@ test('any text is either a host of the service or refused with NotFoundError, wi
         } catch (error) {
           expect(error).toBeInstanceOf(Refusal);
           expect((error as Refusal).type).toBe('NotFoundError');
-          expect((error as Refusal).message).toBe('No such host is served here.');
+          expect((error as Refusal).message).toBe('This host is not served here. Check the hostname.');
         }
       },
     ),
@@ -67,7 +67,7 @@ test('the refusal of a path with an extra slash says so, and no path is mistaken
       return error instanceof Refusal ? `${error.type}: ${error.message}` : String(error);
     }
   };
-  const nothing = 'NotFoundError: There is nothing at this path.';
+  const nothing = 'NotFoundError: No endpoint has this method and path.';
   for (const [method, path] of [
     ['POST', '//v1/chat/completions'],
     ['POST', '/v1//chat/completions'],

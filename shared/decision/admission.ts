@@ -50,7 +50,7 @@ export function resolveHost(header: string | undefined, names: HostNames): Targe
   // A stack's name in another domain is a mistake, so the pool must not answer.
   const isStackName = stackIdSchema.safeParse(host.split('.', 1)[0]).success;
   if (names.shared.has('*') && !isStackName) return sharedTarget;
-  throw new Refusal('unknown host', 'No such host is served here.');
+  throw new Refusal('unknown host', 'This host is not served here. Check the hostname.');
 }
 
 function withoutPort(host: string): string {
@@ -152,7 +152,7 @@ function noSuchPath({ method, path }: RequestHead): Refusal {
   const cleaned = path.replace(/\/{2,}/g, '/').replace(/\/$/, '');
   const isSlip = cleaned !== path && resolveOperation(method, cleaned).kind !== 'unknown';
   const hint = isSlip ? ' Remove the extra slash.' : '';
-  return new Refusal('no such path', `There is nothing at this path.${hint}`);
+  return new Refusal('no such path', `No endpoint has this method and path.${hint}`);
 }
 
 /** Whether the operation needs a key. Only the model listing on the shared host does not (Authentication 7). */

@@ -61,58 +61,58 @@ const rateLimited = 'InferenceRateLimitedError';
 const notServing = 'TargetNotServingError';
 const notThere = 'NotFoundError';
 
-const unread = 'it was not read';
-const stale = 'the state was too old to prove a key';
-const unlisted = 'it is not in the list of this host';
-const tooMuchMemory = 'the bodies of its organisation took all the memory that one may have';
-const noForm = 'the body is of no form that can be carried';
-const notTaken = 'the engine of the node does not take such a request';
-const tooLong = 'it needs more than the context window of the model';
-const otherKind = 'the model reranks and does nothing else, or it does not rerank';
-const noAnswer = 'the node did not answer it';
+const unread = 'the call was not read';
+const stale = 'the state was too old to verify a key';
+const unlisted = 'this host does not list the model';
+const tooMuchMemory = 'its organisation used all the memory that one organisation may use';
+const noForm = 'the body has an unsupported form';
+const notTaken = 'the engine of the node does not accept this request';
+const tooLong = 'the request needs more than the context window of the model';
+const otherKind = 'only one of request and model is for reranking';
+const noAnswer = 'the node did not answer the request';
 
 /** Causes in the order of their steps. Causes with an `opening` match many texts, so they come last. */
 const rows = {
-  'bad http': found('http', wrongShape, 'it is not well-formed HTTP'),
-  'large headers': found('http', 'PayloadTooLargeError', 'its headers are too large'),
-  'no visitor': found('http', 'Unauthorized', 'it has no cookie of a visitor'),
-  'no key': found('http', 'Unauthorized', 'its key is not accepted'),
-  'new visitors': found('http', rateLimited, 'its network has had too many new visitors in this hour'),
+  'bad http': found('http', wrongShape, 'the request is not well-formed HTTP'),
+  'large headers': found('http', 'PayloadTooLargeError', 'the headers are too large'),
+  'no visitor': found('http', 'Unauthorized', 'the request has no visitor cookie'),
+  'no key': found('http', 'Unauthorized', 'the key is not accepted'),
+  'new visitors': found('http', rateLimited, 'the network has had too many new visitors in this hour'),
   solutions: found('http', rateLimited, unread),
   'playground is busy': found('http', rateLimited, unread),
   'no such call': found('http', notThere, 'the playground has no such call', 'its type'),
 
-  'unknown host': ruleCause('host', notThere, 'no host of this service'),
+  'unknown host': ruleCause('host', notThere, 'the service does not serve this host'),
   fenced: ruleCause('fresh', unavailable, stale),
   'fenced without a key': ruleCause('fresh', 'Unauthorized', stale, { label: 'fenced' }),
   missing: ruleCause('key', 'Unauthorized', 'no key was sent'),
   'two Authorization headers': ruleCause('key', 'Unauthorized', 'two Authorization headers were sent'),
-  malformed: ruleCause('key', 'Unauthorized', 'what was sent has not the form of a key'),
-  unknown: ruleCause('key', 'Unauthorized', 'no key that is known'),
+  malformed: ruleCause('key', 'Unauthorized', 'the credential does not have the form of a key'),
+  unknown: ruleCause('key', 'Unauthorized', 'the key is unknown'),
   'two different keys': ruleCause('key', 'Unauthorized', 'two different keys were sent'),
   revoked: ruleCause('key', 'Unauthorized', null),
   expired: ruleCause('key', 'Unauthorized', null),
-  'no such path': ruleCause('path', notThere, 'there is nothing at this path', 'its type'),
+  'no such path': ruleCause('path', notThere, 'no endpoint has this method and path', 'its type'),
 
-  'foreign or missing stack': ruleCause('listing', notServing, 'this stack is not yours, or not there'),
+  'foreign or missing stack': ruleCause('listing', notServing, 'the organisation has no such stack'),
   'not listed without a plan': ruleCause('listing', 'ModelNotInPlanError', null, notListed),
   'not listed by the stack': ruleCause('listing', notServing, unlisted, notListed),
   'not listed by the pool': ruleCause('listing', 'DedicatedOnlyModelError', unlisted, notListed),
   'not listed now': ruleCause('listing', unavailable, unlisted, notListed),
 
-  'encoded body': found('body', wrongShape, 'the body is encoded'),
+  'encoded body': found('body', wrongShape, 'the body has a Content-Encoding'),
   'large body': found('body', 'PayloadTooLargeError', 'the body is too large', 'its type'),
-  'slow body': found('body', unavailable, 'the body came too slowly'),
-  'body budget': found('body', unavailable, 'there was no memory for the body'),
+  'slow body': found('body', unavailable, 'the body arrived too slowly'),
+  'body budget': found('body', unavailable, 'the gateway had no memory for the body'),
   'body budget of the organisation': found('body', unavailable, tooMuchMemory),
   'no turn': found('body', wrongShape, noForm),
   shape: found('shape', wrongShape, noForm, 'its type'),
   unshaped: found('shape', unavailable, 'the gateway could not finish reading the body', ofWorker),
 
-  'usage unknown': found('usage', unavailable, 'what the caller has used was not known'),
+  'usage unknown': found('usage', unavailable, 'the usage of the caller was not known'),
   'outbox full': ruleCause('usage', unavailable, 'usage could not be recorded'),
   'no entitlement': ruleCause('plan', 'ModelNotInPlanError', null),
-  'no visitors': ruleCause('plan', notThere, 'no visitors are served here'),
+  'no visitors': ruleCause('plan', notThere, 'visitors are not served here'),
   context: ruleCause('context', 'ContextWindowExceededError', null, 'its type'),
   allowance: ruleCause('allowance', 'InferenceUpsellError', null, 'its type'),
   'network turns': ruleCause('network allowance', 'InferenceUpsellError', null),
@@ -132,16 +132,16 @@ const rows = {
   'no node answers': ruleCause('nodes', unavailable, null),
   'wrong kind': ruleCause('nodes', wrongShape, otherKind),
 
-  'drain ended': found('answer', unavailable, 'its gateway ended before it answered'),
-  fault: found('answer', 'InternalError', 'the gateway failed to handle it', 'its type'),
+  'drain ended': found('answer', unavailable, 'the gateway stopped before it answered'),
+  fault: found('answer', 'InternalError', 'the gateway failed to handle the request', 'its type'),
   'not for this model': found('answer', wrongShape, notTaken, 'its type'),
-  'answer budget': found('answer', unavailable, 'there was no memory for the answer', {
+  'answer budget': found('answer', unavailable, 'the gateway had no memory for the answer', {
     label: 'body budget',
   }),
   'answer budget of the organisation': found('answer', unavailable, tooMuchMemory, {
     label: 'body budget of the organisation',
   }),
-  unfinished: found('answer', unavailable, 'the gateway could not finish work on it', ofWorker),
+  unfinished: found('answer', unavailable, 'the gateway could not finish the request', ofWorker),
   window: found('answer', 'ContextWindowExceededError', tooLong, ofNode),
   rejected: found('answer', wrongShape, notTaken, ofNode),
   'node failed': found('answer', unavailable, noAnswer, ofNode),

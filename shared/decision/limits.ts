@@ -129,7 +129,7 @@ function checkNetwork({ tier, visitors }: LimitFacts): void {
   if (networkTurns === null || networkTurnsMax === null || networkTurns < networkTurnsMax) return;
   throw new Refusal(
     'network turns',
-    `The free turns of the ${tier.id} tier are used up for your network today. Sign in to continue.`,
+    `Your network has used today’s free turns of the ${tier.id} tier. Sign in to continue.`,
   );
 }
 
@@ -138,7 +138,7 @@ function checkVisitorTokens({ tier, visitors }: LimitFacts): void {
   if (tokensPerDay === null || tokens < tokensPerDay) return;
   throw new Refusal(
     'visitor tokens',
-    `The tokens of the ${tier.id} tier are used up for today, by all visitors together. Sign in to continue.`,
+    `All visitors together have used today’s tokens of the ${tier.id} tier. Sign in to continue.`,
   );
 }
 
@@ -150,9 +150,9 @@ export function weightWithin(weight: number, limit: number | null): number {
 /** Text that states the weight of a refused request and when to retry. */
 function countsText({ model, weight: own, modelWeight = own }: LimitFacts, weight: number): string {
   if (modelWeight > weight)
-    return ` A request for ${model} counts as ${modelWeight}, so it takes all of them. Try again once they have finished.`;
+    return ` A request for ${model} counts as ${modelWeight}, so it takes all of them. Try again once the requests in flight have finished.`;
   const counts = weight > 1 ? ` A request for ${model} counts as ${weight}.` : '';
-  return `${counts} Try again once one has finished.`;
+  return `${counts} Try again once a request in flight has finished.`;
 }
 
 interface Limit {
@@ -188,7 +188,7 @@ const all: LimitScope = {
   subject: () => visitorsSubject,
   limits: totalOf,
   weight: ({ weight }, limit) => weightWithin(weight, limit),
-  words: ' of all visitors together',
+  words: ' for all visitors together',
 };
 
 function rate(step: 'requests' | 'visitor requests', whose: LimitScope): Limit {
@@ -204,7 +204,7 @@ function rate(step: 'requests' | 'visitor requests', whose: LimitScope): Limit {
       const retryAfterSeconds = Math.min(60, Math.max(1, Math.ceil((window.endsAtMs - nowMs) / 1000)));
       throw new Refusal(
         step,
-        `The ${facts.tier.id} tier carries ${countNoun(limit, 'request')} a minute${whose.words}. Try again in ${countNoun(retryAfterSeconds, 'second')}.`,
+        `The ${facts.tier.id} tier allows ${countNoun(limit, 'request')} a minute${whose.words}. Try again in ${countNoun(retryAfterSeconds, 'second')}.`,
         { retryAfterSeconds, exhausted: { kind: 'rate', subject, limit, weight: 1 } },
       );
     },
@@ -232,7 +232,7 @@ function concurrency(step: 'concurrency' | 'visitor concurrency', whose: LimitSc
       if (counters.inFlight(subject, limit, weight) + weight <= limit) return;
       throw new Refusal(
         step,
-        `The ${facts.tier.id} tier carries ${countNoun(limit, 'request')} in flight${whose.words}.${countsText(facts, weight)}`,
+        `The ${facts.tier.id} tier allows ${countNoun(limit, 'request')} in flight${whose.words}.${countsText(facts, weight)}`,
         { retryAfterSeconds: 1, exhausted: { kind: 'concurrency', subject, limit, weight } },
       );
     },

@@ -91,20 +91,20 @@ export function refuseWithoutPlan(organisation: string | null): Refusal {
 export function dedicatedOnly(cause: CauseWithType<'DedicatedOnlyModelError'>): Refusal {
   return new Refusal(
     cause,
-    'No model of this name is available on this host. GET /v1/models lists the models that are. A model of a dedicated stack is called at the hostname of that stack.',
+    'This host has no model with this name. GET /v1/models lists the models of this host. Call a dedicated stack’s model at the stack’s hostname.',
   );
 }
 
 function wrongSurface(): Refusal {
-  return new Refusal('wrong surface', 'This host does not serve this API shape.');
+  return new Refusal('wrong surface', 'This host does not serve the API style of this path.');
 }
 
 function wrongKind(reranks: boolean): Refusal {
   return new Refusal(
     'wrong kind',
     reranks
-      ? 'model: this model is not known to rerank documents; ask one that is.'
-      : `model: this model reranks documents and does nothing else: send it to ${operations.rerank.path}.`,
+      ? 'model: this model is not known to rerank documents. Choose a model that does.'
+      : `model: this model only reranks documents. Send the request to ${operations.rerank.path}.`,
   );
 }
 

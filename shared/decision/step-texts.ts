@@ -53,7 +53,7 @@ const said: Describe = ({ cause }) =>
 /** Explains why the rules never saw the request. Calls of the playground can also be refused with causes of other steps. */
 export const unread: Describe = (step, of) => {
   if (step.cause !== undefined && causes[step.cause].step === 'http') return said(step, of);
-  return plain(step.facts['type'] === 'Unauthorized' ? 'its key is not accepted' : 'it was not read');
+  return plain(step.facts['type'] === 'Unauthorized' ? 'the key is not accepted' : 'the call was not read');
 };
 
 export const host: Describe = ({ facts: { kind, stack } }) =>
@@ -70,7 +70,7 @@ export const unfinished: Describe = (step, of) =>
   step.facts['endedBy'] === undefined ? said(step, of) : plain(String(step.facts['reason']));
 
 export const anyKey: Describe = ({ facts }, of) =>
-  plain(`any good key of ${of.nameOf('organisation', String(facts['organisation']))}`);
+  plain(`any valid key of ${of.nameOf('organisation', String(facts['organisation']))}`);
 
 export const refusedKey: Describe = (step, of) =>
   typeof step.facts['keyId'] === 'string'
@@ -121,28 +121,28 @@ const tierLimit =
 /** Lists the parts separately, so that the prompt's number matches the record. */
 export const context = tierLimit(({ needed, prompt, answer, atLeast, allowed }, { isBound }) => {
   const bound = atLeast ? 'at least ' : isBound ? 'at most ' : '';
-  const parts = answer === 0 ? '' : ` (${number(prompt)} of the prompt, ${number(answer)} for the answer)`;
+  const parts = answer === 0 ? '' : ` (${number(prompt)} for the prompt, ${number(answer)} for the answer)`;
   return `${bound}${tokensText(needed)}${parts}, ${limitText(allowed)}`;
 });
 
 export const allowance = tierLimit(({ used, allowed, kind }) =>
   kind === 'turns'
-    ? `${turnsText(used)} of this month used, ${limitText(allowed)}`
+    ? `${turnsText(used)} used this month, ${limitText(allowed)}`
     : `${tokensText(used)} ${used === 1 ? 'counts' : 'count'} against the allowance of this period, ${limitText(allowed)}`,
 );
 
 export const networkAllowance = tierLimit(
-  ({ used, allowed }) => `${turnsText(used)} of the network used today, ${limitText(allowed)}`,
+  ({ used, allowed }) => `${turnsText(used)} used by the network today, ${limitText(allowed)}`,
 );
 
 export const visitorTokens = tierLimit(
-  ({ used, allowed }) => `${tokensText(used)} of all visitors used today, ${limitText(allowed)}`,
+  ({ used, allowed }) => `${tokensText(used)} used by all visitors today, ${limitText(allowed)}`,
 );
 
 /** Text about a limit's use: the sum that gateways published, the gateway's own knowledge, or only the remaining room. */
 export function uses(what: string): Describe {
   return tierLimit(({ used, here, elsewhere, held, room, weight, allowed }) => {
-    const counts = weight === undefined ? '' : `, this one counts ${number(weight)}`;
+    const counts = weight === undefined ? '' : `, this one counts as ${number(weight)}`;
     if (allowed === null) return `no limit${counts}`;
     if (used !== undefined) return `${number(used)} ${what}${counts}, ${limitText(allowed)}`;
     const left = `room for ${number(room)} more at this gateway${counts}, ${limitText(allowed)}`;
@@ -156,10 +156,11 @@ export function uses(what: string): Describe {
 
 export const stack: Describe = ({ facts }) => {
   const id = String(facts['stack']);
-  return plain(`${id} is of this organisation`, { table: 'stack', id });
+  return plain(`${id} belongs to this organisation`, { table: 'stack', id });
 };
 
-export const noStack: Describe = ({ facts }) => plain(`${String(facts['stack'])} is not yours, or not there`);
+export const noStack: Describe = ({ facts }) =>
+  plain(`${String(facts['stack'])} does not exist or belongs to another organisation`);
 
 export const surface: Describe = ({ facts, reads }) =>
   plain(`it speaks ${String(facts['surface'])}`, ...reads);
@@ -167,7 +168,7 @@ export const surface: Describe = ({ facts, reads }) =>
 export function inPool(text: string): Describe {
   return ({ facts }, { model }) =>
     facts['unknown'] === true
-      ? plain('nothing here has a model of this name')
+      ? plain('no model has this name')
       : plain(text, { table: 'pool_model', id: model });
 }
 
@@ -220,8 +221,8 @@ const otherKind: Describe = (step, of) => {
   if (asksToRerank === undefined) return said(step, of);
   return plain(
     asksToRerank === true
-      ? 'the model is not known to rerank, and the request needs one that does'
-      : 'the model reranks and does nothing else, and the request needs one that does not',
+      ? 'the request needs reranking, and the model is not known to rerank'
+      : 'the model only reranks, and the request needs something else',
   );
 };
 
@@ -248,6 +249,6 @@ export function describeStep(
 }
 
 const notAsked: Describe = ({ facts }) => {
-  if (facts['nodes'] !== undefined) return plain('not asked: the organisation has none');
+  if (facts['nodes'] !== undefined) return plain('not asked: the organisation has no nodes');
   return plain(facts['fromPool'] === false ? 'not asked: the pool would not answer' : 'not asked');
 };

@@ -59,7 +59,7 @@ const rows = {
 
   shape: {
     ...body,
-    texts: { ok: 'the body was read and is well-formed', assumed: 'taken as well-formed' },
+    texts: { ok: 'the body was read and is well-formed', assumed: 'assumed to be well-formed' },
   },
   usage: { ...body, texts: { ok: 'usage can be recorded' } },
   plan: { ...body, needs: 'head', plan: {}, texts: { ok: say.plan, refused: say.withoutPlan } },
@@ -83,11 +83,11 @@ const rows = {
   },
   'visitor requests': {
     ...{ ...ofVisitors, needs: 'use', ...ofAll('--total-requests-per-minute', 'requestsPerMinute') },
-    ...either(say.uses('of all visitors in this minute')),
+    ...either(say.uses('from all visitors in this minute')),
   },
   'visitor concurrency': {
     ...{ ...ofVisitors, needs: 'use', ...ofAll('--total-concurrency', 'concurrency') },
-    ...either(say.uses('of all visitors in flight')),
+    ...either(say.uses('from all visitors in flight')),
   },
 
   stack: { ...route, shown: 'stack', needs: 'head', texts: { ok: say.stack, refused: say.noStack } },

@@ -35,9 +35,7 @@ export async function detectEngine(url: string): Promise<DetectedEngine> {
   const base = baseUrl(url);
   const dialect = await detectDialect(base);
   if (dialect !== undefined) return { dialect, models: await listModels(base, dialect) };
-  throw new Error(
-    `no inference server that is known here answers at ${base}; start it, or check the address`,
-  );
+  throw new Error(`no known inference server answers at ${base}; start one, or check the address`);
 }
 
 /** Returns the engine's dialect, or undefined if no known engine responds. Never throws. */
@@ -58,7 +56,7 @@ async function listModels(base: string, dialect: Dialect): Promise<readonly stri
   const answer = await ask(base, modelsPath);
   if (answer === undefined) throw new Error(`${base}${modelsPath} does not answer`);
   const models = servedModels(dialect, answer).map(({ name }) => name);
-  if (models.length === 0) throw new Error(`${base} serves no model now; load one first`);
+  if (models.length === 0) throw new Error(`${base} has not loaded a model; load one first`);
   return [...new Set(models)];
 }
 

@@ -64,7 +64,7 @@ export function findRejection(status: number | undefined, error: unknown): Rejec
   if (!isSure && !rejectingWhereKnown.includes(its)) return undefined;
   const known = rejections.find((one) => one.text.test(text));
   if (known !== undefined) return { reason: known.reason };
-  if (its === 413) return { reason: 'it is larger than its server accepts' };
+  if (its === 413) return { reason: 'the request is larger than its server accepts' };
   return isSure ? {} : undefined;
 }
 

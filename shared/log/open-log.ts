@@ -28,21 +28,21 @@ export function parseLogUrl(url: string): LogUrl {
     case 'kafka':
       return { kind: 'kafka', brokers: parseBrokers(rest) };
     default:
-      throw new LogUrlInvalid(`the address of the log is of no known kind; ${supported}`);
+      throw new LogUrlInvalid(`the log address is of an unknown kind; ${supported}`);
   }
 }
 
 /** Parses a folder, absolute as in `sqlite:///path`. Refuses `sqlite://host/path`, which would name another machine. */
 function parseFolder(rest: string): string {
   if (rest.trim() === '' || rest.includes('\0') || /^\/\/[^/]/.test(rest))
-    throw new LogUrlInvalid(`the address of the log names no folder; ${supported}`);
+    throw new LogUrlInvalid(`the log address does not name a folder; ${supported}`);
   return rest.replace(/^\/\/\//, '/');
 }
 
 function parseBrokers(rest: string): string[] {
   const brokers = rest.replace(/^\/\//, '').split(',');
   const valid = rest.startsWith('//') && brokers.every((broker) => brokerPattern.test(broker));
-  if (!valid) throw new LogUrlInvalid('a Kafka log is written kafka://host:port,host:port');
+  if (!valid) throw new LogUrlInvalid('the address of a Kafka log must be kafka://host:port,host:port');
   return brokers;
 }
 
@@ -65,7 +65,7 @@ export const logOpener = { open: openByUrl };
 async function openByUrl(url: string, address: TopicAddress, options: OpenLogOptions): Promise<TimedLog> {
   const { topic, partition = 0 } = address;
   if (!topicPattern.test(topic) || !Number.isSafeInteger(partition) || partition < 0)
-    throw new LogUrlInvalid('a topic is named by letters, digits, dots, hyphens; partitions count from 0');
+    throw new LogUrlInvalid('topic names have letters, digits, dots, hyphens; partitions start at 0');
   const parsed = parseLogUrl(url);
   switch (parsed.kind) {
     case 'sqlite':

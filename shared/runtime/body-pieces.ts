@@ -28,7 +28,7 @@ export function readPieces(request: IncomingMessage, onPiece: (piece: Buffer) =>
       }
     });
     request.once('end', resolve);
-    request.once('close', () => reject(new ClientGone('the client did not send its body whole')));
+    request.once('close', () => reject(new ClientGone('the client did not send its whole body')));
     request.on('error', () => undefined);
   });
 }

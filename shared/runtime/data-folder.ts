@@ -13,7 +13,7 @@ export function lockDataFolder(path: string): DataFolder {
   try {
     mkdirSync(path, { recursive: true, mode: 0o700 });
   } catch (error) {
-    throw new DatabaseUnwritable(`cannot make the data folder ${path}; choose another with --data`, {
+    throw new DatabaseUnwritable(`cannot create the data folder ${path}; choose another with --data`, {
       cause: error,
     });
   }
@@ -25,7 +25,7 @@ export function lockDataFolder(path: string): DataFolder {
   } catch (error) {
     if (!(error instanceof DatabaseBusy)) throw error;
     throw new DatabaseBusy(
-      `the data folder ${path} is in use by another process; stop that one, or choose another folder with --data`,
+      `the data folder ${path} is in use by another process; stop it, or choose another folder with --data`,
       { cause: error },
     );
   }

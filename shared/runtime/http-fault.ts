@@ -17,15 +17,15 @@ export function httpFault(request: FaultyHead): string | undefined {
   for (let i = 0; i < rawHeaders.length; i += 2) if (isHost(rawHeaders[i] as string)) hosts++;
   if (hosts > 1) return 'The request has more than one Host header.';
   const version = request.httpVersion;
-  if (version !== '1.1' && version !== '1.0') return 'This version of HTTP is not spoken here.';
+  if (version !== '1.1' && version !== '1.0') return 'Use HTTP/1.1.';
   if (version === '1.1' && hosts === 0) return 'The request has no Host header.';
   // RFC 9112 (6.1) recommends 501 for an unknown coding. The registry of refusals has no such kind, so the status is 400.
   const coding = request.headers['transfer-encoding'];
   if (coding !== undefined && (coding.trim().toLowerCase() !== 'chunked' || version === '1.0'))
-    return 'The Transfer-Encoding header names a coding that is not understood: only "chunked" is.';
+    return 'The Transfer-Encoding header must be "chunked", in HTTP/1.1.';
   const expect = request.headers.expect;
   if (expect !== undefined && expect.toLowerCase() !== '100-continue')
-    return 'The Expect header asks for what is not offered.';
+    return 'The Expect header must be "100-continue".';
   return undefined;
 }
 

@@ -38,14 +38,11 @@ export function listenError(error: unknown, address: ListenAddress, flags: Addre
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   const where = `${address.host}:${address.port}`;
   if (code === 'EADDRINUSE')
-    return new Error(
-      `${where} is taken by another process; free it, or choose another port with ${flags.port}`,
-      {
-        cause: error,
-      },
-    );
+    return new Error(`another process uses ${where}; stop it, or choose another port with ${flags.port}`, {
+      cause: error,
+    });
   if (code === 'EACCES')
-    return new Error(`no right to listen on ${where}; choose a port above 1023 with ${flags.port}`, {
+    return new Error(`this process may not listen on ${where}; choose a port above 1023 with ${flags.port}`, {
       cause: error,
     });
   if (typeof code === 'string' && noAddress.has(code))

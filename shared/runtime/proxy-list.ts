@@ -12,7 +12,7 @@ export function proxyList(ranges: readonly string[]): BlockList {
   const list = new BlockList();
   for (const text of ranges) {
     const range = parseRange(text);
-    if (range === undefined) throw new Error(`--trusted-proxies: ${text} is no address and no CIDR range`);
+    if (range === undefined) throw new Error(`--trusted-proxies: ${text} is not an address or CIDR range`);
     list.addSubnet(range.address, range.prefix, range.family);
   }
   return list;

@@ -34,7 +34,7 @@ function secretFile(variable: string, from: Environment): string | undefined {
     throw new SecretUnusable(`the file ${path} of ${variable}_FILE is empty; write the secret to it`);
   if (Buffer.byteLength(text) > tokenLengthMax)
     throw new SecretUnusable(
-      `the file ${path} of ${variable}_FILE has more than ${tokenLengthMax} bytes; it is to have the secret alone`,
+      `the file ${path} of ${variable}_FILE has more than ${tokenLengthMax} bytes; it must contain only the secret`,
     );
   return text;
 }
@@ -108,6 +108,6 @@ export function persistentToken(path: string, prefix: string): string {
   const token = textOfNamed(path).trim();
   if (isToken(token)) return token;
   throw new SecretUnusable(
-    `the token file ${path} is empty or damaged; delete it, and the next start makes another`,
+    `the token file ${path} is empty or damaged; delete it, and the next start creates a new one`,
   );
 }

@@ -94,7 +94,7 @@ function refuseOtherKinds(path: string): void {
   const found = path === ':memory:' ? undefined : statSync(path, { throwIfNoEntry: false });
   if (found !== undefined && !found.isFile())
     throw new DatabaseUnwritable(
-      `${path} is no file, but ${found.isDirectory() ? 'a folder' : 'a device or pipe'}`,
+      `${path} is not a file, but ${found.isDirectory() ? 'a folder' : 'a device or pipe'}`,
     );
 }
 
@@ -159,7 +159,7 @@ const schemaQuery = `
   FROM sqlite_master m`;
 
 function foreignSchema(path: string, what: string): DatabaseCorrupt {
-  return new DatabaseCorrupt(`the schema of ${path} is not the one that Headgate makes: see ${what}`);
+  return new DatabaseCorrupt(`the schema of ${path} differs from the one that Headgate creates: see ${what}`);
 }
 
 /** Write-ahead logs longer than this are moved into their file. It is short because moving blocks the event loop. */
@@ -200,7 +200,7 @@ export function createTables(db: Database, path: string, format: FileFormat): vo
   const change = found === 0 ? sql : found === version ? '' : upgrades?.[found];
   if (change === undefined)
     throw new OtherFormat(
-      `${path} was written by ${found > version ? 'a later' : 'an earlier'} version of Headgate (format ${found}; this build has ${version}); start the version that wrote it, or move the file away and begin without what it holds`,
+      `${path} was written by ${found > version ? 'a later' : 'an earlier'} version of Headgate (format ${found}; this build has ${version}); start the version that wrote it, or move the file away and start without its contents`,
     );
   if (found !== version) db.exec(`BEGIN IMMEDIATE; ${change} PRAGMA user_version = ${version}; COMMIT`);
   if (added !== '') db.exec(added);
@@ -238,7 +238,7 @@ export function mapSqliteError(error: unknown, path: string): unknown {
   const options = { cause: error };
   if (error.message.includes('Could not locate the bindings file') || missingCodes.has(code))
     return new NativeModuleMissing(
-      `the SQLite module of this Node (${driverName}) is not there; run: npm ci, or npm rebuild ${driverName}`,
+      `the SQLite module of this Node (${driverName}) is not installed; run: npm ci, or npm rebuild ${driverName}`,
       options,
     );
   if (/^SQLITE_(CORRUPT|NOTADB)/.test(code))

@@ -100,7 +100,7 @@ const certificatePattern = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE
 
 function readAuthorities(path: string): string[] {
   const found = readPem(path, 'authority').toString('utf8').match(certificatePattern) ?? [];
-  if (found.length === 0) throw new Error(`${path} has no certificate of an authority in PEM`);
+  if (found.length === 0) throw new Error(`${path} does not contain a CA certificate in PEM format`);
   for (const each of found) new X509Certificate(each);
   return found;
 }
@@ -111,7 +111,7 @@ function readTls({ cert, key }: TlsFiles): Tls {
     createSecureContext(tls);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    throw new Error(`${cert} and ${key} are no certificate and its key, both PEM: ${reason}`, {
+    throw new Error(`${cert} and ${key} are not a certificate and its key in PEM format: ${reason}`, {
       cause: error,
     });
   }

@@ -188,7 +188,7 @@ test('a broker connection uses the current client certificate, or else the previ
   copy('second');
   expect(await dialled()).toEqual([['second'], undefined]);
   truncateSync(files.key, 10);
-  expect(await dialled()).toEqual([['second'], 'HEADGATE_KAFKA_TLS_KEY names no PEM file']);
+  expect(await dialled()).toEqual([['second'], 'the file of HEADGATE_KAFKA_TLS_KEY is not PEM']);
   copy('first');
   expect(await dialled()).toEqual([['first'], undefined]);
 });

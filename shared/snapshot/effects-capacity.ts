@@ -137,7 +137,7 @@ export const capacityEffects = {
       if (!stack) return 'no such stack';
       return removeStack(tables, stack);
     },
-    inverse: 'its nodes and models went with it; apply the fleet file of the position before',
+    inverse: 'its nodes and models were removed with it; apply the fleet file of the previous position',
     explains: ['stack'],
   },
   'stack.model_installed': {
@@ -211,7 +211,7 @@ export const capacityEffects = {
     inverse: inverse(
       (db, { id }) => nodes.at(db, id),
       (was) => {
-        if (was?.agent) return 'the tokens of its agent went with it; register it again';
+        if (was?.agent) return 'its tokens were removed with it; register the node again';
         return was ? undo('node.register', was) : 'there was no such node';
       },
     ),
@@ -241,7 +241,7 @@ export const capacityEffects = {
       if (!token || token.revoked_at !== null) return 'no such token';
       return tables.node_token.update(token, { revoked_at: atMs });
     },
-    inverse: 'a revoked token stays revoked; create another',
+    inverse: 'a revoked token stays revoked; create a new one',
     explains: ['node_token'],
   },
   'node.joined': {

@@ -112,7 +112,7 @@ export const changeEffects = {
       if (wave <= open.wave || wave > parseColumn(open.waves).length) return 'it is no later wave';
       return tables.change.update(open, { wave, wave_at: atMs });
     },
-    inverse: 'a wave is not taken back alone; withdraw the change',
+    inverse: 'a single wave cannot be reversed; withdraw the change',
     explains: ['change', 'advanced_at'],
   },
   'change.withdrawn': {
@@ -122,7 +122,7 @@ export const changeEffects = {
       close(tables, open, context, { state: 'withdrawn', reason });
       return undefined;
     },
-    inverse: 'a withdrawn change is staged again',
+    inverse: 'a withdrawn change cannot continue; stage it again',
     explains: ['closed_change'],
   },
   'change.completed': {

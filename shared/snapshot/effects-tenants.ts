@@ -249,7 +249,7 @@ export const tenantEffects = {
       if (!organisation) return 'no such organisation';
       return removeOrganisation(tables, organisation);
     },
-    inverse: 'its keys, stacks and nodes went with it',
+    inverse: 'its keys, stacks and nodes were removed with it',
     explains: ['organisation'],
   },
   'member.set': {
@@ -299,7 +299,7 @@ export const tenantEffects = {
       const row = key ?? { id, ...unknown, created_at: null, created_by: null };
       return tables.api_key.replace(key, { ...row, revoked_at: atMs, revoked_by: by });
     },
-    inverse: 'a revoked key stays revoked; create another',
+    inverse: 'a revoked key stays revoked; create a new one',
     explains: ['api_key'],
   },
   'key.forgotten': {
@@ -311,7 +311,7 @@ export const tenantEffects = {
         return 'the key has not ended';
       return tables.api_key.remove(key);
     },
-    inverse: 'the key had ended before; create another',
+    inverse: 'the key had already ended; create a new one',
     explains: ['api_key'],
   },
   'usage.adjusted': {
@@ -321,7 +321,7 @@ export const tenantEffects = {
       const sum = Math.max(-Number.MAX_SAFE_INTEGER, Math.min(Number.MAX_SAFE_INTEGER, before + tokens));
       return tables.usage_adjustment.put({ organisation, period, tokens: sum });
     },
-    inverse: 'adjust the usage again, by the opposite number',
+    inverse: 'adjust the usage again, by the opposite amount',
     explains: ['usage_adjustment'],
   },
 } as const satisfies Partial<EventEffects>;

@@ -72,7 +72,7 @@ test('a snapshot that was written to and not closed opens unchanged', () => {
 });
 
 const notASnapshot = /is not a snapshot$/;
-const notWhole = /is not a whole snapshot$/;
+const notWhole = /is not a complete snapshot$/;
 const damaged = /is damaged \(SQLITE_/;
 const wrongPosition = /is damaged \(its position does not match its checksum\)$/;
 const harms: [string, (path: string) => void, RegExp][] = [

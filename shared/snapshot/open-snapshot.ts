@@ -105,7 +105,7 @@ const notTheFilesFault = [OtherFoldVersion, NativeModuleMissing, DatabaseUnwrita
 function asCorruption(error: unknown, path: string): unknown {
   const ours = mapSqliteError(error, path);
   if (ours instanceof DatabaseCorrupt || notTheFilesFault.some((kind) => ours instanceof kind)) return ours;
-  return new DatabaseCorrupt(`${path} is not a whole snapshot`, { cause: error });
+  return new DatabaseCorrupt(`${path} is not a complete snapshot`, { cause: error });
 }
 
 /** Reads the version before anything else, because tables of another version may have other columns. */

@@ -75,7 +75,7 @@ class Exchange {
 
 /** Prepares a question to this incarnation: its `Authorization` header, and a reader of authenticated answers. */
 export function signQuestion(token: string, asked: Omit<Question, 'nonce'>): SignedQuestion {
-  if (!partSchema.safeParse(asked.challenge).success) throw new Error('this is no challenge');
+  if (!partSchema.safeParse(asked.challenge).success) throw new Error('this is not a challenge');
   const exchange = new Exchange(token, { ...asked, nonce: randomBytes(18).toString('base64url') });
   return { authorization: exchange.header, answer: (body) => verifyAnswer(exchange, body) };
 }
@@ -94,7 +94,7 @@ async function* verifyAnswer(
   for await (const line of splitLines(body)) {
     const mark = [pieceMark, endMark].find((each) => line.startsWith(each));
     if (mark === undefined) {
-      if (lines.push(`${line}\n`) > pieceLinesMax) throw new Error('there are too many lines without a MAC');
+      if (lines.push(`${line}\n`) > pieceLinesMax) throw new Error('too many lines have no MAC');
       continue;
     }
     const text = lines.join('');
@@ -103,7 +103,7 @@ async function* verifyAnswer(
     if (mark === endMark) return;
     lines = [];
   }
-  throw new Error('the answer has no end');
+  throw new Error('the answer is incomplete');
 }
 
 async function* splitLines(body: AsyncIterable<Uint8Array>): AsyncGenerator<string, void> {

@@ -52,8 +52,8 @@ test('what cannot be staged is refused with its reason, and nothing is written',
   writeFileSync(organisations, 'version: 1\norganisations:\n  - {id: elm, name: Elm}\n');
   const before = await position();
   await areRefused([
-    [`${take} --stage`, 6, new RegExp(`the change ${id} is open, and one is at a time`)],
-    [`undo ${before} --yes`, 6, /change\.advanced: a wave is not taken back alone; withdraw the change/],
+    [`${take} --stage`, 6, new RegExp(`the change ${id} is open, and only one may be open at a time`)],
+    [`undo ${before} --yes`, 6, /change\.advanced: a single wave cannot be reversed; withdraw the change/],
     ['change advance 9999', 3, /there is no change 9999/],
     [`apply -f ${keys} --stage`, 2, /keys/],
   ]);
@@ -61,15 +61,15 @@ test('what cannot be staged is refused with its reason, and nothing is written',
   await answered(`change withdraw ${id}`);
   const after = await position();
   await areRefused([
-    [`${take} --stage --waves gw-01,gw-77`, 2, /the wave gw-77 names gw-77, which is no gateway/],
-    [`${take} --stage --waves one,50%,10%`, 2, /the wave 10% is no larger than one before it/],
-    [`${take} --stage --waves all,one`, 2, /the wave one comes after all gateways/],
+    [`${take} --stage --waves gw-01,gw-77`, 2, /the wave gw-77 names gw-77, which does not report/],
+    [`${take} --stage --waves one,50%,10%`, 2, /the wave 10% is not larger than the last one/],
+    [`${take} --stage --waves all,one`, 2, /the wave one comes after the wave all/],
     [`${take} --stage --hold never`, 2, /must be a duration/],
     [`${take} --waves one`, 2, /--stage/],
     [
       `apply -f ${organisations} --stage`,
       2,
-      /organisation\.set cannot be staged: it acts at once, everywhere/,
+      /organisation\.set cannot be staged, because it takes effect everywhere at once/,
     ],
     [`change withdraw ${id}`, 6, new RegExp(`the change ${id} is withdrawn`)],
   ]);

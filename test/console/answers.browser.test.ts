@@ -193,7 +193,7 @@ test('a member sees what their organisation may use, and nothing of others', asy
       .getByText(/served 200/)
       .waitFor();
     await page.goto('/explain?org=acme&model=echo-small');
-    await page.getByText('may not do this, or it is not there').waitFor();
+    await page.getByText('may not do this, or it does not exist').waitFor();
     await page.getByRole('link', { name: 'Limits', exact: true }).click();
     await page.getByRole('heading', { name: 'birch' }).waitFor();
   });

@@ -164,7 +164,7 @@ describe('signing in and out', () => {
     });
     await withPage({}, async (page) => {
       await page.goto(url);
-      await page.getByText('this sign-in link was used before').waitFor();
+      await page.getByText('this sign-in link has already been used').waitFor();
     });
   });
 
@@ -206,7 +206,7 @@ describe('signing in and out', () => {
         .first()
         .waitFor();
       await page.goto(`/stacks/${stack}`);
-      await page.getByText('may not do this, or it is not there').waitFor();
+      await page.getByText('may not do this, or it does not exist').waitFor();
       await page.goto('/gateways');
       await page.getByText('There is no such page').waitFor();
     });

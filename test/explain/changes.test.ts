@@ -134,13 +134,13 @@ test('a request that was not made is explained outside of the wave, and with --w
   const [outside, inside] = [await explained(...what), await explained(...what, '--wave')];
   expect([outside.verdict.status, inside.verdict.status]).toEqual([200, 403]);
   expect(outside.assumptions.join()).toContain(`the change ${id} has not reached its gateway; --wave`);
-  expect(inside.assumptions.join()).toContain('its gateway is in the wave of a change');
+  expect(inside.assumptions.join()).toContain('the gateway is in a wave of the open change');
   expect(tierIn(inside)?.change).toBe(id);
   await endWith(id, 'withdraw');
   expect((await explained(...what, '--wave')).verdict.status).toBe(200);
   const past = await explained(...what, '--wave', '--at', id);
   expect([past.verdict.status, tierIn(past)?.change]).toEqual([403, id]);
   const refused = await cli('explain', '--request', `req_${'0'.repeat(32)}`, '--wave');
-  expect([refused.code, refused.err]).toEqual([2, expect.stringContaining('not made')]);
+  expect([refused.code, refused.err]).toEqual([2, expect.stringContaining('a recorded request')]);
   expect((await cli('explain', '--org', 'elm', '--list', '--wave')).code).toBe(2);
 });

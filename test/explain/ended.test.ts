@@ -92,7 +92,7 @@ test('a request whose client left before it was decided has no status and no pro
   expect(found.verdict).toEqual({
     ...{ outcome: 'ended', served: false, endedBy: 'client', phase: 'undecided' },
     message: expect.stringMatching(
-      /^ended by the client before it was decided: it did not send its body whole after \d+ ms; nothing was billed$/,
+      /^ended by the client before it was decided: it did not send its whole body after \d+ ms; nothing was billed$/,
     ),
   });
   expect(text.split('\n')[0]).toContain(found.verdict.message);
@@ -100,7 +100,7 @@ test('a request whose client left before it was decided has no status and no pro
   const passed = found.steps.filter(({ result }) => result !== 'skipped').map(({ step }) => step);
   expect(passed).toEqual(['host', 'fresh', 'key', 'path']);
   expect(found.assumptions).toEqual([
-    'it was ended before its body was read, so what it asked for is not known',
+    'the request was ended before its body was read, so its model is not known',
   ]);
 });
 

@@ -101,7 +101,7 @@ describe('a request that was not made finds what is in use now:', () => {
       result: 'refused',
       text: '1 in this minute, of 1',
     });
-    expect(found?.assumptions.join()).toMatch(/as gateways published them, the oldest \d+\.\d s ago/);
+    expect(found?.assumptions.join()).toMatch(/those that gateways published up to \d+\.\d s ago/);
     expect(found?.would.length).toBeGreaterThan(0);
   });
 
@@ -135,7 +135,7 @@ test('the step of the key names the key and its organisation, as they are called
   expect(text).toContain(`nightly batch (${keyId}) of Acme Works (${id})`);
   const assumed = await cli('explain', '--org', id, '--model', 'echo-small', '-o', 'json');
   const { steps } = explanationSchema.parse(JSON.parse(assumed.out));
-  expect(steps.find(({ step }) => step === 'key')?.text).toBe(`any good key of Acme Works (${id})`);
+  expect(steps.find(({ step }) => step === 'key')?.text).toBe(`any valid key of Acme Works (${id})`);
 });
 
 test('on a terminal the page keeps to its width and paints what decides; elsewhere a step is one line', async () => {

@@ -145,12 +145,12 @@ test('requests in flight are counted here and elsewhere by their weight; a decis
     const { text = '', facts = {} } = stepOf(found?.found as Explanation, 'concurrency') ?? {};
     expect(text).toMatch(
       new RegExp(
-        `^${here} here and ${3 - here} elsewhere in flight( \\(others hold \\d+\\))?; room for ${facts['room']} more at this gateway, this one counts 1, of ${concurrency}$`,
+        `^${here} here and ${3 - here} elsewhere in flight( \\(others hold \\d+\\))?; room for ${facts['room']} more at this gateway, this one counts as 1, of ${concurrency}$`,
       ),
     );
     expect(here + Number(facts['room'])).toBeLessThanOrEqual(concurrency);
   }
-  const text = (inFlight: number) => `${inFlight} in flight, this one counts 1, of ${concurrency}`;
+  const text = (inFlight: number) => `${inFlight} in flight, this one counts as 1, of ${concurrency}`;
   await agree('slots', { inFlight: 3 }, 'concurrency', text(3));
   for (const { close } of held) await close();
   await agree('slots', { inFlight: 0 }, 'concurrency', text(0));

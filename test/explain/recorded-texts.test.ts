@@ -76,32 +76,32 @@ const numbers: readonly (readonly [step: string, change: Change, text: string])[
   [
     'concurrency',
     { counters: { concurrency, inFlight: 3 } },
-    '1 here and 2 elsewhere in flight; room for 3 more at this gateway, this one counts 1, of 6',
+    '1 here and 2 elsewhere in flight; room for 3 more at this gateway, this one counts as 1, of 6',
   ],
   [
     'concurrency',
     { model: 'echo-large', counters: { concurrency: { ...concurrency, held: 3, room: 5 }, inFlight: 1 } },
-    '1 here and 2 elsewhere in flight (others hold 3); room for 5 more at this gateway, this one counts 4, of 6',
+    '1 here and 2 elsewhere in flight (others hold 3); room for 5 more at this gateway, this one counts as 4, of 6',
   ],
   [
     'context',
     { promptTokensMax: 100, counted: 'bound', maxTokens: 7 },
-    'at most 107 tokens (100 of the prompt, 7 for the answer), of 900',
+    'at most 107 tokens (100 for the prompt, 7 for the answer), of 900',
   ],
   [
     'context',
     { promptTokensMax: 100, counted: 'node', maxTokens: 7 },
-    '107 tokens (100 of the prompt, 7 for the answer), of 900',
+    '107 tokens (100 for the prompt, 7 for the answer), of 900',
   ],
   [
     'context',
     { promptTokensMax: 100, counted: 'node', maxTokens: undefined },
-    '101 tokens (100 of the prompt, 1 for the answer), of 900',
+    '101 tokens (100 for the prompt, 1 for the answer), of 900',
   ],
   [
     'context',
     { promptTokensMax: 2000, promptTokensLeast: 50, counted: 'bound', maxTokens: 7 },
-    'at least 57 tokens (50 of the prompt, 7 for the answer), of 900',
+    'at least 57 tokens (50 for the prompt, 7 for the answer), of 900',
   ],
   [
     'allowance',
@@ -116,27 +116,27 @@ const numbers: readonly (readonly [step: string, change: Change, text: string])[
   [
     'allowance',
     { ...visitor, counters: { freeTurns: 3, networkTurns: 7, visitors } },
-    '3 turns of this month used, of 5',
+    '3 turns used this month, of 5',
   ],
   [
     'network allowance',
     { ...visitor, counters: { networkTurns: 7, visitors } },
-    '7 turns of the network used today, of 10',
+    '7 turns used by the network today, of 10',
   ],
   [
     'visitor tokens',
     { ...visitor, counters: { networkTurns: 7, visitors } },
-    '60 tokens of all visitors used today, of 100',
+    '60 tokens used by all visitors today, of 100',
   ],
   [
     'visitor requests',
     { ...visitor, counters: { networkTurns: 7, visitors: { ...visitors, windowUsed: 16 } } },
-    '3 here and 2 elsewhere of all visitors in this minute (others hold 7); room for 4 more at this gateway, of 20',
+    '3 here and 2 elsewhere from all visitors in this minute (others hold 7); room for 4 more at this gateway, of 20',
   ],
   [
     'visitor concurrency',
     { ...visitor, counters: { networkTurns: 7, visitors: { ...visitors, inFlight: 0 } } },
-    '1 here and 2 elsewhere of all visitors in flight; room for 3 more at this gateway, this one counts 1, of 3',
+    '1 here and 2 elsewhere from all visitors in flight; room for 3 more at this gateway, this one counts as 1, of 3',
   ],
 ];
 
@@ -156,7 +156,7 @@ const refusals: readonly (readonly [cause: string, step: StepName, change: Chang
       return [name, step, refusedBy(stage, type, causeText(name, 'status 500')), says] as const;
     }),
   ...([
-    ['unknown key', 'http', refusedBy('http', 'Unauthorized', 'unknown'), 'its key is not accepted'],
+    ['unknown key', 'http', refusedBy('http', 'Unauthorized', 'unknown'), 'the key is not accepted'],
     [
       'another build',
       'answer',
@@ -177,8 +177,8 @@ const noKey = (fault: DecisionRecord['fault']): Change => ({
 const outboxFull = refusedBy('admission', 'InferenceUnavailableError', 'outbox full');
 const rules: readonly (readonly [step: string, change: Change, text: string])[] = [
   ['key', noKey('missing'), 'no key was sent'],
-  ['key', noKey('malformed'), 'what was sent has not the form of a key'],
-  ['key', noKey('unknown'), 'no key that is known'],
+  ['key', noKey('malformed'), 'the credential does not have the form of a key'],
+  ['key', noKey('unknown'), 'the key is unknown'],
   [
     'key',
     { ...noKey('two different keys'), host: 'stack', stack: stacks.heron },
@@ -188,9 +188,9 @@ const rules: readonly (readonly [step: string, change: Change, text: string])[] 
   [
     'listing',
     { operation: 'models', model: undefined, host: 'stack', stack: stacks.otter },
-    'this stack is not yours, or not there',
+    'the organisation has no such stack',
   ],
-  ['listing', { operation: 'model', model: 'echo-idle' }, 'it is not in the list of this host'],
+  ['listing', { operation: 'model', model: 'echo-idle' }, 'this host does not list the model'],
 ];
 
 test.each(rules)('a refusal of %s by the rules says why: %#', async (step, change, text) => {
@@ -213,7 +213,7 @@ test('where a node counted the prompt, all limits were read before, although the
   });
   expect(steps['context']).toEqual({
     result: 'refused',
-    text: '1,007 tokens (1,000 of the prompt, 7 for the answer), of 900',
+    text: '1,007 tokens (1,000 for the prompt, 7 for the answer), of 900',
   });
   expect([steps['requests']?.result, steps['concurrency']?.result]).toEqual(['ok', 'ok']);
 });

@@ -148,7 +148,7 @@ describe('what fails while it is answered is explained by its last step:', () =>
     refused(answer, 'InternalError');
     const { steps, would } = await explained(answer);
     expect(steps.at(-1)).toMatchObject({ step: 'answer', result: 'refused' });
-    expect(steps.at(-1)?.text).toBe('the gateway failed to handle it');
+    expect(steps.at(-1)?.text).toBe('the gateway failed to handle the request');
     expect(would).toEqual([]);
   });
 });

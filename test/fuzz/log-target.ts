@@ -127,6 +127,6 @@ function differences(one: Snapshot, other: Snapshot): string[] {
   else if (one.digest() !== other.digest())
     faults.push('two folds of the same records have different digests');
   for (const { differing } of [verify(one.db), verify(other.db)])
-    if (differing.length > 0) faults.push(`rows of ${differing.join(', ')} do not add up to their digest`);
+    if (differing.length > 0) faults.push(`rows of ${differing.join(', ')} do not match their digest`);
   return faults;
 }

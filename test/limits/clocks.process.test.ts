@@ -21,7 +21,7 @@ test.each(offsetsMs)(
     expect(await fleet.clockSays()).toMatch(off);
     fleet.setOff(0);
     await belowAndAbove(fleet);
-    expect(await fleet.clockSays()).toBe('agrees with that of the log');
+    expect(await fleet.clockSays()).toBe('agrees with the clock of the log');
   },
 );
 
@@ -63,7 +63,7 @@ test.each([-40, 40])(
     fleet.leapLog(-offDays * dayMs);
     const { requests, period, periods } = await fleet.used('slots-0');
     expect([requests, periods]).toEqual([before.requests + 2, [period]]);
-    await until(async () => (await fleet.clockSays()) === 'agrees with that of the log');
+    await until(async () => (await fleet.clockSays()) === 'agrees with the clock of the log');
   },
 );
 

@@ -88,7 +88,7 @@ describe('each listener of each process', () => {
     async (name, flag) => {
       const value = flag === '--stack-port' ? `stk-amber-otter-9k2f=${port}` : String(port);
       const { code, stderr } = await run(name, [flag, value]);
-      expect(stderr).toContain(`127.0.0.1:${port} is taken by another process`);
+      expect(stderr).toContain(`another process uses 127.0.0.1:${port}`);
       expect(stderr).toContain(`choose another port with ${flag}\n`);
       expect(code).toBe(1);
     },

@@ -86,7 +86,7 @@ test('without a gateway nobody is served; with one all is well, in one line', as
     run = await doctor();
     return run.code === 0 && run.out.split('\n').length === 2;
   }, waitMs);
-  expect(run.out).toMatch(/^Everything checked is well: \d+ checks, position \d+\n$/);
+  expect(run.out).toMatch(/^All \d+ checks passed, position \d+\n$/);
   expect((await doctor('--strict')).code).toBe(0);
 });
 

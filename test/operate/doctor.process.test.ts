@@ -32,7 +32,7 @@ test('a fleet in which all is well has one line and exit code 0', async () => {
     run = await doctor('--skip', 'machine');
     return run.code === 0 && run.stdout.split('\n').length === 2;
   }, 60_000);
-  expect(run.stdout).toMatch(/^Everything checked is well: \d+ checks, position \d+\n$/);
+  expect(run.stdout).toMatch(/^All \d+ checks passed, position \d+\n$/);
   expect(run.stderr).toBe('');
 });
 
@@ -54,7 +54,7 @@ test('past states are read from the thread of the history, by position and by ti
   const refused = await fleet.cli(['gateway', 'list', '--at', '3'], env);
   expect([refused.code, refused.stderr.split('\n')[0]]).toEqual([
     2,
-    'error[InvalidCommand]: GET gateways has no past: it shows the present only',
+    'error[InvalidCommand]: GET gateways shows only the present',
   ]);
 });
 

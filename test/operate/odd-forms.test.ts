@@ -34,7 +34,7 @@ test('an end that only this engine has is complete, and is named', async () => {
   const frames = framesOf(await streamWith({ kind: 'finish-abort', finishReason: 'repetition' }));
   expect(frames.at(-1)).toBe('[DONE]');
   expect(frames.at(-2)).toContain('"finish_reason":"stop"');
-  await doctorNames('a finish reason of its own, repetition');
+  await doctorNames('an unknown finish reason, repetition');
 });
 
 const malformed = "the node's answer is malformed";

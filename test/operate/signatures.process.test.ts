@@ -157,7 +157,7 @@ test('signers are exchanged on two replicas while a gateway follows; the old key
     { fingerprint: two.fingerprint, replicas: ['cp-2'] },
   ]);
   await second.end();
-  await expect(fleet.controlPlane('cp-2', old)).rejects.toThrow(/names no key of one of its signers/);
+  await expect(fleet.controlPlane('cp-2', old)).rejects.toThrow(/is not the key of one of its signers/);
 
   // Starts another gateway, which reads the whole log from its first record.
   const fresh = await fleet.startGateway('gw-2', { flags: ['--trust-signer', old.publicFile] });

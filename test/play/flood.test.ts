@@ -99,7 +99,7 @@ test('calls of a network beyond those of a second are refused and end their conn
   expect(late).toHaveLength(10);
   expect(errorOf(late[0] as Answered)).toMatchObject({
     type: 'InferenceRateLimitedError',
-    message: 'The playground takes no more calls in this second. Try again in 2 seconds.',
+    message: 'The playground is too busy. Try again in 2 seconds.',
     path: '/api/visitor',
   });
   expect(await refused('calls')).toBe(10);

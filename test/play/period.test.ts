@@ -80,7 +80,7 @@ test('Limits 4, Errors 7: with the month a visitor has the turns again, with the
   ]);
   expect([shared.status, errorOf(shared).message]).toEqual([
     409,
-    'The free turns of the anonymous tier are used up for your network today. Sign in to continue.',
+    'Your network has used today’s free turns of the anonymous tier. Sign in to continue.',
   ]);
 
   leap('day');
@@ -158,7 +158,7 @@ test('Limits 4: an answer that ends in the next month counts in the one in which
   const another = await visitorFrom(address);
   for (const of of [cookie, another, another]) expect((await chat(address, of)).status).toBe(200);
   expect(errorOf(await chat(address, await visitorFrom(address))).message).toContain(
-    'for your network today',
+    'Your network has used today’s free turns',
   );
   clock.advanceMs(leapMs);
 });
@@ -183,7 +183,7 @@ test('Events: what a visitor stops is no usage and no turn but of its network, a
   const refused = await chat(address, cookie);
   expect([refused.status, errorOf(refused).message]).toEqual([
     409,
-    'The tokens of the anonymous tier are used up for today, by all visitors together. Sign in to continue.',
+    'All visitors together have used today’s tokens of the anonymous tier. Sign in to continue.',
   ]);
   await fleet.admin.call('PUT', '/anonymous', anonymous);
   await fleet.settle();

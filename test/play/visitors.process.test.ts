@@ -110,7 +110,7 @@ test('Limits 2: visitors have so many requests in flight, over both gateways', a
     expect([answer.status, answer.retryAfter]).toEqual([429, '1']);
     expect(errorOf(answer)).toMatchObject({
       type: 'InferenceConcurrencyLimitedError',
-      message: expect.stringContaining(`${limit} requests in flight of all visitors together`),
+      message: expect.stringContaining(`${limit} requests in flight for all visitors together`),
     });
   }
   for (const stream of streams) stream.destroy();
@@ -140,7 +140,7 @@ test('Limits 1: visitors have so many requests in a minute, over both gateways',
   expect(completed - before).toBeGreaterThanOrEqual(limit / 2);
   for (const answer of refused) {
     expect([answer.status, errorOf(answer).type]).toEqual([429, 'InferenceRateLimitedError']);
-    expect(errorOf(answer).message).toContain(`${limit} requests a minute of all visitors together`);
+    expect(errorOf(answer).message).toContain(`${limit} requests a minute for all visitors together`);
     expect(Number(answer.retryAfter)).toBeGreaterThanOrEqual(1);
     expect(Number(answer.retryAfter)).toBeLessThanOrEqual(windowMs / 1000);
   }

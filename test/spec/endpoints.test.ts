@@ -184,7 +184,7 @@ test.each(['echo-small/', 'no-such-model/', 'team/', `${slashModel}/`])(
   async (id) => {
     const answer = await call({ port, path: `/v1/models/${id}` });
     const { message } = expectRefusal(answer, 'NotFoundError');
-    expect(message).toBe('There is nothing at this path. Remove the extra slash.');
+    expect(message).toBe('No endpoint has this method and path. Remove the extra slash.');
   },
 );
 

@@ -279,7 +279,7 @@ test('Limits 2, Errors 10: a model that counts as more than the tier carries tak
   const held = await heldAt(key);
   const { message } = expectRefusal(await ask(key, 'echo-large'), 'InferenceConcurrencyLimitedError');
   expect(message).toBe(
-    'The Tight tier carries 2 requests in flight. A request for echo-large counts as 4, so it takes all of them. Try again once they have finished.',
+    'The Tight tier allows 2 requests in flight. A request for echo-large counts as 4, so it takes all of them. Try again once the requests in flight have finished.',
   );
   held.leave();
   await held.closed;

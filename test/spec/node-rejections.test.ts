@@ -66,8 +66,8 @@ const rejections: readonly (readonly [status: number, body: unknown, reason: str
     llama('After the optional system message, conversation roles must alternate user and assistant roles'),
     'roles of its messages must alternate',
   ],
-  [400, vllm('System role not supported'), 'no system message'],
-  [400, vllm('The model does not support Chat Completions API'), 'answers no chats'],
+  [400, vllm('System role not supported'), 'does not accept system messages'],
+  [400, vllm('The model does not support Chat Completions API'), 'does not answer chats'],
   [400, flat('Assistant tool call function.arguments must be valid JSON.'), 'arguments of a tool call'],
   [400, llama('logprobs is not supported with tools + stream'), 'logprobs'],
   [
@@ -75,14 +75,14 @@ const rejections: readonly (readonly [status: number, body: unknown, reason: str
     llama('Failed to parse tool call arguments as JSON: [json.exception.parse_error.101] secret'),
     'arguments of a tool call',
   ],
-  [500, llama('Jinja Exception: secret'), 'chat template cannot take'],
-  [500, { error: 'template: :3:20: executing "" at <.secret>: nil' }, 'chat template cannot take'],
-  [500, llama('Failed to load image or audio file'), 'an image in it cannot be read'],
-  [500, ollama('Failed to create new sequence: image: unknown format'), 'an image in it cannot be read'],
+  [500, llama('Jinja Exception: secret'), 'template does not accept'],
+  [500, { error: 'template: :3:20: executing "" at <.secret>: nil' }, 'template does not accept'],
+  [500, llama('Failed to load image or audio file'), 'an image of the request'],
+  [500, ollama('Failed to create new sequence: image: unknown format'), 'an image of the request'],
   [500, vllm("'utf-8' codec can't encode character '\\ud800': surrogates not allowed"), 'not valid Unicode'],
-  [500, vllm("Expecting ',' delimiter: line 1 column 15 (char 14)"), 'JSON in it cannot be read'],
-  [500, llama('failed to parse grammar'), 'a schema in it cannot be followed'],
-  [500, vllm('The request has an unsupported json schema: secret'), 'a schema in it cannot be followed'],
+  [500, vllm("Expecting ',' delimiter: line 1 column 15 (char 14)"), 'JSON in the request cannot be read'],
+  [500, llama('failed to parse grammar'), 'a schema in the request'],
+  [500, vllm('The request has an unsupported json schema: secret'), 'a schema in the request'],
   [413, '<html><h1>413 Request Entity Too Large</h1>secret</html>', 'larger than its server accepts'],
   [501, '<html>secret Not Implemented</html>', ''],
   [422, { detail: [{ type: 'missing', loc: ['body', 'secret'], msg: 'Field required' }] }, ''],
@@ -128,7 +128,7 @@ test('Errors 2: the same of embeddings', async () => {
     path: '/v1/embeddings',
     body: { model: 'echo-embed', input: 'a' },
   });
-  expect(expectRefusal(answer, 'UnsupportedShapeError').message).toContain('makes no embeddings');
+  expect(expectRefusal(answer, 'UnsupportedShapeError').message).toContain('does not create embeddings');
 });
 
 test.each([401, 403, 404, 408, 429, 500, 502, 503, 529])(

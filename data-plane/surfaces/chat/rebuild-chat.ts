@@ -40,13 +40,13 @@ export function rebuildChat(answer: unknown, facts: AnswerFacts): RebuiltBody {
   refuseError(answer);
   const choices = member(answer, 'choices');
   if (!Array.isArray(choices) || choices.length !== facts.choices)
-    throw malformedAnswer('its choices are not those asked for');
+    throw malformedAnswer('it does not contain the requested choices');
   const rebuilt: object[] = [];
   let bytes = 0;
   let oddForm: string | undefined;
   for (const choice of choices) {
     const index = choiceIndex(choice, facts);
-    if (rebuilt[index] !== undefined) throw malformedAnswer('a choice has no index of its own');
+    if (rebuilt[index] !== undefined) throw malformedAnswer('a choice has no unique index');
     const { body, output } = rebuildChoice(choice, index, facts);
     rebuilt[index] = body;
     bytes += outputBytes(output);

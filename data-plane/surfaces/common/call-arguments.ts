@@ -14,8 +14,7 @@ export class CallArguments {
   /** Throws `UnsupportedShapeError` if the text is not JSON or exceeds the bounds. */
   check(text: string, path: readonly PropertyKey[]): void {
     const counts = scanJson(text, { depth: jsonDepthMax, names: this.#names, values: this.#values });
-    if (counts.exceeded !== undefined)
-      throw shapeRefusal(path, 'has more names, values or levels than are read');
+    if (counts.exceeded !== undefined) throw shapeRefusal(path, 'has too many names, values or levels');
     this.#names -= counts.names;
     this.#values -= counts.values;
     if (!isJson(text)) throw shapeRefusal(path, 'must be a JSON object');

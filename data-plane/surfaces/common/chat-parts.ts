@@ -75,7 +75,7 @@ const shownEnds = ['repetition', 'eos', 'eos_token', 'end_turn', 'stop_sequence'
 export function finishReason(value: unknown, hasCalls: boolean): FinishReason {
   if (value === undefined) throw malformedAnswer('a choice has no finish reason');
   if (typeof value !== 'string' || failedEnds.test(value))
-    throw new NodeFailure('aborted', 'the node gave up a choice');
+    throw new NodeFailure('aborted', 'the node abandoned a choice');
   if (cutEnds.test(value)) return 'length';
   if (filteredEnds.test(value)) return 'content_filter';
   return hasCalls ? 'tool_calls' : 'stop';
@@ -90,7 +90,7 @@ export function givenEnd(choice: unknown): unknown {
 /** Description of a finish reason that the API does not define, or undefined if the API defines it. */
 export function oddFinish(value: unknown): string | undefined {
   if (typeof value !== 'string' || legalEnds.includes(value)) return undefined;
-  return `a finish reason of its own${shownEnds.includes(value) ? `, ${value}` : ''}`;
+  return `an unknown finish reason${shownEnds.includes(value) ? `, ${value}` : ''}`;
 }
 
 /** Arguments of a tool call that has none. An empty text would not do, because clients parse the arguments as JSON. */
@@ -129,7 +129,7 @@ export function callArguments(given: unknown): string {
 export function choiceIndex(choice: unknown, { choices }: Pick<AnswerFacts, 'choices'>): number {
   const given = member(choice, 'index') ?? (choices === 1 ? 0 : undefined);
   const index = integer(given);
-  if (index === undefined || index >= choices) throw malformedAnswer('a choice was not asked for');
+  if (index === undefined || index >= choices) throw malformedAnswer('a choice was not requested');
   return index;
 }
 

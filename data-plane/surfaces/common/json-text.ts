@@ -105,5 +105,5 @@ class Inspection {
 }
 
 function refuseLoneSurrogate(text: string): void {
-  if (loneSurrogate.test(text)) throw fault('a text of the body has half a surrogate pair');
+  if (loneSurrogate.test(text)) throw fault('a string in the body has half a surrogate pair');
 }

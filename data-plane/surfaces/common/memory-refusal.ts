@@ -4,9 +4,9 @@ import type { MemoryShortage } from '../../../shared/runtime/byte-budget.ts';
 import { NodeFailure } from './node-failure.ts';
 
 const messages: Readonly<Record<MemoryShortage, string>> = {
-  memory: 'The service holds too many bodies of requests and answers now. Try again.',
+  memory: 'The service holds too many request and answer bodies. Try again in a moment.',
   share:
-    'The bodies of your organisation’s requests take all the memory that one organisation may have at a time. Try again once one of them is done.',
+    'The bodies of your organisation’s requests take all the memory that one organisation may use. Try again once one of these requests has finished.',
 };
 
 /** Builds the refusal. `what` says whether a request's or an answer's body needed the memory. */

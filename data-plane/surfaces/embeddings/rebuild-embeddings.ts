@@ -19,19 +19,19 @@ export function rebuildEmbeddings(
   refuseError(answer);
   const entries = member(answer, 'data');
   if (!Array.isArray(entries) || entries.length !== context.inputs) {
-    throw malformedAnswer('its embeddings are not one for each input');
+    throw malformedAnswer('it does not contain one embedding for each input');
   }
   const vectors: (readonly number[])[] = [];
   for (const entry of entries) {
     const index = integer(member(entry, 'index'));
     if (index === undefined || index >= context.inputs || vectors[index] !== undefined) {
-      throw malformedAnswer('an embedding has no index of its own');
+      throw malformedAnswer('an embedding has no unique index');
     }
     vectors[index] = readVector(member(entry, 'embedding'));
   }
   const dimensions = context.dimensions ?? vectors[0]?.length;
   if (vectors.some((vector) => vector.length !== dimensions)) {
-    throw malformedAnswer('an embedding does not have the dimensions asked for');
+    throw malformedAnswer('an embedding does not have the requested dimensions');
   }
   const usage = readUsage(member(answer, 'usage'), most) ?? estimateUsage(promptTextBytes, 0, most);
   const data = vectors.map((vector, index) => ({

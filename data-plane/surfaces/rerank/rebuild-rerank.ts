@@ -18,12 +18,12 @@ export function rebuildRerank(
   // SGLang sends the list itself, not an object that contains it.
   const entries: unknown = Array.isArray(answer) ? answer : member(answer, 'results');
   if (!Array.isArray(entries) || entries.length !== inputs)
-    throw malformedAnswer('its scores are not one for each document');
+    throw malformedAnswer('it does not contain one score for each document');
   const scores: number[] = [];
   for (const entry of entries) {
     const index = integer(member(entry, 'index'));
     if (index === undefined || index >= inputs || scores[index] !== undefined)
-      throw malformedAnswer('a score has no document of its own');
+      throw malformedAnswer('a score has no unique document');
     scores[index] = readScore(entry);
   }
   const usage = readRerankUsage(answer, entries, most) ?? estimateUsage(promptTextBytes, 0, most);

@@ -154,7 +154,7 @@ class ItemReader {
 
   #call(item: CallItem, path: Path): void {
     const { call_id: id, name, namespace } = item;
-    if (this.#callIds.has(id)) throw shapeRefusal([...path, 'call_id'], 'is that of another call');
+    if (this.#callIds.has(id)) throw shapeRefusal([...path, 'call_id'], 'is the call_id of another call');
     this.#callIds.add(id);
     const turn = this.#said();
     if (item.type === 'function_call') this.#arguments.check(item.arguments, [...path, 'arguments']);
@@ -171,7 +171,7 @@ class ItemReader {
   #output({ call_id: id, output }: OutputItem, path: Path): void {
     const turn = this.#turn;
     if (turn?.open.delete(id) !== true)
-      throw shapeRefusal([...path, 'call_id'], 'must be that of a call before it which has no output yet');
+      throw shapeRefusal([...path, 'call_id'], 'must be the call_id of an earlier call without output');
     const content = this.#userContent(output, [...path, 'output']);
     const parts = typeof content === 'string' ? [] : content;
     const images = parts.filter((part) => part.type === 'image_url');

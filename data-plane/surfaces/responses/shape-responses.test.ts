@@ -106,13 +106,13 @@ describe('input', () => {
 
   test.each([
     ['a call without an output', [user('hi'), call('a')], 'input[1].call_id: must be answered'],
-    ['an output without a call', [user('hi'), output('a')], 'input[1].call_id: must be that of a call'],
-    ['an output before its call', [output('a'), call('a')], 'input[0].call_id: must be that of a call'],
-    ['two outputs', [call('a'), output('a'), output('a')], 'input[2].call_id: must be that of a call'],
+    ['an output without a call', [user('hi'), output('a')], 'input[1].call_id: must be the call_id of'],
+    ['an output before its call', [output('a'), call('a')], 'input[0].call_id: must be the call_id of'],
+    ['two outputs', [call('a'), output('a'), output('a')], 'input[2].call_id: must be the call_id of'],
     [
       'the same id twice',
       [call('a'), output('a'), call('a'), output('a')],
-      'input[2].call_id: is that of another',
+      'input[2].call_id: is the call_id of another',
     ],
   ])('%s is refused', (_, input, says) => {
     expect(refusal({ input })).toContain(says);
@@ -230,15 +230,13 @@ describe('tools', () => {
     expect(JSON.parse(`{${context.repeated}}`)).toMatchObject({ tools: [{ name: 'f' }] });
     expect(namesSent({ tools: [search], tool_choice: 'auto' })).toBeUndefined();
     for (const asking of [{ type: 'web_search' }, { ...search, external_web_access: true }])
-      expect(refusal({ tools: [asking] })).toContain('tools[0].external_web_access: must be false, which');
+      expect(refusal({ tools: [asking] })).toContain('tools[0].external_web_access: must be false, because');
   });
 
   test.each(['mcp', 'file_search', 'code_interpreter', 'computer_use_preview', 'apply_patch', 'local_shell'])(
     'the server-side tool %s is refused, with an alternative',
     (type) => {
-      expect(refusal({ tools: [{ type, anything: 1 }] })).toContain(
-        'tools[0].type: is a tool that a server would run',
-      );
+      expect(refusal({ tools: [{ type, anything: 1 }] })).toContain('tools[0].type: is a hosted tool');
     },
   );
 

@@ -72,10 +72,10 @@ test.each([
   ['missing', () => join(folder, 'missing.pem'), /cannot read.*ENOENT.*openssl genpkey/],
   ['a folder', () => folder, /cannot read/],
   ['encrypted', () => fileOf('encrypted.pem', pem(privateKey, 'passphrase')), /encrypted.*decrypt it/],
-  ['a public key', () => fileOf('public.pem', pem(publicKey)), /public key; the private one/],
+  ['a public key', () => fileOf('public.pem', pem(publicKey)), /public key; use the private key/],
   ['of another type', () => fileOf('rsa.pem', pem(rsa.privateKey)), /type rsa, not ed25519/],
-  ['empty', () => fileOf('empty.pem', ''), /no private key in PEM form/],
-  ['not PEM', () => fileOf('raw.pem', 'SECRET'), /no private key in PEM form/],
+  ['empty', () => fileOf('empty.pem', ''), /not contain a private key in PEM/],
+  ['not PEM', () => fileOf('raw.pem', 'SECRET'), /not contain a private key in PEM/],
 ])('a key file that is %s is refused with advice', (_, path, message) => {
   expect(() => loadSigner(path())).toThrow(SigningKeyUnusable);
   expect(() => loadSigner(path())).toThrow(message);

@@ -67,8 +67,8 @@ function parsePrivateKey(pem: string, path: string): KeyObject {
 function describePemFault(pem: string): string {
   if (/-----BEGIN ENCRYPTED |^Proc-Type: 4,ENCRYPTED/m.test(pem))
     return 'is encrypted; decrypt it first with: openssl pkey -in FILE -out PLAIN-FILE';
-  if (pem.includes('-----BEGIN PUBLIC KEY')) return 'is a public key; the private one is needed';
-  return `holds no private key in PEM form; ${howToMake}`;
+  if (pem.includes('-----BEGIN PUBLIC KEY')) return 'is a public key; use the private key';
+  return `does not contain a private key in PEM format; ${howToMake}`;
 }
 
 /** Name of a signer in flags and output: SHA-256 of its public key's DER, hex. */
@@ -85,7 +85,7 @@ export function normalisePublicKey(text: string, where: string): string {
   const key = text.includes('-----BEGIN') ? parsePublicPem(text) : parsePublicKey(text.trim());
   if (key?.asymmetricKeyType !== 'ed25519')
     throw new SigningKeyUnusable(
-      `${where} holds no Ed25519 public key; make one with: openssl pkey -in KEY-FILE -pubout -out PUBLIC-FILE`,
+      `${where} does not contain an Ed25519 public key; make one with: openssl pkey -in KEY-FILE -pubout -out PUBLIC-FILE`,
     );
   return key.export({ type: 'spki', format: 'der' }).toString('base64');
 }

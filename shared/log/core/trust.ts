@@ -52,7 +52,7 @@ function untrustedError(log: string | null, signers: readonly string[]): LogRepl
 function parsePin(pin: string): string {
   // An empty pin, for example from an unset variable, must not disable the check.
   if (pin.trim() === '')
-    throw new SigningKeyUnusable('--trust-signer is empty: name a signer, or leave it out');
+    throw new SigningKeyUnusable('--trust-signer is empty; name a signer, or leave the option out');
   if (/^[0-9a-f]{64}$/i.test(pin)) return pin.toLowerCase();
   if (/^[A-Za-z0-9+/]{59}=$/.test(pin))
     return computeFingerprint(normalisePublicKey(pin, 'a value of --trust-signer'));

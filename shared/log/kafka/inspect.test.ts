@@ -56,13 +56,13 @@ test('everything wrong with a topic is listed, what loses records first', async 
       /is set to retention\.ms=3600000, compression\.type=zstd, max\.message\.bytes=104857600 → kafka-configs\.sh .* retention\.ms=-1,compression\.type=producer,max\.message\.bytes=1048588$/,
     ),
     expect.stringMatching(
-      /has 3 partitions and needs 1, and none can be removed → it has records, so do not delete it before headgate backup/,
+      /has 3 partitions and needs 1, and partitions cannot be removed → it has records, so do not delete it before headgate backup/,
     ),
   ]);
 });
 
 test('for an empty topic with too many partitions, deleting it is suggested', async () => {
   expect(await faultsOf({ partitions: 3 })).toEqual([
-    expect.stringMatching(/none can be removed → delete it and create it again: kafka-topics\.sh /),
+    expect.stringMatching(/partitions cannot be removed → delete it and create it again: kafka-topics\.sh /),
   ]);
 });

@@ -48,12 +48,12 @@ export function kafkaFilePaths(environment: Environment): string[] {
 
 function readTls(environment: Environment): KafkaTls | undefined {
   const system = read(readProtectedSetting, 'TLS', environment);
-  if (system && system !== 'system') throw new KafkaSettingsInvalid(`${prefix}TLS is either system or unset`);
+  if (system && system !== 'system') throw new KafkaSettingsInvalid(`${prefix}TLS must be system or unset`);
   const ca = pemFile(environment, 'TLS_CA');
   const cert = pemFile(environment, 'TLS_CERT');
   const key = pemFile(environment, 'TLS_KEY');
   if ((cert === undefined) !== (key === undefined))
-    throw new KafkaSettingsInvalid(`${prefix}TLS_CERT and ${prefix}TLS_KEY are given together or not at all`);
+    throw new KafkaSettingsInvalid(`${prefix}TLS_CERT and ${prefix}TLS_KEY must be given together`);
   if (!system && ca === undefined && cert === undefined) return undefined;
   const tls = { ...(ca ? { ca } : {}), ...(cert && key ? { cert, key } : {}) };
   try {
@@ -61,7 +61,7 @@ function readTls(environment: Environment): KafkaTls | undefined {
   } catch (error) {
     const names = `${prefix}TLS_CA, _TLS_CERT and _TLS_KEY`;
     throw new KafkaSettingsInvalid(
-      `the files that ${names} name are no authority, or no certificate and its key`,
+      `the files of ${names} must contain an authority, or a certificate and its key`,
       {
         cause: error,
       },
@@ -77,9 +77,9 @@ function pemFile(environment: Environment, name: string): string | undefined {
   try {
     pem = readFileSync(path, 'utf8');
   } catch (error) {
-    throw new KafkaSettingsInvalid(`the file that ${prefix}${name} names cannot be read`, { cause: error });
+    throw new KafkaSettingsInvalid(`the file of ${prefix}${name} cannot be read`, { cause: error });
   }
-  if (!pem.includes('-----BEGIN ')) throw new KafkaSettingsInvalid(`${prefix}${name} names no PEM file`);
+  if (!pem.includes('-----BEGIN ')) throw new KafkaSettingsInvalid(`the file of ${prefix}${name} is not PEM`);
   return pem;
 }
 
@@ -89,11 +89,10 @@ function readSasl(environment: Environment): KafkaSasl | undefined {
   );
   if (!mechanism && !username && !password) return undefined;
   if (!mechanism || !username || !password)
-    throw new KafkaSettingsInvalid(
-      `${prefix}SASL_MECHANISM, _USERNAME and _PASSWORD are given together or not at all`,
-    );
+    throw new KafkaSettingsInvalid(`${prefix}SASL_MECHANISM, _USERNAME and _PASSWORD must be given together`);
   const known = mechanisms.find((name) => name === mechanism.toLowerCase());
-  if (!known) throw new KafkaSettingsInvalid(`${prefix}SASL_MECHANISM is one of ${mechanisms.join(', ')}`);
+  if (!known)
+    throw new KafkaSettingsInvalid(`${prefix}SASL_MECHANISM must be one of ${mechanisms.join(', ')}`);
   return { mechanism: known, username, password };
 }
 

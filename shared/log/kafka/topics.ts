@@ -133,7 +133,7 @@ export async function createTopic(
     const type = error instanceof KafkaFault ? error.type : '';
     if (type === 'TOPIC_AUTHORIZATION_FAILED' || type === 'CLUSTER_AUTHORIZATION_FAILED')
       throw new TopicMisconfigured(
-        `topic ${plan.topic} does not exist and may not be created; create it: ${createCommand(plan, replicas)}`,
+        `topic ${plan.topic} does not exist, and this process may not create it; create it: ${createCommand(plan, replicas)}`,
         { cause: error },
       );
     if (type !== 'TOPIC_ALREADY_EXISTS') throw error;
@@ -177,7 +177,7 @@ async function settingsFault(
   const settings = await readSettings(connection, topic);
   if (settings === undefined)
     return {
-      text: `the settings of topic ${topic} may not be read`,
+      text: `this process may not read the settings of topic ${topic}`,
       next:
         'kafka-acls.sh --bootstrap-server BROKERS --add --allow-principal User:NAME ' +
         `--operation DescribeConfigs --topic ${topic}`,
@@ -228,7 +228,7 @@ async function partitionsFault(
   const next = mayBeDeleted
     ? again
     : `it has records, so do not delete it before headgate backup FOLDER has saved them (docs/backup.md); then ${again}`;
-  return { text: `${text}, and none can be removed`, next, lead: '' };
+  return { text: `${text}, and partitions cannot be removed`, next, lead: '' };
 }
 
 /** Whether processes publish the topic's records again, so that the topic is not the only place that has them. */
