@@ -4,7 +4,7 @@ import { type EngineTarget, requestEngine } from './engine-http.ts';
 
 interface Source {
   readonly path: string;
-  /** Extracts the number; undefined if the response does not contain it. */
+  /** Extracts the number, or undefined if the response does not contain it. */
   count(text: string): number | undefined;
 }
 
@@ -24,7 +24,7 @@ const sources: Readonly<Record<Dialect, Source | undefined>> = {
 const timeoutMs = 1000;
 const countMax = 1_000_000;
 
-/** Number of requests in flight; undefined if the engine does not report it or cannot be reached. Never throws. */
+/** Number of requests in flight, or undefined if the engine does not report it or cannot be reached. Never throws. */
 export async function readInFlight(dialect: Dialect, target: EngineTarget): Promise<number | undefined> {
   const source = sources[dialect];
   if (source === undefined) return undefined;

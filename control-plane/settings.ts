@@ -34,7 +34,7 @@ export interface ControlPlaneSettings {
   readonly drainDelaySeconds?: number;
   /** Seconds that requests in flight may run after new connections are refused; default 5. */
   readonly drainTimeoutSeconds?: number;
-  /** Settings of the console; undefined if this replica has none. */
+  /** Settings of the console, or undefined if this replica has none. */
   readonly console?: ConsoleSettings | undefined;
   /** Certificate of every listener. */
   readonly certificate?: Certificate | undefined;

@@ -60,9 +60,9 @@ export interface AdminContext {
   readonly askTimeoutMs: number | undefined;
   /** Usage rows by result, counted since the start. */
   readonly usageCounts: Readonly<Record<'differing' | 'lost' | 'unread' | 'junk', number>>;
-  /** Dispatcher for connections to gateways; undefined for the default one of all clients. */
+  /** Dispatcher for connections to gateways, or undefined for the default one of all clients. */
   readonly gatewayAgent: Dispatcher | undefined;
-  /** Known damage in usage.db; undefined if nothing checks the file. */
+  /** Known damage in usage.db, or undefined if nothing checks the file. */
   readonly usageFile: (() => UsageFileState) | undefined;
   /** Facts about the admin API's listener. */
   listener(): { readonly name: string; readonly isLoopback: boolean; readonly daysLeft?: number | undefined };
@@ -73,7 +73,7 @@ export interface AdminContext {
   readonly drain: Drain;
   /** Calls the listener for each batch of folded commits. Returns a function that removes the listener. */
   onCommits(listener: (commits: readonly Commit[]) => void): () => void;
-  /** Sign-in links to the console; undefined if this replica does not serve a console. */
+  /** Sign-in links to the console, or undefined if this replica does not serve one. */
   readonly links: SignInLinks | undefined;
   /** Previous token, still accepted while gateways change over. */
   readonly previousGatewayToken: string | undefined;

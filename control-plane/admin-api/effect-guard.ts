@@ -109,7 +109,7 @@ export class EffectGuard {
       if (events.some(({ type }) => mayTurnAnswers(type))) this.#turnedAt = seq;
   }
 
-  /** The command's events; undefined if planning fails, because then the writer refuses the command as well. */
+  /** The command's events, or undefined if planning fails, because then the writer refuses the command as well. */
   async #planned({ definition, raw, actor, used }: GuardedCommand) {
     const { db } = this.#context.snapshot;
     try {

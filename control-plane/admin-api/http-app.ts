@@ -24,7 +24,7 @@ const handledMax = 8;
 export interface HttpListener {
   readonly name: ListenerName;
   readonly connections: Connections;
-  /** Certificate for TLS; undefined for plain HTTP. */
+  /** Certificate for TLS, or undefined for plain HTTP. */
   readonly certificate?: Certificate | undefined;
   readonly logger: Logger;
   readonly bodies: BodyBudgets;

@@ -8,7 +8,7 @@ import type { AdminContext } from './context.ts';
 
 export interface FoundCounters {
   readonly counters: CounterFacts;
-  /** Age of the oldest report used; undefined if requests and weights in flight are not known. */
+  /** Age of the oldest report used, or undefined if requests and weights in flight are not known. */
   readonly ageSeconds: number | undefined;
 }
 

@@ -76,7 +76,7 @@ function partEnds(
   return sizes.length === 0 ? ends : [...ends, sizes.length];
 }
 
-/** `commits`: number of commits that the parts would take; undefined if a single event is too large. */
+/** `commits`: number of commits that the parts would take, or undefined if a single event is too large. */
 function tooLarge(bytes: number, commits: number | undefined): CommandError {
   const inParts =
     commits === undefined ? 'one of its changes alone is larger' : `in parts it takes ${commits} commits`;

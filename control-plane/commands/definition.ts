@@ -29,7 +29,7 @@ import { checkOpenChange, type Staging, stagedEvents } from './staging.ts';
 
 /** The log's signers as the deciding replica sees them. */
 export interface SigningView {
-  /** Public keys whose signatures count now; empty if the log is not signed. */
+  /** Public keys whose signatures count now, or empty if the log is not signed. */
   readonly signers: readonly string[];
   /** This replica's public key. */
   readonly own: string | undefined;
@@ -92,7 +92,7 @@ export interface Divisible {
 
 /** Decides a command and describes its result. */
 interface Decider<Params, Body> {
-  /** The organisation concerned; undefined if the resource does not exist. Required if members may run the command. */
+  /** The organisation concerned, or undefined if the resource does not exist. Required if members may run the command. */
   findOrganisation?(db: Database, input: CommandInput<Params, Body>): string | undefined;
   decide(
     db: Database,

@@ -10,7 +10,7 @@ import { type CommandContext, defineCommands } from './definition.ts';
 import { needAll, numberedIds } from './many.ts';
 import { needKey, needOrganisation } from './preconditions.ts';
 
-/** Time when a key created at `nowMs` expires, in ms since 1970; null if never. A year from 29 February ends on 1 March. */
+/** Time when a key created at `nowMs` expires, in ms since 1970, or null if never. A year from 29 February ends on 1 March. */
 export function expiresAtMs(choice: ExpiryChoice, nowMs: number): number | null {
   switch (choice) {
     case 'never':
@@ -44,7 +44,7 @@ function createdKey(
   };
 }
 
-/** The organisation of all items; undefined if they name several, which only an operator may do. */
+/** The organisation of all items, or undefined if they name several, which only an operator may do. */
 function organisationOfAll(db: Database, items: readonly NewKey[]): string | undefined {
   const [first, ...others] = new Set(items.map(({ organisation }) => organisation));
   return first === undefined || others.length > 0 ? undefined : findOrganisation(db, first)?.id;

@@ -55,7 +55,7 @@ interface FirstAnswers {
 }
 
 /**
- * Answers that every signed-in page reads first, by path, so that it renders at once; undefined without a session. They come
+ * Answers that every signed-in page reads first, by path, so that it renders at once, or undefined without a session. They come
  * from the API's own routes with the page's cookie, and renew the session, because a person asked for the page.
  */
 async function firstAnswers(

@@ -37,7 +37,7 @@ export interface DoctorCheck {
 type Said<Item, Value> = Value | ((item: Item, facts: DoctorFacts) => Value);
 
 interface Row<Item> extends Pick<DoctorCheck, 'code' | 'well'> {
-  /** Items that the check examines; undefined if they are not known. */
+  /** Items that the check examines, or undefined if they are not known. */
   of(facts: DoctorFacts): readonly Item[] | undefined;
   readonly level: Said<Item, Finding['level']>;
   /** Whether the item is a finding. Without this function every item is one. */
@@ -81,7 +81,7 @@ function itemName(item: unknown): string | undefined {
   return typeof found === 'string' ? found : undefined;
 }
 
-/** Wraps the item in a list; undefined if the item is not known. */
+/** Wraps the item in a list, or undefined if the item is not known. */
 export function only<Item>(item: Item | undefined): readonly Item[] | undefined {
   return item === undefined ? undefined : [item];
 }

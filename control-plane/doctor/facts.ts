@@ -21,7 +21,7 @@ interface MachineFacts {
   readonly unwritable?: readonly string[];
   /** Files in the data folder that exceed their size bound. */
   readonly overgrown?: readonly { readonly name: string; readonly bytes: number }[];
-  /** Ports that a process needs but another process uses; undefined if no port was tried. */
+  /** Ports that a process needs but another process uses, or undefined if no port was tried. */
   readonly takenPorts?: readonly number[];
 }
 
@@ -34,7 +34,7 @@ interface LogFacts {
   readonly position: number;
   /** Reason why the fold has stopped. */
   readonly fault?: string | undefined;
-  /** Seconds since the last proof that the whole log is folded; null before the first proof. */
+  /** Seconds since the last proof that the whole log is folded, or null before the first proof. */
   readonly freshSeconds: number | null;
   readonly skipped: number;
   readonly isSigned: boolean;
@@ -65,7 +65,7 @@ interface ControlPlaneFacts {
   readonly sameLog: boolean;
   readonly maySign: boolean;
   readonly silentSeconds: number;
-  /** Seconds by which this process's clock is ahead of the collecting replica's; undefined if not known. */
+  /** Seconds by which this process's clock is ahead of the collecting replica's, or undefined if not known. */
   readonly clockAheadSeconds?: number | undefined;
   readonly fault?: string | undefined;
 }
@@ -82,7 +82,7 @@ interface GatewayFacts {
   readonly sameLog: boolean;
   readonly processes: number;
   readonly fault?: string | undefined;
-  /** Days until the certificate of the gateway's listeners expires; undefined without TLS. */
+  /** Days until the certificate of the gateway's listeners expires, or undefined without TLS. */
   readonly daysLeft?: number | undefined;
   /** Whether the gateway records decisions but does not answer questions about them. */
   readonly isMute?: boolean | undefined;
@@ -124,7 +124,7 @@ interface OrganisationFacts {
 interface KeyFacts {
   readonly id: string;
   readonly organisation: string;
-  /** Days until the key expires; null if it never expires. */
+  /** Days until the key expires, or null if it never expires. */
   readonly expiresInDays: number | null;
   readonly createdBy: string;
 }
@@ -159,7 +159,7 @@ interface LimitFacts {
 interface ListenerFacts {
   readonly name: string;
   readonly isLoopback: boolean;
-  /** Days until the certificate expires; undefined without TLS. */
+  /** Days until the certificate expires, or undefined without TLS. */
   readonly daysLeft?: number | undefined;
   /** Reason why the certificate cannot be used. */
   readonly certificateFault?: string | undefined;
@@ -189,7 +189,7 @@ interface ChangeFacts {
 }
 
 export interface DoctorFacts {
-  /** Time of the facts, ms since 1970; undefined if no check depends on it. */
+  /** Time of the facts, ms since 1970, or undefined if no check depends on it. */
   readonly now?: number | undefined;
   readonly machine?: MachineFacts | undefined;
   readonly log?: LogFacts | undefined;

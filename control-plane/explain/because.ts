@@ -18,7 +18,7 @@ export interface SetAt {
 /** Limit on the versions read. It is reached only if a row changes often but the aspect never does. */
 const versionsMax = 20_000;
 
-/** Finds when the row was last set or removed; undefined if not known. `key` contains the key columns, separated by `/`. */
+/** Finds when the row was last set or removed, or undefined if not known. `key` contains the key columns, separated by `/`. */
 export function findSetCommit(
   db: Database,
   table: TableName,

@@ -16,7 +16,7 @@ export interface Asker {
   readonly adjustment: number;
 }
 
-/** Finds the calling organisation; undefined for callers whose tokens are not counted. Throws NotFound. */
+/** Finds the calling organisation, or undefined for callers whose tokens are not counted. Throws NotFound. */
 export function findAsker(
   db: Database,
   { key, organisation }: Pick<ExplainRequest, 'key' | 'organisation'>,

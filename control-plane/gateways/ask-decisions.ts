@@ -1,4 +1,7 @@
-/** Asks gateways for decisions. Any token holder can report any address, so questions are signed and contain no secret. */
+/**
+ * Asks gateways for recorded decisions. Requests to gateways are signed and contain no secret, because anyone who holds the
+ * gateway token can report any address.
+ */
 import type { Dispatcher } from 'undici';
 import { type DecisionRecord, decisionRecordSchema } from '../../schemas/records/decisions.ts';
 import type { Closers } from '../../shared/runtime/closers.ts';
@@ -10,12 +13,12 @@ export interface DecisionSources {
   readonly board: Pick<StatusBoard, 'gateways'>;
   readonly gatewayToken: string;
   readonly previousGatewayToken?: string | undefined;
-  /** Time limit in ms for one decision. */
+  /** Time limit in ms for asking all gateways about one decision. */
   readonly askTimeoutMs?: number | undefined;
   readonly gatewayAgent?: Dispatcher | undefined;
 }
 
-/** Dispatcher for gateways whose certificates share one name, as in a cluster; undefined if each is valid for its host. */
+/** Creates a dispatcher for gateways whose certificates share one name, or returns undefined if no name is set. */
 export async function gatewayAgent(
   tlsName: string | undefined,
   closers: Closers,
@@ -30,23 +33,23 @@ export async function gatewayAgent(
 export interface Source {
   readonly name: string;
   readonly incarnation: string;
-  /** Data folder with its records, identified by `recordsId`. */
+  /** Id of the gateway's data folder, which contains its decision records; see `recordsId`. */
   readonly records: string;
-  /** Whether its status reports count its requests. */
+  /** Whether the gateway's status reports contain request counts. */
   readonly countsTraffic: boolean;
   readonly url: string | undefined;
-  /** Token that signed the report; undefined if not known. */
+  /** Token that signed the gateway's last report, or undefined if that is not known. */
   readonly token: string | undefined;
   readonly seenMs: number;
 }
 
 const timeoutMsDefault = 3_000;
-/** Time limits in ms of an export: between two pieces, and for everything from one gateway. */
+/** Longest wait in ms for the next piece of an export. `wholeTimeoutMs` limits the whole export from one gateway. */
 const idleTimeoutMs = 30_000;
 const wholeTimeoutMs = 3_600_000;
 
 export function selectSources(sources: DecisionSources, name: string | undefined): Source[] {
-  // `signedBy` is an index into this list.
+  // `signedBy` in a report is an index into this list.
   const tokens = [sources.gatewayToken, sources.previousGatewayToken];
   return sources.board
     .gateways()
@@ -59,7 +62,7 @@ export function selectSources(sources: DecisionSources, name: string | undefined
     }));
 }
 
-/** Finds the decision of a request, which only one gateway made. Ends early with the signal. */
+/** Asks all gateways for a request's decision, which only one of them made. Stops when `client` aborts. */
 export async function askDecision(
   sources: DecisionSources,
   id: string,
@@ -75,7 +78,7 @@ export async function askDecision(
   return { ...(decision !== undefined && { decision }), unanswered: silent };
 }
 
-/** Collects the answers, and the names of gateways that did not answer. Never rejects. */
+/** Asks all these gateways. Returns their answers and the names of gateways that did not answer. Never rejects. */
 export async function askAll<Answer>(
   found: readonly Source[],
   answerOf: (source: Source) => Promise<Answer>,
@@ -90,7 +93,7 @@ export async function askAll<Answer>(
   };
 }
 
-/** Yields lines of decisions since a time, gateway by gateway. Returns the names of those that did not answer completely. */
+/** Yields the decisions since `sinceMs`, gateway by gateway. Returns the names of those that did not answer completely. */
 export async function* decisionLines(
   sources: DecisionSources,
   sinceMs: number,
@@ -114,7 +117,9 @@ export interface Way {
   readonly signal: AbortSignal;
 }
 
-/** Combines the dispatcher with a time limit for the answers of all gateways. */
+/**
+ * Returns how to reach the gateways: the dispatcher, and a signal that aborts at the time limit or when the client aborts.
+ */
 export function resolveRoute(
   { gatewayAgent: dispatcher }: DecisionSources,
   client: AbortSignal,
@@ -123,7 +128,7 @@ export function resolveRoute(
   return { dispatcher, signal: AbortSignal.any([client, AbortSignal.timeout(timeoutMs)]) };
 }
 
-/** Yields complete lines of one gateway. Throws if it is silent for `idleMs` or does not answer to the end. */
+/** Yields complete lines from one gateway. Throws if the gateway sends nothing for `idleMs` or breaks off its answer. */
 export async function* askUnlessIdle(
   source: Source,
   path: string,
@@ -143,7 +148,7 @@ export async function* askUnlessIdle(
   }
 }
 
-/** Yields the authenticated part of the answer. */
+/** Asks one gateway and yields the text of its answer once that text is authenticated. */
 export async function* ask(source: Source, path: string, way: Way): AsyncGenerator<string, void> {
   const { token, incarnation, url } = source;
   if (token === undefined) throw new Error('it has not reported by itself since this replica started');
@@ -177,7 +182,7 @@ async function get(
   { dispatcher, signal }: Way,
   headers: Readonly<Record<string, string>> = {},
 ): Promise<Dispatcher.ResponseData> {
-  // Imported on use, because this takes a tenth of the process's start time.
+  // Imported on first use, because loading `undici` takes a tenth of the process's start time.
   const { request } = await import('undici');
   return request(address, { headers, signal, ...(dispatcher && { dispatcher }) });
 }

@@ -1,4 +1,4 @@
-/** Asks all gateways for requests and merges their pages by time. A gateway that does not answer is named as silent. */
+/** Asks all gateways for their requests and merges the answers by time into pages. Reports which gateways are silent. */
 import { setImmediate } from 'node:timers/promises';
 import type { z } from 'zod';
 import {
@@ -15,26 +15,26 @@ import {
   type Way,
 } from './ask-decisions.ts';
 
-/** Fields of a query, as a gateway reads them. */
+/** Query parameters that are sent to a gateway. */
 export type GatewayFilter = Readonly<Record<string, string | number | undefined>>;
 
 export interface AskedRequests {
   readonly filter: GatewayFilter;
-  /** Name of the only gateway to ask; undefined for all. */
+  /** Name of the only gateway to ask, or undefined to ask all. */
   readonly gateway: string | undefined;
 }
 
-/** A row, and the gateway that returned it. */
+/** A row of the request list and the gateway that returned it. */
 export interface GivenRow {
   readonly gateway: string;
   readonly row: GatewayRow;
 }
 
 const answerTimeoutMs = 3_000;
-/** Time limit in ms for a page. If few requests match, the page contains those found until then. */
+/** Time limit in ms for collecting a page. If few requests match, the page contains only those found by then. */
 const pageTimeoutMs = 4_000;
 
-/** Selects one process per gateway name: after a restart, the one that reported last. */
+/** Selects one process per gateway name. After a restart, this is the process that reported last. */
 export function askedSources(sources: DecisionSources, { gateway }: AskedRequests): Source[] {
   const newest = new Map<string, Source>();
   for (const source of selectSources(sources, gateway)) {
@@ -44,7 +44,7 @@ export function askedSources(sources: DecisionSources, { gateway }: AskedRequest
   return [...newest.values()];
 }
 
-/** Names the requested gateway if it is not known, because it counts as silent. */
+/** Returns the requested gateway's name if no such gateway is known, so that it is listed as silent. */
 export function listUnknown(found: readonly Source[], { gateway }: AskedRequests): string[] {
   return gateway === undefined || found.length > 0 ? [] : [gateway];
 }
@@ -52,25 +52,25 @@ export function listUnknown(found: readonly Source[], { gateway }: AskedRequests
 export function buildPath(path: string, fields: GatewayFilter): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(fields)) if (value !== undefined) query.set(name, String(value));
-  // Without a query, the signed path has no question mark, because the path that is sent has none.
+  // Omits the question mark if there is no query, because the signed path must equal the path that is sent.
   return query.size === 0 ? path : `${path}?${query.toString()}`;
 }
 
 export async function* parseLines(answer: AsyncIterable<string>): AsyncGenerator<unknown, void> {
   for await (const text of answer) {
     for (const line of text.split('\n')) if (line !== '') yield JSON.parse(line);
-    // Several pieces of up to a hundred lines often arrive together, so let other work run between them.
+    // Pieces of up to a hundred lines often arrive together, so let other work run between them.
     await setImmediate();
   }
 }
 
-/** Requests read from one gateway for a page, newest first. */
+/** Requests read from one gateway for one page, newest first. */
 class GatewayPages {
   readonly source: Source;
   readonly #rows: GatewayRow[] = [];
-  /** Number of the oldest row returned so far; 0 once all rows have been returned. */
+  /** Number of the oldest row taken so far, or 0 once all rows have been taken. */
   #position: number;
-  /** Row number before which the gateway is asked next; 0 if it has no more rows. */
+  /** Number of the row before which the next read starts, or 0 if the gateway has no more rows. */
   #before: number;
 
   constructor(source: Source, position: number) {
@@ -87,7 +87,7 @@ class GatewayPages {
     return this.#rows[0];
   }
 
-  /** Whether the gateway must be asked for its next rows. */
+  /** Whether all fetched rows have been taken and the gateway may have more. */
   get isEmpty(): boolean {
     return this.#rows.length === 0 && this.#before > 0;
   }
@@ -114,14 +114,14 @@ class GatewayPages {
 
 export interface PageOf<Row> {
   readonly items: Row[];
-  /** Start of the next page, by gateway; absent after the last page. */
+  /** Row number at which each gateway's part of the next page starts. Absent after the last page. */
   readonly next?: ReadonlyMap<string, number>;
   readonly silent: string[];
 }
 
 export interface AskedPage extends AskedRequests {
   readonly limit: number;
-  /** `next` of the previous page. Gateways that were silent then are not in it. */
+  /** `next` of the previous page. It does not contain gateways that were silent then. */
   readonly from: ReadonlyMap<string, number> | undefined;
 }
 
@@ -149,13 +149,15 @@ class FleetPages {
     return [...this.#silent].sort();
   }
 
-  /** Start of the next page, by gateway; undefined once all rows have been returned. */
+  /** Row number at which each gateway's part of the next page starts, or undefined once all rows have been returned. */
   get next(): ReadonlyMap<string, number> | undefined {
     const next = new Map(this.#pages.map(({ source, position }) => [source.name, position]));
     return [...next.values()].some((position) => position > 0) ? next : undefined;
   }
 
-  /** Asks the gateways whose next rows are not known. Returns false if there are none. */
+  /**
+   * Fetches more rows from every gateway whose fetched rows have all been taken. Returns false if there is no such gateway.
+   */
   async fill(client: AbortSignal): Promise<boolean> {
     const empty = this.#pages.filter(({ isEmpty }) => isEmpty);
     if (empty.length === 0) return false;
@@ -179,7 +181,7 @@ class FleetPages {
   }
 }
 
-/** Returns the newest rows that `shown` does not drop. A page may contain fewer than requested although more follow. */
+/** Returns the newest rows that `shown` accepts. A page may contain fewer rows than requested although more follow. */
 export async function requestPage<Row>(
   sources: DecisionSources,
   asked: AskedPage,

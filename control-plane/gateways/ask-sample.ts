@@ -1,4 +1,4 @@
-/** Asks all gateways for a sample of the last hour's decisions, as text that another thread parses and decides again. */
+/** Asks all gateways for a sample of the last hour's decisions, as text that another thread parses and re-evaluates. */
 
 import { gatewaySampleEndSchema, sampledMax } from '../../schemas/admin/gateway-requests.ts';
 import { hourMs } from '../../schemas/durations.ts';
@@ -7,9 +7,9 @@ import { askedSources, buildPath } from './ask-requests.ts';
 import type { FleetTraffic } from './fleet-traffic.ts';
 
 export interface RecordedSample {
-  /** Lines of `gatewaySampledSchema`. */
+  /** Lines that match `gatewaySampledSchema`. */
   readonly texts: readonly string[];
-  /** Number of these lines. */
+  /** Number of decisions in `texts`. */
   readonly decisions: number;
   /** Start of the time that the sample covers, ms since 1970. */
   readonly sinceMs: number;
@@ -21,16 +21,16 @@ export interface RecordedSample {
 
 type Answer = Pick<RecordedSample, 'texts' | 'decisions' | 'sinceMs'>;
 
-/** Time limit in ms, in which a gateway reads an hour of its records. */
+/** Time limit in ms for a gateway to read an hour of its records. */
 const timeoutMsDefault = 5_000;
-/** Bound on the average length of a decision, in characters. */
+/** Maximum average length of a decision in characters. */
 const charactersPerLineMax = 2_000;
 
 interface SampleSources extends DecisionSources {
   readonly traffic: Pick<FleetTraffic, 'now'>;
 }
 
-/** Samples requests of one organisation, or of all. Never rejects; ends early with the signal. */
+/** Samples recent requests of one organisation, or of all if it is undefined. Never rejects. Stops when `client` aborts. */
 export async function askSample(
   sources: SampleSources,
   organisation: string | undefined,

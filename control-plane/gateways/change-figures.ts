@@ -1,4 +1,6 @@
-/** Counts for a staged change, inside and outside its waves, from the gateways' traffic reports in the status topic. */
+/**
+ * Computes request counts for a staged change, inside and outside its waves, from the traffic reports that gateways publish.
+ */
 import type { Change, ChangeSide } from '../../schemas/events/changes.ts';
 import { addTraffic, ownTimeBounds, type TrafficSums } from '../../schemas/records/traffic.ts';
 import { firstWave } from '../../shared/snapshot/waves.ts';
@@ -20,11 +22,11 @@ export interface FleetSeen {
 export interface ChangeFigures {
   readonly inside: ChangeSide;
   readonly outside: ChangeSide;
-  /** Counts of the gateways inside, for the hour before the wave began. */
+  /** Counts of the gateways inside the wave, for the hour before the wave began. */
   readonly before: Pick<ChangeSide, 'requests' | 'refusals'>;
 }
 
-/** Whether the change has reached a gateway, by its name. */
+/** Returns a function that tells whether the change has reached the gateway with a given name. */
 export function splitSides({
   id,
   wave,
@@ -36,7 +38,7 @@ export function splitSides({
   };
 }
 
-/** Names of the gateways that report, in order. */
+/** Names of the gateways that are not silent, in alphabetical order. */
 export function reportingGateways(board: FleetSeen['board']): string[] {
   const reporting = board.gateways().filter((seen) => !board.isSilent(seen));
   return [...new Set(reporting.map(({ report }) => report.name))];
@@ -57,14 +59,14 @@ function sumSide(
 }
 
 /**
- * Keeps only internal errors, which count from any caller. Other answers to callers without a known key say nothing about a
- * change, because anyone can cause any number of them.
+ * Keeps only internal errors. Requests without a valid key count for nothing else, because anyone can send any number of them
+ * and so cause any number of refusals.
  */
 function keepErrors({ refused: { InternalError } = {} }: TrafficSums): TrafficSums {
   return { requests: 0, ...(InternalError !== undefined && { refused: { InternalError } }) };
 }
 
-/** Sums the figures of each side. A report that began before the wave and ended in it counts on neither side. */
+/** Sums the counts of each side. A report that began before the wave and ended in it counts on neither side. */
 export function computeFigures(
   { board, traffic }: FleetSeen,
   released: Released,

@@ -1,5 +1,5 @@
 /**
- * Watches a staged change: the counts of the gateways in its waves decide whether it continues, waits or is withdrawn. No
+ * Watches a staged change. The counts of the gateways in its waves decide whether it continues, waits or is withdrawn. No
  * replica leads: each one reaches the same decision, and the log accepts only the first write.
  */
 import { randomUUID } from 'node:crypto';
@@ -22,7 +22,7 @@ export type ChangeStep =
   | { readonly kind: 'advance' }
   | { readonly kind: 'withdraw'; readonly reason: string };
 
-/** A fault of a gateway in the wave. */
+/** Fault for which a gateway in the wave causes the change to be withdrawn. */
 type GatewayFault = 'silent' | 'diverged' | 'halted';
 
 export interface WatchedChange {
@@ -34,7 +34,7 @@ export interface WatchedChange {
 
 const percent = (part: number, of: number): number => (of === 0 ? 0 : (100 * part) / of);
 
-/** Pure, so that every replica decides alike on the same input. */
+/** Decides what happens to the change. Pure, so that every replica decides the same from the same input. */
 export function nextStep({ open, figures, faults, nowMs }: WatchedChange): ChangeStep {
   const watch = parseColumn(open.watch);
   const { inside, outside, before } = figures;
@@ -66,12 +66,12 @@ export interface StagedWatchOptions extends FleetSeen {
 
 const everyMs = 1000;
 const staleMs = staleSeconds * 1000;
-/** All processes together report many times within this span. If none has, the topic cannot be read or written. */
+/** Span in ms in which some process normally reports. If none has, the topic cannot be read or written. */
 const gapMs = 6000;
 
 /**
- * Whether a gateway has gone silent since a wave began. `listeningMs` is the time for which reports have been arriving. A
- * gateway that is only remembered, or whose reports could not be read, may be about to report.
+ * Whether a gateway has gone silent since a wave began. `listeningMs` is how long reports have been arriving without a gap. A
+ * gateway counts as silent only after that, because it may have reported while reports could not be read.
  */
 export function isSilentSince(
   { report, seenMs, isRemembered }: Seen,
@@ -87,7 +87,7 @@ export class StagedWatch {
   readonly #options: StagedWatchOptions;
   readonly #timer: NodeJS.Timeout;
   #withdrawn = 0;
-  /** Time since which reports have arrived without a gap; monotonic. */
+  /** Monotonic time in ms since which reports have arrived without a gap. */
   #listeningSinceMs = performance.now();
   #writing: Promise<void> | undefined;
 
@@ -156,7 +156,7 @@ export class StagedWatch {
     return isSilentSince(seen, { listeningMs, ...times }) ? 'silent' : undefined;
   }
 
-  /** Listens anew after a start, a pause of this process or a log outage, so that every gateway has time to report. */
+  /** Restarts the listening time after a start, a pause of this process or a log outage, so that all gateways can report. */
   #listen(): void {
     const nowMs = performance.now();
     const { board } = this.#options;
@@ -170,7 +170,7 @@ export class StagedWatch {
     let isWritten = false;
     const events = (): readonly KnownEvent[] => {
       const open = findOpenChange(snapshot.db);
-      // Another replica was first, or the rows underneath have changed.
+      // Write nothing if another replica was first, or if the rows that the change affects have been changed meanwhile.
       isWritten = open?.id === seen.id && open.wave === seen.wave && open.passed_over === seen.passed_over;
       if (!isWritten || open === undefined) return [];
       if (step.kind === 'advance') return advancing(open);

@@ -1,15 +1,18 @@
-/** Waits until every gateway has applied a position (design 4: Revocation confirmed). All waiters share one read. */
+/**
+ * Waits until every gateway has applied a position of the log, so that a revocation is confirmed (design 4: Revocation
+ * confirmed). All waiters share each read of the status topic.
+ */
 import type { Confirmations, GatewayConfirmation } from '../../schemas/admin/admin.ts';
 import { sleep, within } from '../../shared/runtime/retry.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from './status-board.ts';
 
-/** Minimum time in ms to read the reports, even if the caller's timeout is shorter. */
+/** Minimum time in ms for reading the status reports, even if the caller's timeout is shorter. */
 const readMsMin = 1000;
-/** Poll interval in ms. A silent gateway becomes confirmed by time alone, without an event. */
+/** Poll interval in ms, needed because a silent gateway becomes confirmed after a time, without an event. */
 const pollMs = 500;
 
-/** Time in ms after which a read of the reports starts again. */
+/** Time limit in ms for one read of the status reports. */
 const readMsMax = 5000;
 /** Shortest time in ms between the starts of two reads, however many callers wait. */
 const readGapMs = 100;
@@ -17,7 +20,7 @@ const readGapMs = 100;
 export class Confirming {
   readonly #board: StatusBoard;
   readonly #snapshot: Pick<Snapshot, 'log'>;
-  /** Read in progress, with the pause before the next one. */
+  /** Resolves when the running read has ended and the pause after it is over. */
   #running: Promise<unknown> = Promise.resolve();
   #next: Promise<boolean> | undefined;
 
@@ -29,14 +32,14 @@ export class Confirming {
     this.#snapshot = snapshot;
   }
 
-  /** Rejects with the reason of `client` once that aborts. */
+  /** Waits until all gateways confirm or the timeout expires. If `client` aborts, rejects with the signal's reason. */
   async wait(position: number, timeoutSeconds: number, client: AbortSignal): Promise<Confirmations> {
     const board = this.#board;
     const startMs = performance.now();
     const untilMs = startMs + timeoutSeconds * 1000;
     const leftMs = (): number => untilMs - performance.now();
     const confirmedMs = new Map<string, number>();
-    // A gateway publishes a report before it serves, so a gateway that this read does not find does not accept keys yet.
+    // A gateway publishes a report before it serves, so a gateway that is missing after this read does not accept keys yet.
     let isRead = await this.#readToEnd(Math.max(leftMs(), readMsMin), client);
     let readMs = performance.now();
     for (;;) {
@@ -59,12 +62,12 @@ export class Confirming {
     }
   }
 
-  /** Whether the reports were read to an end requested after this call, before the timeout and while the client waits. */
+  /** Reads the status topic to its present end. Returns false if the timeout expires or the client aborts first. */
   async #readToEnd(timeoutMs: number, client: AbortSignal): Promise<boolean> {
     return (await within(this.#sharedRead(), timeoutMs, client)) === true;
   }
 
-  /** Returns the next read, for all waiters. The running one may have requested the end before one of them came. */
+  /** Returns the next read, for all waiters. A running read may have looked up the topic's end before a waiter came. */
   #sharedRead(): Promise<boolean> {
     this.#next ??= this.#running.then(() => {
       this.#next = undefined;

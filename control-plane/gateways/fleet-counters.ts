@@ -1,6 +1,7 @@
 /**
- * Counters of all gateways, on a control plane. It republishes counts of silent replicas every hour, because the topic keeps
- * only a day; values from a restore count as one of these. It compares the sums with usage rows, and requests missing rows.
+ * Counters of all gateways, as a control plane keeps them. It republishes the counts of silent replicas every hour, because
+ * the topic keeps records for only a day. Counts from a restored backup belong to a silent replica too. It also compares the
+ * sums with the usage rows, and requests missing rows.
  */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
@@ -29,19 +30,20 @@ import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import type { AppliedUsage, UsageReader } from '../usage/usage-store.ts';
 import { countedTokens, type FleetSettings } from './open-fleet.ts';
 
-/** Replicas publish every hour; one that has not published for longer than this is silent. */
+/** Time in ms without a record after which a replica is silent. Replicas publish every hour. */
 const silentMs = 2 * hourMs;
 /** Interval between requests for missing rows, in ms. */
 const gapsEveryMs = 200;
-/** Longest wait for the topic to be read to its end before the first search for silent replicas. */
+/**
+ * Longest wait in ms for the topic to be read to its end before counts of silent replicas are published for the first time.
+ */
 const catchUpTimeoutMs = 30_000;
-/** Interval between searches for silent replicas and comparisons of sums, in ms. */
+/** Interval in ms between two sweeps, which republish silent replicas and compare sums. */
 const sweepEveryMs = 60_000;
-/** Comparisons without a change on either side before sums are compared: counters and rows arrive at different times. */
+/** Number of sweeps without a change before sums are compared, because counters and rows arrive at different times. */
 const stillSweeps = 3;
 
 export interface FleetCountersOptions {
-  /** Id of this process. */
   readonly process: string;
   readonly topic: LimitTopic;
   readonly copy: CounterCopy;
@@ -50,7 +52,7 @@ export interface FleetCountersOptions {
   readonly now?: () => number;
 }
 
-/** Tokens of the pool in one period. */
+/** Tokens that an organisation used in one period, according to the counters and to the usage rows. */
 export interface CounterDifference {
   readonly organisation: string;
   readonly period: string;
@@ -65,7 +67,7 @@ interface Compared {
 }
 
 export class FleetCounters {
-  /** Differences between the gateways' counters and the usage rows once both are at rest. */
+  /** Differences between the gateways' counters and the usage rows, found once both have stopped changing. */
   differences: readonly CounterDifference[] = [];
   readonly feed: CounterFeed;
   readonly #state = new CounterState();
@@ -92,7 +94,7 @@ export class FleetCounters {
       setInterval(() => this.#askForMissing(), gapsEveryMs).unref(),
       setInterval(() => this.sweep(), sweepEveryMs).unref(),
     ];
-    // Values from a restore are due at once, because no one else publishes them.
+    // Counts from a restored backup are published at once, because no other process has them.
     void this.feed.caughtUp(catchUpTimeoutMs).then((isCaughtUp) => isCaughtUp && this.#publishSilent());
   }
 
@@ -102,12 +104,12 @@ export class FleetCounters {
     await this.feed.stop();
   }
 
-  /** Sum over all organisations. */
+  /** Sum of all differences, over all organisations and periods. */
   get differenceTokens(): number {
     return this.differences.reduce((sum, { counters, rows }) => sum + Math.abs(counters - rows), 0);
   }
 
-  /** Call this whenever usage rows are applied. */
+  /** Queues requests for missing rows. The caller calls this whenever usage rows have been applied. */
   onApplied({ gaps }: Pick<AppliedUsage, 'gaps'>): void {
     this.#gaps.push(...gaps.map(({ incarnation, next }) => [incarnation, next] as const));
   }
@@ -116,25 +118,25 @@ export class FleetCounters {
     return this.#options.topic.refused;
   }
 
-  /** Sum over all gateways. */
+  /** Returns what all gateways together counted for the subject in the period. */
   used(subject: string, period: string): Sum {
     return this.#state.sum(counterKey(subject, period));
   }
 
-  /** Sum of each replica. */
+  /** Returns what each replica counted for the subject in the period. */
   valuesOf(subject: string, period: string): { readonly replica: ReplicaFacts; readonly sum: Sum }[] {
     return this.#state.valuesOf(counterKey(subject, period));
   }
 
-  /** All counters, for a gateway without a copy of its own: a line with the position, then one record per line. */
+  /** Yields all counters, for a gateway without a copy of its own: first a line with the topic position, then records. */
   *lines(): Generator<string> {
-    // Records read during the transfer come after this position in the topic.
+    // The position comes first, so that the receiver reads all records that arrive during the transfer from the topic.
     yield `${JSON.stringify({ position: this.feed.position })}\n`;
     for (const { id, process, name, ownMs } of [...this.#state.replicas])
       for (const record of this.#recordsOf(id, process, name, ownMs)) yield `${JSON.stringify(record)}\n`;
   }
 
-  /** Republishes what silent replicas counted, and compares the sums with the rows. */
+  /** Republishes the counts of silent replicas, and compares the sums with the usage rows. */
   sweep(): void {
     this.#compare();
     this.#publishSilent();
@@ -178,7 +180,7 @@ export class FleetCounters {
     const before = this.#publishing;
     this.#publishing = (async () => {
       await before;
-      // Records that fail to publish are sent at the next repetition.
+      // A record that cannot be published is published again by the next hourly repetition.
       for (const record of records) await this.feed.publish(record);
     })();
   }
@@ -191,7 +193,7 @@ export class FleetCounters {
         .poolTotals()
         .map(({ organisation, period, tokens }) => [counterKey(organisation, period), tokens]),
     );
-    // Visitors' rows count turns, not tokens.
+    // Skips visitors' counters, because their usage rows count turns, not tokens.
     const keys = [...this.#state.keys()].filter((key) => !key.includes(':'));
     for (const key of new Set([...keys, ...rows.keys()])) {
       const now = { counters: this.#state.sum(key).tokens, rows: rows.get(key) ?? 0 };
@@ -215,7 +217,7 @@ export class FleetCounters {
   }
 }
 
-/** Opens the fleet's counters, their copy in the data folder and their metrics. Throws errors of shared/runtime/sqlite.ts. */
+/** Opens all counters, their copy in the data folder and their metrics. Throws errors of `shared/runtime/sqlite.ts`. */
 export function openFleetCounters(
   settings: FleetSettings,
   usage: UsageReader,

@@ -1,4 +1,4 @@
-/** Current use of fleet-wide limits, on a control plane: requests of the minute and weight in flight. Publishes nothing. */
+/** Reads the current use of fleet-wide limits: requests in the current minute and weight in flight. Never publishes. */
 import { decodeGauges, inFlightWindow } from '../../schemas/records/gauges.ts';
 import { gaugesTopic } from '../../schemas/records/limits.ts';
 import { ClaimsFold } from '../../shared/limits/claims-fold.ts';
@@ -10,12 +10,12 @@ import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { countedTokens, type FleetSettings } from './open-fleet.ts';
 
-/** Longer than a minute plus clock differences, in ms. */
+/** How far before now reading starts, in ms: one minute, plus a margin for clock differences. */
 const readBackMs = 70_000;
 const sweepEveryMs = 1_000;
-/** Pause in ms between two reads of the topic, because batches are cheaper. */
+/** Pause in ms between two reads of the topic, because reading in batches is cheaper. */
 const restMs = 100;
-/** Silence in ms after which a gateway is not live and its weight in flight has ended. It publishes at least every second. */
+/** Silence in ms after which a gateway's weight in flight no longer counts. Live gateways publish at least every second. */
 const liveMs = 12_000;
 
 /** Use of a limit by one gateway. */
@@ -27,7 +27,7 @@ export interface GaugeUse {
 export interface FleetGaugesOptions {
   readonly topic: LimitTopic;
   readonly logger: Pick<LineLogger, 'fatal'>;
-  /** Monotonic, ms. */
+  /** Monotonic clock in ms. */
   readonly clock?: () => number;
 }
 
@@ -66,16 +66,19 @@ export class FleetGauges {
     return this.#options.topic.refused;
   }
 
-  /** Time by which gateways count periods. */
+  /** Returns the current log time, by which gateways count periods. */
   logNow(): number {
     return this.#time.now();
   }
 
-  /** Use by process; undefined while the topic cannot be read. `window` is the start of a minute, or `inFlightWindow`. */
+  /**
+   * Returns the use by each gateway process, or undefined while the topic cannot be read. `window` is the start of a minute,
+   * or `inFlightWindow`.
+   */
   uses(subject: string, window: number): GaugeUse[] | undefined {
     if (!this.#options.topic.reachable) return undefined;
     const cells = this.#fold.row({ subject, window })?.cells;
-    // Most subjects are idle.
+    // Returns early, because most subjects are idle.
     if (cells === undefined) return [];
     const ages = this.#ages();
     const uses: GaugeUse[] = [];
@@ -87,7 +90,7 @@ export class FleetGauges {
     return uses;
   }
 
-  /** Live gateways, with the time in ms since each last published. */
+  /** Returns the live gateways, with the time in ms since each last published. */
   gateways(): Map<string, number> {
     const gateways = new Map<string, number>();
     for (const { name, ageMs } of this.#ages().values())

@@ -1,7 +1,8 @@
 /**
- * Keeps the registry of gateways beyond the retention of the status topic, because a silent gateway may still accept revoked
- * keys (design 4: Revocation confirmed). Each replica stores it in a file, and republishes reports of silent gateways so that
- * new replicas learn them. If another replica republishes an ended gateway, this one publishes its tombstone.
+ * Remembers gateways for longer than the status topic retains their reports, because a silent gateway may still accept
+ * revoked keys (design 4: Revocation confirmed). Each replica stores the gateways in a file, and republishes the reports of
+ * silent ones so that new replicas learn them. If another replica republishes a gateway that has ended, this replica
+ * publishes its tombstone.
  */
 import { hourMs } from '../../schemas/durations.ts';
 import {
@@ -18,21 +19,20 @@ import type { GatewaysFile, PersistedGateway } from './gateways-file.ts';
 import type { StatusBoard } from './status-board.ts';
 
 const sweepMsDefault = 2000;
-/** Time in ms after which a silent gateway is republished. */
+/** Silence in ms after which a gateway's report is republished. */
 const silentMs = 60_000;
-/** Time in ms that a gateway known from a file or a memory record has to report itself. */
+/** Time in ms that a gateway known only from a file or a memory record has to report before its report is republished. */
 const graceMs = 10_000;
-/** Interval far below the topic's retention of one day. */
+/** Republish interval in ms, far below the topic's retention of one day. */
 const republishEveryMs = hourMs;
 
 export interface FleetMemoryOptions {
-  /** Name of this replica. */
   readonly name: string;
   readonly board: StatusBoard;
   readonly file: GatewaysFile;
   readonly log: ControlLog;
   readonly mac: StatusMac;
-  /** Time in ms between two sweeps, which write the file and republish reports; default 2 s. */
+  /** Interval in ms at which the file is written and silent gateways are republished. Default: 2000. */
   readonly sweepMs?: number;
   readonly logger: Pick<Logger, 'warn' | 'info'>;
 }
@@ -44,7 +44,7 @@ export class FleetMemory {
   #timer: NodeJS.Timeout | undefined;
   #publishing: Promise<void> | undefined;
 
-  /** Loads the file into the board. Construct it before the board starts to read. */
+  /** Loads the file into the board, so it must be called before the board starts to read the topic. */
   constructor(options: FleetMemoryOptions) {
     this.#options = options;
     const { board, file } = options;
@@ -59,12 +59,12 @@ export class FleetMemory {
     this.#timer.unref();
   }
 
-  /** Queues tombstones for incarnations that have ended, but that another replica still publishes. */
+  /** Queues tombstones for incarnations that have ended but that another replica still publishes. */
   republishEnded(ended: readonly string[]): void {
     for (const incarnation of ended) this.#resurrected.add(incarnation);
   }
 
-  /** Forgets all processes with this name and returns their number. Rejects if the topic cannot be written. */
+  /** Removes all gateway processes with this name and returns their number. Rejects if the topic cannot be written. */
   async forget(name: string): Promise<number> {
     const { board, logger } = this.#options;
     const known = board.gateways().filter(({ report }) => report.name === name);
@@ -91,7 +91,7 @@ export class FleetMemory {
     });
   }
 
-  /** Writes the changes since the last write. If that fails, the next sweep retries. */
+  /** Writes changed gateways to the file. If that fails, the next sweep retries. */
   #persist(): void {
     const { board, file, logger } = this.#options;
     const { rows } = board;
@@ -128,7 +128,7 @@ export class FleetMemory {
       this.#resurrected.clear();
       for (const { report } of silent) {
         rows.upsert(report, 'memory');
-        // The file contains an incarnation's first report. From now on it must contain the last.
+        // The file contains the first report of each incarnation. For a silent gateway it must contain the last one.
         rows.changed.add(report.incarnation);
       }
     } catch (error) {
@@ -137,7 +137,7 @@ export class FleetMemory {
     }
   }
 
-  /** Appends in batches of bounded size. Rejects with the errors of ControlLog. */
+  /** Appends memory records, split so that each fits the topic's size limit. Rejects with the errors of `ControlLog`. */
   async #append(gateways: readonly StatusReport[], forgotten: readonly Forgotten[]): Promise<void> {
     const { name, log, mac } = this.#options;
     for (const batch of inBatches(name, gateways, forgotten)) {

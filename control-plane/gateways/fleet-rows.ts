@@ -1,29 +1,33 @@
 /**
- * Registry of reporting processes, one row per incarnation. A gateway is removed only if it stops cleanly, if a later start
- * from its data folder proves its end, or if an operator forgets it. Its tombstone keeps older reports from adding it again.
+ * Registry of reporting processes, with one row per incarnation. A gateway is removed only if it stops cleanly, if a later
+ * start from its data folder proves its end, or if an operator tells the control plane to forget it. Its tombstone prevents
+ * older reports from adding it again.
  */
 import type { Forgotten, StatusReport } from '../../schemas/records/status.ts';
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 
 export interface Seen {
   readonly report: StatusReport;
-  /** Monotonic time in ms when this process read the report. */
+  /** Monotonic time in ms when this replica read the report. */
   readonly seenMs: number;
-  /** Whether the report comes from a file, from another replica's memory, or from before this replica's start. */
+  /** Whether the report comes from a file, from another replica's memory record, or from before this replica's start. */
   readonly isRemembered: boolean;
-  /** Whether an operator forgot the gateway. It is removed once it is silent. */
+  /** Whether an operator told the control plane to forget the gateway. The row is removed once the gateway is silent. */
   readonly isForgotten?: boolean;
-  /** Index of the token that signed the process's own record; undefined if a file or another process passed it on. */
+  /** Index of the token that signed the report, or undefined if a file or another process passed the report on. */
   readonly signedBy?: number | undefined;
 }
 
-/** Identifies a process's data folder, which contains its records, across restarts. Without a folder, identifies the process. */
+/**
+ * Id of a process's data folder, which contains its records and stays the same across restarts. A process without a folder is
+ * identified by its incarnation.
+ */
 export function recordsId({ folder, incarnation }: Pick<StatusReport, 'folder' | 'incarnation'>): string {
   return folder?.id ?? incarnation;
 }
 
 export interface FleetRow extends Seen {
-  /** Time when the report was last appended to the topic, directly or in a memory record; -Infinity if not known. */
+  /** Monotonic time in ms when anyone last appended the report to the topic, or -Infinity if that is not known. */
   readonly publishedMs: number;
   readonly isForgotten: boolean;
 }
@@ -35,22 +39,22 @@ export type Arrival =
   | 'earlier'
   /** Report from a memory record of another replica. */
   | 'memory'
-  /** Report from the file of this replica. */
+  /** Report from this replica's file. */
   | 'file';
 
 const rowsMax = 10_000;
 const tombstonesMax = 20_000;
-/** Time in ms after which control planes expire, because nothing waits for their confirmation. */
+/** Silence in ms after which a control plane is removed. Gateways stay longer, because only their confirmation is awaited. */
 const controlPlaneKeptMs = 600_000;
 
 export class FleetRows {
-  /** Incarnations to persist, whose rows were added or removed. The reader clears the set. */
+  /** Incarnations whose rows were added or removed and must be persisted. The code that persists them clears the set. */
   readonly changed = new Set<string>();
   readonly #rows = new Map<string, FleetRow>();
   readonly #tombstones = new BoundedMap<string, number>(tombstonesMax, 'oldest');
   #overflowed = false;
 
-  /** Whether more processes have reported than the registry holds, so that it is incomplete. */
+  /** Whether more processes have reported than the registry can hold, so that it is incomplete. */
   get isOverflowed(): boolean {
     return this.#overflowed;
   }
@@ -63,12 +67,12 @@ export class FleetRows {
     return this.#rows.get(incarnation);
   }
 
-  /** Returns the number of an ended incarnation's last report. */
+  /** Returns the number of the last report of an incarnation that has ended, or undefined if it has not. */
   findEnd(incarnation: string): number | undefined {
     return this.#tombstones.get(incarnation);
   }
 
-  /** Adds or updates a row. Returns false if the incarnation ended with this report or a later one. */
+  /** Adds or updates a row. Returns false if the incarnation has ended with this report or a later one. */
   upsert(report: StatusReport, arrival: Arrival, signedBy?: number): boolean {
     const nowMs = performance.now();
     const { incarnation, n } = report;
@@ -98,7 +102,7 @@ export class FleetRows {
     return true;
   }
 
-  /** Marks the row; `sweep` removes it once it is silent, so that a live gateway never disappears. */
+  /** Marks a row as forgotten. `sweep` removes it once its gateway is silent, so that a live gateway never disappears. */
   forget({ incarnation, n }: Forgotten): void {
     const row = this.#rows.get(incarnation);
     if (row && row.report.n > n) return;
@@ -106,7 +110,7 @@ export class FleetRows {
     this.#addTombstone(incarnation, n);
   }
 
-  /** Removes forgotten rows that are silent, and expired control planes. */
+  /** Removes forgotten rows that are silent, and control planes that have not reported for a long time. */
   sweep(silentMs: number): void {
     const nowMs = performance.now();
     for (const [incarnation, { report, seenMs, isForgotten, isRemembered }] of this.#rows) {
@@ -117,7 +121,7 @@ export class FleetRows {
     }
   }
 
-  /** Whether there is room for a new row and its process may still run. */
+  /** Whether a row can be added: its process may still be running, and the registry is not full. */
   #admits(report: StatusReport, reportedSinceItsEnd: boolean): boolean {
     const { folder, incarnation, n } = report;
     if (folder && !reportedSinceItsEnd)

@@ -1,7 +1,7 @@
 /**
- * Requests of the last hour as status reports count them, in bounded memory, and read from the topic again after a start. A
- * report has the time of its log record, unless that clock alone is wrong, because in some topics gateways' clocks stamp
- * records.
+ * Request counts of the last hour from the gateways' status reports, in bounded memory. After a start they are read from the
+ * topic again. A report is dated by its log record, with a correction for wrong clocks, because some topics let the gateways'
+ * clocks stamp the records.
  */
 import { hourMs } from '../../schemas/durations.ts';
 import {
@@ -16,42 +16,42 @@ import { recordsId } from './fleet-rows.ts';
 import type { TrafficOrigin } from './status-board.ts';
 
 const keptMs = hourMs;
-/** Maximum rows of all reports, including refusals; about 40 MB. */
+/** Maximum number of rows in all reports, including refusals; about 40 MB. */
 const rowsMaxDefault = 100_000;
 const unreadMax = 10_000;
 
 export interface GatewayTraffic {
   readonly gateway: string;
   readonly incarnation: string;
-  /** Data folder with the records of these requests, identified by `recordsId`. */
+  /** Id of the data folder that contains the records of these requests; see `recordsId`. */
   readonly records: string;
-  /** Time of publication, ms since 1970. */
+  /** Time of publication in ms since 1970. */
   readonly atMs: number;
   readonly report: TrafficReport;
 }
 
-/** Names by which rows can be selected. */
+/** Dimensions by which rows can be selected. */
 export type TrafficKind = 'gateway' | 'organisation' | 'stack' | 'model';
 export type TrafficWhere = Readonly<Partial<Record<TrafficKind, string | undefined>>>;
 
-/** A row of a gateway's report, or its rest. */
+/** A row of a gateway's report, or the report's rest row. */
 interface GatewayRow extends Pick<GatewayTraffic, 'gateway' | 'records' | 'atMs' | 'report'> {
   readonly row: TrafficRow;
-  /** Whether the row is the rest, which sums requests whose names are not known. */
+  /** Whether this is the rest row, which sums all requests that have no row of their own. */
   readonly isRest: boolean;
 }
 
 export class FleetTraffic {
   readonly #rowsMax: number;
-  /** Reports in the order of publication. */
+  /** Reports in order of publication. */
   #reports: GatewayTraffic[] = [];
   #rows = 0;
-  /** Time before which reports were left out for lack of room. */
+  /** Time in ms since 1970 up to which reports were dropped for lack of room. */
   #completeFromMs = 0;
-  /** Time of each gateway's last report that this build cannot read, by `recordsId`. */
+  /** Time of each gateway's last report that this build could not read, by `recordsId`. */
   readonly #unread = new BoundedMap<string, number>(unreadMax, 'oldest');
 
-  /** Clock by which gateways count, ms since 1970. */
+  /** Clock by which gateways count, in ms since 1970. */
   readonly now: () => number;
   readonly #time: ReadTime;
 
@@ -61,7 +61,7 @@ export class FleetTraffic {
     this.#time = new ReadTime(now);
   }
 
-  /** Adds a report, unless it is too old or cannot be read because another build wrote it. */
+  /** Adds a report, unless it is too old. If this build cannot read the report, only its time is kept. */
   add(traffic: unknown, origin: TrafficOrigin, recordMs: number, nowMs = this.now()): void {
     const { name, incarnation } = origin;
     const records = recordsId(origin);
@@ -69,7 +69,8 @@ export class FleetTraffic {
     if (atMs <= nowMs - keptMs) return;
     const report = readTraffic(traffic);
     if (report === undefined) return void this.#unread.keep(records, atMs);
-    // A report repeats the previous one's counts if that one was not known to be in the log.
+    // A gateway that does not know whether its last report reached the log repeats the counts in its next one, which then
+    // replaces it.
     const isContained = (other: GatewayTraffic): boolean =>
       other.incarnation === incarnation && other.report.fromMs >= report.fromMs;
     const last = this.#reports.findLast((other) => other.incarnation === incarnation);
@@ -79,22 +80,22 @@ export class FleetTraffic {
     this.#makeRoom(nowMs);
   }
 
-  /** Whether the gateway with these records sent a report in the last hour that this build cannot read. */
+  /** Whether the gateway with this `recordsId` sent a report in the last hour that this build cannot read. */
   isUnread(records: string, nowMs: number): boolean {
     return (this.#unread.get(records) ?? 0) > nowMs - keptMs;
   }
 
-  /** Time since which all published reports are present. */
+  /** Returns the time in ms since 1970 from which no report is missing. */
   sinceMs(nowMs: number): number {
     return Math.max(nowMs - keptMs, this.#completeFromMs);
   }
 
-  /** Reports of the last hour, in the order of publication. */
+  /** Returns the reports of the last hour, in order of publication. */
   reports(nowMs: number): readonly GatewayTraffic[] {
     return this.#reports.filter(({ atMs }) => atMs > nowMs - keptMs);
   }
 
-  /** Yields the rows of the last hour with these names. */
+  /** Yields the rows of the last hour that match all names in `where`. */
   *rows(nowMs: number, where: TrafficWhere = {}): Iterable<GatewayRow> {
     const wanted = (Object.entries(where) as [TrafficKind, string | undefined][]).filter(
       ([, name]) => name !== undefined,
@@ -109,7 +110,7 @@ export class FleetTraffic {
     }
   }
 
-  /** Yields the answers of all nodes, or of one, in the last hour. */
+  /** Yields the rows about nodes in the last hour's reports, for all nodes or only for `wanted`. */
   *nodes(
     nowMs: number,
     wanted?: string,
@@ -141,7 +142,7 @@ function rowName(kind: TrafficKind, gateway: string, row: TrafficRow): string | 
   return kind === 'gateway' ? gateway : row[kind];
 }
 
-/** Counts each refusal as a row, and one more for each report, so that the number of reports is bounded too. */
+/** Counts the rows of a report, each refusal type as a row, and one for the report, so that reports are bounded too. */
 function countRows({ rows, rest, callers = [], nodes = [] }: TrafficReport): number {
   const refusals = [...rows, ...(rest ? [rest] : [])].map(({ refused = {} }) => Object.keys(refused).length);
   return refusals.reduce((sum, types) => sum + types, 1 + rows.length + callers.length + nodes.length);

@@ -1,11 +1,11 @@
-/** Turns of questions to all gateways. A person asks one at a time, so that no gateway is overloaded and seems silent. */
+/** Queue for questions to all gateways. Each person asks one at a time, because an overloaded gateway would seem silent. */
 import { type Actor, callerName } from '../commands/authorise.ts';
 import { CallerQueue } from '../state/caller-queue.ts';
 
 const limits = {
-  /** Half of the questions that a gateway answers at once. */
+  /** Half the number of questions that a gateway answers at once. */
   concurrencyMax: 2,
-  /** Number of questions that one person may have open. */
+  /** Maximum number of questions that one person may have waiting. */
   waitersPerCallerMax: 16,
   what: 'questions to gateways',
 };
@@ -15,9 +15,12 @@ export class GatewayTurns {
   readonly #operators = new CallerQueue(limits);
   #operatorCalls = 0;
 
-  /** Rejects with CommandError Busy, or with the signal's reason if it ends the wait. The turn ends with the work. */
+  /**
+   * Runs `work` when its turn comes. Rejects with CommandError `Busy` if the queue is full, or with the signal's reason if
+   * the client aborts while waiting.
+   */
   run<Answer>(actor: Actor, client: AbortSignal, work: () => Promise<Answer>): Promise<Answer> {
-    // All operators have one name in the log, but they are several people.
+    // Each operator call counts as a separate caller, because all operators share one name but are several people.
     return actor.person === undefined
       ? this.#operators.run(`operator ${this.#operatorCalls++}`, client, work)
       : this.#persons.run(callerName(actor), client, work);

@@ -1,4 +1,7 @@
-/** `gateways.db`: the gateways that this replica knows, and tombstones. It may be the only record of a silent gateway. */
+/**
+ * Stores in `gateways.db` which gateways this replica knows, with tombstones for those that have ended. The file may be the
+ * only record of a silent gateway.
+ */
 import { existsSync } from 'node:fs';
 import { rememberedStatusSchema, type StatusReport } from '../../schemas/records/status.ts';
 import {
@@ -13,14 +16,17 @@ import { gatewaysSql } from './gateways-tables.ts';
 
 const tombstonesMax = 20_000;
 
-/** The last report of a gateway, or its tombstone: the number of the report with which it ended. */
+/** The last report of a gateway, or its tombstone. `endedAt` is the number of the report with which it ended. */
 export type PersistedGateway = StatusReport | { readonly incarnation: string; readonly endedAt: number };
 
 export class GatewaysFile {
   readonly #db: Database;
   readonly #path: string;
 
-  /** Quarantines a corrupt file and calls `onDamage`. Throws the errors of shared/runtime/sqlite.ts. */
+  /**
+   * Opens the file. If it is corrupt, calls `onDamage`, quarantines the file and starts a new one. Throws the errors of
+   * `shared/runtime/sqlite.ts`.
+   */
   constructor(path: string, onDamage: (error: Error) => void) {
     this.#path = path;
     try {
@@ -33,7 +39,7 @@ export class GatewaysFile {
     }
   }
 
-  /** Skips reports of other builds that do not match the schema. */
+  /** Reads all gateways and tombstones. Skips reports that do not match the schema, because another build wrote them. */
   read(): {
     readonly ended: readonly { incarnation: string; n: number }[];
     readonly reports: StatusReport[];
@@ -49,7 +55,7 @@ export class GatewaysFile {
     return { ended, reports };
   }
 
-  /** Writes in one transaction. Throws the errors of shared/runtime/sqlite.ts. */
+  /** Writes all changes in one transaction. Throws the errors of `shared/runtime/sqlite.ts`. */
   write(changes: readonly PersistedGateway[]): void {
     const put = this.#db.prepare('INSERT OR REPLACE INTO gateway (incarnation, report) VALUES (?, ?)');
     const remove = this.#db.prepare('DELETE FROM gateway WHERE incarnation = ?');

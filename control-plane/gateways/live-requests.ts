@@ -1,4 +1,4 @@
-/** Rows of requests from all gateways as the requests end. Streams with the same question share one call to each gateway. */
+/** Streams requests from all gateways as they end. Streams with the same filter share one connection to each gateway. */
 import { gatewayPulseSchema, gatewayRowSchema } from '../../schemas/admin/gateway-requests.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { askUnlessIdle, type DecisionSources, type Source } from './ask-decisions.ts';
@@ -12,29 +12,29 @@ import {
 } from './ask-requests.ts';
 
 export interface FollowedRequests extends AskedRequests {
-  /** Largest number of rows sent per second. Further rows are only counted. */
+  /** Maximum number of rows that are sent per second. Further rows are only counted. */
   readonly rowsPerSecond?: number | undefined;
 }
 
-/** Rows that ended since the last ones, in the order in which they ended. */
+/** Requests that ended since the previous batch, in the order in which they ended. */
 export interface LiveRows {
   readonly rows: readonly GivenRow[];
   readonly silent: readonly string[];
   readonly missed: number;
 }
 
-/** Interval at which rows are passed on and new gateways are asked. */
+/** Interval in ms at which rows are passed on and new gateways are contacted. */
 const liveTurnMs = 200;
 const againMs = 1_000;
-/** Time after which a gateway counts as silent; longer than the gap between two of its lines. */
+/** Silence in ms after which a gateway's stream is given up. It is longer than the interval at which gateways send a line. */
 const idleMs = 6_000;
-/** Time in ms before a gateway that has not answered yet counts as silent. */
+/** Longest wait in ms for all gateways to answer before a stream yields its first rows. */
 const beginMs = 1_500;
 const pendingMax = 5_000;
-/** Multiple of its even share of the rows that a gateway may send, because others have fewer requests. */
+/** Multiple of an even share of the rows that one gateway may send, because other gateways may have fewer requests. */
 const sharesOfGateway = 2;
 
-/** Rows that wait to be sent on one stream. */
+/** Rows waiting to be sent on one client's stream. */
 class LiveFollower {
   readonly #rowsPerSecond: number;
   #rows: GivenRow[] = [];
@@ -70,13 +70,13 @@ class LiveFollower {
   }
 }
 
-/** Asks all gateways one question, and shares the rows among all streams that ask it. */
+/** Connections to all gateways for one filter. Their rows go to all streams with that filter. */
 class LiveGateways {
   readonly followers = new Set<LiveFollower>();
   readonly #sources: DecisionSources;
   readonly #asked: FollowedRequests;
   readonly #end = new AbortController();
-  /** Gateways that were asked, and whether each of them answers. */
+  /** Gateways that have been contacted, and whether each one answers. */
   readonly #answers = new Map<string, boolean>();
   #silent: string[] = [];
 
@@ -89,7 +89,7 @@ class LiveGateways {
     this.#end.abort();
   }
 
-  /** Asks gateways that have not been asked yet. */
+  /** Contacts gateways that have appeared since the last call, and updates the list of silent ones. */
   look(): void {
     const found = askedSources(this.#sources, this.#asked);
     for (const source of found)
@@ -105,7 +105,7 @@ class LiveGateways {
     return this.#silent;
   }
 
-  /** Follows one gateway, which is asked again afterwards. Never rejects. */
+  /** Follows one gateway until its stream ends. The next `look` after a pause contacts it again. Never rejects. */
   async #follow(source: Source, gateways: number): Promise<void> {
     const { signal } = this.#end;
     const way = { dispatcher: this.#sources.gatewayAgent, signal };
@@ -118,7 +118,7 @@ class LiveGateways {
         this.#add(source.name, line);
       }
     } catch {
-      // A gateway that does not answer appears in `silent`.
+      // A gateway that does not answer is listed in `silent`.
     }
     this.#answers.set(source.name, false);
     await sleep(againMs, signal);
@@ -134,18 +134,17 @@ class LiveGateways {
   }
 }
 
-/** Selects up to `most` rows, evenly. */
+/** Selects up to `most` rows at even distances. */
 function sampled<Row>(rows: readonly Row[], most: number): readonly Row[] {
   if (rows.length <= most) return rows;
   const share = most / rows.length;
   return rows.filter((_row, at) => Math.floor((at + 1) * share) > Math.floor(at * share));
 }
 
-/** The live rows of one replica. Streams with the same question share the connections to the gateways and the rows. */
 export class LiveRequests {
   readonly #asked = new Map<string, LiveGateways>();
 
-  /** Yields once all gateways have answered or timed out, then whenever there is something new, until the signal aborts. */
+  /** Yields once all gateways have answered or timed out, then whenever rows or `silent` change, until the signal aborts. */
   async *follow(
     sources: DecisionSources,
     asked: FollowedRequests,

@@ -1,4 +1,4 @@
-/** Opens the status topic for a control plane: the board of live reports, and the registry that outlives the topic. */
+/** Opens the status topic for a control plane, with the board of live reports and the registry that outlives the topic. */
 import { join } from 'node:path';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { Closers } from '../../shared/runtime/closers.ts';
@@ -13,7 +13,6 @@ import { StatusBoard } from './status-board.ts';
 export interface FleetSettings {
   readonly logUrl: string;
   readonly dataDir: string;
-  /** Name of this replica. */
   readonly name: string;
   readonly gatewayToken: string;
   readonly previousGatewayToken?: string | undefined;
@@ -28,7 +27,7 @@ export interface OpenedFleet {
   readonly traffic: FleetTraffic;
 }
 
-/** Tokens whose MACs are valid: the present one, which signs, and the previous one during a rotation. */
+/** Returns the tokens whose MACs are valid: the present one, which also signs, and the previous one during a rotation. */
 export function countedTokens({
   gatewayToken,
   previousGatewayToken: previous,
@@ -36,7 +35,9 @@ export function countedTokens({
   return previous === undefined ? [gatewayToken] : [gatewayToken, previous];
 }
 
-/** Opens and starts both. Rejects with the errors of opening a log and of shared/runtime/sqlite.ts. */
+/**
+ * Opens and starts the board and the registry. Rejects with the errors of opening a log and of `shared/runtime/sqlite.ts`.
+ */
 export async function openFleet(
   settings: FleetSettings,
   closers: Closers,

@@ -1,14 +1,13 @@
-/** The replicas that run, and the keys with which they sign. Commands that change the signers need to know them. */
+/** Lists the running replicas with the keys that they sign with. Commands that change the log's signers need this list. */
 import type { Signer } from '../../shared/log/core/signing.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { SigningView } from '../commands/definition.ts';
 import type { StatusBoard } from './status-board.ts';
 
-/** A replica that is silent for longer counts as stopped. */
+/** Silence in ms after which a replica counts as stopped. */
 const silentMs = 10_000;
 
 export interface SigningSources {
-  /** Name of this replica. */
   readonly replica: string;
   readonly snapshot: Snapshot;
   readonly signer: Signer | undefined;
@@ -16,7 +15,8 @@ export interface SigningSources {
 }
 
 export function signingView({ replica, snapshot, signer, board }: SigningSources): SigningView {
-  // A replica that does not read back its own reports cannot know which other replicas have stopped.
+  // Measures silence up to this replica's last report that it read back. If it cannot read the topic, it cannot know which
+  // replicas have stopped.
   const readMs = board.readBackMs(replica);
   const replicas = board
     .controlPlanes()

@@ -1,7 +1,7 @@
 /**
- * Keeps the last reports of the fleet. The room `control-plane/gateways` knows all gateways, asks them, and confirms what
- * they enforce: by what they proved and how long they are silent, never by their claim to be healthy. A record must not count
- * without its MAC.
+ * Keeps the last status report of every process in the fleet. Code in `control-plane/gateways` knows all gateways, asks them
+ * questions, and confirms what they enforce. It relies on what gateways have proved and on how long they have been silent,
+ * never on their claim to be healthy. A record without a valid MAC must never count.
  */
 import { z } from 'zod';
 import { nameSchema } from '../../schemas/names.ts';
@@ -23,16 +23,16 @@ import { type FleetRow, FleetRows, type Seen } from './fleet-rows.ts';
 
 export type { Seen } from './fleet-rows.ts';
 
-/** Seconds of silence after which a process is STALE. */
+/** Seconds of silence after which a process is `STALE`. */
 export const staleSeconds = 10;
-/** Age in seconds of a fenced gateway's last proof after which it accepts no key (design: Revocation confirmed). */
+/** Age in seconds of its last proof at which a `fence` gateway certainly accepts no keys (design: Revocation confirmed). */
 const fencedForSureSeconds = 60;
-/** A proof is valid for 45 s. This long after a position was reached here, a fencing gateway has folded it or is fenced. */
+/** Seconds after which a `fence` gateway has certainly applied a position or stopped. A proof is valid for 45 s. */
 const coveredForSureSeconds = 50;
 const digestsMax = 2000;
 const headStepMs = 1000;
 const headsKept = 120;
-/** Incarnations whose counted reports are remembered. At most a few thousand processes end and start again per day. */
+/** Maximum number of incarnations whose last counted report is remembered. At most a few thousand processes start per day. */
 const incarnationsMax = 20_000;
 
 export const fleetStates = ['SYNCED', 'LAGGING', 'STALE', 'DIVERGED'] as const;
@@ -48,9 +48,11 @@ export interface BoardOptions {
   readonly log: FollowedLog;
   readonly mac: StatusMac;
   readonly logger: Pick<LineLogger, 'warn'>;
-  /** Called for each memory record of another replica. `ended` contains those of its gateways that have ended here. */
+  /**
+   * Called for each memory record of another replica. `ended` lists the gateways in it that this replica knows to have ended.
+   */
   readonly onMemory?: (ended: readonly string[]) => void;
-  /** Called once for each report with traffic, in order. `atMs` is the log's time. */
+  /** Called once for each report that contains traffic, in order. `atMs` is the time of its log record. */
   readonly onTraffic?: (traffic: unknown, from: TrafficOrigin, atMs: number | undefined) => void;
 }
 
@@ -58,17 +60,17 @@ export type TrafficOrigin = Pick<StatusReport, 'name' | 'incarnation' | 'folder'
 
 export class StatusBoard {
   readonly rows = new FleetRows();
-  /** Ignored records, by cause. */
+  /** Warns about ignored records, with the number per cause. */
   readonly ignored: RateLimitedLine;
   refused: RefusedRecords | undefined;
   readonly #options: BoardOptions;
   readonly #follower: Follower;
   readonly #digests = new BoundedMap<number, string>(digestsMax, 'oldest');
   readonly #heads = new KnownHeads();
-  /** Number of each incarnation's last report whose traffic was passed on, so that a repeated record counts once. */
+  /** Number of each incarnation's last report whose traffic was counted, so that a repeated record counts only once. */
   readonly #countedUpTo = new BoundedMap<string, number>(incarnationsMax, 'oldest');
   #completing: Promise<void> | undefined;
-  /** Time up to which the topic was read; undefined until it has been read to its end once. */
+  /** Monotonic time in ms up to which the topic has been read, or undefined until it has been read to its end once. */
   #currentMs: number | undefined;
 
   constructor(options: BoardOptions) {
@@ -102,7 +104,7 @@ export class StatusBoard {
     await Promise.all([this.#follower.stop(), this.#completing]);
   }
 
-  /** Adds this process's digest at a position, to compare reported digests with it. */
+  /** Adds this process's own digest at a position, so that digests reported by other processes can be compared with it. */
   addOwnDigest(seq: number, digest: string): void {
     this.#digests.set(seq, digest);
     this.#heads.reached(seq);
@@ -113,12 +115,12 @@ export class StatusBoard {
     return this.#currentMs !== undefined;
   }
 
-  /** Reason why the topic cannot be read, or why the last request for its end failed. */
+  /** Error that prevents reading the topic, or that made the last request for the topic's end fail. */
   get fault(): string | undefined {
     return this.#follower.failing?.message ?? this.#follower.endFault;
   }
 
-  /** Last reports of the gateways that confirmations wait for, by name. Processes that share a name are listed separately. */
+  /** Returns the last reports of all gateways, sorted by name. Processes that share a name are listed separately. */
   gateways(): Seen[] {
     this.rows.sweep(staleSeconds * 1000);
     const all = [...this.rows.all()].filter(({ report }) => report.kind === 'gateway');
@@ -127,20 +129,20 @@ export class StatusBoard {
     );
   }
 
-  /** Names under which several processes report, with the number of processes. */
+  /** Returns names under which several processes report, with the number of processes. */
   conflicts(): Map<string, number> {
     const counts = new Map<string, number>();
     for (const { report } of this.gateways()) counts.set(report.name, (counts.get(report.name) ?? 0) + 1);
     return new Map([...counts].filter(([, count]) => count > 1));
   }
 
-  /** Gateways with the fold version that each reported; undefined until all earlier reports have been read. */
+  /** Returns all gateways with their reported fold versions, or undefined until all earlier reports have been read. */
   readers(): { readonly name: string; readonly foldVersion: number }[] | undefined {
     if (!this.isComplete || this.rows.isOverflowed) return undefined;
     return this.gateways().map(({ report: { name, foldVersion } }) => ({ name, foldVersion }));
   }
 
-  /** Control planes by name. If several share a name, the one that reported last counts. */
+  /** Returns one report per control-plane name. If several processes share a name, the one that reported last counts. */
   controlPlanes(): Seen[] {
     const byName = new Map<string, FleetRow>();
     for (const row of this.rows.all()) {
@@ -151,7 +153,9 @@ export class StatusBoard {
     return [...byName.values()];
   }
 
-  /** Monotonic time in ms when a new report of this control plane was last read; -Infinity before the first. */
+  /**
+   * Returns the monotonic time in ms when a new report of this control plane was last read, or -Infinity before the first.
+   */
   readBackMs(name: string): number {
     const live = this.controlPlanes().find((seen) => seen.report.name === name && !seen.isRemembered);
     return live?.seenMs ?? Number.NEGATIVE_INFINITY;
@@ -171,12 +175,12 @@ export class StatusBoard {
     return report.applied >= head.seq && !report.halted ? 'SYNCED' : 'LAGGING';
   }
 
-  /** Whether everything up to `position` of this log is effective on this gateway. */
+  /** Whether everything up to `position` of this log has certainly taken effect on the gateway. */
   confirms({ report, seenMs }: Seen, position: number, log: string | null): boolean {
     if (log !== null && report.log === log && report.halted === undefined && report.applied >= position)
       return true;
     if (report.stalePolicy !== 'fence' || this.#currentMs === undefined) return false;
-    // An unread record may be a newer report, so silence counts only up to the moment that was read.
+    // Counts silence only up to the time of the last complete read, because an unread record may be a newer report.
     const silentSeconds = Math.max(0, this.#currentMs - seenMs) / 1000;
     return (
       (report.freshSeconds ?? Number.POSITIVE_INFINITY) + silentSeconds > fencedForSureSeconds &&
@@ -184,16 +188,16 @@ export class StatusBoard {
     );
   }
 
-  /** Resolves with true once the topic is read to its present end, with false at the deadline. */
+  /** Resolves with true once the topic has been read to its present end, or with false after `timeoutMs`. */
   async readToEnd(timeoutMs: number): Promise<boolean> {
     const beganMs = performance.now();
-    // A stopped follower does not read any more.
+    // The promise rejects if the follower has been stopped.
     const isRead = await this.#follower.caughtUp(timeoutMs).catch(() => false);
     if (isRead) this.#currentMs = Math.max(beganMs, this.#currentMs ?? beganMs);
     return isRead;
   }
 
-  /** Resolves at the next records, or after `timeoutMs`. */
+  /** Resolves when new records arrive, or after `timeoutMs`. */
   changed(timeoutMs: number): Promise<void> {
     return this.#follower.changed(timeoutMs);
   }
@@ -210,7 +214,7 @@ export class StatusBoard {
     else this.#applyReport(read, signedBy, record.atMs);
   }
 
-  /** Passes on the traffic, which neither rows nor memory records keep. */
+  /** Passes the report's traffic on, because neither rows nor memory records keep it. */
   #applyReport(
     { traffic, ...report }: StatusReport,
     signedBy: number | undefined,
@@ -255,7 +259,7 @@ function order(a: string, b: string): number {
   return a < b ? -1 : Number(a > b);
 }
 
-/** Name in a record without a valid MAC. */
+/** Extracts the name from a record without a valid MAC, for display only. */
 function claimedName(value: Buffer): string | undefined {
   if (value.length > statusBytesMax) return undefined;
   return claimSchema.safeParse(parseJson(value)).data?.name;
@@ -271,9 +275,9 @@ function parseJson(value: Buffer): unknown {
   }
 }
 
-/** Times when this process reached recent positions, to one second. A position never seems older here than it is. */
+/** Times when this process reached recent positions, to the second. A position never seems older than it is. */
 class KnownHeads {
-  /** Entries in ascending order: for each second, the last position and when it was reached. */
+  /** The last position reached in each second and the time when it was reached, in ascending order. */
   readonly #entries: { readonly startMs: number; ms: number; seq: number }[] = [];
 
   reached(seq: number): void {
@@ -285,7 +289,7 @@ class KnownHeads {
     if (this.#entries.length > headsKept) this.#entries.shift();
   }
 
-  /** Lower bound on the seconds since a position was reached; 0 for an unknown position. */
+  /** Returns a lower bound on the seconds since a position was reached, or 0 if the position is unknown. */
   secondsSince(seq: number): number {
     const entry = this.#entries.find((each) => each.seq >= seq);
     return entry === undefined ? 0 : (performance.now() - entry.ms) / 1000;

@@ -1,14 +1,14 @@
-/** Traffic in equal steps. A report is spread over the steps that its time covers, because reports arrive irregularly. */
+/** Sums traffic in equal time steps. Because reports arrive irregularly, each is spread over the steps that it covers. */
 import type { TrafficReport, TrafficSums } from '../../schemas/records/traffic.ts';
 
 export interface StepRange {
-  /** End of the last step, ms since 1970. */
+  /** End of the last step in ms since 1970. */
   readonly untilMs: number;
   readonly stepMs: number;
   readonly steps: number;
 }
 
-/** A report with the time when it was published. */
+/** A traffic report with the time in ms since 1970 when it was published. */
 export interface CountedSpan {
   readonly atMs: number;
   readonly report: Pick<TrafficReport, 'fromMs' | 'toMs'>;
@@ -17,11 +17,11 @@ export interface CountedSpan {
 export interface StepSums {
   requests: number;
   tokens: number;
-  /** Refused requests, by type. */
+  /** Number of refused requests by error type. */
   readonly refused: Map<string, number>;
   readonly ownTime: number[];
   readonly firstToken: number[];
-  /** Average over the step. */
+  /** Average number of requests in flight during the step. */
   inFlight: number;
 }
 
@@ -54,7 +54,7 @@ export class TrafficSteps {
     });
   }
 
-  /** Returns the steps in which something was counted, in order, each with its end. */
+  /** Returns the steps in which something was counted, in order of time, each with its end in ms since 1970. */
   found(): (readonly [endMs: number, step: StepSums])[] {
     const { untilMs, stepMs } = this.#range;
     return [...this.#steps]
@@ -62,7 +62,7 @@ export class TrafficSteps {
       .map(([stepsBefore, step]) => [untilMs - stepsBefore * stepMs, step] as const);
   }
 
-  /** Calls `add` for each step that the report's time touches, with the part of the report in that step. */
+  /** Calls `add` for each step that overlaps the report's time, with the share of the report that falls into the step. */
   #spread({ atMs, report }: CountedSpan, add: (step: StepSums, part: number) => void): void {
     const { untilMs, stepMs, steps } = this.#range;
     const spanMs = Math.max(1, report.toMs - report.fromMs);
@@ -88,7 +88,9 @@ function addBuckets(into: number[], counts: readonly number[] = [], part: number
   for (const [bucket, requests] of counts.entries()) into[bucket] = (into[bucket] ?? 0) + requests * part;
 }
 
-/** Interpolates a quantile as if a bucket's requests were spread evenly; undefined without requests. */
+/**
+ * Interpolates a quantile as if the requests of each bucket were spread evenly. Returns undefined if there are no requests.
+ */
 export function interpolateQuantile(
   counts: readonly number[],
   bounds: readonly number[],

@@ -43,7 +43,7 @@ const endingTypes: ReadonlySet<string> = new Set<EventTypeName>([
   'organisation.removed',
 ]);
 
-/** The end of sessions that an event causes at the commit's time `at`; undefined if none of them can be valid at `nowMs`. */
+/** The end of sessions that an event causes at the commit's time `at`, or undefined if none of them can be valid at `nowMs`. */
 function toEnd(event: StoredEvent, at: string, nowMs: number): End | undefined {
   const read = readEvent(event);
   if (read.outcome !== 'known') return undefined;

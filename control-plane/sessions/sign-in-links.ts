@@ -65,7 +65,7 @@ export class SignInLinks {
     return this.#made(seconds, (link) => this.#sealer.seal({ ...link, person, within, exceptRoles }));
   }
 
-  /** Opens a sign-in link; undefined if it is invalid, expired or of another log. First use is checked elsewhere. */
+  /** Opens a sign-in link, or undefined if it is invalid, expired or of another log. First use is checked elsewhere. */
   open(text: string): Ticket | undefined {
     return this.#valid(this.#sealer.open(text, ticketSchema));
   }

@@ -25,7 +25,7 @@ const textMax = 200;
 export const unreadableText = 'this row cannot be read, and is in no export';
 export const unreadableDayText = 'the file of this day cannot be read, and its rows are in no export';
 
-/** Checks the files read-only; empty if all is well. Throws errors other than damage, such as a failure to open a file. */
+/** Checks the files read-only, or empty if all is well. Throws errors other than damage, such as a failure to open a file. */
 export function checkUsage(path: string): readonly UsageFault[] {
   const db = openDatabase(path, { durability: 'normal', readOnly: true });
   try {

@@ -36,7 +36,7 @@ export class KeptRows {
   /** Days in the order of their first rows. */
   #days: readonly DayRows[];
 
-  /** `folder` contains the files of days; undefined if all rows stay in the database. */
+  /** `folder` contains the files of days, or undefined if all rows stay in the database. */
   constructor(
     {
       db,
@@ -64,7 +64,7 @@ export class KeptRows {
     return this.days.toSorted().at(-1);
   }
 
-  /** First day from which all rows are kept; undefined until the first search for old rows. */
+  /** First day from which all rows are kept, or undefined until the first search for old rows. */
   get completeFrom(): string | undefined {
     return this.#kept.from_day || undefined;
   }

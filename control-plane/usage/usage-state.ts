@@ -41,14 +41,14 @@ class RowHashes {
   readonly #added: string[] = [];
   isChanged: boolean;
 
-  /** `stored` is a result of `toStore`; undefined if rows before the next one never arrived. */
+  /** `stored` is a result of `toStore`, or undefined if rows before the next one never arrived. */
   constructor(n: number, stored: string | null | undefined) {
     this.n = n;
     this.#stored = stored ?? '';
     this.isChanged = stored === undefined;
   }
 
-  /** Hash of the row with this number; undefined if it never arrived or is not among the last `comparedRows`. */
+  /** Hash of the row with this number, or undefined if it never arrived or is not among the last `comparedRows`. */
   hashAt(n: number): string | undefined {
     const behind = this.n - n;
     if (behind < this.#added.length) return this.#added[this.#added.length - 1 - behind];
@@ -106,7 +106,7 @@ export class UsageState {
     return mark;
   }
 
-  /** `text` is the applied row; null if it never arrived. */
+  /** `text` is the applied row, or null if it never arrived. */
   setMark(incarnation: string, n: number, text: string | null): void {
     let mark = this.mark(incarnation);
     if (mark?.n !== n - 1 || text === null) {

@@ -160,7 +160,7 @@ export class UsageStore {
     return this.#partitions.get(partition).nextOffset;
   }
 
-  /** Number of the last row of an incarnation that was applied; 0 before the first. */
+  /** Number of the last row of an incarnation that was applied, or 0 before the first. */
   highWater(incarnation: string): number {
     return this.#sql.mark.get(incarnation)?.n ?? 0;
   }
@@ -264,7 +264,7 @@ export class UsageStore {
     return this.rows.requests(query);
   }
 
-  /** First day from which all requests are kept; undefined until the first search for old ones. */
+  /** First day from which all requests are kept, or undefined until the first search for old ones. */
   get completeFrom(): string | undefined {
     return this.rows.completeFrom;
   }
