@@ -1,6 +1,6 @@
 /**
  * Decides who may run a command and who may read (Authentication 5). A person gets the same refusal for a missing resource
- * and for one of another organisation, so nobody can learn what others have.
+ * and for one that belongs to another organisation, so nobody can learn what other organisations have.
  */
 import type { Member } from '../../schemas/admin/admin.ts';
 import type { Access } from '../../schemas/admin/admin-row.ts';
@@ -10,25 +10,28 @@ import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findMember, listMemberships } from '../state/tenants.ts';
 
-/** A caller: the member `person`, or an operator if `person` is undefined. */
+/** Caller of a command: the person named here, or an operator if `person` is undefined. */
 export interface Actor {
   readonly person?: string | undefined;
-  /** Id of the operator, if known. It appears in records and grants no rights. */
+  /** The operator's id, if known. It appears in records but grants no rights. */
   readonly operator?: string | undefined;
   /** The only organisation in which the person may act, because whoever issued the session has no authority over others. */
   readonly within?: string | undefined;
-  /** Roles that give this actor no rights, because whoever issued the session could not have granted them. */
+  /** Roles that give the person no rights in this session, because whoever issued the session could not have granted them. */
   readonly exceptRoles?: readonly Role[] | undefined;
 }
 
 export const operator: Actor = {};
 
-/** The actor's name in records: `operator`, `operator:ID`, or the person's id, which never looks like either. */
+/** Returns the actor's name in records: `operator`, `operator:ID`, or the person's id, which never looks like either. */
 export function actorName({ person, operator: id }: Actor): string {
   return person ?? (id === undefined ? operatorName : `${operatorName}:${id}`);
 }
 
-/** Name for counting the caller's work. Use of an organisation's link counts apart, because anyone may hold the link. */
+/**
+ * Returns the name under which the caller's work is counted. A session limited to one organisation counts separately, because
+ * anyone may hold its sign-in link.
+ */
 export function callerName({ person, within }: Actor): string {
   return person === undefined ? operatorName : [within, person].join(' ');
 }
@@ -37,19 +40,21 @@ function covers({ within, exceptRoles = [] }: Actor, { organisation, role }: Mem
   return (within ?? organisation) === organisation && !exceptRoles.includes(role);
 }
 
-/** The person's memberships in the organisations where this actor may act. */
+/** Lists the person's memberships in organisations where this actor may act. */
 export function membershipsOf(db: Database, actor: Actor): Member[] {
   const all = actor.person === undefined ? [] : listMemberships(db, actor.person);
   return all.filter((member) => covers(actor, member));
 }
 
-/** The role with which a person may act in an organisation. */
+/** Returns the role with which the actor may act in the organisation, or undefined if there is none. */
 export function findRole(db: Database, actor: Actor, organisation: string): Role | undefined {
   const member = actor.person === undefined ? undefined : findMember(db, organisation, actor.person);
   return member && covers(actor, member) ? member.role : undefined;
 }
 
-/** Throws CommandError Forbidden unless the actor has access. `findOrganisation` returns undefined for a missing resource. */
+/**
+ * Throws CommandError `Forbidden` unless the actor has access. `findOrganisation` returns undefined for a missing resource.
+ */
 export function authorise(
   db: Database,
   actor: Actor,

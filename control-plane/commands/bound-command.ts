@@ -1,4 +1,7 @@
-/** Binds a command to its context for the writer. A large plan is made in advance and used only if the state is unchanged. */
+/**
+ * Binds a command to its context for the writer. A large command is planned in advance, and that plan is used only if the
+ * state has not changed since.
+ */
 import { randomBytes } from 'node:crypto';
 import type { Via } from '../../schemas/events/commit.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
@@ -20,30 +23,30 @@ import {
   type SigningView,
 } from './definition.ts';
 
-/** Options of one command run, in addition to the command's definition and input. */
+/** Options of a single run of a command, in addition to its definition and input. */
 export interface CommandRequest {
-  /** Taken from the Idempotency-Key; a repeat carries the same id. */
+  /** Derived from the Idempotency-Key, so a repeated request has the same id. */
   readonly id: string;
   readonly actor: Actor;
   readonly why?: string | undefined;
   readonly via?: Via | undefined;
-  /** Refuses the command unless the state is at this position. */
+  /** If set, the command is refused unless the state is at this position. */
   readonly ifAt?: number | undefined;
   readonly dryRun?: boolean | undefined;
-  /** Skips the guards, and the check that all gateways know the events. */
+  /** Skips the guards, and the check that all gateways understand the events. */
   readonly force?: boolean | undefined;
-  /** Whether the effect worked out earlier still holds. If not, fails with `EffectMoved` and writes nothing. */
+  /** Returns whether the effect that was computed earlier is still the same. If not, the command fails with `EffectMoved`. */
   readonly holds?: ((events: readonly KnownEvent[]) => boolean) | undefined;
-  /** Tokens used in a period; the guard on periods needs them. */
+  /** Returns the tokens used in a period, which the guard on billing periods needs. */
   readonly used?: CommandContext['used'];
-  /** Recently served requests; the guard against draining a model's last node reports them. */
+  /** Returns recently served requests, which the guard against draining a model's last node reports. */
   readonly served?: CommandContext['served'];
   readonly stage?: CommandContext['stage'];
-  /** Writes the first part of a command that does not fit one commit. If absent, such a command is refused. */
+  /** Whether to write only the first part of a command that does not fit one commit. Otherwise such a command is refused. */
   readonly inParts?: boolean | undefined;
 }
 
-/** Reports that the state has changed since the command's effect was worked out. */
+/** Thrown if the state has changed since the command's effect was computed. */
 export class EffectMoved extends CommandError {
   constructor() {
     super('Conflict', 'the state changed while the effect of this command was computed', {
@@ -58,41 +61,41 @@ export interface CommandResult {
   readonly status: 'done' | 'unchanged' | 'repeated' | 'dry-run';
   /** Events that a dry run would write. */
   readonly events?: readonly KnownEvent[];
-  /** Number of events that are not written yet; absent if none. */
+  /** Number of events that are not written yet. Absent if there are none. */
   readonly remaining?: number;
 }
 
-/** The part of a command that fits one commit. */
+/** Part of a command that fits one commit. */
 export interface PlannedCommand {
-  /** Empty if there is nothing to change. */
+  /** Events to write. The list is empty if there is nothing to change. */
   readonly events: readonly KnownEvent[];
-  /** Builds the answer from a state that already contains these events. */
+  /** Builds the answer. The state must already contain these events. */
   answer(): object;
-  /** All events of the command; absent if this commit contains them all. */
+  /** All events of the command, if it is divided into several commits. */
   readonly whole?: readonly KnownEvent[];
   readonly remaining?: number;
 }
 
-/** A command of the admin API, or of this replica itself, with its context bound. */
+/** Command of the admin API or of this replica itself, bound to its context. */
 export interface BoundCommand extends Omit<CommandRequest, 'actor'> {
   /** SHA-256 of the command's canonical text. A repeat must have the same hash. */
   readonly hash: string;
   readonly by: string;
   /** Throws CommandError. Runs first, so that a refused caller learns nothing about other callers' commands. */
   authorise?(): void;
-  /** Prepares what `plan` needs, in slices that let other work run. Errors are left for `plan` to report. */
+  /** Prepares the plan in short slices, so that other work can run in between. `plan` reports any errors. */
   planAhead?(): Promise<void>;
-  /** Depends only on the state at this head; throws CommandError. Called once per attempt. */
+  /** Plans the command from the state at `head` alone. Throws CommandError. Called once per attempt. */
   plan(nowMs: number, head: Head): PlannedCommand;
-  /** Answers a repeat, given the id of the resource that the first run created. */
+  /** Answers a repeated command. `subject` is the id of the resource that the first run created. */
   repeated(subject: string | null): object;
 }
 
 interface Binding {
   readonly snapshot: Snapshot;
-  /** Needed by commands that change the signers. */
+  /** Returns the log's signers. Only commands that change the signers need it. */
   readonly signing?: () => SigningView;
-  /** Wall clock, ms since 1970. */
+  /** Wall clock in ms since 1970. */
   readonly now?: () => number;
 }
 
@@ -111,7 +114,7 @@ export function bindCommand(
   const { actor, force, dryRun, used, served, stage, id, why, via, inParts = false } = request;
   const hash = commandHash(definition.name, input.params, stage ? { body: input.body, stage } : input.body);
   const by = actorName(actor);
-  /** The plan made in advance, and the position of the state that it was made for. */
+  /** The plan made in advance, and the position of the state for which it was made. */
   let known: { readonly planned: () => SizedPlan; readonly seq: number } | undefined;
   const createContext = (nowMs: number): CommandContext => ({
     ...{ nowMs, actor, mint: randomBytes, signing: signing?.(), force, dryRun, used, served, stage },
@@ -155,7 +158,7 @@ function* planEvents(...input: Parameters<typeof planInPieces>): Generator<void,
   return yield* sizedPlan(yield* planInPieces(...input));
 }
 
-/** Captures the outcome of the work: the returned function returns the result or throws the error. */
+/** Runs the work and captures its outcome. The returned function returns the result or throws the error. */
 function* settled<Result>(work: Generator<void, Result>): Generator<void, () => Result> {
   try {
     const result = yield* work;

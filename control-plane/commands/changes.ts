@@ -1,4 +1,4 @@
-/** Deciders for staged changes: start the next wave, or end the change. */
+/** Decides commands on staged changes: start the next wave, or withdraw the change. */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
@@ -15,7 +15,9 @@ function needOpen(db: Database, id: string): OpenChange {
   throw new CommandError('NotFound', `there is no change ${id}`, { next: 'headgate change list' });
 }
 
-/** Starts the next wave. After the last one, completes the change and appends its events, so that every reader folds them. */
+/**
+ * Starts the next wave. After the last wave, completes the change and appends its events, so that every reader folds them.
+ */
 export function advancing(open: OpenChange): KnownEvent[] {
   const { id: change, wave } = open;
   if (wave < parseColumn(open.waves).length)

@@ -1,7 +1,7 @@
 /**
- * Appends concurrent commands as a group: each is planned on the state that the previous ones leave, and the log writes all
- * commits in one batch. If another writer wins a position, that commit and all later ones are planned again. A decision based
- * on a lost commit, even a refusal, is never returned.
+ * Writes concurrent commands as a group. Each command is planned on the state that the commands before it leave, and the log
+ * receives all commits in one batch. If another writer takes a position, that commit and all later ones are planned again. A
+ * decision that was based on a lost commit is never returned, not even a refusal.
  */
 import { randomUUID } from 'node:crypto';
 import { type KnownEvent, toStored } from '../../schemas/events/events.ts';
@@ -17,9 +17,9 @@ import { type BoundCommand, type CommandResult, EffectMoved, type PlannedCommand
 import { checkMaySign } from './log-signing.ts';
 import { checkReaders, type LogReader } from './rolling-upgrade.ts';
 
-/** Attempts lost to other writers before a command is refused. */
+/** Number of attempts that may be lost to other writers before a command is refused. */
 const attemptsMax = 12;
-/** Longest time that a command may wait for the log, over all its attempts. */
+/** Longest time in ms that a command may wait for the log, over all its attempts. */
 export const timeoutMs = 10_000;
 /** Bounds on one group, so that planning and folding it do not block the event loop. */
 export const groupMax = 64;
@@ -31,9 +31,9 @@ export interface CommandGroupOptions {
   readonly replicator: Replicator;
   readonly log: ControlLog;
   readonly signer?: Signer | undefined;
-  /** Processes that must understand the events written; see rolling-upgrade.ts. */
+  /** Returns the gateways that must understand the written events; see `rolling-upgrade.ts`. */
   readonly readers?: () => readonly LogReader[] | undefined;
-  /** Wall clock, ms since 1970. */
+  /** Wall clock in ms since 1970. */
   readonly now?: () => number;
 }
 
@@ -45,7 +45,7 @@ interface Waiter {
   reject(error: unknown): void;
 }
 
-/** A commit prepared to follow a given head. */
+/** Commit that is prepared to follow the given head. */
 interface NextCommit {
   readonly head: Head;
   readonly bytes: Buffer;
@@ -56,7 +56,7 @@ interface NextCommit {
 }
 type Answered<Commit> = Commit & { readonly answer: object };
 
-/** Outcome of one attempt at a command, before the log has decided. */
+/** Outcome of planning a command, before the log has decided whether its commit is accepted. */
 type Planned = { readonly waiter: Waiter } & (
   | { readonly record: Answered<NextCommit> }
   | { readonly result: CommandResult }
@@ -66,11 +66,11 @@ type Planned = { readonly waiter: Waiter } & (
 interface Attempt {
   readonly planned: Planned;
   readonly record?: NextCommit;
-  /** True if no other command may be planned on the state that this one leaves. */
+  /** Whether no further command may be planned on the state that this one leaves. */
   readonly isLast: boolean;
 }
 
-/** Outcome of appending a record. */
+/** Outcome of appending a record to the log. */
 type Appended = { readonly offset: number } | { readonly unknown: true } | { readonly refused: unknown };
 
 export class CommandGroups {
@@ -82,7 +82,7 @@ export class CommandGroups {
     this.#options = options;
   }
 
-  /** Rejects with CommandError, or with an error of the log. */
+  /** Queues a command and resolves with its result. Rejects with CommandError or an error of the log. */
   run(command: BoundCommand): Promise<CommandResult> {
     return new Promise((resolve, reject) => {
       const deadline = performance.now() + timeoutMs;
@@ -101,7 +101,7 @@ export class CommandGroups {
         await this.#planAhead();
         await this.#runGroup();
       } catch (error) {
-        // Commands that arrived meanwhile get an attempt of their own.
+        // Commands that arrived meanwhile stay in the queue, because they get an attempt of their own.
         this.#waiting = this.#waiting.filter((waiter) => !before.includes(waiter));
         for (const { reject } of before) reject(error);
       }
@@ -109,7 +109,7 @@ export class CommandGroups {
     this.#isRunning = false;
   }
 
-  /** Re-plans the one large command whose plan is stale. It runs next, because this replica writes nothing else meanwhile. */
+  /** Re-plans the large command if its plan is stale, and puts it first, because nothing else writes meanwhile. */
   async #planAhead(): Promise<void> {
     const large = this.#waiting.find(({ command }) => command.planAhead !== undefined);
     if (large === undefined) return;
@@ -134,7 +134,7 @@ export class CommandGroups {
       const seq = record.head.seq + 1;
       if (!isFolded || (outcome && 'unknown' in outcome && fences.length === 0))
         throw outcomeUnknown(waiter.command.id);
-      // Compare bytes, not ids: another replica may have run the same command with a different key value in it.
+      // Compares bytes, not ids, because another replica may have run the same command and generated a different key value.
       return this.#options.snapshot.journal.commandAt(seq)?.record === record.hash;
     });
     this.#waiting = [...again, ...this.#waiting];
@@ -150,8 +150,8 @@ export class CommandGroups {
   }
 
   /**
-   * Settles appends with an unknown outcome by a no-op at each position: the first of the two in the log wins. Returns the
-   * offsets of the no-ops; none if the log stayed unavailable until the deadline.
+   * Settles appends whose outcome is unknown. It writes a no-op for each position, because the first of the two records in
+   * the log wins. Returns the offsets of the no-ops, or none if the log stayed unavailable until the deadline.
    */
   async #fence(
     records: readonly { readonly waiter: Waiter; readonly record: Answered<NextCommit> }[],
@@ -190,12 +190,17 @@ export class CommandGroups {
     return undefined;
   }
 
-  /** Also false if the fold has stopped, because this process then cannot tell whether the records were accepted. */
+  /**
+   * Waits until the log is folded up to `end`. Returns false if the fold has stopped, because this replica then cannot tell
+   * whether its records were accepted.
+   */
   async #isFolded(end: number, deadline: number): Promise<boolean> {
     return this.#options.replicator.hasRead(end, remainingMs(deadline)).catch(() => false);
   }
 
-  /** Plans waiting commands in order, for one turn of the event loop. A change of the signers ends the group. */
+  /**
+   * Plans waiting commands in order, within one turn of the event loop. A command that changes the signers ends the group.
+   */
   #plan(waiting: readonly Waiter[], fold: FoldPreviewed): Planned[] {
     const planned: Planned[] = [];
     const ids = new Set<string>();
@@ -204,7 +209,7 @@ export class CommandGroups {
     let bytes = 0;
     for (const waiter of waiting.slice(0, groupMax)) {
       if (planned.length > 0 && (bytes >= groupBytesMax || performance.now() > untilMs)) break;
-      // If two commands have the same id, the second becomes a repeat once the first is folded.
+      // Skips a command with the same id as an earlier one. It becomes a repeat once the earlier one is folded.
       if (ids.has(waiter.command.id)) continue;
       const attempt = this.#attempt(waiter, head, fold);
       planned.push(attempt.planned);
@@ -234,7 +239,7 @@ export class CommandGroups {
     }
   }
 
-  /** Attempts a command at the next position of the chain. */
+  /** Decides a command for the position after `head`. Returns its result, or the commit to write. */
   #decide(
     command: BoundCommand,
     head: Head,
@@ -280,14 +285,14 @@ export class CommandGroups {
   }
 }
 
-/** Folds events with the same code that will fold their record. */
+/** Folds the events into the previewed state, with the same code that will fold their record. */
 function foldAll({ events, context }: Pick<NextCommit, 'events' | 'context'>, fold: FoldPreviewed): void {
   const [passedOver] = fold(events, context);
   if (passedOver !== undefined)
     throw new Error(`an event of this command would have no effect: ${passedOver}`);
 }
 
-/** Answers a group in order; returns the commands to try again. Results count only if all previous commits were accepted. */
+/** Answers a group in order and returns the commands to retry. A result counts only if all earlier commits were accepted. */
 function settle(
   group: readonly Planned[],
   isInChain: (waiter: Waiter, record: NextCommit) => boolean,
@@ -315,7 +320,7 @@ function settle(
   return again;
 }
 
-/** Whether the command has attempts left. If not, rejects it. */
+/** Counts an attempt and returns whether the command may be tried again. If not, rejects it. */
 function mayTryAgain(waiter: Waiter): boolean {
   waiter.attempts++;
   if (waiter.attempts < attemptsMax) return true;
@@ -324,7 +329,7 @@ function mayTryAgain(waiter: Waiter): boolean {
   return false;
 }
 
-/** Throws CommandError Conflict if the id was used for another command. */
+/** Answers a command that has already run. Throws CommandError `Conflict` if its id was used for another command. */
 function repeat(
   command: BoundCommand,
   before: { seq: number; hash: string | null; subject: string | null },

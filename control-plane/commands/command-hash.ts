@@ -1,7 +1,7 @@
-/** Hash that tells a repeated command from another one with the same Idempotency-Key. It covers the parsed values. */
+/** Hashes a command's parsed values, to tell a repeated command from a different one with the same Idempotency-Key. */
 import { createHash } from 'node:crypto';
 
-/** JSON with members sorted by name, and without undefined ones. Only for plain values of bounded size. */
+/** Returns JSON with sorted members and without undefined ones. Accepts only plain values of bounded size. */
 function canonical(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map((item) => canonical(item ?? null)).join(',')}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value ?? null);
@@ -13,7 +13,7 @@ function canonical(value: unknown): string {
   return `{${members.join(',')}}`;
 }
 
-/** SHA-256 of a command's canonical text, in hex. `params` and `body` must have passed their schemas. */
+/** Returns the SHA-256 of a command's canonical text, in hex. `params` and `body` must have passed their schemas. */
 export function commandHash(name: string, params: unknown, body: unknown): string {
   return createHash('sha256')
     .update(canonical([name, params, body]))

@@ -1,27 +1,29 @@
-/** Divides a plan whose events do not fit one commit. Each call writes the first part; the next call plans the rest. */
+/**
+ * Divides a plan whose events do not fit one commit. Each call writes the first part, and the next call plans the rest again.
+ */
 import { commitBytesMax } from '../../schemas/events/commit.ts';
 import { type KnownEvent, toStored } from '../../schemas/events/events.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { CommandPlan } from './definition.ts';
 
-/** The events of a plan that fit one commit. */
+/** Events of a plan that fit one commit. */
 interface PlanPart {
   readonly events: readonly KnownEvent[];
-  /** Fields of the answer. */
+  /** Additional fields of the answer. */
   readonly extra: object | undefined;
   /** Number of events left after this part. */
   readonly remaining: number;
-  /** Number of commits that the whole plan takes. */
+  /** Number of commits that the whole plan needs. */
   readonly commits: number;
 }
 
-/** A plan. If it can be divided, `sizes` contains the bytes that each event and its comma take in a record. */
+/** A plan. If it can be divided, `sizes` contains the number of bytes that each event and its comma take in a record. */
 export interface SizedPlan {
   readonly plan: CommandPlan;
   readonly sizes: readonly number[];
 }
 
-/** Yields after each event, because the time to measure grows with the number of events. */
+/** Measures a plan's events. Yields after each one, because there may be many. */
 export function* sizedPlan(plan: CommandPlan): Generator<void, SizedPlan> {
   const sizes: number[] = [];
   for (const event of plan.divisible ? plan.events : []) {
@@ -32,8 +34,8 @@ export function* sizedPlan(plan: CommandPlan): Generator<void, SizedPlan> {
 }
 
 /**
- * Takes the first part of a plan. `emptyBytes` is the size of a record without events. Throws CommandError if the plan takes
- * several commits and `inParts` is false.
+ * Returns the first part of a plan. `emptyBytes` is the size of a record without events. Throws CommandError if the plan
+ * needs several commits and `inParts` is false.
  */
 export function firstPart({ plan, sizes }: SizedPlan, emptyBytes: number, inParts: boolean): PlanPart {
   const { events, extra, divisible } = plan;
@@ -52,7 +54,7 @@ export function firstPart({ plan, sizes }: SizedPlan, emptyBytes: number, inPart
   };
 }
 
-/** Index at which each part ends. Each part is as long as its bytes allow, and ends where the next one may begin. */
+/** Returns the index at which each part ends. Parts are as long as possible, and end only where the next one may begin. */
 function partEnds(
   sizes: readonly number[],
   roomBytes: number,
@@ -68,7 +70,7 @@ function partEnds(
       begin = mayEnd ?? at;
       ends.push(begin);
       mayEnd = undefined;
-      // Events between the end of the part and this one move to the next part.
+      // Events after the end of the part move to the next part.
       bytes = sum(sizes.slice(begin, at)) - 1;
     }
     bytes += size;
@@ -76,7 +78,7 @@ function partEnds(
   return sizes.length === 0 ? ends : [...ends, sizes.length];
 }
 
-/** `commits`: number of commits that the parts would take, or undefined if a single event is too large. */
+/** Creates the error. `commits` is the number of commits needed, or undefined if a single event is too large. */
 function tooLarge(bytes: number, commits: number | undefined): CommandError {
   const inParts =
     commits === undefined ? 'one of its changes alone is larger' : `in parts it takes ${commits} commits`;

@@ -1,7 +1,7 @@
 /**
- * Divides a replica's command writer fairly among callers. Each person may use a bounded part of the queue and a bounded
- * number of commands per minute; the members of an organisation share a second bound. A group takes one command per person.
- * Operators and the replica itself go first, and only the length of their own queue limits them.
+ * Shares a replica's command writer fairly among callers. Each person may use only part of the queue and may send a limited
+ * number of commands per minute. The members of an organisation together have a second limit. A group contains one command
+ * per person. Operators and the replica itself go first, and only the length of their queue limits them.
  */
 import type { Bounds } from '../../schemas/shapes.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -26,13 +26,13 @@ export class CommandShares {
     this.#minute = new MinuteLimit(now);
   }
 
-  /** Counts a person's command, whatever its outcome. Throws CommandError TooManyRequests beyond their share of a minute. */
+  /** Counts a person's command, whatever its outcome. Throws CommandError `TooManyRequests` above the limit per minute. */
   countPerson(actor: Actor, { commandsPerPersonPerMinute: max }: Bounds): void {
     if (actor.person === undefined) return;
     this.#count(`person ${callerName(actor)}`, max, `${actor.person} may run ${max} commands a minute`);
   }
 
-  /** Counts a command for the organisation that it concerns. Call this once the person is known to be authorised. */
+  /** Counts a command for its organisation. The caller must already have checked that the person is authorised there. */
   countOrganisation(organisation: string, { commandsPerOrganisationPerMinute: max }: Bounds): void {
     const share = `the members of ${organisation} may run ${max} commands a minute`;
     this.#count(`organisation ${organisation}`, max, share);
@@ -47,7 +47,7 @@ export class CommandShares {
     });
   }
 
-  /** Resolves with the function that ends the turn; call it once. Rejects with CommandError Busy. */
+  /** Waits for the caller's turn. Resolves with a function that ends it, to call once. Rejects with CommandError `Busy`. */
   turn(caller: QueueCaller): Promise<() => void> {
     return this.#queue.acquire(caller);
   }
@@ -55,7 +55,7 @@ export class CommandShares {
 
 export const theReplica: QueueCaller = { caller: 'the replica', isFirst: true };
 
-/** Identifies the caller for the queue. `organisation` is the one that a person's command concerns. */
+/** Identifies a command's caller for the queue. `organisation` is the one that a person's command concerns. */
 export function commandCaller(actor: Actor, organisation: string | undefined): QueueCaller {
   if (actor.person === undefined) return { caller: actorName(actor), isFirst: true };
   return { caller: callerName(actor), organisation };

@@ -1,8 +1,9 @@
 /**
- * Writes commands to the log: authorise, wait for the turn, then in a group (command-group.ts) fold to the head, authorise,
- * plan, preview, append, and wait until the fold accepts the record. The chain turns the log's order into compare-and-append,
- * so any number of replicas may write without a leader or a lock. A command must not be answered before its outcome is known:
- * done, refused, or OutcomeUnknown, which a repeat with the same id settles.
+ * Writes commands to the log. Each command is authorised and waits for its turn. Then, in a group (`command-group.ts`), it is
+ * folded to the head, authorised again, planned, previewed and appended, and waits until the fold accepts its record. The
+ * chain of hashes makes each append conditional on the previous commit, so any number of replicas may write without a leader
+ * or a lock. A command is answered only once its outcome is known: done, refused, or `OutcomeUnknown`, which a repeat with
+ * the same id settles.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { genesisPrev, type Via } from '../../schemas/events/commit.ts';
@@ -28,9 +29,9 @@ import {
 } from './definition.ts';
 
 export interface CommandWriterOptions extends CommandGroupOptions {
-  /** Signers that may have created the log; checked only before this replica creates one. */
+  /** Signers that are allowed to have created the log. Checked only before this replica creates one. */
   readonly trusted?: TrustedSigners | undefined;
-  /** Needed by commands that change the signers. */
+  /** Returns the log's signers. Only commands that change the signers need it. */
   readonly signing?: () => SigningView;
 }
 
@@ -58,7 +59,7 @@ export class CommandWriter {
       const definition = chooseForm(of, raw.body);
       this.#shares.countPerson(actor, findBounds(db));
       const input = parseInput(definition, raw);
-      // Checking and hashing a body of the largest size each take a whole turn of the event loop.
+      // Parsing and hashing a body of the largest size take a whole turn of the event loop each.
       if (definition.plansAhead) await nextTurn();
       const authorise = (): void => authoriseCommand(definition, db, input, actor);
       await this.#checkBeforeTurn(authorise);
@@ -70,12 +71,12 @@ export class CommandWriter {
     });
   }
 
-  /** Writes events of this replica itself, computed from the state at the head. Rejects with CommandError. */
+  /** Writes events of this replica itself. `events` computes them from the state at the head. Rejects with CommandError. */
   write(id: string, by: string, events: () => readonly KnownEvent[], via?: Via): Promise<void> {
     return this.#asCommand(id, () => this.#write(theReplica, { id, by, via }, events));
   }
 
-  /** Writes the beginning or end of a session. If `events` throws, the call is refused before it uses a share. */
+  /** Writes the beginning or end of a session. If `events` throws, the call is refused before it counts against a share. */
   writeOfSession(
     actor: Actor,
     { id, by }: { readonly id: string; readonly by: string },
@@ -105,7 +106,7 @@ export class CommandWriter {
     }
   }
 
-  /** Refuses before queueing. If the check fails because this replica may lag behind the log, it is repeated at the head. */
+  /** Runs the check before queueing. If it fails, repeats it at the end of the log, because this replica may lag behind. */
   async #checkBeforeTurn(check: () => void): Promise<void> {
     try {
       check();
@@ -126,7 +127,7 @@ export class CommandWriter {
     return this.#nextCatchUp;
   }
 
-  /** Runs the command in a group with others that wait; callers take turns. */
+  /** Waits for the caller's turn, then runs the command in a group with other waiting ones. */
   async #inTurn(caller: QueueCaller, command: BoundCommand): Promise<CommandResult> {
     const end = await this.#shares.turn(caller);
     try {
@@ -137,11 +138,11 @@ export class CommandWriter {
   }
 }
 
-/** Writes `log.created` if the log is empty. If several replicas try at once, the first wins. */
+/** Writes `log.created` if the log is empty. If several replicas do this at once, the first one wins. */
 export async function createLog(options: CommandWriterOptions, logId: string, by: string): Promise<void> {
   const { snapshot, replicator, log, signer, trusted } = options;
   await replicator.caughtUp(timeoutMs).catch((error: unknown) => {
-    // A log that takes longer than the timeout to read is not empty.
+    // If reading only timed out, the log is not empty, so continue.
     if (snapshot.seq === 0) throw error;
   });
   if (snapshot.seq > 0) return;

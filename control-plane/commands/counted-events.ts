@@ -1,4 +1,7 @@
-/** Effect of each event on answers, and what it adds to or removes from the state. A missing event type does not compile. */
+/**
+ * Table of all events: how each affects answers to requests, and which resources it adds or removes. If an event type is
+ * missing, the table does not compile.
+ */
 import { dayMs } from '../../schemas/durations.ts';
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
 import type { EventData, KnownEvent } from '../../schemas/events/events.ts';
@@ -8,7 +11,7 @@ import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { dayNumber } from '../../shared/snapshot/key-counts.ts';
 import { keyEndSql } from '../../shared/snapshot/tables.ts';
 
-/** Largest number of each resource. */
+/** Maximum number of each kind of resource. */
 export const cardinalityLimits = {
   organisations: 10_000,
   keys: 1_000_000,
@@ -23,7 +26,7 @@ export const cardinalityLimits = {
 
 type BoundName = keyof typeof cardinalityLimits | 'activeKeysPerOrganisation' | 'keysPerOrganisation';
 
-/** Advice for the operator when a bound is reached. */
+/** Advice to the operator for each bound that can be reached. */
 export const roomFor: Readonly<Record<BoundName, string>> = {
   organisations: 'remove organisations that nobody uses',
   keys: 'revoke keys that nobody uses: revoked and expired keys do not count',
@@ -45,16 +48,16 @@ interface Count {
   readonly values: readonly SqlValue[];
 }
 
-/** A bound against which an added resource counts. */
+/** Bound on the number of resources, with the query that counts them. */
 export interface Bound extends Count {
   readonly name: BoundName;
-  /** The organisation or node with this bound, if each has its own. */
+  /** Id of the organisation or node that the bound applies to, or an empty string if it applies to the whole fleet. */
   readonly of: string;
-  /** A costlier count, for a bound whose first count may be too high. Run it only if the first one exceeds the bound. */
+  /** Exact but slower count. It runs only if the fast count, which may be too high, exceeds the bound. */
   readonly exact?: Count;
 }
 
-/** Queries that count each kind of removable resource. */
+/** Queries that count each kind of resource that can be removed. */
 export const resourceTotals = {
   model: 'SELECT count(*) FROM model',
   tier: 'SELECT count(*) FROM tier WHERE rank IS NOT NULL',
@@ -71,15 +74,15 @@ export type ResourceKind = keyof typeof resourceTotals;
 type Removal = readonly [kind: ResourceKind, id: string];
 
 /**
- * Effect of an event on answers. `nothing`: every request is answered as before. `serves`: some refused requests are served,
- * or the event only follows what nodes do. `refuses`: some served requests may be refused. `meant`: refusing is the event's
- * purpose, or its command has a guard of its own.
+ * Effect of an event on answers to requests. `nothing`: every request is answered as before. `serves`: some refused requests
+ * are now served, or the event only follows what nodes do. `refuses`: some served requests may now be refused. `meant`:
+ * refusing requests is the purpose of the event, or its command has a guard of its own.
  */
 export type AnswerEffect = 'nothing' | 'serves' | 'refuses' | 'meant';
 
 interface Counted<Data> {
   readonly answers: AnswerEffect;
-  /** Bounds against which the event counts; none if it only changes existing resources. */
+  /** Returns the bounds against which the event counts, or none if it only changes existing resources. */
   adds?(db: Database, data: Data, nowMs: number): readonly Bound[];
   removes?(db: Database, data: Data): readonly Removal[];
 }
@@ -88,7 +91,7 @@ function bound(name: Bound['name'], sql: string, of = '', ...values: SqlValue[])
   return { name, of, sql, values: of === '' ? values : [of, ...values] };
 }
 
-/** The given bounds, or none if the row exists already. */
+/** Returns the given bounds, or none if the resource already exists. */
 function ifNew(
   db: Database,
   table: 'tier' | 'model' | 'organisation' | 'node',
@@ -100,7 +103,7 @@ function ifNew(
 
 type Dependents = readonly (readonly [kind: ResourceKind, sql: string])[];
 
-/** Queries for the dependents that are removed with an organisation or stack. Parameter: its id; result: one `id` per row. */
+/** Queries for resources removed with an organisation or stack. Parameter: its id. Each result row has an `id`. */
 const ofOrganisation: Dependents = [
   ['member', `SELECT organisation || '/' || person AS id FROM member WHERE organisation = ?`],
   ['key', 'SELECT id FROM api_key WHERE organisation = ?'],
@@ -130,7 +133,7 @@ function removedOrganisation(db: Database, id: string): Removal[] {
 
 const keysOnDays = 'SELECT coalesce(sum(keys), 0) FROM key_count WHERE organisation = ?';
 
-/** Counts the keys in force, of one organisation or of all. Keys that end today are checked only when a bound is reached. */
+/** Counts the active keys of one organisation or of all. Keys that expire today are examined only if the bound is reached. */
 function activeKeys(name: BoundName, nowMs: number, organisation = ''): Bound {
   const today = dayNumber(nowMs);
   const sql = `${keysOnDays} AND day >= ?`;
@@ -190,7 +193,7 @@ export const countedEvents: { readonly [Name in EventTypeName]: Counted<EventDat
     ],
   },
   'key.revoked': { answers: 'meant', removes: (_db, { id }) => [['key', id]] },
-  // The key had already ended.
+  // A key is forgotten only after it has ended, so no answer changes.
   'key.forgotten': { answers: 'nothing' },
   'usage.adjusted': { answers: 'refuses' },
   'stack.created': {
@@ -232,7 +235,8 @@ export const countedEvents: { readonly [Name in EventTypeName]: Counted<EventDat
   'session.ended': { answers: 'nothing' },
   checkpoint: { answers: 'nothing' },
   no_op: { answers: 'nothing' },
-  // The change watch covers refusals by a staged change, or the events that follow its completion decide them.
+  // Staging itself refuses nothing. Waves are checked by the change watch, and completion is followed by the change's own
+  // events.
   'change.staged': { answers: 'nothing' },
   'change.advanced': { answers: 'serves' },
   'change.withdrawn': { answers: 'serves' },

@@ -1,5 +1,5 @@
 /**
- * The definition and steps of an admin API command: parse, authorise, plan, answer. A decider depends only on its arguments,
+ * Defines a command of the admin API and its steps: parse, authorise, plan, answer. A decider depends only on its arguments,
  * which include state, time and randomness. It has no side effects, because it may run any number of times.
  */
 import type { z } from 'zod';
@@ -27,38 +27,40 @@ import { checkCardinality, guardPeriods, guardRemovals, type PeriodFacts } from 
 import { checkOwners } from './ownership.ts';
 import { checkOpenChange, type Staging, stagedEvents } from './staging.ts';
 
-/** The log's signers as the deciding replica sees them. */
+/** The log's signers and the running replicas, as the deciding replica sees them. */
 export interface SigningView {
-  /** Public keys whose signatures count now, or empty if the log is not signed. */
+  /** Public keys whose signatures are valid now, or empty if the log is not signed. */
   readonly signers: readonly string[];
   /** This replica's public key. */
   readonly own: string | undefined;
-  /** Replicas that report, with the fingerprint of each one's key. */
+  /** Running replicas, with the fingerprint of each one's key. */
   readonly replicas: readonly { readonly name: string; readonly signer?: string | undefined }[];
 }
 
-/** Served requests, and the organisations that made them. */
+/** Number of served requests, and the organisations that made them. */
 export interface PlaceTraffic {
   readonly requests: number;
   readonly organisations: readonly string[];
 }
 
 export interface CommandContext {
-  /** Wall clock, ms since 1970. */
+  /** Wall clock in ms since 1970. */
   readonly nowMs: number;
   readonly actor: Actor;
   readonly mint: RandomSource;
   /** Skips the guards. */
   readonly force?: boolean | undefined;
-  /** The log's signers; absent if the log is not signed. */
+  /** The log's signers. Absent if the log is not signed. */
   readonly signing?: SigningView | undefined;
-  /** True if nothing will be written. One-time fields such as key values are left out, because they would never be valid. */
+  /**
+   * Whether nothing will be written. One-time fields such as key values are then left out, because they would never be valid.
+   */
   readonly dryRun?: boolean | undefined;
-  /** Tokens that count against the allowance of a period. */
+  /** Returns the tokens that count against the allowance of a period. */
   readonly used?: PeriodFacts['used'];
-  /** Requests in the last hour for a model that nodes of a place could have answered. */
+  /** Returns the last hour's requests for a model that the nodes of a place could have answered. */
   readonly served?: ((place: PlaceKey, model: string) => PlaceTraffic) | undefined;
-  /** If set, the events become a staged change. */
+  /** If set, the events become a staged change instead of taking effect at once. */
   readonly stage?: Staging | undefined;
 }
 
@@ -68,56 +70,56 @@ export interface CommandInput<Params = unknown, Body = unknown> {
 }
 
 export interface CommandPlan {
-  /** Empty if there is nothing to change. */
+  /** Events to write. The list is empty if there is nothing to change. */
   readonly events: readonly KnownEvent[];
-  /** Id of the created resource, unless the input names it. */
+  /** Id of the created resource, unless the input contains it. */
   readonly subject?: string;
-  /** Fields of the answer in addition to the resource's. */
+  /** Additional fields of the answer, next to those of the resource. */
   readonly extra?: object;
-  /** Fields shown only once, in the answer to the first run. */
+  /** Fields that only the answer to the first run contains. */
   readonly secret?: { readonly value: string } | { readonly items: readonly { readonly value: string }[] };
-  /** Guard refusals that were overridden by force. */
+  /** Refusals by guards that were overridden with force. */
   readonly warnings?: readonly string[];
-  /** If absent, all events go into one commit, or none is written. */
+  /** Rules for dividing the plan. If absent, all events must fit one commit. */
   readonly divisible?: Divisible;
 }
 
-/** Rules for dividing a plan into several commits, which must stay valid in order, whatever others write in between. */
+/** Rules for dividing a plan into several commits. The commits must stay valid in order, whatever others write in between. */
 export interface Divisible {
   /** Whether a part may begin with the event at this index. */
   mayBegin(at: number): boolean;
-  /** The plan's `extra` for the events before this index. */
+  /** Returns the plan's `extra` for the events before this index. */
   extra(end: number): object;
 }
 
-/** Decides a command and describes its result. */
+/** Decides a command and builds its answer. */
 interface Decider<Params, Body> {
-  /** The organisation concerned, or undefined if the resource does not exist. Required if members may run the command. */
+  /** Finds the organisation concerned, if the resource exists. Required if members may run the command. */
   findOrganisation?(db: Database, input: CommandInput<Params, Body>): string | undefined;
   decide(
     db: Database,
     input: CommandInput<Params, Body>,
     context: CommandContext,
   ): CommandPlan | Generator<void, CommandPlan>;
-  /** True if the size of the plan grows with the body. The plan is then made before the command's turn. */
+  /** Whether the size of the plan grows with the body. Such a plan is made in advance, before the command's turn. */
   readonly plansAhead?: boolean;
-  /** Warns of settings that are valid but rarely intended. */
+  /** Warns about settings that are valid but rarely intended. */
   warnings?(db: Database, input: CommandInput<Params, Body>): readonly string[];
-  /** The resource as it is in the state, or its ids if it was removed. */
+  /** Returns the resource as the state contains it, or only its ids if it was removed. */
   show(db: Database, input: CommandInput<Params, Body>, subject: string | undefined, nowMs: number): object;
 }
 
 export interface CommandDefinition extends Decider<unknown, unknown> {
-  /** Noun and verb, such as `key.revoke`; part of the command's hash. */
+  /** Noun and verb, such as `key.revoke`. It is part of the command's hash. */
   readonly name: CommandName | 'commit.undo';
   readonly method: AdminMethod;
-  /** Path below the admin API's prefix, with `:name` for parameters. */
+  /** Path below the prefix of the admin API, with `:name` for parameters. */
   readonly path: string;
   readonly params: z.ZodType;
   readonly body: z.ZodType | undefined;
-  /** Callers allowed in addition to operators: none, or members of the organisation concerned who have one of these roles. */
+  /** Who may run the command besides operators: nobody, or members of the organisation concerned with one of these roles. */
   readonly access: Access;
-  /** The bulk form of the command, if it has one; its body has `items`. */
+  /** Bulk form of the command, if there is one. Its body contains `items`. */
   readonly many?: CommandDefinition;
 }
 
@@ -134,7 +136,7 @@ export function chooseForm(definition: CommandDefinition, body: unknown): Comman
   return (hasItems && definition.many) || definition;
 }
 
-/** Decider of a command's bulk form. */
+/** Decider for the bulk form of a command. */
 export type ManyDecider<Name extends ManyName> = Decider<OperationParams<Name>, BulkBody<Name>>;
 
 /** Combines a decider with its row in the table of operations. Checks the types of parameters and body, then erases them. */
@@ -163,7 +165,7 @@ export function defineCommands<Name extends CommandName>(
   return Object.fromEntries(definitions);
 }
 
-/** Parses the raw parameters and body. Throws CommandError InvalidCommand that lists every fault. */
+/** Parses the parameters and body. Throws CommandError `InvalidCommand`, which lists every fault. */
 export function parseInput(
   definition: CommandDefinition,
   raw: { readonly params?: unknown; readonly body?: unknown },
@@ -184,7 +186,7 @@ export function authoriseCommand(
   authorise(db, actor, definition.access, () => definition.findOrganisation?.(db, input));
 }
 
-/** Decides, then checks the events against the guards common to all commands. Throws CommandError. */
+/** Decides a command, then checks its events against the guards that apply to all commands. Throws CommandError. */
 export function planCommand(
   definition: CommandDefinition,
   db: Database,
@@ -194,7 +196,7 @@ export function planCommand(
   return atOnce(planInPieces(definition, db, input, context));
 }
 
-/** Plans as `planCommand` does, but yields between pieces. If the state changes between two, the outcome is invalid. */
+/** Plans like `planCommand` but yields between pieces. If the state changes in between, the result must be discarded. */
 export function* planInPieces(
   definition: CommandDefinition,
   db: Database,
@@ -215,7 +217,7 @@ export function* planInPieces(
   return { ...plan, warnings };
 }
 
-/** The answer to the first run of a command. The state must already contain the plan's events. */
+/** Builds the answer to the first run of a command. The state must already contain the plan's events. */
 export function commandAnswer(
   definition: CommandDefinition,
   db: Database,

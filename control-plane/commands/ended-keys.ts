@@ -1,6 +1,7 @@
 /**
- * Removes the rows of keys that ended long ago, so that the state grows only with the keys in use. Every replica tries; the
- * log's head decides. Ids stay in the log and history. A forgotten key gets the refusal of a key that never existed.
+ * Removes the rows of keys that ended long ago, so that the state grows only with keys in use. Every replica tries, and the
+ * log accepts only the first. Ids stay in the log and in history. A request with a removed key gets the refusal of a key that
+ * never existed.
  */
 import { randomUUID } from 'node:crypto';
 import { dayMs } from '../../schemas/durations.ts';
@@ -17,25 +18,24 @@ import { keyEndSql } from '../../shared/snapshot/tables.ts';
 import type { CommandWriter } from './command-writer.ts';
 
 const forgetAfterMsDefault = 90 * dayMs;
-/** Keys forgotten per commit. One turn of the event loop folds this many in about 20 ms. */
+/** Maximum number of keys that are removed per commit. Folding them takes about 20 ms of one turn of the event loop. */
 const keysPerCommit = 500;
-/** Pause when there is nothing to forget. */
+/** Pause in ms when there is nothing to remove. */
 const restMs = 60_000;
-/** Pause between two commits, so that other writers get their turns. */
+/** Pause in ms between two commits, so that other writers get their turns. */
 const pauseMs = 1000;
 
 export interface EndedKeysOptions {
-  /** This replica's name. */
   readonly name: string;
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
   readonly writer: CommandWriter;
   readonly logger: Logger;
-  /** Time between a key's end and its removal. */
+  /** Time in ms between a key's end and its removal. */
   readonly forgetAfterMs?: number | undefined;
-  /** Wall clock, ms since 1970. */
+  /** Wall clock in ms since 1970. */
   readonly now?: () => number;
-  /** Milliseconds since the machine started. */
+  /** Returns the milliseconds since the machine started. */
   readonly monotonicMs?: () => number;
 }
 
@@ -45,9 +45,9 @@ interface EndedKey {
   readonly name: string;
 }
 
-/** Keys that ended up to a given time, oldest end first. */
+/** Lists keys that ended at or before `untilMs`, starting with those that ended first. */
 function endedKeys(db: Database, untilMs: number): EndedKey[] {
-  // A revocation can precede its key. Its row has no organisation yet, and must stay.
+  // A revocation can precede its key in the log. Its row has no organisation until then, and must stay.
   return all<EndedKey>(
     db,
     `SELECT id, organisation, name FROM api_key WHERE ${keyEndSql} <= ? AND organisation IS NOT NULL
@@ -77,7 +77,7 @@ export class EndedKeys {
     await this.#running;
   }
 
-  /** Forgets the keys of one commit, and returns their number. Rejects with CommandError. */
+  /** Removes up to one commit of ended keys and returns their number. Rejects with CommandError. */
   async forget(): Promise<number> {
     const { name, snapshot, writer } = this.#options;
     const untilMs = this.#endedUntilMs();
@@ -91,7 +91,10 @@ export class EndedKeys {
     return forgotten;
   }
 
-  /** Time before which ended keys are forgotten. It never moves faster than time passes, even if a clock leaps ahead. */
+  /**
+   * Returns the time before which keys must have ended to be removed. If a clock leaps ahead, it still advances no faster
+   * than real time.
+   */
   #endedUntilMs(): number | undefined {
     const { replicator, forgetAfterMs = forgetAfterMsDefault, now = wallClockMs } = this.#options;
     const { logMs, reachable } = replicator;
@@ -103,7 +106,7 @@ export class EndedKeys {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       const forgotten = await this.#tried();
-      // After a start, the log must be read first.
+      // After a start, the log must be read before the first removal.
       const isDone = forgotten === 0 && this.#endedUntilMs() !== undefined;
       await sleep(isDone ? restMs : pauseMs, signal);
     }

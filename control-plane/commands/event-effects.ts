@@ -1,4 +1,4 @@
-/** Effect of each event on answers. The guard on effect uses it to decide what to work out, and when to redo it. */
+/** Tells how events affect answers. The guard on effect uses this to decide what to compute and when to do so again. */
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { type AnswerEffect, countedEvents } from './counted-events.ts';
@@ -12,12 +12,12 @@ export function mayTurnAnswers(type: string): boolean {
   return !Object.hasOwn(countedEvents, type) || effectOfEvent(type as EventTypeName) !== 'nothing';
 }
 
-/** Whether the events may refuse requests of a caller whom they do not name. */
+/** Whether the events may cause refusals for callers that they do not name. */
 export function mayRefuse(events: readonly KnownEvent[]): boolean {
   return events.some(({ type }) => effectOfEvent(type) === 'refuses');
 }
 
-/** Callers whose requests are meant to be refused. */
+/** Callers whose requests the command intends to refuse. */
 export interface MeantRefusals {
   readonly organisations: readonly string[];
   readonly keys: readonly string[];

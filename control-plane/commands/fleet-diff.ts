@@ -1,6 +1,7 @@
 /**
- * Compares a fleet document with the state. Only pruning removes what the document does not declare. It never contains keys:
- * a key stays unless its organisation is removed. The result depends only on state, document and time.
+ * Compares a fleet document with the state. Resources that the document does not declare are removed only by pruning. The
+ * document never contains keys: a key stays unless its organisation is removed. The result depends only on state, document
+ * and time.
  */
 
 import type { Tier } from '../../schemas/admin/admin.ts';
@@ -21,11 +22,11 @@ import { selection, visitorLimits } from './tiers.ts';
 
 export interface FleetOptions {
   readonly prune?: boolean | undefined;
-  /** Wall clock, ms since 1970; the creation time of new resources. */
+  /** Wall clock in ms since 1970. New resources get it as their time of creation. */
   readonly nowMs: number;
 }
 
-/** Throws CommandError InvalidCommand or Conflict if the state cannot be changed to match the document. */
+/** Plans how to make the state match the document. Throws CommandError `InvalidCommand` or `Conflict` if it cannot. */
 export function* diffFleet(db: Database, fleet: Fleet, options: FleetOptions): Generator<void, FleetPlan> {
   checkReferences(db, fleet, options.prune ?? false);
   const plan = new FleetPlan();
@@ -68,7 +69,7 @@ function planTiers(db: Database, fleet: Fleet, plan: FleetPlan, prune: boolean):
   }
   for (const before of present) {
     if (listed.includes(before.id)) continue;
-    // The file does not list this tier, but a tier that it lists has taken its rank.
+    // The document does not list this tier, but one of the listed tiers may have taken its rank.
     const models = selection(before.models);
     const after = { ...before, models, rank: ranks.get(before.id) ?? before.rank };
     plan.put('tier', before.id, before, after, { type: 'tier.set', data: after });
@@ -148,7 +149,7 @@ function planNodes(
   }
 }
 
-/** A node as it was registered, without its health. */
+/** Returns the node as it was registered, without its health. */
 function registration(db: Database, id: string): EventData<'node.registered'> | undefined {
   const node = findNode(db, id);
   if (!node) return undefined;
@@ -159,8 +160,8 @@ function registration(db: Database, id: string): EventData<'node.registered'> | 
 const rankMax = 1000;
 
 /**
- * Assigns strictly rising ranks to listed and present tiers; a file lists tiers lowest first. Ranks that fit the order are
- * kept, and a tier that the file does not list stays directly above the same tier as before.
+ * Assigns strictly rising ranks to listed and existing tiers. A document lists the lowest tier first. Ranks that fit this
+ * order are kept. A tier that the document does not list stays directly above the same tier as before.
  */
 export function rankTiers(present: readonly Tier[], listed: readonly string[]): Map<string, number> {
   const order = merged(

@@ -1,11 +1,11 @@
-/** The changes that a fleet file requires: ordered events, and a list for people. Matching resources need no change. */
+/** Changes that a fleet document requires, as ordered events and as a list for people. Omits what already matches. */
 import type { FleetChange } from '../../schemas/admin/admin.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { sameData } from './preconditions.ts';
 
 type FleetKind = FleetChange['kind'];
 
-/** Dependents come before the resources that they depend on. */
+/** Kinds in order of removal. Dependents come before the resources that they depend on. */
 const removalOrder: readonly FleetKind[] = [
   'node',
   'install',
@@ -27,7 +27,7 @@ export class FleetPlan {
   readonly #removals: FleetStep[] = [];
   readonly #changes: FleetChange[] = [];
 
-  /** Sets a resource to `after`, as the event does. */
+  /** Plans to set a resource to `after`, which `event` does. Adds nothing if `before` is already equal. */
   put(kind: FleetKind, id: string, before: object | undefined, after: object, event: KnownEvent): void {
     if (!before) {
       this.#add(this.#sets, { event, change: { action: 'create', kind, id } });
@@ -49,12 +49,14 @@ export class FleetPlan {
     this.#changes.push(step.change);
   }
 
-  /** Changes in the order of the file, followed by removals. */
+  /** Changes in the order of the document, followed by removals. */
   get changes(): readonly FleetChange[] {
     return this.#changes;
   }
 
-  /** Steps in the order to run them. Resources are set before any is removed, so that a node can leave a stack that is being removed. */
+  /**
+   * Steps in execution order. All resources are set before any is removed, so that a node can leave a stack that is removed.
+   */
   get steps(): readonly FleetStep[] {
     const removals = removalOrder.flatMap((kind) =>
       this.#removals.filter(({ change }) => change.kind === kind),

@@ -7,7 +7,7 @@ import { findAnonymous, listModels, listTiers } from '../state/catalog.ts';
 import { listMembers, listOrganisations } from '../state/tenants.ts';
 import type { FleetPlan } from './fleet-plan.ts';
 
-/** Ids of everything that the document declares. */
+/** Collects the ids of all resources that the document declares. */
 function declared(fleet: Fleet) {
   const organisations = fleet.organisations ?? [];
   const stacks = organisations.flatMap((organisation) => organisation.stacks ?? []);

@@ -1,4 +1,4 @@
-/** Checks references of a fleet document: what it names must be declared or stay in the state. Reports all faults at once. */
+/** Checks that all resources a fleet document refers to are declared or stay in the state. Reports all faults at once. */
 import { type Fleet, pathText } from '../../schemas/events/fleet.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError, type CommandErrorDetail } from '../core/command-error.ts';
@@ -44,7 +44,7 @@ function unknownTiers(db: Database, fleet: Fleet, prune: boolean): CommandErrorD
   });
 }
 
-/** Throws CommandError InvalidCommand that names every missing model and tier. */
+/** Throws CommandError `InvalidCommand` with every missing model and tier. */
 export function checkReferences(db: Database, fleet: Fleet, prune: boolean): void {
   const details = [...unknownModels(db, fleet, prune), ...unknownTiers(db, fleet, prune)];
   const [first] = details;

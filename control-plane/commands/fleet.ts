@@ -1,4 +1,4 @@
-/** Applies, compares and exports the fleet as one document, without keys, tokens, health, suspension or draining. */
+/** Applies and exports the fleet as one document. It does not contain keys, tokens, health, suspension or draining. */
 
 import type { NodeResource } from '../../schemas/admin/admin.ts';
 import type { Fleet, FleetNode, FleetOrganisation, FleetStack } from '../../schemas/events/fleet.ts';
@@ -20,7 +20,7 @@ export const fleetCommands = defineCommands({
         events: steps.map(({ event }) => event),
         extra: { changes },
         divisible: {
-          // An organisation's members stay together, so that it never lacks an owner in between.
+          // An organisation's members stay in one part, so that the organisation never lacks an owner in between.
           mayBegin: (at) => steps[at]?.event.type !== 'member.set',
           extra: (end) => ({ changes: steps.slice(0, end).map(({ change }) => change) }),
         },

@@ -1,4 +1,7 @@
-/** Guards over any command's events: number of resources, share of the fleet removed, and allowances given back. */
+/**
+ * Guards that apply to the events of every command. They limit the number of resources and the share of the fleet that is
+ * removed, and prevent used tokens from being given back.
+ */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { groupDigits } from '../../schemas/grouped.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -17,7 +20,7 @@ import {
   roomFor,
 } from './counted-events.ts';
 
-/** Throws CommandError Conflict if these events would exceed a limit. Removals by the same events are not subtracted. */
+/** Throws CommandError `Conflict` if events would exceed a bound on resources. Does not subtract what they remove. */
 export function* checkCardinality(
   db: Database,
   events: readonly KnownEvent[],
@@ -54,7 +57,7 @@ function thereAre(db: Database, { sql, values, exact }: Bound, roomUpTo: number)
 const removedMin = 10;
 const shareMax = 0.1;
 
-/** Throws GuardRefused if the events remove at least 10 resources and more than 10 % of their kind, dependents included. */
+/** Throws GuardRefused if the events remove at least 10 resources and more than 10 % of their kind, including dependents. */
 export function* guardRemovals(db: Database, events: readonly KnownEvent[]): Generator<void, void> {
   const kinds = Object.keys(resourceTotals) as ResourceKind[];
   const removed = Object.fromEntries(kinds.map((kind) => [kind, new Set()])) as Record<
@@ -66,7 +69,7 @@ export function* guardRemovals(db: Database, events: readonly KnownEvent[]): Gen
     yield;
   }
   for (const { type, data } of events) {
-    // The node moves before its old place is removed.
+    // The node moves to another place before its old place is removed, so it is not lost.
     if (type === 'node.registered') removed.node.delete(data.id);
   }
   for (const kind of kinds) {
@@ -83,11 +86,14 @@ export function* guardRemovals(db: Database, events: readonly KnownEvent[]): Gen
 export interface PeriodFacts {
   readonly nowMs: number;
   readonly force?: boolean | undefined;
-  /** Tokens that count against the allowance, without adjustments. If absent, nothing is guarded. */
+  /** Returns the tokens that count against the allowance, without adjustments. If absent, the guard does nothing. */
   readonly used?: ((organisation: string, period: string) => number) | undefined;
 }
 
-/** Describes used tokens that a new anchor day would no longer count. Throws GuardRefused if there are any, unless forced. */
+/**
+ * Finds used tokens that would no longer count because of a new anchor day. Throws GuardRefused if there are any. If forced,
+ * returns warnings instead.
+ */
 export function guardPeriods(
   db: Database,
   events: readonly KnownEvent[],

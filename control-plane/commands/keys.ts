@@ -1,4 +1,4 @@
-/** Deciders for API keys (Authentication 4 to 6). The log and the state contain a key's SHA-256, never its value. */
+/** Decides commands on API keys (Authentication 4 to 6). The log and the state contain a key's SHA-256, never its value. */
 import type { OperationBody } from '../../schemas/admin/admin.ts';
 import { dayMs } from '../../schemas/durations.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
@@ -10,7 +10,7 @@ import { type CommandContext, defineCommands } from './definition.ts';
 import { needAll, numberedIds } from './many.ts';
 import { needKey, needOrganisation } from './preconditions.ts';
 
-/** Time when a key created at `nowMs` expires, in ms since 1970, or null if never. A year from 29 February ends on 1 March. */
+/** Returns when a key created at `nowMs` expires (ms since 1970), or null if never. A year from 29 February ends on 1 March. */
 export function expiresAtMs(choice: ExpiryChoice, nowMs: number): number | null {
   switch (choice) {
     case 'never':
@@ -28,7 +28,7 @@ export function expiresAtMs(choice: ExpiryChoice, nowMs: number): number | null 
 
 type NewKey = OperationBody<'key.create'>;
 
-/** The event that creates a key, and its value. */
+/** Generates a key. Returns the event that creates it, and its value. */
 function createdKey(
   { organisation, name, expires }: NewKey,
   id: string,
@@ -44,7 +44,7 @@ function createdKey(
   };
 }
 
-/** The organisation of all items, or undefined if they name several, which only an operator may do. */
+/** Returns the organisation of all items, or undefined if they name several, which only an operator may do. */
 function organisationOfAll(db: Database, items: readonly NewKey[]): string | undefined {
   const [first, ...others] = new Set(items.map(({ organisation }) => organisation));
   return first === undefined || others.length > 0 ? undefined : findOrganisation(db, first)?.id;

@@ -1,10 +1,10 @@
-/** Whether this replica may write to the log: its key must be one of the current signers. */
+/** Checks whether this replica may write to the log. In a signed log, its key must be one of the current signers. */
 import { computeFingerprint, type Signer } from '../../shared/log/core/signing.ts';
 import { CommandError } from '../core/command-error.ts';
 
 const guide = 'see docs/security.md, "Signatures"';
 
-/** Refuses to start if the key and the log's signers do not match. The error names the next step. */
+/** Throws, to prevent the start, if the key and the log's signers do not match. The message contains the next step. */
 export function checkSigner(
   signers: readonly string[],
   signer: Signer | undefined,
@@ -22,7 +22,7 @@ export function checkSigner(
     );
 }
 
-/** Throws CommandError if readers would reject this replica's records. */
+/** Throws CommandError if readers of the log would reject this replica's records. */
 export function checkMaySign(signers: readonly string[], signer: Signer | undefined): void {
   if (maySign(signers, signer)) return;
   throw new CommandError(

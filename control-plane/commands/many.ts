@@ -1,25 +1,25 @@
-/** Shared parts of bulk commands: ids of the created resources, and refusal of items that name missing resources. */
+/** Helpers for bulk commands. They derive the ids of the created resources, and refuse items that name missing resources. */
 import { derivedId } from '../../shared/ids/api-key.ts';
 import { CommandError } from '../core/command-error.ts';
 
 const detailsMax = 200;
 
-/** Ids of the resources that one command creates, derived from the first one, which identifies a repeated command. */
+/** Derives ids for the resources that a command creates from the first one, by which a repeat of the command finds them. */
 export function numberedIds(kind: string, first: string, count: number): string[] {
   const others = Array.from({ length: count - 1 }, (_, index) => derivedId(kind, `${first} ${index + 1}`));
   return [first, ...others];
 }
 
 export interface Named {
-  /** The item field that contains the id. */
+  /** Name of the item's field that contains the id. */
   readonly field: string;
   readonly what: string;
-  /** The CLI's word for the resource. */
+  /** The CLI's word for this kind of resource. */
   readonly noun: string;
   isThere(id: string): boolean;
 }
 
-/** Throws CommandError NotFound that names every item whose resource does not exist. */
+/** Throws CommandError `NotFound`, which lists every item whose resource does not exist. */
 export function needAll(ids: readonly string[], { field, what, noun, isThere }: Named): void {
   const there = new Map<string, boolean>();
   const details = ids.flatMap((id, index) => {

@@ -1,4 +1,4 @@
-/** Deciders for the catalog's models. Removing a referenced model by force also removes it from all places that name it. */
+/** Decides commands on the catalog's models. A forced removal also removes the model from everything that names it. */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { overweightWarnings } from '../../schemas/events/overweight.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';

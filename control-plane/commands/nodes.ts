@@ -1,4 +1,4 @@
-/** Deciders for nodes and their agents' tokens. Once registered, only a fleet file can change a node's place and address. */
+/** Decides commands on nodes and agents' tokens. Only a fleet document can change a registered node's place and address. */
 import type { NodeResource } from '../../schemas/admin/admin.ts';
 import { groupDigits } from '../../schemas/grouped.ts';
 import type { Place, PlaceKey } from '../../schemas/names.ts';
@@ -21,7 +21,7 @@ function needPlace(db: Database, place: Place): void {
   if (place.kind === 'organisation') needOrganisation(db, place.id);
 }
 
-/** The event that creates a token, and its value. */
+/** Generates a node token. Returns the event that creates it, and its value. */
 function createdToken(id: string, node: string, mint: RandomSource) {
   const value = mintNodeToken(mint);
   const hash = hashSecret(value).toString('hex');
@@ -40,14 +40,14 @@ interface OnlyRoute {
   readonly model: string;
 }
 
-/** Models that only this node serves at its place. */
+/** Lists models that no other node at the same place serves. */
 function onlyRoutes(db: Database, node: string): OnlyRoute[] {
   const others = 'SELECT 1 FROM routes o WHERE o.place = r.place AND o.model = r.model AND o.node <> r.node';
   const sql = `SELECT place, model FROM routes r WHERE node = ? AND NOT EXISTS (${others}) ORDER BY model`;
   return all<OnlyRoute>(db, sql, node);
 }
 
-/** Whether the organisation can use this model on the pool if its own nodes do not serve it. */
+/** Whether the organisation could use the model on the pool if its own nodes did not serve it. */
 function isInPool(db: Database, organisation: string, model: string): boolean {
   const tier = findOrganisation(db, organisation)?.tier;
   const models = tier ? findTier(db, tier)?.models : undefined;
@@ -56,7 +56,7 @@ function isInPool(db: Database, organisation: string, model: string): boolean {
   return first(db, sql, model) !== undefined;
 }
 
-/** Throws CommandError GuardRefused if the node is the last one that serves some model at its place. */
+/** Throws CommandError `GuardRefused` if the node is the last one that serves some model at its place. */
 function guardLastNode(db: Database, { id, place }: NodeResource, served: CommandContext['served']): void {
   const isInstalled = installsIn(db);
   const lost = onlyRoutes(db, id).filter(

@@ -1,11 +1,11 @@
-/** Deciders for organisations and members. Removing a person does not revoke the keys that they made (Authentication 6). */
+/** Decides commands on organisations and members. Removing a person does not revoke the person's keys (Authentication 6). */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findMember, findOrganisation } from '../state/tenants.ts';
 import { defineCommands } from './definition.ts';
 import { needFree, needOrganisation, needTier, sameData } from './preconditions.ts';
 
-/** UTC day of a time, as `YYYY-MM-DD`. */
+/** Formats the UTC day of a time as `YYYY-MM-DD`. */
 export function formatDay(ms: number): string {
   return new Date(ms).toISOString().slice(0, 10);
 }

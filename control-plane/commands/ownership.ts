@@ -1,4 +1,6 @@
-/** Rules for owners: only an owner may change owners, and the last one stays. An operator needs force to remove the last. */
+/**
+ * Protects owners. Only an owner may change owners, and the last one cannot be removed, except by an operator who uses force.
+ */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import type { Role } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -9,7 +11,7 @@ import { type Actor, findRole } from './authorise.ts';
 interface OwnershipChange {
   readonly organisation: string;
   readonly person: string;
-  /** Undefined if the person leaves. */
+  /** New role, or undefined if the person leaves the organisation. */
   readonly role: Role | undefined;
 }
 
@@ -20,7 +22,7 @@ function listOwnershipChanges(events: readonly KnownEvent[]): OwnershipChange[] 
   });
 }
 
-/** Throws CommandError if these events change owners in a way that the actor may not. */
+/** Throws CommandError if the events change owners in a way that is not allowed for this actor. */
 export function* checkOwners(
   db: Database,
   actor: Actor,

@@ -1,4 +1,6 @@
-/** Checks that deciders run first: a resource that a command names must exist, be free, or be unused. */
+/**
+ * Preconditions that deciders check first: whether a resource exists, whether an id is free, or whether a resource is unused.
+ */
 import type {
   ApiKey,
   Model,
@@ -14,7 +16,7 @@ import { findNode, findStack, findToken } from '../state/capacity.ts';
 import { findModel, findTier } from '../state/catalog.ts';
 import { findKey, findOrganisation } from '../state/tenants.ts';
 
-/** Returns the resource or throws CommandError NotFound. `noun` is the CLI's word for it, `what` the glossary's. */
+/** Returns the resource, or throws CommandError `NotFound`. `what` is its name in messages, `noun` its name in the CLI. */
 function need<Found>(found: Found | undefined, what: string, noun: string, id: string): Found {
   if (found !== undefined) return found;
   throw new CommandError('NotFound', `there is no ${what} ${id}`, {
@@ -44,7 +46,7 @@ export function needToken(db: Database, id: string): NodeToken {
   return need(findToken(db, id), 'token', 'node', id);
 }
 
-/** Checks that every selected model is in the catalog. The error names all that are not. */
+/** Throws CommandError `NotFound` unless all selected models are in the catalog. The error lists all missing ones. */
 export function needModels(db: Database, models: '*' | readonly string[]): void {
   if (models === '*') return;
   const details: CommandErrorDetail[] = [];
@@ -59,13 +61,13 @@ export function needModels(db: Database, models: '*' | readonly string[]): void 
     });
 }
 
-/** Throws CommandError Conflict if the resource exists already. */
+/** Throws CommandError `Conflict` if the resource already exists. */
 export function needFree(found: unknown, what: string, id: string): void {
   if (found !== undefined)
     throw new CommandError('Conflict', `the ${what} ${id} already exists`, { next: 'choose another id' });
 }
 
-/** Throws CommandError GuardRefused if the resource to remove is still in use, unless forced. */
+/** Throws CommandError `GuardRefused` if the resource that is to be removed is still in use, unless forced. */
 export function needUnused(
   what: string,
   users: readonly string[],
@@ -79,7 +81,7 @@ export function needUnused(
   });
 }
 
-/** Equality of JSON data: order matters in lists, but not among members. */
+/** Whether two JSON values are equal. The order of list items matters, the order of members does not. */
 export function sameData(a: unknown, b: unknown): boolean {
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return a === b;
   const [was, is] = [a, b] as Record<string, unknown>[];

@@ -1,4 +1,4 @@
-/** Every command of the admin API. The server's routes, the API description and the tests are generated from this list. */
+/** All commands of the admin API. The server's routes, the API description and the tests are generated from this list. */
 import type { CommandName } from '../../schemas/admin/admin.ts';
 import { changeCommands } from './changes.ts';
 import type { CommandDefinition } from './definition.ts';

@@ -1,21 +1,24 @@
-/** Protects rolling upgrades: refuses a critical event until every gateway knows it, because others would stop folding. */
+/**
+ * Protects rolling upgrades. A critical event is refused until every gateway knows it, because a gateway that does not know
+ * it would stop folding the log.
+ */
 import { foldVersionNeeded, type KnownEvent } from '../../schemas/events/events.ts';
 import { CommandError } from '../core/command-error.ts';
 
 export interface LogReader {
   readonly name: string;
-  /** Version that the gateway last reported. */
+  /** Fold version that the gateway last reported. */
   readonly foldVersion: number;
 }
 
-/** Throws GuardRefused if one of `readers`, silent ones included, is too old, or LogUnavailable while they are unknown. */
+/** Throws GuardRefused if any gateway, even a silent one, is too old, or LogUnavailable while gateways are not known. */
 export function checkReaders(
   events: readonly KnownEvent[],
   readers: () => readonly LogReader[] | undefined,
   lowest = 1,
 ): void {
   const needed = Math.max(0, ...events.map(foldVersionNeeded));
-  // Every build in use knows the first version.
+  // Every build in use knows events of the lowest version.
   if (needed <= lowest) return;
   const known = readers();
   if (known === undefined)

@@ -1,4 +1,4 @@
-/** Deciders for the log's signers. They change one at a time, and a change never stops a running replica from writing. */
+/** Decides commands on the log's signers. They change one at a time, and no running replica may lose the right to write. */
 import { computeFingerprint, normalisePublicKey } from '../../shared/log/core/signing.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type CommandContext, type CommandPlan, defineCommands, type SigningView } from './definition.ts';
@@ -19,7 +19,7 @@ function parsePublicKey(text: string): string {
   throw new CommandError('InvalidCommand', fault);
 }
 
-/** Throws GuardRefused if the change would stop a running replica from signing. */
+/** Plans new signers. Throws GuardRefused if a running replica could then no longer write, unless forced. */
 function change(context: CommandContext, signers: readonly string[]): CommandPlan {
   const { own, replicas } = describeSigning(context);
   const kept = new Set(signers.map(computeFingerprint));

@@ -1,4 +1,7 @@
-/** Ids of stacks, `stk-<word>-<word>-<suffix>`: 6.9 billion DNS labels. The log ensures that each is used once. */
+/**
+ * Generates ids of stacks, `stk-<word>-<word>-<suffix>`, which are valid DNS labels. There are 6.9 billion, and the log
+ * ensures that none is used twice.
+ */
 import { type RandomSource, randomText } from '../../shared/ids/api-key.ts';
 
 const qualities = words(`
@@ -20,7 +23,7 @@ function words(text: string): readonly string[] {
 
 export function mintStackId(random: RandomSource): string {
   const [first = 0, second = 0] = random(2);
-  // Both lists have 64 words, which divides 256, so all words are equally likely.
+  // Both lists have 64 words, and 64 divides 256, so all words are equally likely.
   const quality = qualities[first % qualities.length];
   const creature = creatures[second % creatures.length];
   return `stk-${quality}-${creature}-${randomText(random, suffixAlphabet, suffixLength)}`;

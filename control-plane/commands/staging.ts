@@ -1,4 +1,4 @@
-/** Turns the events of a command into a staged change, and refuses commands that conflict with an open one. */
+/** Turns the events of a command into a staged change, and refuses commands that conflict with the open change. */
 import { type KnownEvent, toStored } from '../../schemas/events/events.ts';
 import type { ReleasePlan } from '../../schemas/events/release.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -13,7 +13,7 @@ export interface Staging extends ReleasePlan {
   readonly advanceUnseen: boolean;
 }
 
-/** Wraps the events in a change that starts with its first wave. Throws CommandError if they cannot be staged. */
+/** Wraps the events in a staged change and starts its first wave. Throws CommandError if they cannot be staged. */
 export function stagedEvents(
   db: Database,
   events: readonly KnownEvent[],
@@ -54,14 +54,14 @@ function alreadyOpen({ id }: OpenChange): CommandError {
   });
 }
 
-/** Id of a new change: the position of its commit, with a suffix if a restored log already had a change with that id. */
+/** Returns a new change's id: its commit's position, with a suffix if a restored log already has a change with that id. */
 function newId(db: Database): string {
   const { seq } = first<{ seq: number }>(db, 'SELECT seq FROM position') ?? { seq: 0 };
   const id = String(seq + 1);
   return findChange(db, id) === undefined ? id : `${id}-2`;
 }
 
-/** Throws CommandError if an immediate event writes a row that the open change would overwrite when it completes. */
+/** Throws CommandError if the events write a row that the open change would overwrite when it completes. */
 export function checkOpenChange(db: Database, events: readonly KnownEvent[]): void {
   const open = findOpenChange(db);
   if (open === undefined || events.length === 0) return;

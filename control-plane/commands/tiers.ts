@@ -1,4 +1,4 @@
-/** Deciders for tiers and visitors' limits. No two tiers have the same rank, so "the next tier" is unambiguous. */
+/** Decides commands on tiers and on visitors' limits. No two tiers have the same rank, so "the next tier" is unambiguous. */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import type { Fleet } from '../../schemas/events/fleet.ts';
 import { overweightWarnings } from '../../schemas/events/overweight.ts';
@@ -19,12 +19,12 @@ import { needModels, needTier, needUnused, sameData } from './preconditions.ts';
 
 type Selection = '*' | readonly string[];
 
-/** A selection as stored in the state: each model once, sorted. */
+/** Returns a selection of models as the state stores it: sorted and without duplicates. */
 export function selection(models: Selection): '*' | string[] {
   return models === '*' ? '*' : [...new Set(models)].sort();
 }
 
-/** Visitors' limits as stored in the state. */
+/** Returns visitors' limits as the state stores them. */
 export function visitorLimits({ total, ...limits }: NonNullable<Fleet['anonymous']>) {
   const hasTotal = total !== undefined && Object.values(total).some((limit) => limit !== undefined);
   return { ...limits, models: selection(limits.models), ...(hasTotal && { total }) };

@@ -1,4 +1,6 @@
-/** Manual adjustments of an organisation's usage. They count against its allowance and are shown next to the usage. */
+/**
+ * Decides manual adjustments of an organisation's usage. They count against its allowance and are shown next to its usage.
+ */
 import { billingPeriod } from '../../shared/usage/period.ts';
 import { findAdjustment } from '../state/tenants.ts';
 import { defineCommands } from './definition.ts';

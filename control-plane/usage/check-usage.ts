@@ -1,7 +1,7 @@
 /**
- * Looks for damage in `usage.db` and the files of its days: contradicting pages, unreadable rows, and totals or sums by hour
- * that differ from what they add up. The files have no digest, so a flipped bit in a number shows nowhere else. A check reads
- * all files, on a thread of its own. Each organisation and each day is compared in one read transaction.
+ * Looks for damage in `usage.db` and its day files: corrupt database pages, unreadable rows, and sums that differ from the
+ * rows that they add up. The files have no digest, so nothing else would detect a flipped bit in a number. A check reads all
+ * files, on a thread of its own. Each organisation and each day is compared in one read transaction.
  */
 import { hourMs } from '../../schemas/durations.ts';
 import { readKeptRow } from '../../schemas/records/usage.ts';
@@ -12,28 +12,30 @@ import type { DayRows, Kept } from './kept-tables.ts';
 import type { RequestBody } from './request-table.ts';
 
 export interface UsageFault {
-  /** Table, and its row if known. */
+  /** Damaged table, followed by the row if that is known. */
   readonly object: string;
   readonly text: string;
-  /** Requests of a day by the sums of its hours, and rows kept, if the two numbers differ. */
+  /** Day on which the number of requests in the hourly sums (`counted`) differs from the number of kept rows. */
   readonly differs?: { readonly day: string; readonly counted: number; readonly rows: number };
 }
 
-/** Maximum faults listed, because a file that lost a page has thousands. */
+/** Maximum number of faults that are listed, because a file that has lost a page has thousands. */
 export const usageFaultsMax = 20;
 const textMax = 200;
 export const unreadableText = 'this row cannot be read, and is in no export';
 export const unreadableDayText = 'the file of this day cannot be read, and its rows are in no export';
 
-/** Checks the files read-only, or empty if all is well. Throws errors other than damage, such as a failure to open a file. */
+/**
+ * Checks the files read-only and returns all faults. Throws only errors other than damage, such as a failure to open a file.
+ */
 export function checkUsage(path: string): readonly UsageFault[] {
   const db = openDatabase(path, { durability: 'normal', readOnly: true });
   try {
     const faults = pageFaults(db, 'usage.db');
-    // Damaged pages make rows unreadable, and reading them may end in an error.
+    // Stops at damaged pages, because their rows are unreadable and reading them may fail.
     return faults.length > 0 ? faults : new UsageCheck(db, dayFolderOf(path)).faults();
   } catch (error) {
-    // All statements are valid, so the file must contain other tables.
+    // All SQL statements are valid, so this error means that the file contains other tables.
     if (error instanceof Error && 'code' in error && error.code === 'SQLITE_ERROR')
       return [
         {
@@ -56,7 +58,7 @@ function pageFaults(db: Database, object: string): readonly UsageFault[] {
     .map(({ quick_check: text }) => ({ object, text: text.slice(0, textMax) }));
 }
 
-/** Sums of an organisation for one capacity and model. */
+/** Sums for one organisation, capacity and model. */
 interface Amounts {
   readonly organisation: string;
   readonly what: string;
@@ -67,7 +69,7 @@ interface Amounts {
 
 const amountsSql =
   'sum(prompt_tokens) AS promptTokens, sum(completion_tokens) AS completionTokens, sum(requests) AS requests';
-/** Totals that differ from the sums of their hours. Either may be missing. */
+/** SQL that finds totals which differ from the sum of their hours. Either of the two may be missing. */
 const differentSql = `
   WITH both (organisation, period, draw, model, p, c, r) AS (
     SELECT organisation, period, draw, model, prompt_tokens, completion_tokens, requests FROM total
@@ -75,7 +77,7 @@ const differentSql = `
   SELECT organisation, period, draw, model FROM both GROUP BY organisation, period, draw, model
   HAVING sum(p) <> 0 OR sum(c) <> 0 OR sum(r) <> 0 LIMIT ${usageFaultsMax}`;
 
-/** Returns undefined if a flipped bit made the hour invalid. */
+/** Returns the UTC day of an hour, or undefined if a flipped bit made the hour invalid. */
 function dayOfHour(hour: number): string | undefined {
   const at = new Date(hour * hourMs);
   return Number.isNaN(at.getTime()) ? undefined : at.toISOString().slice(0, 10);
@@ -112,7 +114,7 @@ class UsageCheck {
     return prepare<Kept>(this.#db, 'SELECT * FROM kept').get() as Kept;
   }
 
-  /** Days with rows or sums, except days whose rows are no longer kept. */
+  /** Returns the days that have rows or sums, except days whose rows are no longer kept. */
   #days(): string[] {
     const { from_day: from } = this.#kept();
     const files = prepare<DayRows>(this.#db, 'SELECT * FROM day').all();
@@ -127,7 +129,7 @@ class UsageCheck {
   #checkDay(day: string): void {
     const before = this.#faults.length;
     const rows = new Map<string, Amounts>();
-    // Do not read the day's file within the transaction: it may be long, and the write-ahead log would grow meanwhile.
+    // The day's file is read after this transaction, because a long transaction would make the write-ahead log grow.
     this.#db.exec('BEGIN');
     const { id, moved } = this.#kept();
     const file = this.#fileOf(day);
@@ -161,14 +163,14 @@ class UsageCheck {
       const rows = prepare<RequestBody, [number]>(db, 'SELECT id, body FROM request WHERE id <= ?');
       if (faults.length === 0) this.#addRows(rows.iterate(lastId), day, sums);
     } catch {
-      // The file may have been removed meanwhile, because the day is no longer kept.
+      // Ignores the error if the file has just been removed because its day is no longer kept.
       if (this.#fileOf(day) !== undefined) this.#add({ object: `day ${day}`, text: unreadableDayText });
     } finally {
       db?.close();
     }
   }
 
-  /** Adds up the readable rows of a day. Unreadable rows become faults. */
+  /** Adds up the readable rows of a day. Each unreadable row becomes a fault. */
   #addRows(rows: Iterable<RequestBody>, day: string, sums: Map<string, Amounts>): void {
     for (const { id, body } of rows) {
       const row = readKeptRow(body);
@@ -217,7 +219,7 @@ class UsageCheck {
   }
 
   #add(fault: UsageFault): void {
-    // The latest rows are read again for each day, so the fault may be known.
+    // The latest rows are read again for each day, so the fault may already be listed.
     if (this.#faults.some(({ object, text }) => object === fault.object && text === fault.text)) return;
     this.#faults.push({ ...fault, text: fault.text.slice(0, textMax) });
   }

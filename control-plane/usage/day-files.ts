@@ -1,4 +1,4 @@
-/** Completed requests in `usage-rows`, one file per UTC day of completion. `usage.db` says which of their rows count. */
+/** Files in `usage-rows` with completed requests, one per UTC day. `usage.db` says which of their rows count. */
 import { mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import {
@@ -21,12 +21,12 @@ const suffixes = ['', '-wal', '-shm'];
 
 const folderName = 'usage-rows';
 
-/** Folder next to `usage.db`. */
+/** Returns the folder with the day files, which is next to `usage.db`. */
 export function dayFolderOf(usagePath: string): string {
   return join(dirname(usagePath), folderName);
 }
 
-/** Paths of the files in a data folder. */
+/** Lists the day files in a data folder, as paths relative to that folder. */
 export function dayNamesIn(dataDir: string): string[] {
   return daysIn(join(dataDir, folderName)).map((day) => dayPath(folderName, day));
 }
@@ -35,7 +35,7 @@ export function dayPath(folder: string, day: string): string {
   return join(folder, `${day}.db`);
 }
 
-/** Days that have a file. */
+/** Lists the days that have a file in the folder. */
 function daysIn(folder: string): string[] {
   if (statSync(folder, { throwIfNoEntry: false }) === undefined) return [];
   return readdirSync(folder).flatMap((name) => nameForm.exec(name)?.[1] ?? []);
@@ -45,7 +45,7 @@ export function removeDay(folder: string, day: string): void {
   for (const suffix of suffixes) rmSync(dayPath(folder, day) + suffix, { force: true });
 }
 
-/** Opens a day's file. Throws errors of sqlite.ts, and DatabaseCorrupt if the file belongs to another `usage.db`. */
+/** Opens a day's file. Throws errors of `sqlite.ts`, and DatabaseCorrupt if the file belongs to another `usage.db`. */
 export function openDay(path: string, owner: string): Database {
   const db = openDatabase(path, { durability: 'normal', readOnly: true });
   try {
@@ -62,7 +62,7 @@ function refuseOther(db: Database, path: string, owner: string): void {
   if (found?.id !== owner) throw new DatabaseCorrupt(`${path} has the rows of another usage.db`);
 }
 
-/** Writes to the files of days. Rows are on the disk when `write` returns. */
+/** Writes rows to day files. The rows are on disk when `write` returns. */
 export class DayWriter {
   readonly #folder: string;
   readonly #owner: string;
@@ -85,7 +85,7 @@ export class DayWriter {
     })();
   }
 
-  /** Removes the rows after an id, and the files of days before `fromDay`. */
+  /** Removes all rows after `lastId`, and the files of all days before `fromDay`. */
   cut(lastId: number, fromDay: string): void {
     for (const day of daysIn(this.#folder))
       if (day < fromDay) removeDay(this.#folder, day);
@@ -106,7 +106,7 @@ export class DayWriter {
       return this.#openFile(day, path);
     } catch (error) {
       if (!(mapSqliteError(error, path) instanceof DatabaseCorrupt)) throw error;
-      // The file is kept for people. The check of the day reports the missing rows.
+      // The damaged file is kept for inspection. The daily check reports the rows that are now missing.
       quarantineFile(path);
       return this.#openFile(day, path);
     }

@@ -1,4 +1,6 @@
-/** Sums of usage by hour, organisation, period, key, capacity and model. They are small, and outlive their rows. */
+/**
+ * Sums of usage by hour, organisation, period, key, capacity and model. The sums are small and are kept longer than the rows.
+ */
 import { dayMs, hourMs } from '../../schemas/durations.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { UsageRow } from '../../schemas/records/usage.ts';
@@ -7,11 +9,11 @@ import { columnsSql, integer, type RowWith, text } from '../../shared/runtime/ta
 
 const columns = {
   hour_sum: {
-    hour: integer(), // of the completion, since 1970
-    organisation: text(), // or `visitors:all`
-    period: text(), // first day; of visitors the UTC day
-    key: text(), // empty: none
-    draw: text(), // pool | stack | own
+    hour: integer(), // hour of completion, counted from 1970
+    organisation: text(), // `visitors:all` for visitors
+    period: text(), // first day of the billing period; for visitors the UTC day
+    key: text(), // empty if the request had no key
+    draw: text(), // capacity used: `pool`, `stack` or `own`
     model: text(),
     prompt_tokens: integer(),
     completion_tokens: integer(),
@@ -22,7 +24,7 @@ const columns = {
 type Sum = RowWith<typeof columns.hour_sum>;
 type HourSum = { -readonly [Name in keyof Sum]: Sum[Name] };
 
-/** The key begins with the hour, so that the fold writes only to the last pages. */
+/** SQL for the table of hourly sums. The primary key begins with the hour, so that the fold writes only to the last pages. */
 export const hourSumSql = `
 CREATE TABLE hour_sum (
   ${columnsSql(columns.hour_sum)}, PRIMARY KEY (hour, organisation, key, period, draw, model)
@@ -44,7 +46,7 @@ export function prepareHourSums(db: Database) {
 
 type HourSumStatements = ReturnType<typeof prepareHourSums>;
 
-/** Organisation and period whose totals a row counts in. The sum of all visitors does not name any of them. */
+/** Returns the organisation and period to which a row is charged. All visitors are charged to one subject, by UTC day. */
 export function ownerOf({ organisation, period, at }: UsageRow): { organisation: string; period: string } {
   if (organisation !== null && period !== null) return { organisation, period };
   return { organisation: visitorsSubject, period: at.slice(0, 10) };
@@ -54,13 +56,13 @@ export function hourOf(ms: number): number {
   return Math.floor(ms / hourMs);
 }
 
-/** First hour of a day, counted from 1970. */
+/** Returns the first hour of a UTC day, counted from 1970. */
 export function firstHourOf(day: string): number {
   return hourOf(Date.parse(day));
 }
 export const hoursOfDay = dayMs / hourMs;
 
-/** Sums that several rows add. */
+/** Collects the sums of several rows before they are written. */
 export class HourSums {
   readonly #sums = new Map<string, HourSum>();
 
@@ -94,7 +96,7 @@ export class HourSums {
   }
 }
 
-/** Writes the sums in the caller's transaction. */
+/** Adds the sums to the table, in the caller's transaction. */
 export function writeHourSums({ addHourSum }: HourSumStatements, sums: Iterable<HourSum>): void {
   for (const sum of sums) addHourSum.run(sum);
 }

@@ -1,4 +1,4 @@
-/** Completed requests kept for export: the latest ones in `usage.db`, all others in the files of their days. */
+/** Completed requests that are kept for export: the latest ones in `usage.db`, all others in one file per day. */
 import { readKeptRow, type UsageRow } from '../../schemas/records/usage.ts';
 import { type Database, mapSqliteError } from '../../shared/runtime/sqlite.ts';
 import { dayPath, openDay, removeDay } from './day-files.ts';
@@ -7,13 +7,13 @@ import type { MovedPart } from './move-rows.ts';
 import { prepareRequests, type RequestBody, type RequestQuery, readRequests } from './request-table.ts';
 import type { UsageStatements } from './usage-tables.ts';
 
-/** Maximum number of open files of days. An export reads one after the other. */
+/** Maximum number of day files that are open at once. An export reads one after the other. */
 const openMax = 4;
-/** Number of moved rows removed at once, which takes some milliseconds. */
+/** Number of moved rows that are removed in one transaction, which takes some milliseconds. */
 const removedAtOnce = 500;
 
 export interface KeptRequest {
-  /** Id that increases from row to row. It is the cursor of the next page. */
+  /** Row id, which increases from row to row. It also serves as the cursor of the next page. */
   readonly id: number;
   readonly row: UsageRow;
 }
@@ -33,10 +33,10 @@ export class KeptRows {
   readonly #onUnreadable: OnUnreadable;
   readonly #open = new Map<string, OpenDay>();
   #kept: Kept;
-  /** Days in the order of their first rows. */
+  /** Days with a file, in the order of their first rows. */
   #days: readonly DayRows[];
 
-  /** `folder` contains the files of days, or undefined if all rows stay in the database. */
+  /** `folder` contains the day files. It is undefined if all rows stay in the database. */
   constructor(
     {
       db,
@@ -55,7 +55,7 @@ export class KeptRows {
     this.#days = sql.days.all();
   }
 
-  /** Days whose rows are in files. */
+  /** Days whose rows have been moved into files. */
   get days(): readonly string[] {
     return this.#days.map(({ day }) => day);
   }
@@ -69,7 +69,10 @@ export class KeptRows {
     return this.#kept.from_day || undefined;
   }
 
-  /** Returns rows in folding order, and fewer than `limit` only at the end. The latest rows are not filtered by day. */
+  /**
+   * Returns rows in the order in which they were folded, and fewer than `limit` only at the end. Ignores the day range for
+   * rows that have not been moved yet.
+   */
   requests(query: RequestQuery): KeptRequest[] {
     const { limit } = query;
     const kept: KeptRequest[] = [];
@@ -86,7 +89,7 @@ export class KeptRows {
     }
   }
 
-  /** Notes that rows are in the files of their days. */
+  /** Records that rows have been written to their day files, from which they are read from now on. */
   noteMoved({ moved, days }: MovedPart): void {
     this.#transaction(() => {
       for (const day of days) this.#sql.addDay.run(day);
@@ -94,12 +97,12 @@ export class KeptRows {
     });
   }
 
-  /** Removes some of the rows that are in the files of their days. Returns whether there are more. */
+  /** Removes up to 500 rows that have been moved into day files. Returns whether more may remain. */
   removeMoved(): boolean {
     return this.#sql.removeMoved.run(removedAtOnce).changes === removedAtOnce;
   }
 
-  /** Removes the rows of all days before this one. Returns the days that had rows. */
+  /** Removes the rows of all days before `day`. Returns the removed days. */
   removeBefore(day: string): readonly DayRows[] {
     if (day <= this.#kept.from_day) return [];
     const old = this.#days.filter((each) => each.day < day);

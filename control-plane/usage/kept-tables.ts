@@ -1,18 +1,18 @@
-/** Tables of `usage.db` that say which completed requests are in the files of their days. */
+/** Tables of `usage.db` that tell which completed requests are in day files. */
 import { type Database, prepare } from '../../shared/runtime/sqlite.ts';
 import { columnsSql, integer, type RowWith, text } from '../../shared/runtime/table-columns.ts';
 import { prepareRequests } from './request-table.ts';
 
 const columns = {
   kept: {
-    one: integer(), // 1
-    id: text(), // identifies this database in the files of days
-    moved: integer(), // rows of `request` up to this id are in the files of their days
+    one: integer(), // always 1, because the table has one row
+    id: text(), // identifies this database in the day files
+    moved: integer(), // rows of `request` up to this id are in day files
     uncounted: integer(), // always 0; version 0.2.0 opens only files with this column
-    from_day: text(), // rows of earlier days are not kept
+    from_day: text(), // rows of earlier days are no longer kept
   },
   day: {
-    day: text(), // of the completion, UTC
+    day: text(), // UTC day on which the requests completed
     first_id: integer(),
     last_id: integer(),
     rows: integer(),
@@ -20,7 +20,7 @@ const columns = {
 } as const;
 
 export type Kept = RowWith<typeof columns.kept>;
-/** Range of rows in the file of a day. */
+/** Range of row ids in one day's file. */
 export type DayRows = RowWith<typeof columns.day>;
 
 export const keptSql = `
@@ -46,7 +46,7 @@ export function prepareKept(db: Database) {
     ),
     setFromDay: prepare<never, [string]>(db, 'UPDATE kept SET from_day = ?'),
     removeDays: prepare<never, [string]>(db, 'DELETE FROM day WHERE day < ?'),
-    // The last row stays, so that the next one has the next id.
+    // The last row stays, because SQLite derives the next id from it.
     removeMoved: prepare<never, [number]>(
       db,
       `DELETE FROM request WHERE id IN (SELECT id FROM request

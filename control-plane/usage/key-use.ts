@@ -1,4 +1,4 @@
-/** Time when each key was last used, and its requests per day, by the sums of its hours. */
+/** Records when each key was last used. A key's number of requests per day comes from the hourly sums. */
 import type { UsageRow } from '../../schemas/records/usage.ts';
 import { type Database, prepare } from '../../shared/runtime/sqlite.ts';
 import { columnsSql, integer, type RowWith, text } from '../../shared/runtime/table-columns.ts';
@@ -8,7 +8,7 @@ const columns = {
   key_use: {
     id: text(),
     organisation: text(),
-    last_at: integer(), // completion of the latest request, ms since 1970
+    last_at: integer(), // time when the latest request completed, ms since 1970
   },
 } as const;
 
@@ -19,7 +19,9 @@ CREATE INDEX key_use_by_organisation ON key_use (organisation);
 
 type KeyUseRow = Pick<RowWith<typeof columns.key_use>, 'id' | 'last_at'> & { readonly requests: number };
 
-/** SQL that adds each key's requests since an hour. Hours are looked up separately, so that other keys' sums are not read. */
+/**
+ * SQL that adds up each key's requests since an hour. Looks up each hour separately, so that other keys' sums are not read.
+ */
 const useSql = `
 WITH RECURSIVE day (hour) AS (SELECT ? UNION ALL SELECT hour + 1 FROM day LIMIT ${hoursOfDay})
 SELECT id, last_at,
@@ -44,11 +46,11 @@ type KeyUseStatements = ReturnType<typeof prepareKeyUses>;
 export interface KeyUse {
   readonly key: string;
   readonly lastUsedAt: string;
-  /** Requests in the present hour and the 23 before it. */
+  /** Number of requests in the present hour and the 23 hours before it. */
   readonly requestsOfDay: number;
 }
 
-/** The first hour of the day that ends with the present hour. */
+/** Returns the first of the 24 hours that end with the present hour. */
 export function firstHourOfDay(nowMs: number): number {
   return hourOf(nowMs) - hoursOfDay + 1;
 }
@@ -57,10 +59,10 @@ export function keyUseOf({ id, last_at: lastMs, requests }: KeyUseRow): KeyUse {
   return { key: id, lastUsedAt: new Date(lastMs).toISOString(), requestsOfDay: requests };
 }
 
-/** A key, its organisation, and when it was last used, ms since 1970. */
+/** A key, its organisation and the time of its last use in ms since 1970. */
 type LastUse = [key: string, organisation: string, lastMs: number];
 
-/** Uses that several rows add. */
+/** Collects the last use of each key from several rows before they are written. */
 export class KeyUses {
   readonly #uses = new Map<string, LastUse>();
 
@@ -77,7 +79,7 @@ export class KeyUses {
   }
 }
 
-/** Writes the uses in the caller's transaction. */
+/** Writes the last uses, in the caller's transaction. */
 export function writeKeyUses({ addKeyUse }: KeyUseStatements, uses: Iterable<LastUse>): void {
   for (const use of uses) addKeyUse.run(...use);
 }

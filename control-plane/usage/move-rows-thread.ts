@@ -1,4 +1,4 @@
-/** The thread that moves rows of `usage.db` into the files of their days. */
+/** Entry point of the thread that moves rows from `usage.db` into day files. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { type MoveTask, moveRows } from './move-rows.ts';
 

@@ -1,6 +1,7 @@
 /**
- * Moves completed requests from `usage.db` into the files of their days, on a thread that only reads `usage.db`. Rows count
- * as moved once the process has noted that (kept-rows.ts). After a crash before that, they are written again to the same ids.
+ * Moves completed requests from `usage.db` into day files, on a thread that only reads `usage.db`. Rows count as moved once
+ * the main thread has recorded the move (`kept-rows.ts`). After a crash before that, they are written again with the same
+ * ids.
  */
 import { readKeptRow, type UsageRow } from '../../schemas/records/usage.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
@@ -9,20 +10,20 @@ import { DayWriter, dayFolderOf } from './day-files.ts';
 import type { DayRows, Kept } from './kept-tables.ts';
 import type { StoredRequest } from './request-table.ts';
 
-/** Number of rows that are noted at once, which takes some milliseconds. */
+/** Number of rows whose move is recorded in one transaction, which takes some milliseconds. */
 const partRows = 1_000;
 export const partsMax = 40;
 
 export interface MoveTask {
   /** Path of `usage.db`. */
   readonly path: string;
-  /** Whether files may contain rows that an earlier process wrote but did not note. */
+  /** Whether day files may contain rows whose move an earlier process did not record. */
   readonly isFirst: boolean;
 }
 
-/** Rows that follow those of the previous part. */
+/** Result of moving one part of the rows. Each part begins after the last row of the previous one. */
 export interface MovedPart {
-  /** Id of the last row. */
+  /** Id of the last row in this part. */
   readonly moved: number;
   readonly days: readonly DayRows[];
 }
@@ -65,7 +66,7 @@ function move(rows: readonly StoredRequest[], kept: Kept, writer: DayWriter): Mo
   return { moved: rows.at(-1)?.id ?? 0, days: [...days].map(dayRows) };
 }
 
-/** Returns the day of a row. Unreadable rows are kept for people, with those of the present day. */
+/** Returns the day of a row. Unreadable rows are filed under the present day, so that people can still inspect them. */
 function dayOf(row: UsageRow | undefined): string {
   return row?.at.slice(0, 10) ?? dayOfMs(wallClockMs());
 }

@@ -1,4 +1,4 @@
-/** Opens a process's usage totals: `usage.db`, kept at the end of the usage log, which need not be reachable at first. */
+/** Opens the usage totals in `usage.db` and keeps them up to date with the usage log, which may be unreachable at first. */
 import { join } from 'node:path';
 import { usageKeepDaysDefault, usageTopic } from '../../schemas/records/usage.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
@@ -17,14 +17,14 @@ import {
 } from './usage-store.ts';
 
 const usageFileName = 'usage.db';
-/** Results that are always errors: two writers of one incarnation, unbilled usage, or unauthenticated records. */
+/** Fold results that are always errors: two writers for one incarnation, unbilled usage, or unauthenticated records. */
 const alarming = ['differing', 'lost', 'unread', 'junk', 'unsigned', 'wrong_mac'] as const;
 
 export interface OpenUsageOptions extends Omit<UsageStoreOptions, 'mac' | 'partitions'> {
   readonly logUrl: string;
-  /** Folder of `usage.db`. */
+  /** Folder that contains `usage.db`. */
   readonly dataDir: string;
-  /** Tokens, the present one first. Records of the others also count, during a rotation. */
+  /** Gateway tokens, the present one first. During a rotation, records signed with the others also count. */
   readonly tokens: readonly [string, ...string[]];
   /** Number of days for which completed requests are kept. */
   readonly usageKeepDays?: number | undefined;
@@ -36,12 +36,12 @@ export interface OpenedUsage {
   readonly file: UsageFile;
   readonly replicator: UsageReplicator;
   readonly counts: Readonly<FoldCounts>;
-  /** Starts tailing. Calls `onApplied` in the turn of the event loop in which the store applied rows. */
+  /** Starts reading the usage log. `onApplied` is called synchronously after the store has applied rows. */
   start(onApplied?: (applied: AppliedUsage) => void): void;
   close(): Promise<void>;
 }
 
-/** Opens the totals for reading. Rejects with the errors of shared/runtime/sqlite.ts, and LogUrlInvalid. */
+/** Opens the totals for reading. Rejects with LogUrlInvalid and the errors of `shared/runtime/sqlite.ts`. */
 export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage> {
   const { logger, logUrl, dataDir, tokens, usageKeepDays, ...storeOptions } = options;
   const address = usageLogAddress(logUrl);

@@ -1,4 +1,6 @@
-/** Table of completed requests, in `usage.db`, where they arrive, and in the files of their days. */
+/**
+ * Table of completed requests. Rows arrive in `usage.db`, and are moved from there into day files that have the same table.
+ */
 import type { UsageRow } from '../../schemas/records/usage.ts';
 import { type Database, prepare } from '../../shared/runtime/sqlite.ts';
 import {
@@ -11,7 +13,7 @@ import {
 } from '../../shared/runtime/table-columns.ts';
 
 const columns = {
-  id: integer(), // order in which the rows were folded here
+  id: integer(), // increases in the order in which rows were folded here
   organisation: orNull(text()),
   period: orNull(text()),
   body: text<JsonColumn<UsageRow>>(),
@@ -42,16 +44,16 @@ type RequestStatements = ReturnType<typeof prepareRequests>;
 
 export interface RequestQuery {
   readonly organisation?: string;
-  /** First day of the period; only together with the organisation. */
+  /** First day of a billing period. Has an effect only together with `organisation`. */
   readonly period?: string;
-  /** Range of completion days, without the day `to`. */
+  /** First day of completion. `to` is the day after the last one. */
   readonly from?: string | undefined;
   readonly to?: string | undefined;
   readonly afterId?: number;
   readonly limit: number;
 }
 
-/** Reads the rows after an id; fewer than `limit` only at the end. */
+/** Reads rows after an id. Returns fewer than `limit` only at the end. */
 export function readRequests(
   sql: RequestStatements,
   { organisation, period }: RequestQuery,

@@ -1,6 +1,7 @@
 /**
- * Moves completed requests from `usage.db` into daily files once a minute, and removes old files. A day is old if both this
- * machine's clock and the newest rows say so, so that a leap of either clock removes nothing (RemovalTime).
+ * Moves completed requests from `usage.db` into day files once a minute, and removes old day files. A file is removed only if
+ * both this machine's clock and the newest rows show that it is old, so that a leap of either clock removes nothing (see
+ * `RemovalTime`).
  */
 import { dayMs } from '../../schemas/durations.ts';
 import { monotonicMs, RemovalTime, wallClockMs } from '../../shared/runtime/clock.ts';
@@ -11,7 +12,7 @@ import type { KeptRows } from './kept-rows.ts';
 import { dayOfMs, type MovedPart, moveRows, partsMax } from './move-rows.ts';
 
 const moveEveryMs = 60_000;
-/** Pause in ms between two parts, so that they take no more than half of the event loop. */
+/** Pause in ms between two parts, so that moving rows takes no more than half of the event loop's time. */
 const partEveryMs = 10;
 
 export interface RowMoverOptions {
@@ -20,7 +21,7 @@ export interface RowMoverOptions {
   readonly path: string;
   readonly keepDays: number;
   readonly logger: LineLogger<'info' | 'warn' | 'error' | 'fatal'>;
-  /** Milliseconds since the machine started. */
+  /** Returns the milliseconds since the machine started. */
   readonly monotonicMs?: () => number;
 }
 
@@ -29,7 +30,7 @@ export class RowMover {
   readonly #stop = new AbortController();
   #task: ThreadTask<MovedPart[]> | undefined;
   #running: Promise<void> | undefined;
-  /** Whether rows that a process wrote but did not note must be removed first. */
+  /** Whether day files may contain rows whose move was not recorded, which must be removed first. */
   #isFirst = true;
   readonly #monotonicMs: () => number;
   readonly #removal: RemovalTime;
@@ -52,7 +53,7 @@ export class RowMover {
     await this.#running;
   }
 
-  /** Moves up to some ten thousand rows. Returns whether there are more. */
+  /** Moves up to 40,000 rows. Returns whether more may remain. */
   async move(): Promise<boolean> {
     const { rows, path } = this.#options;
     this.#removeOld();
@@ -77,7 +78,7 @@ export class RowMover {
     if (day === undefined) return;
     const nowMs = this.#monotonicMs();
     if (day !== this.#newest.day) this.#newest = { day, sinceMs: nowMs };
-    // The log's time also passes while no rows arrive.
+    // Log time advances even while no rows arrive.
     const logMs = Date.parse(day) + nowMs - this.#newest.sinceMs;
     const untilMs = this.#removal.limit(Math.min(logMs, wallClockMs())) - keepDays * dayMs;
     for (const { day: removed, rows: count } of rows.removeBefore(dayOfMs(untilMs)))

@@ -1,4 +1,4 @@
-/** The thread of one check of `usage.db`. */
+/** Entry point of the thread that checks `usage.db` once. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { checkUsage } from './check-usage.ts';
 

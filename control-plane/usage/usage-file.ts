@@ -1,4 +1,4 @@
-/** Known damage in `usage.db`, found by a check after the start and each day, and by readers of its rows. */
+/** Known damage in `usage.db`. It is found by a check soon after the start, by daily checks, and by readers of the rows. */
 import { dayMs } from '../../schemas/durations.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
@@ -12,21 +12,21 @@ import {
   usageFaultsMax,
 } from './check-usage.ts';
 
-/** Delay in ms of the first check, which must not slow the start. */
+/** Delay in ms before the first check, so that it does not slow the start. */
 const firstCheckMs = 5_000;
 const checkIntervalMs = dayMs;
 /** Pause in ms before a failed check is repeated. */
 const retryMs = 10 * 60_000;
-/** Interval in ms of looks at the write-ahead log, which grows while a check reads. In a backlog, the check is put off. */
+/** Interval in ms at which a check looks at the size of the write-ahead log. If that is too large, the check is postponed. */
 const watchMs = 1000;
 const putOffMs = 60_000;
-/** Number of times that a check may be put off, for six hours. Then it runs, although the write-ahead log grows. */
+/** Number of times that a check may be postponed, six hours in all. Then it runs even if the write-ahead log grows. */
 const putOffsMax = 360;
 
 export interface UsageFileState {
-  /** Time in ms since the last complete check; absent before the first. */
+  /** Time in ms since the last complete check. Absent before the first one. */
   readonly checkedMsAgo?: number;
-  /** Up to 20 faults of the last check, and up to 20 that readers met since. */
+  /** Up to 20 faults from the last check, and up to 20 more that readers have found. */
   readonly faults: readonly UsageFault[];
 }
 
@@ -34,7 +34,7 @@ export class UsageFile {
   readonly #path: string;
   readonly #logger: LineLogger;
   readonly #line: RateLimitedLine;
-  /** Faults of rows that readers could not read, by object. */
+  /** Rows that readers could not read, by object name. */
   readonly #met = new Map<string, UsageFault>();
   #found: readonly UsageFault[] = [];
   #checkedMs: number | undefined;
@@ -64,7 +64,7 @@ export class UsageFile {
       : { checkedMsAgo: performance.now() - this.#checkedMs, faults };
   }
 
-  /** Records that a reader left out an unreadable row. */
+  /** Records that a reader skipped an unreadable row. */
   noteUnreadable(table: 'request' | 'parked' | 'day', key: string): void {
     const object = `${table} ${key}`;
     const text = table === 'day' ? unreadableDayText : unreadableText;
@@ -72,12 +72,12 @@ export class UsageFile {
     this.#line.add(table);
   }
 
-  /** Starts the checks: one after some seconds, then one each day. */
+  /** Starts the checks. The first one runs after five seconds, further ones daily. */
   start(): void {
     this.#checkIn(firstCheckMs);
   }
 
-  /** Ends a running check. Waits for its statement, at most about a second for each 400 MB of the file. */
+  /** Ends a running check. Waits for its current SQL statement, about one second per 400 MB. */
   async close(): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#timer);
@@ -96,7 +96,7 @@ export class UsageFile {
     if (!this.#isClosed) this.#checkIn(pauseMs);
   }
 
-  /** Returns the time in ms until the next check. */
+  /** Runs a check unless it is postponed. Returns the time in ms until the next one. */
   async #checkUnless(isPutOff: () => boolean): Promise<number> {
     let wasPutOff = false;
     let watch: NodeJS.Timeout | undefined;

@@ -1,35 +1,35 @@
 /**
- * Effect of one row of the usage log on the totals, pure over `UsageState`. Each incarnation's rows count once, in the order
- * of their numbers: the next one is applied, an earlier one is a repeat, a later one is parked until the rows before it
- * arrive.
+ * Folds rows of the usage log into the totals, and reads and writes only through `UsageState`. Rows of one incarnation are
+ * numbered, and each counts once, in order: the next row is applied, an earlier one is a repeat, and a later one is parked
+ * until the rows before it arrive.
  */
 import type { ReadUsageRow } from '../../schemas/records/usage.ts';
 import type { UsageState } from './usage-state.ts';
 
-/** Rows by result, since the store was opened. */
+/** Number of rows by result since the store was opened. */
 export interface FoldCounts {
   applied: number;
-  /** Rows that were applied or parked before. */
+  /** Rows that had already been applied or parked. */
   repeated: number;
-  /** Repeats that differ from their row. This is an alarm: two writers share an incarnation, so some usage is not counted. */
+  /** Repeats that differ from the original row. Alarm: two writers share an incarnation, so some usage is not counted. */
   differing: number;
-  /** Rows that arrived before earlier rows of their incarnation. This is an alarm. */
+  /** Rows that arrived before earlier rows of their incarnation. Alarm. */
   parked: number;
-  /** Missing rows that were skipped because too many later ones were parked. This is an alarm: their usage is not counted. */
+  /** Missing rows that were skipped because too many later ones were parked. Alarm: their usage is not counted. */
   lost: number;
-  /** Rows of a version that this build does not know. This is an alarm: their usage is not counted. */
+  /** Rows of a version that this build does not know. Alarm: their usage is not counted. */
   unread: number;
-  /** Records that are not usage rows, and rows in a partition other than their incarnation's. */
+  /** Records that are not usage rows, and rows in a partition that does not belong to their incarnation. */
   junk: number;
-  /** Records without a valid MAC of the gateway token. This is an alarm: nothing in them is counted. */
+  /** Records without a MAC of the gateway token. Alarm: nothing in them is counted. */
   unsigned: number;
   wrong_mac: number;
 }
 
 export interface FoldOptions {
-  /** Whether the log no longer has its first records. An unknown incarnation then begins at its first row kept. */
+  /** Whether the log no longer has its first records. Then an unknown incarnation begins at the first row that is found. */
   readonly trimmedStart: boolean;
-  /** Number of one incarnation's rows that may be parked. */
+  /** Maximum number of parked rows per incarnation. */
   readonly parkedMax: number;
 }
 
@@ -58,7 +58,7 @@ export function foldRow(
   return 'applied';
 }
 
-/** First number of an unknown incarnation. If some of its rows are parked, it waits for the rows before them. */
+/** Returns the number of the first row to apply for an unknown incarnation. If some of its rows are parked, that is row 1. */
 function firstOf(state: UsageState, { incarnation, n }: ReadUsageRow, options: FoldOptions): number {
   return options.trimmedStart && state.parkedOf(incarnation).count === 0 ? n : 1;
 }
@@ -80,7 +80,7 @@ function park(state: UsageState, row: ReadUsageRow, counts: FoldCounts): void {
   else counts.differing++;
 }
 
-/** Applies the parked rows from `n` on, up to the next gap. */
+/** Applies consecutive parked rows from number `n` on. */
 function applyParked(state: UsageState, incarnation: string, n: number, counts: FoldCounts): void {
   for (let at = n; state.parkedOf(incarnation).count > 0; at++) {
     const row = state.parked(incarnation, at);
@@ -90,7 +90,9 @@ function applyParked(state: UsageState, incarnation: string, n: number, counts: 
   }
 }
 
-/** Skips missing rows, which must not block all later ones. A skipped row is never counted, so none is counted twice. */
+/**
+ * Skips missing rows, because they must not block later ones for ever. A skipped row never counts, even if it arrives later.
+ */
 function skipMissing(
   state: UsageState,
   incarnation: string,

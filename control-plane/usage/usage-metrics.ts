@@ -1,4 +1,4 @@
-/** Usage rows by result, as a metric. Alert on `differing`, `lost`, `unread` and `junk`. */
+/** Exports usage rows by result, and faults of `usage.db`, as metrics. Alert on `differing`, `lost`, `unread` and `junk`. */
 import type { Registry } from 'prom-client';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import type { UsageFile } from './usage-file.ts';

@@ -1,6 +1,6 @@
 /**
- * Position of the fold in each partition of the usage log. Only records with a MAC of the gateway token count. The fold
- * continues after a refused record, but its offset is kept: the next process, which may have the missing token, reads from
+ * Keeps the fold's position in each partition of the usage log. Only records with a MAC of the gateway token count. The fold
+ * continues after a refused record but remembers its offset. The next process, which may have the right token, starts reading
  * there.
  */
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
@@ -14,7 +14,7 @@ import {
 import type { UsageStatements } from './usage-tables.ts';
 
 export interface UsageAuthenticity {
-  /** MAC of the gateway token. Without it, no records count. */
+  /** Checks the MACs of records. If it is absent, no record counts. */
   readonly mac?: RecordMac;
 }
 
@@ -22,19 +22,19 @@ export interface PartitionState {
   readonly nextOffset: number;
   /** Whether the log no longer has its first records. */
   readonly trimmed: boolean;
-  /** Offset of the first refused record. */
+  /** Offset of the first refused record, or null if no record was refused. */
   readonly refusedFrom: number | null;
 }
 
 export const beginning: PartitionState = { nextOffset: 0, trimmed: false, refusedFrom: null };
 
-/** Returns the state from which a process begins to read a partition. */
+/** Returns the state in which a new process starts reading a partition: at the first refused record, if there is one. */
 export function begun(state: PartitionState): PartitionState {
   const nextOffset = Math.min(state.nextOffset, state.refusedFrom ?? state.nextOffset);
   return { ...state, nextOffset, refusedFrom: null };
 }
 
-/** Returns the state after a record. */
+/** Returns the partition's state after the given record. */
 export function after(
   state: PartitionState,
   { offset }: LogRecord,
@@ -75,7 +75,7 @@ export class UsagePartitions {
     return checkMac(record, this.#options.mac);
   }
 
-  /** Writes the state in the caller's transaction. Call `set` once that has succeeded. */
+  /** Writes the state in the caller's transaction. The caller calls `set` once the transaction has succeeded. */
   write(partition: number, state: PartitionState): void {
     const { nextOffset, trimmed, refusedFrom } = state;
     this.#sql.setPosition.run(partition, nextOffset, trimmed ? 1 : 0);

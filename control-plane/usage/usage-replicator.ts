@@ -1,7 +1,7 @@
 /**
- * Keeps a usage store at the end of the usage log, with one loop per partition that folds in short slices. Failures are
- * retried endlessly. A truncated or replaced log is read again, because the store recognises repeats. Only a damaged store
- * stops it.
+ * Keeps a usage store up to date with the usage log. One loop per partition folds records in short slices. Failures are
+ * retried endlessly. A truncated or replaced log is read again from its beginning, because the store recognises repeated
+ * rows. Only a damaged store stops the replicator.
  */
 import { Follower } from '../../shared/log/core/follower.ts';
 import { ReopenedLog } from '../../shared/log/reopened-log.ts';
@@ -9,23 +9,23 @@ import { DatabaseCorrupt } from '../../shared/runtime/sqlite.ts';
 import type { UsageLogAddress } from '../../shared/usage/usage-log.ts';
 import type { AppliedUsage, UsageStore } from './usage-store.ts';
 
-/** Longest time in ms for which the fold may hold the event loop. */
+/** Longest time in ms for which one slice may block the event loop. */
 const sliceBudgetMs = 6;
 
 export interface UsageReplicatorOptions extends UsageLogAddress {
   readonly store: UsageStore;
-  /** Called in the turn of the event loop in which the store applied the rows. */
+  /** Called synchronously after the store has applied rows. */
   readonly onApplied?: (applied: AppliedUsage) => void;
-  /** Called when a partition cannot be folded, and again when all can. */
+  /** Called when a partition can no longer be folded, and when all partitions can be folded again. */
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
-  /** Called once, when it stops for good. */
+  /** Called once, when the replicator stops for good. */
   readonly onFault?: (error: Error) => void;
 }
 
 export class UsageReplicator {
   readonly #options: UsageReplicatorOptions;
   readonly #logs: readonly ReopenedLog[];
-  /** Followers of the partitions, in order. */
+  /** One follower per partition, in partition order. */
   readonly #followers: readonly Follower[];
   #reachable = true;
   #fault: Error | undefined;
@@ -39,7 +39,7 @@ export class UsageReplicator {
     this.#followers = this.#logs.map((log, partition) => this.#follower(log, partition));
   }
 
-  /** Fault that stopped the replicator for good. */
+  /** Error that stopped the replicator for good. */
   get fault(): Error | undefined {
     return this.#fault;
   }
@@ -47,12 +47,11 @@ export class UsageReplicator {
     return this.#reachable;
   }
 
-  /** Starts tailing; returns at once. */
   start(): void {
     for (const follower of this.#followers) follower.start();
   }
 
-  /** Resolves true once everything in the log is folded, false at the deadline. Rejects on a fault or once stopped. */
+  /** Resolves with true once the log is folded, or with false after `timeoutMs`. Rejects on a fault or once stopped. */
   async caughtUp(timeoutMs: number): Promise<boolean> {
     const read = await Promise.all(this.#followers.map((follower) => follower.caughtUp(timeoutMs)));
     return read.every((isRead) => isRead);
@@ -70,7 +69,7 @@ export class UsageReplicator {
       begin: async () => {
         const end = await log.end();
         store.begin(partition);
-        // An idle log yields no batch that would show that it is reachable.
+        // An idle log yields no batch, so the end is the only proof that the log is reachable.
         if (end <= store.nextOffset(partition)) follower.setReachable();
         return store.nextOffset(partition);
       },
@@ -92,7 +91,7 @@ export class UsageReplicator {
       this.#options.store.restart(partition);
     } catch (error) {
       if (error instanceof DatabaseCorrupt) this.#fail(error);
-      // Any other error of the file occurs again, and is reported, when the records are folded.
+      // Any other error will occur again when records are folded, and is reported then.
     }
   }
 

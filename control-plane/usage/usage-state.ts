@@ -1,4 +1,4 @@
-/** The fold's view of `usage.db` in one transaction: collects changes and writes them at the end. None survives a failure. */
+/** View of `usage.db` for one fold transaction. Collects changes and writes them at its end. A failure discards all. */
 import { hash as digest } from 'node:crypto';
 import {
   type ReadUsageRow,
@@ -18,24 +18,26 @@ interface Sum {
 }
 
 export interface KeepOptions {
-  /** Keeps every row for export, sums by hour and the uses of keys, in addition to the totals. */
+  /** Keeps every row for export, and also hourly sums and the last use of keys. Otherwise only totals are kept. */
   readonly keepRows?: boolean;
-  /** Called with each row of a table that cannot be read, which is left out. */
+  /** Called for each row that cannot be read and is therefore left out. */
   readonly onUnreadable?: (table: 'request' | 'parked' | 'day', key: string) => void;
 }
 
-/** Number of each incarnation's last rows whose hashes are kept: as many as a record can have. A repeat must be equal. */
+/**
+ * Number of rows per incarnation whose hashes are kept, so that repeats can be compared. A record has at most as many rows.
+ */
 export const comparedRows = usageRecordRowsMax;
-/** Hexadecimal digits of a hash: enough for an alarm, and few, because each record rewrites all of an incarnation's. */
+/** Hexadecimal digits per hash: enough to detect a difference, but few, because each record rewrites all of them. */
 const hashDigits = 8;
 
 function hashOf(text: string): string {
   return digest('sha256', text, 'hex').slice(0, hashDigits);
 }
 
-/** Hashes of an incarnation's last rows: the stored ones, and those that this transaction adds. */
+/** Hashes of an incarnation's last rows: those read from the database and those added in this transaction. */
 class RowHashes {
-  /** Number of the last applied row. */
+  /** Number of the row that was applied last. */
   n: number;
   readonly #stored: string;
   readonly #added: string[] = [];
@@ -48,7 +50,7 @@ class RowHashes {
     this.isChanged = stored === undefined;
   }
 
-  /** Hash of the row with this number, or undefined if it never arrived or is not among the last `comparedRows`. */
+  /** Returns the hash of row `n`, or undefined if the row never arrived or is not among the last `comparedRows`. */
   hashAt(n: number): string | undefined {
     const behind = this.n - n;
     if (behind < this.#added.length) return this.#added[this.#added.length - 1 - behind];
@@ -56,14 +58,13 @@ class RowHashes {
     return end < hashDigits ? undefined : this.#stored.slice(end - hashDigits, end);
   }
 
-  /** Adds the hash of the next row. */
   add(text: string): void {
     this.n++;
     this.isChanged = true;
     this.#added.push(hashOf(text));
   }
 
-  /** Returns null if there are no hashes, as after rows that never arrived. */
+  /** Returns all hashes as one string, or null if there are none because rows never arrived. */
   toStore(): string | null {
     const all = this.#stored + this.#added.join('');
     return all === '' ? null : all.slice(-comparedRows * hashDigits);
@@ -79,7 +80,7 @@ function parsedRow(body: string): ReadUsageRow | undefined {
 }
 
 export class UsageState {
-  /** Rows added to the totals, in the order of their application. */
+  /** Rows added to the totals, in the order in which they were applied. */
   readonly applied: UsageRow[] = [];
   readonly #sql: UsageStatements;
   readonly #options: KeepOptions;
@@ -87,7 +88,9 @@ export class UsageState {
   readonly #sums = new Map<string, Sum>();
   readonly #hourSums = new HourSums();
   readonly #keyUses = new KeyUses();
-  /** Numbers of parked rows by incarnation. Shared with the store, which reads them again after a failed transaction. */
+  /**
+   * Number of parked rows per incarnation. Shared with the store, which reads the numbers again after a failed transaction.
+   */
   readonly #parkedCounts: Map<string, number>;
 
   constructor(sql: UsageStatements, parkedCounts: Map<string, number>, options: KeepOptions) {
@@ -106,7 +109,7 @@ export class UsageState {
     return mark;
   }
 
-  /** `text` is the applied row, or null if it never arrived. */
+  /** Sets an incarnation's last row. `text` is the applied row, or null if the row never arrived. */
   setMark(incarnation: string, n: number, text: string | null): void {
     let mark = this.mark(incarnation);
     if (mark?.n !== n - 1 || text === null) {
@@ -126,7 +129,7 @@ export class UsageState {
     const read = parsedRow(found.body);
     if (read !== undefined) return read;
     this.#options.onUnreadable?.('parked', `${incarnation} ${n}`);
-    // An unreadable row counts like one of an unknown version, so that the rows after it are applied.
+    // An unreadable row is treated like one of an unknown version, so that the rows after it can be applied.
     return { incarnation, n, text: found.body };
   }
 
@@ -142,13 +145,13 @@ export class UsageState {
     else this.#parkedCounts.delete(incarnation);
   }
 
-  /** Number of an incarnation's parked rows, and the lowest row number among them. */
+  /** Returns how many rows of an incarnation are parked, and the lowest row number among them. */
   parkedOf(incarnation: string): { count: number; lowest: number | null } {
     const count = this.#parkedCounts.get(incarnation) ?? 0;
     return { count, lowest: count > 0 ? (this.#sql.parkedLowest.get(incarnation)?.n ?? null) : null };
   }
 
-  /** Adds a row to the totals. */
+  /** Adds a row to the totals, and to the kept rows and hourly sums if they are kept. */
   count(row: UsageRow): void {
     this.applied.push(row);
     const { organisation, period } = row;
@@ -159,7 +162,7 @@ export class UsageState {
     this.#keyUses.add(row);
   }
 
-  /** Writes the collected changes, in the caller's transaction with the position. */
+  /** Writes the collected changes, in the same transaction as the position of the fold. */
   write(): void {
     for (const [incarnation, mark] of this.#marks)
       if (mark.isChanged) this.#sql.setMark.run(incarnation, mark.n, mark.toStore());

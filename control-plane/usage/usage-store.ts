@@ -1,4 +1,4 @@
-/** `usage.db`: the usage log folded into totals. It is primary data, because it has periods that the log no longer has. */
+/** Folds the usage log into totals in `usage.db`. The file is primary data, because the log no longer has all periods. */
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { UsageTotals } from '../../schemas/admin/admin.ts';
@@ -38,37 +38,37 @@ import {
 import { type KeepOptions, UsageState } from './usage-state.ts';
 import { type PoolTotal, prepareUsage, type UsageStatements, usageFormat } from './usage-tables.ts';
 
-/** Number of one incarnation's rows that may be parked. */
+/** Maximum number of parked rows per incarnation. */
 const parkedMaxDefault = 10_000;
 const poolCacheMax = 10_000;
-/** Time in ms by which a row may be ahead of the log's time. Brokers' clocks differ by less. */
+/** Time in ms by which a row's time may be ahead of the log's. The clocks of brokers differ by less. */
 const aheadMsMax = hourMs;
-/** Bytes of `usage.db` that may be unused at a start. */
+/** Unused bytes that `usage.db` may contain at a start before it is considered for shrinking. */
 const emptyBytesMax = 8 * 1024 * 1024;
 
 export interface UsageStoreOptions extends UsageAuthenticity, KeepOptions {
   readonly parkedMax?: number;
-  /** Number of partitions of the log. Rows count only in their incarnation's partition, so that they stay in order. */
+  /** Number of partitions of the log. A row counts only in its incarnation's partition, because rows must stay in order. */
   readonly partitions?: number;
 }
 
-/** Totals of a period, with models in the order of their ids. */
+/** Usage in one period: totals, and the share of each model in the order of model ids. */
 export type PeriodUsage = Pick<UsageTotals, 'totalTokens' | 'requests' | 'models'>;
 
-/** Missing rows of an incarnation, from the number `next` on. */
+/** Gap in an incarnation's rows: row `next` has not arrived, but later ones have. */
 export interface UsageGap {
   readonly incarnation: string;
   readonly next: number;
 }
 export interface AppliedUsage {
-  /** Number of completely folded records. The position is after them. */
+  /** Number of records that were folded completely. The position is after them. */
   readonly consumed: number;
   readonly rows: readonly UsageRow[];
-  /** Gaps that these records opened and did not close. */
+  /** Gaps that these records opened and that are still open. */
   readonly gaps: readonly UsageGap[];
 }
 
-/** Opens or creates a store at `path` or `:memory:`. Throws errors of sqlite.ts, or an Error for another file format. */
+/** Opens or creates a store at `path` or `:memory:`. Throws errors of `sqlite.ts`, or an Error for another file format. */
 export function openUsageStore(path: string, options: UsageStoreOptions = {}): UsageStore {
   if (path !== ':memory:') mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   try {
@@ -78,7 +78,7 @@ export function openUsageStore(path: string, options: UsageStoreOptions = {}): U
   }
 }
 
-/** Adds a next step for damage. Only a person may replace the file, because the topic no longer has its oldest data. */
+/** Adds the next step to an error about damage. Only a person may replace the file, because the log lacks its oldest data. */
 function withNextStep(error: unknown): unknown {
   if (!(error instanceof DatabaseCorrupt)) return error;
   const next =
@@ -98,7 +98,7 @@ function openUsageDatabase(path: string): Database {
   }
 }
 
-/** Shrinks a large file that is mostly empty after rows were moved. VACUUM copies only what is left. */
+/** Shrinks a large file that is mostly empty because rows were moved. VACUUM then copies only the remaining data. */
 function giveRoomBack(db: Database): void {
   const numberOf = (name: string): number => Number(db.pragma(name, { simple: true }));
   const [free, pages] = [numberOf('freelist_count'), numberOf('page_count')];
@@ -108,7 +108,7 @@ function giveRoomBack(db: Database): void {
 }
 
 export class UsageStore {
-  /** Rows by result, since the store was opened. */
+  /** Number of rows by result since the store was opened. */
   readonly counts: FoldCounts = {
     applied: 0,
     repeated: 0,
@@ -126,10 +126,10 @@ export class UsageStore {
   readonly #options: UsageStoreOptions;
   readonly #begun = new Set<number>();
   readonly #partitions: UsagePartitions;
-  /** Rows of all completed requests. */
+  /** Completed requests that are kept for export. */
   readonly rows: KeptRows;
   #parkedCounts = new Map<string, number>();
-  /** Tokens by organisation and period, read at first need. */
+  /** Number of pool tokens by organisation and period, read when first needed. */
   readonly #poolCache = new BoundedMap<string, number>(poolCacheMax, 'all');
 
   constructor(db: Database, path: string, options: UsageStoreOptions) {
@@ -143,24 +143,24 @@ export class UsageStore {
     this.#readParked();
   }
 
-  /** Records without a valid MAC, by partition. */
+  /** Refused records, one entry per partition that has any. */
   get refused(): readonly RefusedRecords[] {
     return this.#partitions.refused;
   }
 
-  /** Call this before folding records of a partition. Further calls have no effect. */
+  /** Prepares a partition. It must be called before its records are folded. Further calls have no effect. */
   begin(partition: number): void {
     if (this.#begun.has(partition)) return;
     this.#begun.add(partition);
     this.#setPartition(partition, begun(this.#partitions.get(partition)));
   }
 
-  /** Offset at which reading a partition continues. */
+  /** Returns the offset at which reading the partition continues. */
   nextOffset(partition: number): number {
     return this.#partitions.get(partition).nextOffset;
   }
 
-  /** Number of the last row of an incarnation that was applied, or 0 before the first. */
+  /** Returns the number of an incarnation's last applied row, or 0 before the first. */
   highWater(incarnation: string): number {
     return this.#sql.mark.get(incarnation)?.n ?? 0;
   }
@@ -173,8 +173,8 @@ export class UsageStore {
   }
 
   /**
-   * Folds at least one record of a partition, and more in order until `budgetMs` has passed. Never throws for a record's
-   * content. If the file cannot be written, throws the errors of shared/runtime/sqlite.ts and changes nothing.
+   * Folds at least one record of a partition, then more in order until `budgetMs` has passed. Never throws because of a
+   * record's content. If the file cannot be written, throws the errors of `shared/runtime/sqlite.ts` and changes nothing.
    */
   apply(partition: number, records: readonly LogRecord[], budgetMs = Number.POSITIVE_INFINITY): AppliedUsage {
     const until = performance.now() + budgetMs;
@@ -207,12 +207,14 @@ export class UsageStore {
     return { consumed, rows: state.applied, gaps: this.#gaps(gapped) };
   }
 
-  /** Reads a partition from its beginning again. Rows that are folded already are recognised as repeats. */
+  /**
+   * Resets a partition so that it is read again from its beginning. Rows that are already folded are recognised as repeats.
+   */
   restart(partition: number): void {
     this.#setPartition(partition, beginning);
   }
 
-  /** Totals over all capacities. */
+  /** Returns the totals of a period over all capacities. */
   totals(organisation: string, period: string): PeriodUsage {
     const models = this.#sql.totals.all(organisation, period).map((row) => ({
       model: row.model,
@@ -228,12 +230,12 @@ export class UsageStore {
     };
   }
 
-  /** First days of the periods in which an organisation has usage, earliest first. */
+  /** Returns the first days of the periods in which an organisation has usage, earliest first. */
   periods(organisation: string): string[] {
     return this.#sql.periods.all(organisation).map(({ period }) => period);
   }
 
-  /** Tokens that count against the allowance. */
+  /** Returns the number of tokens that count against the organisation's allowance in the period. */
   poolTokens(organisation: string, period: string): number {
     const key = `${organisation} ${period}`;
     const cached = this.#poolCache.get(key);
@@ -241,12 +243,12 @@ export class UsageStore {
     return this.#poolCache.keep(key, this.#sql.poolTokens.get(organisation, period)?.tokens ?? 0);
   }
 
-  /** Pool tokens of every organisation and period. */
+  /** Returns the number of pool tokens for every organisation and period. */
   poolTotals(): PoolTotal[] {
     return this.#sql.poolTotals.all();
   }
 
-  /** Uses of an organisation's keys, or of all keys, that completed a request. */
+  /** Returns the use of an organisation's keys, or of all keys. Keys that never completed a request are missing. */
   keyUses(organisation: string | undefined, nowMs: number): KeyUse[] {
     const { keyUses, keyUsesOf } = this.#sql;
     const hour = firstHourOfDay(nowMs);
@@ -259,7 +261,7 @@ export class UsageStore {
     return found && keyUseOf(found);
   }
 
-  /** Rows kept for export, in folding order; fewer than `limit` only at the end. */
+  /** Returns rows kept for export, in the order in which they were folded. Returns fewer than `limit` only at the end. */
   requests(query: RequestQuery): KeptRequest[] {
     return this.rows.requests(query);
   }
@@ -295,8 +297,9 @@ export class UsageStore {
   }
 
   /**
-   * Corrects a row far ahead of its record's time, because the gateway's clock was wrong: it counts at the log's time. The
-   * row stays if earlier rows contradict the log, or if it is before the log's time, because it may have waited.
+   * Corrects the time of a row that is far ahead of its record's, because the gateway's clock was wrong. The row then counts
+   * at the log's time. A row keeps its time if earlier rows show that the log's time is wrong. A row that is behind the log
+   * keeps it too, because it may have been delayed.
    */
   #inLogTime(read: ReadUsageRow, logMs = Number.POSITIVE_INFINITY): ReadUsageRow {
     const { row } = read;
@@ -315,7 +318,8 @@ export class UsageStore {
 
   #transaction(change: () => void): void {
     try {
-      // Threads read this file, so its write-ahead log never restarts. Shorten it first: a failure must not change anything.
+      // Threads read this file, so its write-ahead log is never reset. Shorten it before the transaction, so that a failure
+      // changes nothing.
       shortenWal(this.#db, this.#path);
       this.#db.transaction(change).immediate();
     } catch (error) {
@@ -331,7 +335,7 @@ export class UsageStore {
   }
 }
 
-/** Queries on the totals. */
+/** Read access to the usage totals and rows. */
 export type UsageReader = Pick<
   UsageStore,
   | 'totals'

@@ -1,4 +1,4 @@
-/** Tables of `usage.db` and their statements. Rows, sums by hour and key uses are filled only if rows are kept. */
+/** Tables of `usage.db` and their statements. Requests, hourly sums and key uses are stored only if rows are kept. */
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import { type Database, prepare as prepareTyped, type Statement } from '../../shared/runtime/sqlite.ts';
 import { columnsSql, integer, orNull, type RowWith, text } from '../../shared/runtime/table-columns.ts';
@@ -10,36 +10,36 @@ import { requestSql } from './request-table.ts';
 const columns = {
   position: {
     partition: integer(),
-    next_offset: integer(), // where to continue reading
-    trimmed: integer(), // 1: the log no longer has its first records
+    next_offset: integer(), // offset at which reading continues
+    trimmed: integer(), // 1 if the log no longer has its first records
   },
   incarnation: {
     id: text(),
-    n: integer(), // number of the last row applied
-    hash: orNull(text()), // hashes of the last rows up to that one, 8 hexadecimal digits of each SHA-256; NULL if they were given up
+    n: integer(), // number of the row that was applied last
+    hash: orNull(text()), // first 8 hexadecimal digits of each SHA-256 of the last rows; NULL if rows never arrived
   },
   authenticity: {
     partition: integer(),
-    unsigned_until: orNull(integer()), // 0. Earlier builds counted records before it without a MAC
-    refused_from: orNull(integer()), // first record without a valid MAC, which did not count; NULL if none
+    unsigned_until: orNull(integer()), // always 0; earlier builds counted records before this offset without a MAC
+    refused_from: orNull(integer()), // offset of the first record refused for lack of a valid MAC; NULL if there is none
   },
   parked: { incarnation: text(), n: integer(), body: text() /* the row as JSON, of any version */ },
   total: {
-    organisation: text(), // or `visitors:all`
-    period: text(), // first day; of visitors the UTC day
-    draw: text(), // pool | stack | own
+    organisation: text(), // `visitors:all` for visitors
+    period: text(), // first day of the billing period; for visitors the UTC day
+    draw: text(), // capacity used: `pool`, `stack` or `own`
     model: text(),
     prompt_tokens: integer(),
     completion_tokens: integer(),
     requests: integer(),
   },
-  // Filled by earlier builds. Gateways count the turns of visitors.
+  // Earlier builds filled this table. Now gateways count the turns of visitors.
   visitor: { id: text(), turns: integer(), last_at: integer() },
 } as const;
 
 type RowOf<Table extends keyof typeof columns> = RowWith<(typeof columns)[Table]>;
 type Total = Pick<RowOf<'total'>, 'model' | 'prompt_tokens' | 'completion_tokens' | 'requests'>;
-/** Use of the pool, by organisation and period. */
+/** Pool tokens and requests of one organisation in one period. */
 export type PoolTotal = Pick<RowOf<'total'>, 'organisation' | 'period' | 'requests'> & {
   readonly tokens: number;
 };
