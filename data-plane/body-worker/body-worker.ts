@@ -1,8 +1,8 @@
 /**
- * Schedules jobs on the body worker, from the main thread. The room `data-plane/body-worker` moves the parsing of large
- * bodies to a thread, so that it never blocks other requests. It runs one job at a time, round-robin over owners, so that an
- * organisation with many large bodies delays only itself. A job that exceeds its deadline or the heap ends the worker:
- * requests whose text the worker keeps are refused with 503, and the next job starts another worker.
+ * Queues jobs for the body worker, a thread that parses large bodies so that they never block other requests. One job runs at
+ * a time, and the owners take turns, so an organisation with many large bodies delays only itself. If a job exceeds its
+ * deadline or its memory, the worker ends. Requests whose texts it kept are then refused with status 503, and the next job
+ * starts another worker.
  */
 
 import { Refusal } from '../../shared/decision/refusal.ts';
@@ -14,20 +14,20 @@ import { type StartWorker, startWorker, type WorkerHandle } from './start-worker
 
 export interface BodyWorkerOptions {
   readonly start?: StartWorker;
-  /** Maximum duration of one job, from its start. */
+  /** Maximum time in ms that a job may take, once it has started. */
   readonly jobTimeoutMs?: number;
-  /** Time after which a worker without jobs and texts ends, to free its memory. */
+  /** Time in ms after which a worker without jobs and texts ends, to free its memory. */
   readonly idleTimeoutMs?: number;
-  /** Called if the worker ended during a job, on its own or because the job exceeded its deadline. */
+  /** Called if the worker has ended during a job, because the job took too long or for another reason. */
   readonly onLost?: (reason: string) => void;
 }
 
 export interface JobOptions {
-  /** Round-robin key: an organisation, a visitor or a node. */
+  /** Organisation, visitor or node for which the job runs. Owners take turns. */
   readonly owner: string;
-  /** Cancels the job. Its promise then rejects with the signal's reason. */
+  /** Cancels the job. Its promise then rejects with the reason of the signal. */
   readonly signal: AbortSignal;
-  /** Worker that keeps the job's text. */
+  /** Worker that keeps the text that the job needs. */
   readonly worker?: WorkerHandle;
 }
 
@@ -54,7 +54,7 @@ export class BodyWorker {
   #running: Entry | undefined;
   #retainedTexts = 0;
   #lastJobId = 0;
-  /** Deadline of the running job, or idle time-out of the worker. */
+  /** Ends the worker when a job exceeds its deadline, or when the worker has been idle for long. */
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
@@ -72,7 +72,7 @@ export class BodyWorker {
     return this.#retainedTexts;
   }
 
-  /** Rejects with the job's error, with the reason of `signal`, or with InferenceUnavailableError if the worker is lost. */
+  /** Runs a job. Rejects with the job's error, the reason of `signal`, or `InferenceUnavailableError` if the worker is lost. */
   async run<Kind extends BodyResult['kind']>(
     job: BodyJob,
     kind: Kind,
@@ -81,7 +81,7 @@ export class BodyWorker {
     return expectResult((await this.#submit(job, options)).result, kind);
   }
 
-  /** Validates a body. The worker keeps its text under `textId` until `discard`. */
+  /** Validates a body. The worker keeps its text under the id `textId` until `discard` is called. */
   async retain(
     job: Extract<BodyJob, { readonly kind: 'shape' }>,
     options: JobOptions,
@@ -116,7 +116,7 @@ export class BodyWorker {
         return;
       }
       options.signal.addEventListener('abort', entry.onAbort, { once: true });
-      // Jobs that finish a request run before jobs that begin one.
+      // Jobs that continue a request run before jobs that begin one.
       this.#queue.add(options.owner, entry, options.worker !== undefined);
       this.#dispatch();
     });
@@ -147,7 +147,7 @@ export class BodyWorker {
     worker.post({ kind: 'job', id, job }, transferList);
   }
 
-  /** Returns undefined if the system does not grant a thread. The job is then refused, and the next job tries again. */
+  /** Worker for a job. Undefined if the system cannot start a thread; the job is then refused, and the next tries again. */
   #workerFor(entry: Entry): WorkerHandle | undefined {
     try {
       this.#worker ??= this.#start();
@@ -175,7 +175,7 @@ export class BodyWorker {
     this.#running = undefined;
     clearTimeout(this.#timer);
     if (result.kind === 'shaped') this.#retainedTexts += 1;
-    // The job was cancelled while it ran, so nothing else will discard its text.
+    // The job was cancelled while it ran, so nobody else will discard its text.
     if (result.kind === 'shaped' && entry.signal.aborted) this.discard(id, worker);
     this.#settle(entry, () => entry.resolve({ id, result, worker }));
     this.#dispatch();
@@ -209,7 +209,7 @@ export class BodyWorker {
     this.#timer = setTimeout(() => this.#stop(), this.#options.idleTimeoutMs).unref();
   }
 
-  /** Forgets the worker before terminating it, so that no job is posted to a worker that is about to end. */
+  /** Forgets the worker before it is terminated, so that it gets no further job. */
   #stop(): void {
     const worker = this.#worker;
     this.#worker = undefined;

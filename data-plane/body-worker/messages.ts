@@ -1,5 +1,5 @@
 /**
- * Protocol between the main thread and the body worker. Each job gets exactly one response before the next is sent. The
+ * Messages between the main thread and the body worker. Each job gets exactly one response before the next job is sent. The
  * worker keeps the text of a validated request until the main thread discards it.
  */
 import type { Dialect } from '../../schemas/names.ts';
@@ -15,38 +15,38 @@ import type { RequestOutline } from './request-outline.ts';
 export type Blocks = readonly Uint8Array<ArrayBuffer>[];
 
 export type BodyJob =
-  /** Parses and validates a request body, and keeps its text under the job's id. */
+  /** Parses and validates the body of a request, and keeps its text under the id of the job. */
   | {
       readonly kind: 'shape';
       readonly operation: Operation;
       readonly headers: ShapeHeaders;
       readonly blocks: Blocks;
     }
-  /** Serialises the body for a node from a kept text. */
+  /** Writes the body for a node, from a text that the worker keeps. */
   | {
       readonly kind: 'render';
       readonly textId: number;
       readonly dialect: Dialect;
       readonly target: NodeTarget;
     }
-  /** Serialises the request that makes a node count the tokens of a kept text. */
+  /** Writes the request that makes a node count tokens, from a text that the worker keeps. */
   | {
       readonly kind: 'render-count';
       readonly textId: number;
       readonly dialect: Dialect;
       readonly served: string;
     }
-  /** Converts a node's response to the client's response. */
+  /** Converts a node's answer to the answer for the client. */
   | {
       readonly kind: 'rebuild';
       readonly facts: AnswerFacts;
       readonly form: AnswerForm;
       readonly blocks: Blocks;
     }
-  /** Reads the number of tokens from a node's response. */
+  /** Reads the number of tokens from a node's answer. */
   | { readonly kind: 'parse-count'; readonly dialect: Dialect; readonly blocks: Blocks };
 
-/** Message to the worker. */
+/** Message from the main thread to the worker. */
 export type BodyWorkerRequest =
   | { readonly kind: 'job'; readonly id: number; readonly job: BodyJob }
   | { readonly kind: 'discard'; readonly textId: number };
@@ -71,10 +71,10 @@ export type BodyResult =
       readonly message: string;
       readonly detail: unknown;
     }
-  /** An unexpected error. Its message stays on the worker, because it may quote the body. */
+  /** Result of a job that failed unexpectedly. The error message stays on the worker, because it may quote the body. */
   | { readonly kind: 'fault'; readonly name: string };
 
-/** Message from the worker. */
+/** Message from the worker to the main thread. */
 export interface BodyWorkerResponse {
   readonly id: number;
   readonly result: BodyResult;

@@ -1,4 +1,4 @@
-/** Splits a validated request into an outline for the main thread, and the text, which the worker keeps. */
+/** Divides a validated request into an outline, which goes to the main thread, and its text, which the worker keeps. */
 
 import type { AskedFacts, ChatFacts, WholeChat, WorkerText } from '../surfaces/common/asked.ts';
 import { pathOfImage } from '../surfaces/common/node-body.ts';
@@ -6,19 +6,19 @@ import { hashPrefixes } from '../surfaces/common/prompt-prefix.ts';
 import { leastChatTokens } from '../surfaces/common/prompt-size.ts';
 import type { ValidRequest, WholeValidRequest } from '../surfaces/surfaces.ts';
 
-/** Transferred part: plain values whose size does not grow with the body. */
+/** Part of a request for the main thread: plain values whose size does not depend on the body. */
 export interface RequestOutline extends Omit<ValidRequest, 'asked'> {
   readonly asked: AskedFacts;
 }
 
-/** Creates the outline. Called on the worker. */
+/** Creates the outline of a request, on the worker. */
 export function toOutline({ asked, form }: WholeValidRequest): RequestOutline {
   if (asked.kind === 'chat') return { asked: chatFacts(asked), form };
   const { body: _body, workerText: _text, ...facts } = asked;
   return { asked: facts, form };
 }
 
-/** Combines the outline with the reference to its text. Called on the main thread. */
+/** Combines an outline with a reference to the request's text, on the main thread. */
 export function withText({ asked, form }: RequestOutline, workerText: WorkerText): ValidRequest {
   return { asked: { ...asked, workerText }, form };
 }

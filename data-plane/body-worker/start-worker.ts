@@ -1,15 +1,17 @@
-/** Starts one body worker and wraps its messages and its exit. If a body exhausts its bounded heap, only it exits. */
+/**
+ * Starts a body worker and wraps its messages and its end. If a body uses up the worker's bounded heap, only the worker ends.
+ */
 import { errorCode } from '../../shared/runtime/error-code.ts';
 import { withinMemory } from '../../shared/runtime/memory-limit.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import type { BodyWorkerRequest, BodyWorkerResponse } from './messages.ts';
 
-/** Fits the texts of all bodies in the memory budget, at two bytes per character, plus the working memory of one job. */
+/** Heap in MB. Enough for the texts of all bodies in the memory budget, at two bytes per character, and for one job. */
 const heapMegabytesMax = 1536;
 
 export interface WorkerListener {
   onResponse(response: BodyWorkerResponse): void;
-  /** Called exactly once, as the last call. `reason` never quotes a body. */
+  /** Called once, as the last call. `reason` never quotes a body. */
   onExit(reason: string): void;
 }
 

@@ -1,4 +1,4 @@
-/** Entry point of the body worker. */
+/** Entry point of the body worker's thread. */
 import { parentPort } from 'node:worker_threads';
 import { serveJobs } from './worker.ts';
 

@@ -1,6 +1,5 @@
 /**
- * The body worker. On a thread of its own, it runs the jobs whose cost grows with the size of a body, one at a time, and
- * keeps the texts of requests until they are discarded.
+ * Worker thread for work on large bodies. Runs one job at a time, and keeps the texts of requests until they are discarded.
  */
 import type { MessagePort } from 'node:worker_threads';
 import { Refusal } from '../../shared/decision/refusal.ts';
@@ -13,20 +12,20 @@ import { shapeOperation, wholeAnswer } from '../surfaces/surfaces.ts';
 import type { Blocks, BodyJob, BodyResult, BodyWorkerRequest, BodyWorkerResponse } from './messages.ts';
 import { toOutline } from './request-outline.ts';
 
-/** Bound on an error detail, equal to the bound on an error response. A larger detail is not transferred. */
+/** Maximum length of an error's detail that is sent to the main thread: the same as that of an error response from a node. */
 const detailCharactersMax = 64 * 1024;
 
 const encoder = new TextEncoder();
 
 class JobRunner {
-  /** Kept requests, by the id of the job that validated them. */
+  /** Requests whose texts are kept, by the id of the job that validated the request. */
   readonly #retained = new Map<number, WholeRequest>();
 
   discard(textId: number): void {
     this.#retained.delete(textId);
   }
 
-  /** Never rejects, because every error becomes a result. */
+  /** Runs a job. Never rejects, because every error becomes a result. */
   async run(id: number, job: BodyJob): Promise<BodyResult> {
     try {
       return await this.#run(id, job);
@@ -79,7 +78,7 @@ class JobRunner {
   }
 }
 
-/** Serves jobs on a port until the port closes. */
+/** Runs the jobs that arrive on a port, until the port closes. */
 export function serveJobs(port: MessagePort): void {
   const worker = new JobRunner();
   port.on('message', (request: BodyWorkerRequest) => {
@@ -109,7 +108,7 @@ function joinBlocks(blocks: Blocks): Buffer {
     : Buffer.concat(blocks);
 }
 
-/** Encodes into a buffer that no other value shares, so that it can be transferred. */
+/** Encodes a text into a buffer of its own, so that the buffer can be transferred to another thread. */
 function toBytes(text: string | Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
   return typeof text === 'string' ? encoder.encode(text) : text;
 }

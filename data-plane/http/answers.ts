@@ -1,4 +1,4 @@
-/** Reads single headers, and sends listings and refusals. Only this file turns refusals into bytes. */
+/** Reads single header fields, and sends listings and refusals. No other file converts refusals to answers. */
 
 import { refusalKinds } from '../../schemas/api/refusals.ts';
 import type { Surface } from '../../schemas/names.ts';
@@ -8,21 +8,21 @@ import { headerBytesMax } from '../../shared/runtime/http-server.ts';
 import type { Exchange, Fields } from './exchange.ts';
 import type { ParsedRequest } from './message-head.ts';
 
-/** Refuses encoded bodies. Bodies are never decoded (RFC 9110, 8.4). */
+/** Throws a refusal if the body is encoded. Encoded bodies are never decoded (RFC 9110, 8.4). */
 export function refuseEncoded({ headers }: ParsedRequest): void {
   const encoding = headers['content-encoding']?.trim().toLowerCase();
   if (encoding === undefined || encoding === '' || encoding === 'identity') return;
   throw new Refusal('encoded body', 'Content-Encoding: is not supported; send the body without an encoding');
 }
 
-/** Returns the refusal for ambiguous HTTP, if there is one. */
+/** Returns a refusal if the request is not unambiguous HTTP, or undefined if it is. */
 export function badHttp({ fault }: Exchange): Refusal | undefined {
   return fault === undefined ? undefined : new Refusal('bad http', fault);
 }
 
 /**
- * Path of a request target, without the query. Absolute forms are refused; their path is for the error envelope. Each
- * character of a target stands for one byte, and bytes above 127 are read as UTF-8.
+ * Path of a request target, without the query. If the target is a whole URL, which is refused, returns its path for the error
+ * message. Each character of a target stands for one byte. Bytes above 127 are read as UTF-8.
  */
 export function targetPath(target: string | undefined): string {
   const url = target?.replace(/^https?:\/\/[^/?]*/i, '');
@@ -34,13 +34,13 @@ export function targetPath(target: string | undefined): string {
 
 const requestLine = /^[^\s]{1,40} ([^\s]+) HTTP\/\d/;
 
-/** Returns the path of a request that the parser refused, if its first bytes are a request line. */
+/** Path of a request that could not be read, if its first bytes are a request line. Otherwise, `/`. */
 export function pathOfRefused(packet: Buffer | undefined): string {
-  // The header limit also bounds the first line.
+  // The first line cannot be longer than the whole head.
   return targetPath(requestLine.exec(packet?.toString('latin1', 0, headerBytesMax) ?? '')?.[1]);
 }
 
-/** Value of a header that may contain a key. An empty one counts as absent; joined values never form a valid key. */
+/** Value of a header that may contain a key. An empty value counts as absent. Joining several never gives a valid key. */
 export function credentialHeader({ rawHeaders }: ParsedRequest, name: string): string | undefined {
   let found: string | undefined;
   for (let i = 0; i < rawHeaders.length; i += 2) {
@@ -58,25 +58,25 @@ export function oneHeader({ headers }: ParsedRequest, name: string): string | un
 
 export interface AnswerIds {
   readonly requestId: string;
-  /** Surface that the path belongs to, never the stack's own. */
+  /** API that the path belongs to, whatever API the stack has chosen. */
   readonly surface: Surface;
 }
 
-/** Header fields with the request's id. Anthropic-style SDKs read `request-id`. */
+/** Header fields with the id of the request. SDKs for the Anthropic-style API read it from `request-id`. */
 export function idFields({ requestId, surface }: AnswerIds): Fields {
   const id = ['x-request-id', requestId];
   return surface === 'anthropic' ? [...id, 'request-id', requestId] : id;
 }
 
 export const jsonType = 'application/json';
-/** Names the charset, because some clients (Python's requests) read `text/*` without one as Latin-1. */
+/** Content type of streams. Includes the charset, because some clients, such as Python's requests, would assume Latin-1. */
 export const eventStreamType = 'text/event-stream; charset=utf-8';
 
 export function sendJson({ answer }: Exchange, ids: AnswerIds, body: string): void {
   void answer.whole(200, jsonType, idFields(ids), body);
 }
 
-/** Sends a refusal, unless an answer has begun. `path` is the request's path without its query. */
+/** Sends a refusal, unless an answer has begun. `path` is the path of the request without its query. */
 export function sendRefusal({ answer }: Exchange, ids: AnswerIds, refusal: Refusal, path: string): void {
   const fields = [...idFields(ids)];
   if (refusalKinds[refusal.type].retry === 'never') fields.push('x-should-retry', 'false');

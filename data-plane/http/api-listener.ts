@@ -1,7 +1,7 @@
 /**
- * Opens the listeners of the API and the playground. This room, `data-plane/http`, turns bytes into exchanges with the
- * project's own HTTP/1.1 reader and writer (docs/http.md). It refuses every message that two readers could understand
- * differently. It must not decide anything about a request, and it gets no new features.
+ * Opens the listeners of the API and the playground. The folder `data-plane/http` converts bytes to requests and answers to
+ * bytes, with the project's own HTTP/1.1 reader and writer (docs/http.md). It rejects every message that two readers could
+ * understand differently. It must not decide anything else about a request, and it gets no new features.
  */
 import { createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
@@ -17,36 +17,36 @@ import { ClientConnection, type ConnectionBounds, type ConnectionOwner } from '.
 import { type EarlyRefusal, rawAnswer } from './early-refusal.ts';
 import type { Exchange } from './exchange.ts';
 
-/** Handles one request to its end and never rejects. `fixed` is set on a stack's own port, which ignores the Host header. */
+/** Handles one request completely, and never rejects. `fixed` is set on a stack's own port, which ignores the Host header. */
 export type Handler = (exchange: Exchange, fixed: Target | undefined) => Promise<void>;
 
 export interface ApiListenerOptions extends ListenAddress {
   readonly handler: Handler;
-  /** Called when the parser refuses bytes, before there is a request to handle. */
+  /** Called when a request is refused before it could be handled, because its bytes are invalid. */
   readonly onRefusal: (refused: EarlyRefusal) => void;
-  /** The only stack that this port serves, if it has one. */
+  /** The stack that this port serves. Undefined if the Host header selects it. */
   readonly fixed?: Target;
   readonly certificate?: Certificate | undefined;
   readonly connections: Connections;
-  /** Bounds the rate of new connections, except from exempt addresses. */
+  /** Limits the rate of new connections, except from exempt addresses. */
   readonly pace?: {
     readonly isExempt: (address: string | undefined) => boolean;
     readonly refusal: () => Refusal;
   };
-  /** Replacements for the default timeouts in `waits`. */
+  /** Time-outs that replace those in `waits`. */
   readonly timeouts?: Partial<ClientTimeouts>;
   readonly name: ListenerName;
-  /** Flag named in the error message if the port is in use. */
+  /** Command-line option that sets the port. Named in the error message if the port is in use. */
   readonly flag: string;
 }
 
 export interface Listener {
   readonly url: string;
-  /** Stops accepting. Idle connections are closed at once, the others after their request. */
+  /** Stops accepting connections. Idle ones are closed at once, and others after their current request. */
   stopAccepting(): void;
-  /** Refuses every request whose answer has not begun, and ends the other answers early. */
+  /** Refuses all requests whose answers have not begun, and ends all other answers early. */
   cutOff(refusal: Refusal): void;
-  /** Stops accepting, and closes the remaining connections. */
+  /** Stops accepting connections and closes all that are open. */
   destroy(): void;
 }
 
@@ -61,7 +61,7 @@ const clientTimeouts = {
 
 type ClientTimeouts = Readonly<Record<keyof typeof clientTimeouts, number>>;
 
-/** Longest time between two checks of client timeouts, in ms. */
+/** Longest time in ms between two checks of clients' time-outs. */
 const lookMs = 5000;
 
 export async function startListener(options: ApiListenerOptions): Promise<Listener> {
@@ -87,15 +87,16 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
     onRefusal: (refused) => onRefusal({ ...refused, target: fixed }),
   };
   const onConnection = (socket: Socket): void => {
-    // A connection delayed by pacing or its TLS handshake may arrive after the listener was destroyed.
+    // A rate limit or a TLS handshake may have delayed the connection until after the listener was destroyed.
     if (isDestroyed) return void socket.destroy();
     const connection = new ClientConnection(socket, owner);
     open.add(connection);
     socket.on('close', () => open.delete(connection));
-    // With pacing, Node accepts connections paused, and pauses TLS connections once more.
+    // With a rate limit, Node accepts connections in a paused state, and it pauses TLS connections again.
     socket.resume();
   };
-  // Not half-open over TLS: a reset before the first read ends without an error there, so the connection would linger.
+  // Do not allow half-open connections over TLS. A reset before the first read causes no error there, so they would never
+  // close.
   const server: Server = certificate
     ? createTlsServer({
         noDelay: true,
@@ -138,7 +139,7 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
   };
 }
 
-/** Interval between checks of the connections, in ms: the shortest timeout, but at most five seconds. */
+/** Interval in ms at which connections are checked: the shortest time-out, but at most five seconds. */
 function lookInterval(timeouts: ClientTimeouts): number {
   const { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs, restTimeoutMs } = timeouts;
   return Math.min(lookMs, headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs, restTimeoutMs);

@@ -1,6 +1,7 @@
 /**
- * Reads a request's whole body, bounded in size, memory and the client's pace. If the caller's share has no room, the
- * connection is not read, so TCP slows down the client. Bodies are never logged, or kept after their requests.
+ * Reads the body of a request completely. Limits its size, its memory and the time that the client takes. If the caller's
+ * share of the memory is used up, the connection is not read, so that TCP slows down the client. Bodies are never logged, and
+ * never kept longer than their requests.
  */
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { ClientGone } from '../../shared/runtime/body-pieces.ts';
@@ -11,38 +12,38 @@ import { Ticker, type Timed } from '../../shared/runtime/ticker.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import { memoryRefusal } from '../surfaces/common/memory-refusal.ts';
 
-/** Minimum pace of a body: this many bytes in every period but the first. */
+/** Minimum speed of a body: `bytes` in every period of `ms`, except the first. */
 export interface BodyPace {
   readonly bytes: number;
   readonly ms: number;
-  /** Checks the pace. */
+  /** Calls the check of the speed. */
   readonly ticker: Ticker;
 }
-/** 8 KiB per second. Most bodies arrive with their head, so their pace never matters. */
+/** Default minimum speed, 8 KiB per second. Most bodies arrive together with their head, so it does not matter to them. */
 const slowestPace = perProcess(
   (): BodyPace => ({ bytes: 80 * 1024, ms: waits.clientBody.ms, ticker: new Ticker(1000) }),
 );
 
-/** Bodies up to this size never wait behind larger ones, because they are parsed and released at once. */
+/** Maximum size in bytes of a body that never waits behind larger ones. Small bodies are parsed and released at once. */
 const turnlessBytesMax = 256 * 1024;
 
-/** The reason that a body was not read to its end. */
+/** Reason why a body was not read completely. */
 type BodyFault = 'large' | 'slow' | MemoryShortage;
 
 interface BodyBounds {
   readonly bytesMax: number;
   readonly pace?: BodyPace | undefined;
-  /** Longest time that a body waits for room in its caller's share, in ms. */
+  /** Maximum time in ms that a body waits until its caller has memory for it. */
   readonly turnMsMax?: number | undefined;
 }
 
 export interface Body {
   readonly bytes: ChunkBuffer;
-  /** Releases the memory. Idempotent. */
+  /** Releases the memory of the body. May be called more than once. */
   release(): void;
 }
 
-/** Receives a body as it arrives. `onClose` comes last, even after the end. */
+/** Receives the parts of a body as they arrive. `onClose` is called last, even if the body has ended. */
 export interface BodySink {
   onPiece(piece: Buffer): void;
   onEnd(): void;
@@ -50,22 +51,23 @@ export interface BodySink {
 }
 
 export interface BodyFlow {
-  /** Stops reading until `letGo`. Bytes that were already read are still delivered. */
+  /** Stops reading until `letGo` is called. Bytes that were read before are still delivered. */
   hold(): void;
   letGo(): void;
 }
 
-/** A request whose body has not been requested yet. */
+/** A request whose body can be read. */
 export interface BodySource {
-  /** Declared length. Infinite for a chunked body. */
+  /** Length of the body as declared in the head, or infinity if the body is chunked. */
   readonly declaredBytes: number;
-  /** Requests the body. The sink receives nothing during this call. */
+  /** Begins to read the body. Nothing is delivered to the sink before this method has returned. */
   body(sink: BodySink): BodyFlow;
 }
 
 /**
- * Rejects with PayloadTooLargeError, ClientGone, or InferenceUnavailableError if memory runs out, the body's turn does not
- * come in time, or the client is too slow. A body whose declared length is too large is never requested.
+ * Reads a body. Rejects with `PayloadTooLargeError` or `ClientGone`, or with `InferenceUnavailableError` if memory runs out,
+ * the body has waited too long for memory, or the client is too slow. If the declared length is too large, the body is not
+ * read at all.
  */
 export function readBody(source: BodySource, memory: SharedBudget, bounds: BodyBounds): Promise<Body> {
   const { declaredBytes } = source;
@@ -84,10 +86,10 @@ function bodyRefusal(fault: BodyFault, bytesMax: number): Refusal {
   return new Refusal('slow body', message);
 }
 
-/** A body being read. Its pace is measured from the head on, so a body that never begins times out too. */
+/** A body that is being read. Its speed is measured from the end of the head, so a body that never begins also times out. */
 class IncomingBody implements Body, BodySink, Timed, HeldBody {
   readonly bytes: ChunkBuffer;
-  /** Index among the objects that the ticker calls. */
+  /** Position in the ticker's list, which the ticker sets. */
   index = -1;
   readonly #memory: SharedBudget;
   readonly #bounds: BodyBounds;
@@ -97,13 +99,13 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
   readonly #bytesMax: number;
   #flow: BodyFlow | undefined;
   #held = 0;
-  /** Bytes already reserved, beyond those that are buffered. */
+  /** Number of bytes that are reserved but not used yet. */
   #granted = 0;
-  /** Deadline for the body's turn. Undefined unless the body waits for it. */
+  /** Time until which the body may wait for memory. Undefined if it does not wait. */
   #turnByMs: number | undefined;
   #hadTurn = false;
   #settled = false;
-  /** End of the current period, and the length required by then. The first period requires nothing. */
+  /** End of the current period, and the number of bytes that must have arrived by then. 0 in the first period. */
   #judgedMs: number;
   #bytesWanted = 0;
   #isWarned = false;
@@ -141,7 +143,7 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
     if (this.#settled) return;
     if (this.bytes.length + piece.length > this.#bounds.bytesMax) this.#refuse('large');
     else if (!this.bytes.add(piece)) {
-      // While the body awaits its turn, the remaining bytes of this read are still accepted.
+      // Accept the rest of the bytes that were read together, even if the body must now wait for memory.
       if (!this.#awaitTurn() || !this.bytes.add(piece)) this.#refuse(this.#memory.shortage);
     }
   }
@@ -160,7 +162,7 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
   onRoom(): void {
     this.#granted = this.bytesLeft;
     this.#proceed();
-    // The client did not cause the wait, so its pace is measured anew.
+    // The client did not cause the wait, so measure its speed from now on.
     this.#isWarned = false;
     this.#bytesWanted = this.bytes.length + this.#pace.bytes;
     this.#judgedMs = this.#pace.ticker.nowMs + this.#pace.ms;
@@ -178,7 +180,7 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
     }
     if (nowMs < this.#judgedMs) return;
     if (this.bytes.length < this.#bytesWanted) {
-      // After a stall, bytes that arrived meanwhile are read only after this tick. So the first miss is a warning.
+      // Only warn the first time. After a stall, bytes that arrived meanwhile are read only after this check.
       if (this.#isWarned) this.#refuse('slow');
       this.#isWarned = true;
       return;
@@ -197,7 +199,7 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
     return needsNoTurn ? this.#memory.reserveBeyond(bytes) : this.#memory.reserve(bytes);
   }
 
-  /** Returns false if something other than the share is short, or if too many bodies already wait. */
+  /** Lets the body wait for memory. Returns false if waiting cannot help or too many bodies are waiting. */
   #awaitTurn(): boolean {
     const { turnMsMax = waits.bodyTurn.ms } = this.#bounds;
     if (this.#memory.shortage !== 'share' || this.#hadTurn) return false;

@@ -1,4 +1,4 @@
-/** Character classes of the bytes in a message head. */
+/** Classes of the bytes that may occur in the head of a message. */
 
 export const token = 1;
 export const visible = 2;
@@ -6,7 +6,7 @@ export const value = 4;
 
 const symbols = "!#$%&'*+-.^_`|~";
 
-/** The classes of each byte value. */
+/** Classes that each byte value belongs to. */
 const classes = Uint8Array.from({ length: 256 }, (_, code) => {
   const character = String.fromCharCode(code);
   const isToken = /[0-9A-Za-z]/.test(character) || symbols.includes(character);
@@ -27,7 +27,10 @@ export function isClass(code: number, wanted: number): boolean {
   return ((classes[code] ?? 0) & wanted) !== 0;
 }
 
-/** First index from `at` of a character outside the class, or the text's length. `text` contains bytes (latin1). */
+/**
+ * Index, from `at` on, of the first character outside the class. The length of the text if there is none. Each character of
+ * the text stands for one byte.
+ */
 export function spanLength(text: string, at: number, wanted: number): number {
   let next = at;
   while (next < text.length && ((classes[text.charCodeAt(next)] ?? 0) & wanted) !== 0) next++;

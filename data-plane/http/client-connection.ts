@@ -1,6 +1,7 @@
 /**
- * A client's connection. It reads one request after another and enforces every timeout on the client. Pipelined requests stay
- * unread until the request before them is answered, so answers are in order and none is sent in another's place.
+ * Connection of a client. Reads one request after another and applies all time-outs for clients. If a client sends requests
+ * without waiting for answers, the next request is read only when the one before has been answered. So answers keep the order
+ * of the requests.
  */
 import type { Socket } from 'node:net';
 import type { Refusal } from '../../shared/decision/refusal.ts';
@@ -16,15 +17,18 @@ import type { ParsedRequest } from './message-head.ts';
 import { MessageReader, type MessageSink } from './message-reader.ts';
 import { destroyStalledWriter } from './untaken.ts';
 
-/** Timeouts, counted in checks. A stall counts as one check, so bytes that arrived meanwhile are read first. */
+/**
+ * Time-outs of a connection, most of them as a number of checks. A stall of the process counts as one check, so that bytes
+ * that arrived meanwhile are read before a time-out passes.
+ */
 export interface ConnectionBounds {
   readonly headLooks: number;
   readonly requestLooks: number;
   readonly nextLooks: number;
   readonly restLooks: number;
-  /** Longest time for which a client may read nothing of its answer. */
+  /** Maximum time in ms for which a client may read nothing of its answer. */
   readonly stallMs: number;
-  /** Longest time for which a client may read nothing after an early end, while delivered bytes are still in transit. */
+  /** Maximum time in ms for which a client may read nothing while the last bytes of an unfinished answer are sent. */
   readonly lastBytesMs: number;
   readonly keepAliveSeconds: number;
 }
@@ -37,10 +41,10 @@ export interface ConnectionOwner {
   onRefusal(refused: EarlyRefusal): void;
 }
 
-/** Bounds on buffered bytes of pipelined requests. Beyond them, the connection is not read. */
+/** Maximum number of bytes, and of reads, kept for later requests. Beyond it, the connection is not read. */
 const aheadBytesMax = 64 * 1024;
 const aheadPiecesMax = 64;
-/** Largest remaining body of a request that was answered before its end. */
+/** Maximum number of bytes that are dropped of a request that was answered before it had been read completely. */
 const restBytesMax = 64 * 1024 * 1024;
 
 export class ClientConnection implements ExchangeConnection, MessageSink<ParsedRequest> {
@@ -49,22 +53,22 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
   readonly #reader = new MessageReader(new RequestHeadReader(headerBytesMax), this, headerBytesMax);
   #state: ConnectionState = 'waiting';
   #exchange: Exchange | undefined;
-  /** Whether the exchange is new. It is handled once all bytes that were read together with its head are available. */
+  /** Whether the exchange has not been passed on yet. It is, once all bytes that were read with its head are available. */
   #isNew = false;
   #ahead: Buffer[] = [];
   #aheadBytes = 0;
   #isHeld = false;
   #isEnded = false;
-  /** Checks since the state, the head or the request began. */
+  /** Number of checks since the last change of state. */
   #looks = 0;
   #restBytes = 0;
-  /** The bytes being read, which give a refusal its path. */
+  /** Bytes that are being read. If they are refused, the path for the refusal is read from them. */
   #reading: Buffer | undefined;
   #isLate = false;
-  /** Whether the bytes being read arrived before the previous request was answered. */
+  /** Whether these bytes arrived before the previous request was answered. */
   #isAhead = false;
   #hadRequest = false;
-  /** Timer that closes the connection while the client reads nothing. */
+  /** Closes the connection if the client reads nothing for too long. */
   #untaken: NodeJS.Timeout | undefined;
 
   constructor(socket: Socket, owner: ConnectionOwner) {
@@ -88,7 +92,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     return this.#owner.bounds.keepAliveSeconds;
   }
 
-  /** Whether no request has begun. */
+  /** Whether no byte of a request has been read since the last answer. */
   get isIdle(): boolean {
     return this.#state === 'waiting';
   }
@@ -131,12 +135,12 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     this.#socket.destroy();
   }
 
-  /** Ends the current request. If its answer has not begun, the request is refused. */
+  /** Ends the current request. If its answer has not begun, it is refused. */
   cutOff(refusal: Refusal): void {
     this.#exchange?.cutOff(refusal);
   }
 
-  /** Applies the timeouts. Called every few seconds. */
+  /** Checks the time-outs. Called every few seconds. */
   look(): void {
     const { bounds } = this.#owner;
     this.#looks++;
@@ -234,13 +238,13 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     if (exchange !== undefined) this.#owner.begin(exchange);
   }
 
-  /** Marks the connection as waiting for a new request. */
+  /** Prepares the connection for the next request. */
   #rest(): void {
     this.#exchange = undefined;
     this.#looks = 0;
   }
 
-  /** Reads the next request, if its bytes have already arrived. */
+  /** Reads the next request if some of its bytes have already arrived. */
   #next(): void {
     if (this.#ahead.length === 0) {
       if (this.isEnding) this.destroySoon();
@@ -256,7 +260,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     this.#isAhead = false;
   }
 
-  /** Called when the kernel has accepted the last byte of an answer. All answers of the connection share this function. */
+  /** Called when the kernel has accepted the last byte of an answer. All answers share this function. */
   readonly #onHanded = (error?: Error | null): void => {
     const exchange = this.#exchange;
     if (error || this.#socket.destroyed || exchange === undefined) return;
@@ -281,7 +285,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     this.#ahead = [];
     this.#isHeld = false;
     this.#socket.end();
-    // Drop the rest of the request, so that the client can read the answer.
+    // Read and drop the rest of the request. Otherwise, the client might never read the answer.
     this.#socket.resume();
   }
 
@@ -290,7 +294,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     this.#exchange?.onDrained();
   }
 
-  /** The client has half-closed the connection. If its request is complete, it counts as gone. */
+  /** Handles that the client will not send anything more. If it awaits an answer, it counts as gone. */
   #onEnd(): void {
     this.#isEnded = true;
     if (this.#state === 'answering') {
@@ -312,8 +316,8 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
   }
 
   /**
-   * Refuses bytes that are not a valid request. Closes the connection instead if an answer has begun or was pending when they
-   * arrived: the client could take the refusal for another request's answer.
+   * Refuses bytes that are not a valid request. If an answer has begun, or was pending when the bytes arrived, only closes
+   * the connection, because the client could take the refusal for the answer to another request.
    */
   #refuse(refusal: Refusal): void {
     const isAnswered = this.#state === 'discarding' || this.#exchange?.startedMs !== undefined;
@@ -324,7 +328,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
       return;
     }
     const refused = { requestId: mintRequestId(), refusal };
-    // The exchange gets no answer any more.
+    // Tell the handler that the client is gone, because the exchange gets no answer any more.
     this.#exchange?.onClose();
     this.#exchange = undefined;
     const path = pathOfRefused(this.#isLate ? undefined : this.#reading);

@@ -14,28 +14,28 @@
  */
 
 export type ConnectionState =
-  /** No byte of a request has been read. */
+  /** No byte of the next request has been read. */
   | 'waiting'
-  /** A request is incomplete, but may already be handled. */
+  /** A part of a request has been read. The request may already be in progress. */
   | 'reading'
-  /** The request is complete. Bytes after it are kept unread, up to a bound. */
+  /** The request has been read completely. Further bytes are kept unread, up to a bound. */
   | 'answering'
-  /** The request was answered before its end. Its remaining bytes are dropped. */
+  /** The request was answered before it was read completely. The rest of it is dropped. */
   | 'discarding'
-  /** The last byte was written. The client may read it before the connection closes; what it sends is dropped. */
+  /** The last byte has been written. The client gets time to read it, and what it still sends is dropped. */
   | 'closing'
   | 'closed';
 
 export type ConnectionEvent =
-  /** The first byte of a request. */
+  /** The first byte of a request has been read. */
   | 'begun'
-  /** The last byte of a request. */
+  /** The last byte of a request has been read. */
   | 'whole'
   /** The kernel has accepted the last byte of the answer. */
   | 'answered'
-  /** The kernel has accepted the last byte of the answer, and the connection closes after it. */
+  /** The kernel has accepted the last byte of the answer, and the connection must close. */
   | 'answered-last'
-  /** The bytes were not a valid request, or the request was not complete in time. A refusal was written. */
+  /** The bytes were no valid request, or the request took too long. A refusal has been written. */
   | 'refused'
   | 'closed';
 

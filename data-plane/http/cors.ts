@@ -1,22 +1,23 @@
 /**
- * CORS: pages from configured origins may read the API's responses. Other origins get byte-identical responses with or
- * without this file. A preflight contains no host, key or stack, so it is answered before any check of them.
+ * Lets web pages from the configured origins read the API's answers (CORS). For all other origins, answers are the same as
+ * without CORS, byte for byte. A preflight request contains neither a key nor a stack, so it is answered before these are
+ * checked.
  */
 
 import type { Handler } from './api-listener.ts';
 import type { Fields } from './exchange.ts';
 
-/** Headers that pages may read in addition to the default ones: the request id's names, and whether and when to retry. */
+/** Additional headers that web pages may read: the id of the request, and whether and when to retry. */
 const exposed = 'x-request-id, request-id, retry-after, x-should-retry';
 
-/** `*` covers every header except Authorization. The wildcard does not work with cookies, but the API uses none. */
+/** Answer to a preflight request. `*` allows all headers but Authorization. It excludes cookies, which the API never uses. */
 const preflightFields: Fields = [
   ...['access-control-allow-methods', 'GET, HEAD, POST'],
   ...['access-control-allow-headers', 'authorization, *'],
   ...['access-control-max-age', '600'],
 ];
 
-/** Wraps the handler, or returns it unchanged if no origins are configured. */
+/** Adds CORS to a handler. Returns the handler unchanged if no origins are configured. */
 export function withOrigins(origins: ReadonlySet<string>, handler: Handler): Handler {
   if (origins.size === 0) return handler;
   return async (exchange, fixed) => {

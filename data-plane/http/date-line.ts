@@ -1,4 +1,4 @@
-/** The Date field of responses (RFC 9110, 6.6.1), rendered at most once per second and only while there are responses. */
+/** Date field of answers (RFC 9110, 6.6.1). It is formatted at most once per second, and only when an answer needs it. */
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 
 let line = '';

@@ -1,10 +1,10 @@
-/** Refusals that a listener sends before there is a request to handle, in the same envelope as all others. */
+/** Refusals that a listener sends because a request cannot be handled at all. They have the same format as all others. */
 import { STATUS_CODES } from 'node:http';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { Target } from '../../shared/decision/route.ts';
 import { headerBytesMax } from '../../shared/runtime/http-server.ts';
 
-/** All that is known about a request that is refused early. */
+/** Everything that is known about a request that was refused before it could be handled. */
 export interface EarlyRefusal {
   readonly requestId: string;
   readonly refusal: Refusal;
@@ -19,7 +19,7 @@ export function largeHead(): Refusal {
   return new Refusal('large headers', `The request's headers are larger than ${headerBytesMax} bytes.`);
 }
 
-/** Returns a complete response, after which the connection closes. */
+/** Complete response with a refusal, as text. The connection closes after it. */
 export function rawAnswer({ requestId, refusal }: EarlyRefusal, path = '/'): string {
   const body = JSON.stringify(refusal.envelope(path));
   return [

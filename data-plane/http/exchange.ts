@@ -1,6 +1,6 @@
 /**
- * A request and its answer, for all request handlers. They are fields of one object, because a connection has one exchange at
- * a time and calls its methods directly.
+ * A request together with its answer, as all request handlers see them. Both are in one object, because a connection has only
+ * one exchange at a time and calls its methods directly.
  */
 import { STATUS_CODES } from 'node:http';
 import type { Refusal } from '../../shared/decision/refusal.ts';
@@ -11,86 +11,87 @@ import { dateLine } from './date-line.ts';
 import type { ParsedRequest } from './message-head.ts';
 
 export interface AnswerListener {
-  /** The connection was lost before the answer ended. */
+  /** Called if the connection was lost before the answer ended. */
   onGone(): void;
-  /** The client reads more slowly than the answer is written. Stop writing until `onDrained`. */
+  /** Called if the client reads more slowly than the answer is written. Nothing should be written until `onDrained`. */
   onBlocked(): void;
   onDrained(): void;
 }
 
-/** Alternating names and values. */
+/** Header fields: names and values in turn. */
 export type Fields = readonly string[];
 
 /**
- * The answer to one request. A complete answer is sent in one write, and so is everything that a stream receives within one
- * turn. The caller learns whether the end was handed to a client that was still connected. An early end never looks like a
- * clean one. A client that stops reading is cut off after a bounded time; without a client, every method does nothing.
+ * Answer to one request. A whole answer is sent with one write, and so is everything that is added to a stream in one turn of
+ * the event loop. The result tells whether the end was handed over while the client was still connected. An answer that ends
+ * early never looks complete to the client. A client that stops reading is disconnected after some time. Without a client,
+ * all methods do nothing.
  */
 export interface ClientAnswer {
   /** Whether the connection was lost before the answer ended. */
   readonly isGone: boolean;
-  /** Time when the first byte was sent or about to be sent, monotonic ms. Undefined before. */
+  /** Time at which the answer began, in monotonic ms. Undefined before that. */
   readonly startedMs: number | undefined;
-  /** Sends a complete answer, without its body for HEAD. Does nothing if an answer has begun. Resolves as `end` does. */
+  /** Sends a whole answer, without its body if the method is HEAD. Does nothing if one has begun. Resolves like `end`. */
   whole(
     status: number,
     type: string | undefined,
     fields: Fields,
     body: string | Uint8Array | undefined,
   ): Promise<boolean>;
-  /** Begins a stream. The head is sent with the first bytes. */
+  /** Begins a stream. Its head is sent together with the first bytes. */
   start(type: string, fields: Fields): void;
   write(text: string): void;
-  /** Ends a stream cleanly. Resolves with whether the kernel accepted the last byte while the client was connected. */
+  /** Ends a stream as complete. Resolves to whether the kernel accepted the last byte while the client was connected. */
   end(): Promise<boolean>;
-  /** Ends the answer early: sends the bytes already written, then destroys the connection without an end of the body. */
+  /** Ends the answer early. Sends what has been written and destroys the connection, so that the body has no proper end. */
   destroy(): void;
-  /** Replaces the listener. */
+  /** Sets the listener in place of the previous one. */
   listen(listener: AnswerListener | undefined): void;
-  /** Adds a header field to every answer to this request that does not set the field itself. */
+  /** Adds a header field to whatever answer this request gets, unless the answer sets the field itself. */
   setField(name: string, value: string): void;
 }
 
-/** The operations that an exchange needs from its connection. */
+/** Operations of the connection that an exchange uses. */
 export interface ExchangeConnection {
   readonly peer: string | undefined;
-  /** Whether every answer that begins from now on closes the connection. */
+  /** Whether the connection closes after the next answer. */
   readonly isEnding: boolean;
   readonly keepAliveSeconds: number;
-  /** Stops reading until `resumeReading`. */
+  /** Stops reading until `resumeReading` is called. */
   hold(): void;
   resumeReading(): void;
-  /** Returns false if the client is falling behind. */
+  /** Writes to the client. Returns false if the client reads too slowly. */
   write(bytes: string): boolean;
-  /** Writes the last bytes of the answer. The exchange's `onHanded` follows, unless the connection is lost. */
+  /** Writes the end of an answer. Calls `onHanded` on the exchange later, unless the connection is lost. */
   writeLast(head: string, body: Uint8Array | undefined): void;
-  /** Destroys the connection once the written bytes are on their way. */
+  /** Destroys the connection when the bytes written so far have been sent. */
   destroySoon(): void;
   destroy(): void;
 }
 
 export class Exchange implements BodySource, BodyFlow, ClientAnswer {
-  /** The head, which is complete before the exchange begins. */
+  /** Head of the request. It has been read completely. */
   readonly head: ParsedRequest;
   readonly #connection: ExchangeConnection;
   #sink: BodySink | undefined;
-  /** Body bytes that arrived before the body was requested. */
+  /** Bytes of the body that arrived before it was requested. */
   #early: Buffer | undefined;
   #isWhole = false;
   #isDiscarded = false;
-  /** Whether the sink is about to receive the early bytes, on the next tick. */
+  /** Whether these early bytes will be delivered to the sink on the next tick. */
   #isDue = false;
   #gone: AbortController | undefined;
   #isGone = false;
   #listener: AnswerListener | undefined;
   #resolveEnd: ((delivered: boolean) => void) | undefined;
-  /** Header fields of every answer: alternating names and values. */
+  /** Header fields for every answer: names and values in turn. */
   #fields: string[] | undefined;
   #isLast: boolean;
   #startedMs: number | undefined;
   #ended = false;
   #isStream = false;
-  /** Head of a stream, until it is sent. */
+  /** Head of a stream that has not been sent yet. */
   #unsentHead = '';
   #pending = '';
   #isPlanned = false;
@@ -102,12 +103,12 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     this.#isLast = head.isLast || head.fault !== undefined;
   }
 
-  /** Reason why the head is not unambiguous HTTP, as a sentence. */
+  /** Sentence that says why the head is not unambiguous HTTP. Undefined if it is. */
   get fault(): string | undefined {
     return this.head.fault === undefined ? undefined : httpFault(this.head);
   }
 
-  /** Address of the connection's peer. */
+  /** IP address from which the connection comes. */
   get peer(): string | undefined {
     return this.#connection.peer;
   }
@@ -120,12 +121,12 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     return this.head.framing === 'chunked' ? Number.POSITIVE_INFINITY : this.head.bodyBytes;
   }
 
-  /** Whether the whole request has been read. */
+  /** Whether the request has been read completely. */
   get isWhole(): boolean {
     return this.#isWhole;
   }
 
-  /** Requests the body. A client that waits for it gets 100 Continue. */
+  /** Begins to read the body. Sends `100 Continue` if the client waits for that. */
   body(sink: BodySink): BodyFlow {
     this.#sink = sink;
     if (this.head.expectsContinue && !this.#isWhole && this.#early === undefined)
@@ -144,14 +145,14 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     if (!this.#isWhole) this.#connection.resumeReading();
   }
 
-  /** Reads and drops the rest of a refused request's body, up to a bound, so that the client can read the refusal. */
+  /** Reads the rest of the body and drops it, up to a bound. Without this, the client might not read a refusal. */
   discardBody(): void {
     this.#isDiscarded = true;
     this.#early = undefined;
     if (!this.#isWhole) this.#connection.resumeReading();
   }
 
-  /** Whether part of the body has arrived, more will follow, and nobody has requested it yet. */
+  /** Whether a part of the body has arrived and more will follow, but nobody reads it yet. */
   get isUnasked(): boolean {
     return this.#early !== undefined && this.#sink === undefined && !this.#isWhole;
   }
@@ -173,11 +174,11 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     this.#early = undefined;
     if (early !== undefined) this.#sink?.onPiece(early);
     if (this.#isWhole) this.#endBody();
-    // The client may have left while the request waited for its turn.
+    // The client may have disconnected while the request waited for its turn.
     else if (this.isGone) this.#sink?.onClose();
   }
 
-  /** Aborted with ClientGone when the connection is lost. */
+  /** Signal that is aborted with `ClientGone` when the connection is lost. */
   get gone(): AbortSignal {
     if (this.#gone === undefined) {
       this.#gone = new AbortController();
@@ -191,12 +192,12 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     return this.#isLast || this.#connection.isEnding;
   }
 
-  /** Closes the connection after this answer. */
+  /** Makes the connection close after this answer. */
   makeLast(): void {
     this.#isLast = true;
   }
 
-  /** Destroys the connection at once, even if written bytes are lost. */
+  /** Destroys the connection at once. Bytes that were written may be lost. */
   abort(): void {
     this.#ended = true;
     if (!this.#isGone) this.#connection.destroy();
@@ -206,12 +207,12 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     return this.#isGone || this.#cut !== undefined;
   }
 
-  /** The refusal with which the gateway itself ended the request, or undefined. */
+  /** Refusal with which the gateway itself ended the request. Undefined if it did not. */
   get cut(): Refusal | undefined {
     return this.#cut;
   }
 
-  /** Ends the request as if the client had left; `handle` then refuses it. Cuts off an answer that has begun. */
+  /** Ends the request as if the client had disconnected. If no answer has begun, `handle` then sends the refusal. */
   cutOff(refusal: Refusal): void {
     if (this.#isGone || this.#ended) return;
     this.#cut = refusal;
@@ -291,7 +292,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     if (!this.#isGone && !this.#ended) this.#listener?.onDrained();
   }
 
-  /** Called when the kernel has accepted the last byte. */
+  /** Called when the kernel has accepted the last byte of the answer. */
   onHanded(): void {
     this.#settleEnd(true);
   }
@@ -321,7 +322,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
   }
 
   #formatHead(status: number, type: string | undefined, length: string, fields: Fields): string {
-    // A client that did not get 100 Continue may or may not send its body, so the connection cannot be reused.
+    // A client that did not get `100 Continue` may or may not send the body, so the connection cannot be used again.
     if (this.head.expectsContinue && this.#sink === undefined && !this.#isWhole) this.#isLast = true;
     let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n`;
     if (type !== undefined) head += `content-type: ${type}\r\n`;
@@ -336,7 +337,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     return head + dateLine() + connection;
   }
 
-  /** Returns the pending bytes of a stream, with the head before the first event. */
+  /** Bytes of a stream that must be written now, preceded by its head if that has not been sent. */
   #takePending(): string {
     const bytes = this.#unsentHead + this.#framed(this.#pending);
     this.#unsentHead = '';
@@ -354,7 +355,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     const handed = new Promise<boolean>((resolve) => {
       this.#resolveEnd = resolve;
     });
-    // Outside the promise's executor, which would turn an exception into an unhandled rejection.
+    // Do not call this within the promise's executor, which would turn an exception into an unhandled rejection.
     this.#connection.writeLast(head, body);
     return handed;
   }

@@ -1,6 +1,7 @@
 /**
- * Reasons to reject a message, each with the HTTP rule that the message breaks or that this reader applies more strictly.
- * Discretionary input (RFC 9112) is rejected, because two readers on the same path may interpret it differently.
+ * Reasons for which an HTTP message is rejected. Each text names the rule that the message breaks, or that this reader
+ * applies more strictly. Input that RFC 9112 lets a reader accept or reject is rejected, because two readers on the same path
+ * may understand it differently.
  */
 export const faults = {
   method: 'RFC 9112, 3.1: an unknown method, or a request line that does not begin with a method',

@@ -1,6 +1,6 @@
 /**
- * Reads the lines of a head or of trailers, in pieces that may end anywhere. Each byte is checked in the light of those
- * before it alone, so the result never depends on the split. An incomplete line is kept and read again.
+ * Reads the lines of a head or of trailers. The bytes may be split anywhere, but the result never depends on where, because
+ * each byte is judged only by those before it. A line that is not complete yet is kept, and read again with the next bytes.
  */
 import {
   carriageReturn,
@@ -14,14 +14,14 @@ import {
 } from './characters.ts';
 import type { FaultName } from './faults.ts';
 
-/** Result: the line is not complete yet. */
+/** Result of reading a line that is not complete yet. */
 export const incomplete = -1;
-/** Result: the line is invalid. `fault` contains the reason. */
+/** Result of reading an invalid line. `fault` then tells why. */
 export const broken = -2;
 
 const headEnd = Buffer.from('\r\n\r\n');
 
-/** Fields whose values must not touch a tab, because some readers skip it as white space and others reject the value. */
+/** Fields in which a tab next to the value is a fault. Some readers skip it like a space, and others reject the message. */
 const tabFaults: ReadonlyMap<string, FaultName> = new Map([
   ['content-length', 'length'],
   ['transfer-encoding', 'coding'],
@@ -29,11 +29,11 @@ const tabFaults: ReadonlyMap<string, FaultName> = new Map([
 
 export abstract class FieldReader {
   fault: FaultName | undefined;
-  /** Alternating names and values, unchanged. */
+  /** Names and values in turn, as the peer sent them. */
   protected fields: string[] = [];
   readonly #bytesMax: number;
   #text = '';
-  /** Index of the first line that has not been read. */
+  /** Index of the next line to read. */
   #at = 0;
   #isStarted = false;
   #isWhole = false;
@@ -42,20 +42,20 @@ export abstract class FieldReader {
     this.#bytesMax = bytesMax;
   }
 
-  /** Whether anything other than empty lines has been read. */
+  /** Whether anything but empty lines has been read. */
   get hasBegun(): boolean {
     return /[^\r\n]/.test(this.#text);
   }
 
-  /** Reads the first line and returns the index of the next one. */
+  /** Reads the first line. Returns the index of the line after it. */
   protected abstract startLine(text: string, at: number): number;
 
-  /** Reads lines. Returns the index after the last one, `incomplete` if more bytes are needed, or `broken`. */
+  /** Reads lines. Returns the index after the last one, or `incomplete` if more bytes are needed, or `broken`. */
   read(piece: Buffer, from: number): number {
     let at = from;
     while (at < piece.length) {
       const held = this.#text.length;
-      // Bytes after the head are not converted to text.
+      // Do not convert bytes after the head to text.
       const end = piece.indexOf(headEnd, at);
       const to = Math.min(at + this.#bytesMax - held, end === -1 ? piece.length : end + headEnd.length);
       const part = piece.toString('latin1', at, to);
@@ -83,7 +83,7 @@ export abstract class FieldReader {
     this.#isWhole = false;
   }
 
-  /** Reads a line end. The carriage return is at `at`. */
+  /** Reads the end of a line, which begins with a carriage return at `at`. */
   protected lineEnd(text: string, at: number): number {
     if (at + 1 === text.length) return incomplete;
     return text.charCodeAt(at + 1) === lineFeed ? at + 2 : this.breakOff('bare carriage return');
@@ -122,7 +122,7 @@ export abstract class FieldReader {
     return next;
   }
 
-  /** Handles a line whose name does not end at `nameEnd`: it is the empty line, or invalid. */
+  /** Reads a line in which no colon follows the name. It must be the empty line; any other is invalid. */
   #noField(text: string, at: number, nameEnd: number): number {
     const code = text.charCodeAt(nameEnd);
     if (code === lineFeed) return this.breakOff('bare line feed');
@@ -134,7 +134,7 @@ export abstract class FieldReader {
     return next;
   }
 
-  /** Handles the byte at `at`, which cannot be part of a value: it ends the line or is illegal. */
+  /** Reads the byte after a value, at `at`. It must be the end of the line; any other byte is invalid. */
   protected valueEnd(text: string, at: number): number {
     const code = text.charCodeAt(at);
     if (code === carriageReturn) return this.lineEnd(text, at);
@@ -143,7 +143,7 @@ export abstract class FieldReader {
   }
 }
 
-/** Reads trailers and drops them. A trailer that would frame or route the message is a fault. */
+/** Reads trailers and drops them. A trailer that determines the length or destination of a message is a fault. */
 export class TrailerReader extends FieldReader {
   protected override startLine(_text: string, at: number): number {
     return at;
@@ -163,7 +163,7 @@ const barredTrailers = new Set(['content-length', 'transfer-encoding', 'host', '
 
 const protocol = 'HTTP/';
 
-/** Matches a version such as `HTTP/1.1` at `at`, and returns the index after it. */
+/** Checks that a version such as `HTTP/1.1` is at `at`, and returns the index after it. */
 export function matchVersion(text: string, at: number): number {
   for (let i = 0; i < protocol.length; i++) {
     if (at + i === text.length) return incomplete;

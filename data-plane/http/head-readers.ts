@@ -1,4 +1,4 @@
-/** Parses the first lines of requests and answers. */
+/** Parses the heads of requests and answers, beginning with the first line. */
 import { METHODS } from 'node:http';
 import { carriageReturn, lineFeed, space, spanLength, token, value, visible } from './characters.ts';
 import { broken, FieldReader, incomplete, matchVersion } from './field-reader.ts';
@@ -7,7 +7,7 @@ import { type MessageHead, ParsedAnswer, ParsedRequest } from './message-head.ts
 export abstract class HeadReader<Head extends MessageHead> extends FieldReader {
   protected version = '';
 
-  /** Returns the head that was read, and resets the reader for the next one. */
+  /** Returns the head that was read, and prepares for the next one. */
   take(): Head {
     const head = this.makeHead();
     this.reset();
@@ -16,7 +16,7 @@ export abstract class HeadReader<Head extends MessageHead> extends FieldReader {
 
   protected abstract makeHead(): Head;
 
-  /** Reads the version at `at`, which another byte must follow. Returns the index of that byte. */
+  /** Reads the HTTP version at `at`, and returns the index of the byte that follows. There must be one. */
   protected readVersion(text: string, at: number): number {
     const end = matchVersion(text, at);
     if (end === broken) return this.breakOff('version');
@@ -26,7 +26,7 @@ export abstract class HeadReader<Head extends MessageHead> extends FieldReader {
   }
 }
 
-/** Accepted methods. CONNECT is excluded, because the gateway opens no tunnels. */
+/** Request methods that are accepted. CONNECT is not, because the gateway opens no tunnels. */
 const methods = new Set(METHODS.filter((method) => method !== 'CONNECT'));
 
 export class RequestHeadReader extends HeadReader<ParsedRequest> {
@@ -39,7 +39,7 @@ export class RequestHeadReader extends HeadReader<ParsedRequest> {
 
   protected override startLine(text: string, at: number): number {
     let from = at;
-    // Skips empty lines before a request.
+    // Skip empty lines before the request.
     while (text.charCodeAt(from) === carriageReturn) {
       const next = this.lineEnd(text, from);
       if (next < 0) return next;
@@ -83,7 +83,7 @@ export class AnswerHeadReader extends HeadReader<ParsedAnswer> {
     return end === text.length ? incomplete : this.valueEnd(text, end);
   }
 
-  /** Reads a status: three digits between two spaces. */
+  /** Reads the status of an answer: three digits between two spaces. */
   #readStatus(text: string, at: number): number {
     const end = at + 4;
     for (let i = at; i <= end; i++) {

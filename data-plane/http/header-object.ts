@@ -1,7 +1,7 @@
-/** Converts fields to the object that `node:http` would provide: one value per name, in lower case. */
+/** Converts header fields to the object that `node:http` would provide: one value per name, with names in lower case. */
 import type { IncomingHttpHeaders } from 'node:http';
 
-/** Fields of which only the first value is kept. The values of other fields are joined. */
+/** Fields of which only the first value is kept. Several values of any other field are joined. */
 const single = new Set([
   ...['age', 'authorization', 'content-length', 'content-type', 'etag', 'expires', 'from', 'host'],
   ...['if-modified-since', 'if-unmodified-since', 'last-modified', 'location', 'max-forwards'],
@@ -13,7 +13,7 @@ export function toHeaderObject(fields: readonly string[]): IncomingHttpHeaders {
   for (let i = 0; i < fields.length; i += 2) {
     const name = (fields[i] as string).toLowerCase();
     const value = fields[i + 1] as string;
-    // `node:http` loses a `__proto__` field, because assigning it sets its object's prototype. Drop the field here too.
+    // `node:http` drops a field named `__proto__`, because assigning it sets the prototype of the object. Do the same here.
     if (name === '__proto__') continue;
     const known = headers[name];
     if (name === 'set-cookie') headers[name] = Array.isArray(known) ? [...known, value] : [value];

@@ -1,22 +1,22 @@
-/** Heads of requests and answers, and the framing that they declare. An ambiguous head is a fault. */
+/** Heads of requests and answers, and what they declare about the body. An ambiguous head is a fault. */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FaultName } from './faults.ts';
 import { toHeaderObject } from './header-object.ts';
 
-/** The way that the end of a body is recognised. */
+/** Determines where a body ends. */
 export type BodyFraming = 'none' | 'counted' | 'chunked' | 'until-close';
 
 export interface MessageHead {
   readonly framing: BodyFraming;
-  /** Length of a counted body. */
+  /** Length in bytes of a body whose length is declared. */
   readonly bodyBytes: number;
-  /** Whether the connection closes after this message or its answer. */
+  /** Whether the connection closes after this message, or after its answer. */
   readonly isLast: boolean;
-  /** The reason not to read the body, although the head could be parsed. */
+  /** Reason why the message must be rejected, although its head could be parsed. */
   readonly fault: FaultName | undefined;
 }
 
-/** The fields that frame or route a message, unchanged, and how often each occurred. */
+/** Header fields that determine a message's length or destination, and how often each occurred. */
 class FramingFields {
   lengths = 0;
   length = '';
@@ -33,7 +33,7 @@ class FramingFields {
     }
   }
 
-  /** Returns the ambiguity that two readers could understand differently, if any. */
+  /** Fault that makes the length of the body ambiguous, if there is one. */
   findFault(version: string): FaultName | undefined {
     if (this.lengths > 0 && this.codings > 0) return 'length and chunks';
     if (this.lengths > 1 || (this.lengths === 1 && !plainNumber.test(this.length))) return 'length';
@@ -73,11 +73,11 @@ class FramingFields {
   }
 }
 
-/** Name lengths of the framing fields. Other lengths need no comparison. */
+/** Lengths of the names of these fields. A name with another length need not be compared. */
 const framingLengths = new Set([4, 6, 10, 14, 17]);
 
 const closing = /(?:^|,)[\t ]*close[\t ]*(?:,|$)/i;
-/** A number below 2^53 without leading zeros, which some readers take for octal. */
+/** Matches a number below 2^53. Leading zeros are not allowed, because some readers take such a number for octal. */
 const plainNumber = /^(?:0|[1-9]\d{0,14})$/;
 
 export class ParsedRequest implements MessageHead {
@@ -88,7 +88,7 @@ export class ParsedRequest implements MessageHead {
   readonly framing: BodyFraming;
   readonly bodyBytes: number;
   readonly isLast: boolean;
-  /** Whether the client waits for 100 Continue before it sends the body. */
+  /** Whether the client waits for `100 Continue` before it sends the body. */
   readonly expectsContinue: boolean;
   readonly fault: FaultName | undefined;
   #headers: IncomingHttpHeaders | undefined;
@@ -106,7 +106,7 @@ export class ParsedRequest implements MessageHead {
     this.expectsContinue = framing.expected !== undefined && version === '1.1';
   }
 
-  /** Headers by lower-case name, created on first use. */
+  /** Headers by name in lower case. Only created when needed. */
   get headers(): IncomingHttpHeaders {
     this.#headers ??= toHeaderObject(this.rawHeaders);
     return this.#headers;
@@ -137,7 +137,7 @@ export class ParsedAnswer implements MessageHead {
     this.fault = status === 101 ? 'upgrade' : endsEarly ? 'early answer' : framing.findFault(version);
   }
 
-  /** Whether this is an interim answer (1xx). */
+  /** Whether this is an interim response (1xx), which an answer must follow. */
   get isInterim(): boolean {
     return this.status < 200;
   }

@@ -1,6 +1,6 @@
 /**
- * Reads HTTP messages from a connection's bytes, which may be split anywhere, until the first fault. Body bytes from one call
- * reach the sink as one piece: chunks are moved together within the caller's buffer.
+ * Reads HTTP messages from the bytes of a connection, which may be split anywhere, until the first fault. All body bytes from
+ * one call are delivered to the sink as one piece. For that, the data of chunks is moved together within the caller's buffer.
  */
 import { carriageReturn, equals, isClass, lineFeed, semicolon, token } from './characters.ts';
 import type { FaultName } from './faults.ts';
@@ -11,16 +11,16 @@ import { type ReaderEvent, type ReaderState, readerTransitions } from './message
 
 export interface MessageSink<Head> {
   onHead(head: Head): void;
-  /** The piece is part of the caller's buffer. */
+  /** Called with a part of a body. The piece refers to the caller's buffer. */
   onPiece(piece: Buffer): void;
   onEnd(): void;
-  /** Always the last call. `unseen` is the faulty head, if its lines could be parsed. */
+  /** Called for a fault, after which nothing else is called. `unseen` is the faulty head, if its lines could be parsed. */
   onFault(fault: FaultName, unseen: Head | undefined): void;
 }
 
-/** Largest number of hexadecimal digits in a chunk size, so a chunk is below 4 GiB. */
+/** Maximum number of hexadecimal digits in a chunk size, which limits a chunk to 4 GiB. */
 const sizeDigitsMax = 8;
-/** Bound on all chunk extensions of a message together. */
+/** Maximum size in bytes of all chunk extensions in a message. */
 const extensionBytesMax = 16 * 1024;
 
 const bodyEvents: Readonly<Record<BodyFraming, ReaderEvent>> = {
@@ -36,14 +36,14 @@ export class MessageReader<Head extends MessageHead> {
   readonly #headBytesMax: number;
   #trailers: TrailerReader | undefined;
   #state: ReaderState = 'head';
-  /** Remaining bytes of a body or chunk. While a chunk size is being read, its value so far. */
+  /** Number of bytes left of a body or chunk. While a chunk size is being read, the size so far. */
   #left = 0;
   #digits = 0;
   #extensionBytes = 0;
-  /** Within an extension: the previous byte, and whether an equals sign has been read. */
+  /** Previous byte of a chunk extension, and whether the extension already has an equals sign. */
   #previous = 0;
   #hasValue = false;
-  /** Range of the caller's buffer that forms the piece for the sink. */
+  /** Part of the caller's buffer that will be delivered to the sink. */
   #from = 0;
   #to = 0;
 
@@ -57,12 +57,12 @@ export class MessageReader<Head extends MessageHead> {
     return this.#state;
   }
 
-  /** Whether the reader is between messages: nothing has been read yet, or the last message is complete. */
+  /** Whether the reader is between two messages, because nothing was read yet or the last message is complete. */
   get isBetween(): boolean {
     return this.#state === 'ended' || (this.#state === 'head' && !this.#heads.hasBegun);
   }
 
-  /** Reads up to the end of a message and returns the number of bytes used. Call again with the rest for the next one. */
+  /** Reads until a message ends or the bytes do. Returns the number of bytes used. Call it again with the rest. */
   read(bytes: Buffer): number {
     let at = 0;
     this.#from = 0;
@@ -75,7 +75,7 @@ export class MessageReader<Head extends MessageHead> {
     return at;
   }
 
-  /** Called when the peer will send nothing more. */
+  /** Must be called when the peer will not send anything more. */
   close(): void {
     if (this.isBetween || this.#state === 'broken') return;
     if (this.#state !== 'until-close') {
@@ -86,7 +86,7 @@ export class MessageReader<Head extends MessageHead> {
     this.#sink.onEnd();
   }
 
-  /** Stops reading. The sink is not called again. */
+  /** Stops reading. The sink is not called any more. */
   abandon(): void {
     this.#step('fault');
   }
@@ -149,7 +149,7 @@ export class MessageReader<Head extends MessageHead> {
     return this.#take(bytes, at, to);
   }
 
-  /** Adds a range of bytes to the piece for the sink. */
+  /** Adds some bytes to the piece for the sink. */
   #take(bytes: Buffer, from: number, to: number): number {
     if (this.#to === 0) this.#from = from;
     else if (this.#to !== from) bytes.copyWithin(this.#to, from, to);
@@ -181,7 +181,7 @@ export class MessageReader<Head extends MessageHead> {
     this.#step('semicolon');
   }
 
-  /** Reads any number of extensions, each `;name` or `;name=token`. */
+  /** Reads chunk extensions. Each is either `;name` or `;name=token`. */
   #readExtension(bytes: Buffer, at: number): number {
     for (let next = at; next < bytes.length; next++) {
       const code = bytes[next] as number;
@@ -215,7 +215,7 @@ export class MessageReader<Head extends MessageHead> {
     return next;
   }
 
-  /** Delivers the bytes that were read before the fault, then reports the fault. */
+  /** Delivers the body bytes that came before the fault, and then reports the fault. */
   #fail(bytes: Buffer, fault: FaultName, unseen?: Head): number {
     this.#deliver(bytes);
     this.#break(fault, unseen);

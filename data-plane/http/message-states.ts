@@ -21,25 +21,25 @@
  */
 
 export type ReaderState =
-  /** Lines up to the empty line. */
+  /** The lines of the head are being read, up to the empty line. */
   | 'head'
-  /** A body of known length. */
+  /** A body of known length is being read. */
   | 'counted'
-  /** A body that ends when its connection closes. */
+  /** A body that ends with its connection is being read. */
   | 'until-close'
-  /** The digits of a chunk's size. */
+  /** The digits of a chunk size are being read. */
   | 'size'
-  /** The rest of the chunk-size line, after the digits. */
+  /** A chunk extension is being read, after the digits of the size. */
   | 'extension'
-  /** The line feed that ends the chunk-size line. */
+  /** The line feed that ends the line with the chunk size must follow. */
   | 'size-end'
-  /** The bytes of a chunk. */
+  /** The data of a chunk is being read. */
   | 'data'
-  /** The carriage return after a chunk. */
+  /** The carriage return after the data of a chunk must follow. */
   | 'data-return'
-  /** The line feed after a chunk. */
+  /** The line feed after the data of a chunk must follow. */
   | 'data-feed'
-  /** Lines after the last chunk, up to the empty line. */
+  /** The lines after the last chunk are being read, up to the empty line. */
   | 'trailers'
   /** The message is complete. */
   | 'ended'
@@ -47,25 +47,25 @@ export type ReaderState =
   | 'broken';
 
 export type ReaderEvent =
-  /** The head is complete. The event's name says how the body ends. */
+  /** The head is complete. Here and in the next three events, the name tells how the body ends. */
   | 'without-body'
   | 'counted'
   | 'chunked'
   | 'until-close'
-  /** An extension follows the size of a chunk. */
+  /** An extension follows the size of the chunk. */
   | 'semicolon'
   | 'return'
   | 'feed'
-  /** The chunk-size line is complete. */
+  /** The line with the chunk size is complete. */
   | 'chunk-size'
-  /** The chunk-size line is complete, and the size is 0. */
+  /** The line with the chunk size is complete, and the size is 0. */
   | 'last-size'
-  /** The last byte of a counted body, or of a chunk, was read. */
+  /** The last byte of a chunk or of a body with known length has been read. */
   | 'through'
   | 'fields-end'
-  /** The first byte of another message was read. */
+  /** The first byte of the next message has been read. */
   | 'next'
-  /** The peer will send nothing more. */
+  /** The peer will not send anything more. */
   | 'close'
   | 'fault';
 

@@ -1,15 +1,16 @@
-/** Closes connections whose clients stop reading what was written to them. */
+/** Closes connections whose clients no longer read what is written to them. */
 import type { Socket } from 'node:net';
 
 interface WritingSocket extends Socket {
   readonly _handle?: { readonly bytesWritten: number; readonly writeQueueSize: number } | null;
-  /** The socket below TLS, the only one for which the system reports accepted bytes. */
+  /** Socket that TLS uses. The system reports accepted bytes only for this one. */
   readonly _parent?: WritingSocket | null;
 }
 
 /**
- * Destroys a connection once its client has accepted nothing for `ms`, or at most twice as long. Clearing the interval stops
- * the watch. The socket's own timer does not help: it restarts with each byte from a client that reads nothing.
+ * Watches a connection, and destroys it if the client accepts nothing for `ms`, or for twice as long at most. Clear the
+ * interval to stop. The socket's own time-out cannot be used, because each byte from the client restarts it, even if the
+ * client reads nothing.
  */
 export function destroyStalledWriter(socket: Socket, ms: number): NodeJS.Timeout {
   const { _parent }: WritingSocket = socket;
@@ -24,7 +25,7 @@ export function destroyStalledWriter(socket: Socket, ms: number): NodeJS.Timeout
   return watch.unref();
 }
 
-/** Bytes that the system accepted. Only the handle knows how much of a pending write that includes. */
+/** Number of written bytes that the system has accepted. Only the handle knows it while a write is pending. */
 function acceptedBytes({ _handle }: WritingSocket): number {
   return _handle ? _handle.bytesWritten - _handle.writeQueueSize : 0;
 }

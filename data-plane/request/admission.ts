@@ -1,6 +1,6 @@
 /**
- * Admits a request from its head alone: decides its host, operation and caller. Listeners that do not identify callers by a
- * key have an authenticator of their own.
+ * Admits a request by its head alone: determines the host, the operation and the caller. A listener whose callers have no
+ * keys uses another authenticator.
  */
 import {
   type Admission,
@@ -16,7 +16,7 @@ import type { Exchange } from '../http/exchange.ts';
 import type { Gateway } from './gateway.ts';
 import type { RequestRecord } from './request-record.ts';
 
-/** Age of an admission in ms after which the caller is identified again before the request is decided. */
+/** Age of an admission in ms from which the caller must be identified again before the decision. */
 const admissionMsMax = 1000;
 
 export class RequestAdmission {
@@ -25,11 +25,11 @@ export class RequestAdmission {
   protected readonly head: RequestHead;
   readonly #record: RequestRecord;
   #admitted: Admission | undefined;
-  /** Wall-clock time of the admission, ms since 1970. */
+  /** Wall-clock time at which the request was admitted, in ms since 1970. */
   #admittedMs = 0;
   #monotonicMs = 0;
 
-  /** `target` is undefined if the host selects it. Throws a Refusal if the head is ambiguous. */
+  /** `target` is undefined if the Host header selects it. Throws a `Refusal` if the head is ambiguous HTTP. */
   constructor(
     gateway: Gateway,
     exchange: Exchange,
@@ -52,7 +52,7 @@ export class RequestAdmission {
     };
   }
 
-  /** Admits the request. Throws a Refusal. */
+  /** Identifies the caller and the operation. Throws a `Refusal` if the request is not admitted. */
   admit(nowMs: number): Admission {
     const admitted = this.decide(nowMs);
     this.#admitted = admitted;
@@ -62,20 +62,20 @@ export class RequestAdmission {
     return admitted;
   }
 
-  /** Admits the request again if its body took long, because its key may have been revoked or may have expired meanwhile. */
+  /** Admits the request again if its body has taken long, because its key may have been revoked or have expired meanwhile. */
   again(nowMs: number): AdmittedInference {
     const admitted = this.isOld(nowMs) ? this.decide(nowMs) : this.#admitted;
     if (admitted?.kind !== 'inference') throw new Error('only inference is admitted again');
     return admitted;
   }
 
-  /** Resolves to the request's body. Rejects with a Refusal if the body is not accepted, or with ClientGone. */
+  /** Reads the body of the request. Rejects with a `Refusal` if the body is not accepted, or with `ClientGone`. */
   readBody(memory: SharedBudget, bytesMax: number): Promise<Body> {
     return readBody(this.exchange, memory, { bytesMax });
   }
 
   protected isOld(nowMs: number): boolean {
-    // Use the larger age of two clocks: one may be set back, and the other stops while the machine sleeps.
+    // Take the larger age by two clocks, because one can be set back and the other stops while the machine sleeps.
     const ageMs = Math.max(nowMs - this.#admittedMs, performance.now() - this.#monotonicMs);
     return ageMs > admissionMsMax;
   }
@@ -90,7 +90,7 @@ export class RequestAdmission {
   }
 }
 
-/** Creates the admission of a request. It uses an API key unless a listener identifies its callers in another way. */
+/** Creates the admission of a request. Listeners whose callers have no API keys use another function of this type. */
 export type Authenticator = (
   gateway: Gateway,
   exchange: Exchange,

@@ -1,4 +1,7 @@
-/** Chooses which candidate node gets a request: by the prefixes of its prompt, or the less busy of two random candidates. */
+/**
+ * Chooses the node for a request among the candidates, either by the prefixes of its prompt or as the less busy of two random
+ * ones.
+ */
 
 import { memorySharer } from '../../shared/decision/authenticate.ts';
 import type { Placement } from '../../shared/decision/route.ts';
@@ -7,7 +10,7 @@ import { type AskedChat, type AskedRequest, chatPrefixes } from '../surfaces/com
 import type { Gateway } from './gateway.ts';
 import type { Reservation } from './reserve.ts';
 
-/** Returns the chooser for a request. All candidates passed to it must belong to the one place that the decision chose. */
+/** Creates the function that chooses. All candidates that it gets must belong to the place that routing chose. */
 export function nodeChooser(
   { affinity, load, lookup }: Pick<Gateway, 'affinity' | 'load' | 'lookup'>,
   { facts: { target, model }, decision: { subject: tenant } }: Reservation,
@@ -22,8 +25,8 @@ export function nodeChooser(
 }
 
 /**
- * Identifies a chat for cache affinity. Its prompt is hashed only if there is a choice. A class, because getters in object
- * literals create a hidden class per request, which keeps the prompt alive.
+ * Identifies a chat for the choice by prefix. The prompt is hashed only if there is a choice. This is a class, because a
+ * getter in an object literal makes V8 create a hidden class per request, which keeps the prompt alive.
  */
 class ChatAffinity implements AffinityRequest {
   readonly tenant: string;

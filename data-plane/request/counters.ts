@@ -1,6 +1,7 @@
 /**
- * Counts requests in each subject's current minute and the weights in flight, exactly for this gateway. For fleet-wide
- * limits, the counts include other gateways' shares. A lease is taken once and released once, whatever happens.
+ * Counts the requests of each subject in the current minute, and the weight in flight. The counts are exact for this gateway.
+ * Limits over the whole fleet also include what other gateways use or hold. A request takes one lease, which is always
+ * released exactly once.
  */
 import { inFlightWindow } from '../../schemas/records/gauges.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
@@ -11,13 +12,13 @@ import type { Exhausted } from '../../shared/decision/refusal.ts';
 import type { Limit } from '../../shared/limits/claims-rows.ts';
 import type { TierLimits } from '../../shared/snapshot/lookup.ts';
 
-/** The capacity that a request holds while it is in flight. */
+/** Share of the limits that a request holds while it is in flight. */
 export interface Lease {
-  /** Releases the capacity. Idempotent. */
+  /** Gives back the weight in flight. May be called more than once. */
   release(): void;
   /**
-   * Releases the capacity and removes the request from its minute, at most `perMinute` times a minute, because each such
-   * request has cost a token count. A second call does nothing.
+   * Gives back the weight in flight and removes the request from its minute, so that it does not count. At most `perMinute`
+   * requests a minute can be removed, because each has made a node count tokens. A second call does nothing.
    */
   cancel(perMinute: number | null): void;
 }
@@ -29,19 +30,19 @@ export interface UsageView {
   visitorTokens(atMs: number): number;
 }
 
-/** Fleet-wide limits, as the gateways exchange them. */
+/** Limits over the whole fleet, whose use the gateways exchange. */
 export interface FleetLimits {
-  /** Clock that labels minutes, minus this process's clock, in ms. */
+  /** Lead of the clock that assigns requests to minutes over this process's clock, in ms. */
   readonly clockAheadMs: number;
-  /** Clock that counts periods, minus this process's clock, in ms. */
+  /** Lead of the clock that counts periods over this process's clock, in ms. */
   readonly periodsAheadMs: number;
-  /** Amount that counts against the limit for a new request of this weight. */
+  /** Amount of the limit that counts as used for a new request with this weight. */
   taken(limit: Limit, weight: number): number;
-  /** Total use of the limit, and what other gateways use or hold for themselves, as far as the log has been read. */
+  /** Use of the limit by all gateways, and the amount that other gateways use or reserve, as far as the log has been read. */
   known(limit: Limit): { readonly used: number; readonly held: number };
   add(limit: Limit, weight: number): void;
   remove(limit: Limit, weight: number): void;
-  /** Resolves to whether deciding the request again may succeed. Returns undefined if waiting cannot help. */
+  /** Waits for room in the limit. Resolves to whether to decide the request again. Undefined if waiting cannot help. */
   waitForRoom(
     limit: Limit,
     weight: number,
@@ -63,7 +64,7 @@ export class LocalCounters implements Counters {
   readonly #usage: UsageView;
   readonly #minutes = new Map<string, Minute>();
   readonly #inFlight = new Map<string, number>();
-  /** Turns in progress that may still complete, by visitor and by network. */
+  /** Number of turns in progress for each visitor and each network. */
   readonly #turns = new Map<string, number>();
   #sweptMs = 0;
 
@@ -109,7 +110,7 @@ export class LocalCounters implements Counters {
     return { here, elsewhere, held: Math.max(elsewhere, held) };
   }
 
-  /** Waits for room that other gateways hold. Returns undefined if waiting cannot help. */
+  /** Waits for room in a limit that other gateways hold. Returns undefined if waiting cannot help. */
   waitForRoom(
     { kind, subject, limit, weight }: Exhausted,
     nowMs: number,
@@ -137,7 +138,7 @@ export class LocalCounters implements Counters {
     return this.#usage.visitorTokens(nowMs);
   }
 
-  /** Counts an admitted request against its minute and holds its weight until the lease is released. */
+  /** Counts a request in its minute, and its weight in flight until the lease is released. */
   reserve(subject: string, weight: number, nowMs: number, limits: Limits = unlimited): Lease {
     const startMs = this.#countMinute(subject, nowMs);
     const minute = this.#minutes.get(subject);
@@ -163,7 +164,7 @@ export class LocalCounters implements Counters {
     };
   }
 
-  /** Counts a turn of a visitor and its network while it is in progress. A completed turn counts as usage instead. */
+  /** Counts a turn of a visitor and a network while it is in progress. When completed, it counts as usage instead. */
   reserveTurn({
     visitor,
     network,
@@ -182,7 +183,7 @@ export class LocalCounters implements Counters {
     };
   }
 
-  /** Counts a request in the fleet-wide limits. */
+  /** Counts a request in the limits over the whole fleet, if its subject has any. */
   #hold(subject: string, weight: number, startMs: number, { requestsPerMinute, concurrency }: Limits) {
     const fleet = this.#fleet;
     if (fleet === undefined || !isFleetWide(subject)) return undefined;
@@ -208,17 +209,17 @@ export class LocalCounters implements Counters {
     return true;
   }
 
-  /** Sum over all subjects, for the metrics. */
+  /** Total weight in flight of all subjects, for metrics. */
   inFlightUnits(): number {
     let sum = 0;
     for (const weight of this.#inFlight.values()) sum += weight;
-    // Visitors' requests are also counted under each visitor, so subtract their total.
+    // A visitor's request is counted twice: for the visitor and for all visitors together. Subtract the latter.
     return sum - this.inFlight(visitorsSubject);
   }
 
   /**
-   * Keeps only the last two minutes and subjects with requests in flight. It does not run with each request, because a map
-   * that often loses and gains an entry is reallocated as often.
+   * Removes past minutes, and subjects without requests in flight. Runs once a minute and not for each request, because a map
+   * whose entries often come and go would be reallocated as often.
    */
   #sweep(nowMs: number): void {
     if (nowMs - this.#sweptMs < windowMs) return;
@@ -229,7 +230,7 @@ export class LocalCounters implements Counters {
   }
 }
 
-/** Whether a subject's limits hold for the whole fleet. Each gateway limits visitors on its own. */
+/** Whether limits on a subject apply to the whole fleet. Each gateway limits visitors on its own. */
 function isFleetWide(subject: string): boolean {
   return !subject.startsWith(visitorPrefix);
 }

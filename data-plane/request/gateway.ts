@@ -1,4 +1,4 @@
-/** The parts of a gateway that each request uses. */
+/** Parts of a gateway that handling a request needs. */
 import type { HostNames } from '../../shared/decision/admission.ts';
 import type { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
@@ -19,27 +19,27 @@ export interface Gateway extends ForwardMeans {
   readonly counters: LocalCounters;
   readonly bodies: BodyBudget;
   readonly affinity: Affinity;
-  /** Salts of requests to the pool; undefined if these requests are sent without a salt. */
+  /** Salts for the prompt caches of the pool's nodes, by organisation. Undefined if requests are sent without a salt. */
   readonly cacheSalts: TenantSecrets | undefined;
-  /** Keys with which a model's thoughts are sealed for the client that stores them. */
+  /** Keys for encrypting the reasoning that clients store between turns, by organisation. */
   readonly sealKeys: TenantSecrets;
   readonly meter: Meter;
   readonly countTokens: PromptCounter;
   readonly logger: Logger;
-  /** Whether no key may be accepted, because the snapshot may not be fresh enough. Checked within each request. */
+  /** Whether all keys must be refused, because the snapshot may be out of date. Checked several times during a request. */
   fenced(): boolean;
-  /** Waits a bounded time for a new proof of freshness; undefined if waiting cannot help. */
+  /** Waits some time for a new proof that the snapshot is up to date. Returns undefined if waiting cannot help. */
   awaitFreshProof(): Promise<void> | undefined;
-  /** Wall clock in ms since 1970, which decides whether a key has expired. */
+  /** Wall-clock time in ms since 1970. Decides whether a key has expired. */
   now(): number;
-  /** The log's time in ms since 1970. Periods, visitors' days and months, and usage rows follow it. */
+  /** Time by the log's clock, in ms since 1970. Determines periods, visitors' days and months, and times in usage rows. */
   logNow(): number;
-  /** Trace of a request, from its `traceparent` header; undefined if it has none. */
+  /** Trace of a request, from its `traceparent` header. Undefined if the request is not traced. */
   trace(header: unknown): RequestTrace | undefined;
-  /** Called at the start of each request. */
+  /** Called when a request begins. */
   begin(): void;
-  /** Called at the end of each request, for metrics and the access log. */
+  /** Called when a request ends, for metrics and records. */
   observe(record: RequestRecord): void;
-  /** Called for requests that are refused before they start; only the decision journal and traffic reports use it. */
+  /** Called for a request that was refused before it could be handled. Only the journal and traffic reports use it. */
   observeEarly(refused: EarlyRefusal): void;
 }

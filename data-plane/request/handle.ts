@@ -1,7 +1,7 @@
 /**
- * Handles one request: head → body → decision → node → answer → record. Every request is answered exactly once or its
- * connection is destroyed, and its lease is released once. A phase that ends at once must return a value, not a promise,
- * because awaiting one costs each request a turn of the microtask queue.
+ * Handles one request, in phases: head, body, decision, node, answer, record. Each request is either answered exactly once or
+ * its connection is destroyed, and its lease is released exactly once. A phase that can end at once must return a value and
+ * not a promise, because each `await` delays the request.
  */
 import { operations, pathSurface } from '../../schemas/api/operations.ts';
 import type { Ender } from '../../schemas/records/verdict.ts';
@@ -28,7 +28,7 @@ import { SeenCounters } from './seen-counters.ts';
 import { type ShapedBody, shapeBody } from './shape-body.ts';
 import { answerTokens, type Measured, measure } from './token-budget.ts';
 
-/** Handles one request to its end; never rejects. */
+/** Handles one request completely. Never rejects. */
 export async function handle(
   gateway: Gateway,
   exchange: Exchange,
@@ -49,7 +49,7 @@ export async function handle(
   gateway.observe(record);
 }
 
-/** Runs all phases of a request. Throws a Refusal if the request is refused. */
+/** Runs the phases of a request. Throws a `Refusal` if the request is refused. */
 async function pass(
   gateway: Gateway,
   exchange: Exchange,
@@ -69,7 +69,7 @@ async function pass(
   }
   refuseEncoded(exchange.head);
 
-  // Body: read and parse the request.
+  // Body: read and parse it.
   const { operation } = admitted;
   const owner = memorySharer(limitSubject(admitted.caller));
   const body = await admission.readBody(gateway.bodies.of(owner), operations[operation.kind].bodyBytesMax);
@@ -79,7 +79,7 @@ async function pass(
   const shapedBody = shaping instanceof Promise ? await shaping : shaping;
   record.at.shaped = performance.now();
   try {
-    // Decision: reserve capacity in the limits, and find the candidate nodes.
+    // Decision: reserve room in the limits and find the candidate nodes.
     const { asked } = shapedBody.shaped;
     const reservation = await decideAndReserve(gateway, exchange, record, asked, admission);
     const { facts, decision, lease } = reservation;
@@ -91,7 +91,7 @@ async function pass(
       const measured = measuring instanceof Promise ? await measuring : measuring;
       noteDecision(record, decision);
 
-      // Answer: send it, and record its usage.
+      // Answer: send it and record its usage.
       if (facts.onlyCounts)
         return sendOwn(exchange, record, JSON.stringify(countTokensBody(measured.tokens)));
       const placed = { facts, decision, capacity: placement.capacity, measured, choose };
@@ -107,7 +107,7 @@ async function pass(
   }
 }
 
-/** Decides once everything that the decision depends on is known. If the limits have no room, the request may wait for it. */
+/** Decides a request once all that the decision depends on is known. If a limit has no room, the request may wait. */
 async function decideAndReserve(
   gateway: Gateway,
   exchange: Exchange,
@@ -126,19 +126,19 @@ async function decideAndReserve(
   if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');
   const reserving = reserveOrWait(gateway, facts, exchange, seen);
   const reservation = reserving instanceof Promise ? await reserving : reserving;
-  // Note the position now: the state changes while a node counts the prompt, which may take seconds.
+  // Store this now, because the state may change while a node counts the prompt, which can take seconds.
   record.position = gateway.lookup.position();
   record.overlaid = gateway.lookup.overlaid();
   return reservation;
 }
 
-/** Collects the facts of the request that the decision depends on. */
+/** Collects the facts about the request that the decision depends on. */
 function noteFacts(record: RequestRecord, admitted: AdmittedInference, asked: AskedRequest): RequestFacts {
   const facts = requestFacts(admitted, {
     model: asked.model,
     promptTokensMax: asked.promptBytes,
     maxTokens: asked.maxTokens,
-    // Computed lazily, because few requests need it and it reads the whole text.
+    // Compute this only when needed: few requests need it, and it reads the whole prompt.
     promptTokensLeast: () => {
       record.promptLeast = lowerTokenBound(asked);
       return record.promptLeast;
@@ -155,7 +155,7 @@ function noteDecision(record: RequestRecord, decision: Decision): void {
   record.at.decided = performance.now();
 }
 
-/** Returns the placement. Throws the router's refusal if that was the decision. */
+/** Stores the decision and returns the placement. Throws the refusal if the request was not routed. */
 function recordPlacement(record: RequestRecord, decision: Decision): Placement {
   const { placement } = decision;
   if (!(placement instanceof Refusal)) return placement;
@@ -199,7 +199,7 @@ function send(
   });
 }
 
-/** Blames the gateway, not the client, for a request that it cut off. Throws if the answer had not begun. */
+/** If the gateway itself cut off the request, blames the gateway instead of the client. Throws if no answer had begun. */
 function attributeEnd({ cut, startedMs }: Exchange, outcome: ForwardOutcome): ForwardOutcome {
   if (cut === undefined || outcome.kind === 'completed') return outcome;
   if (startedMs === undefined) throw cut;
@@ -232,7 +232,7 @@ function endEarly(exchange: Exchange, record: RequestRecord, by: Ender, reason: 
   exchange.abort();
 }
 
-/** Sends an answer that the gateway itself generates. */
+/** Sends an answer that comes from the gateway itself, not from a node. */
 function sendOwn(exchange: Exchange, { ids }: RequestRecord, body: string): void {
   if (exchange.isGone) throw new ClientGone('the client left before its answer');
   sendJson(exchange, ids, body);

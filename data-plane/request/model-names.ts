@@ -1,13 +1,15 @@
-/** Decides which model names records and reports may contain: never a text that only the caller chose. */
+/**
+ * Decides which model names records and reports may contain. They must never contain a text that only a caller has chosen.
+ */
 import type { Decision } from '../../shared/decision/decide.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 
-/** Whether the state contains this model name. Any other text was made up by the caller. */
+/** Whether the current state contains a model of this name. If not, the caller has made the name up. */
 export function isModelName(lookup: Pick<Lookup, 'isCatalogued' | 'isPooled'>, model: string): boolean {
   return lookup.isCatalogued(model) || lookup.isPooled(model);
 }
 
-/** Model name that may be stored; empty for a text that the caller made up. A placed request's model is in the state. */
+/** Name of the requested model, or an empty text if the caller made it up. The model of a routed request exists. */
 export function keptModel(
   model: string,
   decision: Decision | undefined,

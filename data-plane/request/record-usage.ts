@@ -1,4 +1,4 @@
-/** Loads the caller's earlier usage before the decision, and records the request's own usage after the answer. */
+/** Loads the caller's previous usage before the decision, and records the usage of the request itself after the answer. */
 import type { Capacity } from '../../schemas/records/usage.ts';
 import type { Client } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
@@ -7,25 +7,25 @@ import type { UsageOwner } from '../usage/meter.ts';
 import type { Gateway } from './gateway.ts';
 import type { RequestRecord } from './request-record.ts';
 
-/** Parts of a decision that the request's usage row contains. */
+/** Facts about a decision that a usage row contains. */
 export interface MeteredDecision {
   readonly facts: RequestFacts;
   readonly decision: Decision;
   readonly capacity: Capacity;
 }
 
-/** Loads the caller's usage, which the decision needs. Only a caller's first request in a while waits for it. */
+/** Loads the caller's usage for the decision. Only the first request in a while must wait for it. */
 export function loadUsage(
   { meter, logNow }: Gateway,
   { caller, target }: RequestFacts,
 ): true | Promise<boolean> {
-  // Only requests to the pool use an allowance.
+  // Only requests to the pool count against an allowance.
   return target.kind === 'stack' || meter.loadTotal(usageOwner(caller), logNow());
 }
 
 /**
- * Records the usage of completed requests only (Events). What a node did before a visitor stopped its answer only counts in
- * the total of all visitors. Times run from the request's arrival to its answer's first byte and end.
+ * Records the usage of a completed request (specification, Events). For an incomplete answer to a visitor, records the tokens
+ * spent until then, which count only in the total of all visitors. Times begin when the request arrived.
  */
 export function recordUsage(
   gateway: Gateway,

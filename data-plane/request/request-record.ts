@@ -1,4 +1,4 @@
-/** Collects the facts of one request until it ends. */
+/** Collects the facts about one request while it is handled. */
 import { deriveOutcome, type RequestOutcome, recordedEnd } from '../../schemas/records/verdict.ts';
 import type { Operation } from '../../shared/decision/admission.ts';
 import type { Caller } from '../../shared/decision/authenticate.ts';
@@ -12,30 +12,30 @@ import type { ForwardOutcome } from '../nodes/forward.ts';
 import type { RequestTrace } from '../surfaces/common/trace-context.ts';
 import type { SeenCounters } from './seen-counters.ts';
 
-/** Times at which the phases ended, in monotonic ms; undefined before. */
+/** Time at which each phase of a request ended, in monotonic ms. Undefined if it has not ended. */
 class Milestones {
-  /** The key was accepted, or no key was needed. */
+  /** Time at which the caller was accepted. */
   accepted: number | undefined;
-  /** The body was read. */
+  /** Time at which the body had been read. */
   read: number | undefined;
-  /** The body was parsed. */
+  /** Time at which the body had been parsed. */
   shaped: number | undefined;
-  /** Limits and routing were decided. */
+  /** Time at which limits and routing had been decided. */
   decided: number | undefined;
-  /** The last attempt was sent to a node. */
+  /** Time at which the last attempt was sent to a node. */
   sent: number | undefined;
-  /** The answer began. */
+  /** Time at which the answer began. */
   begun: number | undefined;
 }
 
 /**
- * The facts of one request for its records. Each phase sets the fields that it knows; readers come after the request's end.
- * All fields exist from the start, because V8 would reallocate an object that grows by twelve fields four times.
+ * Facts about one request, for its records. Each phase sets the facts that it knows, and they are read when the request has
+ * ended. All fields exist from the start, because V8 reallocates an object whose fields are added later.
  */
 export class RequestRecord {
-  /** HTTP method. The parser only accepts methods of its own list. */
+  /** HTTP method. It is safe to record, because only known methods are accepted. */
   readonly method: string;
-  /** Header that may contain the key. */
+  /** Header in which the caller may have sent the key. */
   readonly keyHeader: 'authorization' | 'x-api-key';
   readonly ids: AnswerIds;
   readonly path: string;
@@ -50,21 +50,21 @@ export class RequestRecord {
   decision: Decision | undefined;
   outcome: ForwardOutcome | undefined;
   refusal: Refusal | undefined;
-  /** Time of a refusal or of a list answer, ms since 1970; 0 before. Limits and route have theirs in `seen`. */
+  /** Time of a refusal or a listing, in ms since 1970, or 0. The time at which limits were checked is in `seen`. */
   decidedMs = 0;
-  /** `seq` of the commit at which the decision was made. */
+  /** Sequence number of the last commit that the state contained when the decision was made. */
   position: number | undefined;
-  /** The staged change whose rows the decision read instead of the current ones. */
+  /** Staged change that was tried: the decision has read its rows in place of the current ones. */
   overlaid: OpenOverlay | undefined;
-  /** Facts that the decision used. They are stored as they are, and copied only at the end of the request. */
+  /** Facts that the decision was based on. They are copied only when the request ends. */
   facts: RequestFacts | undefined;
-  /** Counter values at the time when the limits were checked. */
+  /** Values of counters that the decision has read. */
   seen: SeenCounters | undefined;
-  /** Lower bound of the prompt's tokens, if it was computed. */
+  /** Lower bound of the number of tokens in the prompt, if it was computed. */
   promptLeast: number | undefined;
-  /** Prompt tokens as counted by a node. */
+  /** Number of tokens in the prompt, if a node counted them. */
   promptCounted: number | undefined;
-  /** Node, model and form of an unusual, ambiguous or unknown answer. */
+  /** Node, model and description of an answer whose form is unusual. */
   oddForm: string | undefined;
 
   readonly #answer: ClientAnswer;
@@ -80,14 +80,14 @@ export class RequestRecord {
     this.trace = trace;
   }
 
-  /** Status code of the answer; undefined if no head was sent. */
+  /** Status code of the answer, or undefined if no answer has begun. */
   get status(): number | undefined {
     if (this.#answer.startedMs === undefined) return undefined;
     return this.outcome === undefined && this.refusal !== undefined ? this.refusal.status : 200;
   }
 }
 
-/** `completed`, or `ended by …` and the party; undefined if the request was refused or needs no node. */
+/** Outcome to record: `completed`, or `ended by` and who ended it. Undefined if the request was refused or needed no node. */
 export function recordedOutcome({ outcome }: Pick<RequestRecord, 'outcome'>): string | undefined {
   return outcome?.kind === 'ended-early' ? recordedEnd(outcome.by) : outcome?.kind;
 }

@@ -1,6 +1,6 @@
 /**
- * Reserves room in the limits of an organisation, in the same turn of the event loop in which they are checked. Without room,
- * the request waits as long as other gateways may release some.
+ * Reserves room in the limits on a caller, in the same turn of the event loop in which they are checked. If there is no room,
+ * the request waits as long as other gateways may give some up.
  */
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import {
@@ -25,10 +25,10 @@ export interface Reservation {
   readonly lease: Lease;
 }
 
-/** Longest wait for the log to grant room that other gateways hold, in ms. */
+/** Maximum time in ms to wait for room that other gateways hold. */
 const roomTimeoutMs = waits.gatewayRoom.ms;
 
-/** Reserves at once, or waits if there is no room. `ends` maps limits to the ends of their waits, in monotonic ms. */
+/** Reserves room at once, or waits if there is none. `ends` contains, for each limit, when its wait ends, in monotonic ms. */
 export function reserveOrWait(
   gateway: Gateway,
   facts: RequestFacts,
@@ -40,7 +40,7 @@ export function reserveOrWait(
     return reserve(gateway, facts, counters);
   } catch (error) {
     if (!(error instanceof Refusal) || error.exhausted === undefined) throw error;
-    // Each limit has its own timeout, because a slow answer of the log for one limit says nothing about another.
+    // Each limit has its own time-out, because a slow reply from the log about one limit says nothing about others.
     const limit = `${error.exhausted.kind} ${error.exhausted.subject}`;
     const untilMs = ends?.get(limit) ?? performance.now() + roomTimeoutMs;
     const waiting = gateway.counters.waitForRoom(error.exhausted, gateway.now(), untilMs, client.gone);
@@ -52,7 +52,7 @@ export function reserveOrWait(
   }
 }
 
-/** Checks the limits and reserves. It is synchronous, so that no other request can take the capacity in between. */
+/** Checks the limits and reserves room. Must stay synchronous, so that no other request can take the room in between. */
 export function reserve(gateway: Gateway, facts: RequestFacts, counters: Counters): Reservation {
   const nowMs = gateway.now();
   if (counters instanceof SeenCounters) counters.atMs = nowMs;
@@ -67,7 +67,7 @@ export function reserve(gateway: Gateway, facts: RequestFacts, counters: Counter
   return { facts, decision, lease: ofVisitor(lease, all, endTurn, total) };
 }
 
-/** Combines a visitor's own lease, the lease in the limits of all visitors, and the turn. */
+/** Combines three leases of a visitor's request: in the visitor's limits, in the limits of all visitors, and for the turn. */
 function ofVisitor(own: Lease, all: Lease, endTurn: () => void, { requestsPerMinute }: VisitorTotals): Lease {
   return {
     release: () => {
@@ -78,7 +78,7 @@ function ofVisitor(own: Lease, all: Lease, endTurn: () => void, { requestsPerMin
     cancel: (perMinute) => {
       endTurn();
       own.cancel(perMinute);
-      // Each lease uses the limit of its own subject.
+      // Use the limit of all visitors here, because `perMinute` is the limit of one visitor.
       all.cancel(requestsPerMinute);
     },
   };

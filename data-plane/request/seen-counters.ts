@@ -1,9 +1,15 @@
-/** Counters that remember what one decision read, because they will differ when the decision is explained. */
+/**
+ * Counters that remember the values that one decision has read. When the decision is explained later, the values will have
+ * changed.
+ */
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Counters } from '../../shared/decision/decide.ts';
 import type { LimitKind, RateWindow } from '../../shared/decision/limits.ts';
 
-/** Amounts used and left; of a shared limit, also what others used and held. Compact, because each request makes two. */
+/**
+ * Amounts used and free. For a limit over the fleet, also the amounts used and held by others. An array saves memory, because
+ * each request keeps two.
+ */
 export type UseCells = readonly number[];
 
 interface SeenLimits {
@@ -18,16 +24,16 @@ interface SeenVisitors extends SeenLimits {
 
 export class SeenCounters implements Counters {
   readonly #counters: Counters;
-  /** When the limits were checked, ms since 1970; 0 before. A refusal names the seconds left in that minute. */
+  /** Time at which limits were checked, in ms since 1970, or 0 before. A refusal says how long their minute still lasts. */
   atMs = 0;
   windowUsed = 0;
   unitsInFlight = 0;
   tokensUsed = 0;
   turnsUsed = 0;
   networkTurnsUsed: number | undefined;
-  /** Counters of all visitors together, if the decision read them. */
+  /** Values for all visitors together, if the decision has read them. */
   visitors: SeenVisitors | undefined;
-  /** Use of the limit on requests, by this gateway and by others. The next field is its counterpart for concurrency. */
+  /** Use of the limits on requests and on concurrency, by this gateway and by others. */
   requests: UseCells | undefined;
   concurrency: UseCells | undefined;
 

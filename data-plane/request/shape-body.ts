@@ -1,6 +1,6 @@
 /**
- * Parses and validates a request body: on the main thread if it is small, otherwise on the body worker, which keeps the text.
- * The main thread never touches a large body.
+ * Parses and validates the body of a request. Small bodies are parsed on the main thread. Large ones are parsed by the body
+ * worker, which then keeps the text, so that the main thread never handles a large body.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import type { Operation } from '../../shared/decision/admission.ts';
@@ -18,7 +18,7 @@ import type { ShapeHeaders } from '../surfaces/common/surface.ts';
 import type { TenantSecrets } from '../surfaces/common/tenant-secrets.ts';
 import { shapeOperation, type ValidRequest } from '../surfaces/surfaces.ts';
 
-/** Limits of a body that is parsed on the main thread, so that it blocks the event loop for at most about 20 ms. */
+/** Bounds on bodies that are parsed on the main thread. They keep it from being blocked for longer than about 20 ms. */
 const inlineBytesMax = 256 * 1024;
 const inlineNamesMax = 2_000;
 const inlineValuesMax = 10_000;
@@ -26,19 +26,19 @@ const inlineValuesMax = 10_000;
 export interface BodyToShape {
   readonly operation: Operation;
   readonly body: Body;
-  /** Tenant for which the queue schedules the work. */
+  /** Organisation, visitor or node for which the work is queued. */
   readonly owner: string;
   readonly exchange: Pick<Exchange, 'head' | 'gone'>;
-  /** Keys by owner, for the surface that seals thoughts. */
+  /** Keys for encrypting reasoning, by organisation. Only the Responses API uses them. */
   readonly sealKeys: TenantSecrets;
 }
 
-/** A parsed body. The worker's text is discarded once a node's body is rendered, but charged until the release. */
+/** A parsed body. If the body worker keeps its text, memory for the text is charged until `release`, even after `discard`. */
 export interface ShapedBody extends ReadableBody {
   readonly shaped: ValidRequest;
 }
 
-/** Parses a body, synchronously if small, and releases it. Rejects with a Refusal or ClientGone. */
+/** Parses a body and releases it, at once if the body is small. Rejects with a `Refusal` or `ClientGone`. */
 export function shapeBody(bodyWorker: BodyWorker, task: BodyToShape): ShapedBody | Promise<ShapedBody> {
   let shaped: ValidRequest | undefined;
   try {
@@ -52,7 +52,7 @@ export function shapeBody(bodyWorker: BodyWorker, task: BodyToShape): ShapedBody
   return new InlineBody(shaped);
 }
 
-/** A body that was parsed on the main thread, so the worker has no text to discard. */
+/** Body that was parsed on the main thread, so that no worker keeps its text. */
 class InlineBody implements ShapedBody {
   readonly shaped: ValidRequest;
 
@@ -67,11 +67,11 @@ class InlineBody implements ShapedBody {
   }
 
   release(): void {
-    // Its memory is not charged to anyone.
+    // Nothing to release. The memory of a small body is not charged to anyone.
   }
 }
 
-/** Parses a body on the main thread; undefined if that would block the event loop for too long. */
+/** Parses a body on the main thread. Returns undefined if that would block the event loop for too long. */
 function shapeInline(task: BodyToShape): ValidRequest | undefined {
   const { operation, body } = task;
   if (body.bytes.length > inlineBytesMax) return undefined;

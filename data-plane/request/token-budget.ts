@@ -1,6 +1,6 @@
 /**
- * Lets a node count a prompt's tokens if estimates cannot decide whether it fits, and computes the answer's token budget
- * (Limits 3; design: Context). Limits come first, so that a text over its limits never reaches a node.
+ * Computes how many tokens an answer may have (specification, Limits 3). If an estimate cannot tell whether the prompt fits,
+ * a node counts its tokens first. All limits have been checked by then, so a request over its limits never reaches a node.
  */
 import { memorySharer } from '../../shared/decision/authenticate.ts';
 import { contextNeeded } from '../../shared/decision/decide.ts';
@@ -17,14 +17,14 @@ import type { Gateway } from './gateway.ts';
 import type { Reservation } from './reserve.ts';
 
 export interface Measured {
-  /** Prompt tokens, counted by a node or otherwise estimated. */
+  /** Number of tokens in the prompt: counted by a node, or else estimated. */
   readonly tokens: number;
-  /** Nodes that may serve the request. If a node counted the prompt, it is the only one. */
+  /** Nodes that may serve the request. If a node has counted the prompt, only that node. */
   readonly candidates: readonly Route[];
   readonly budgetFor: (route: Route) => TokenBudget;
 }
 
-/** Lets a node count if the bounds cannot decide. If the prompt does not fit, cancels the reservation and throws. */
+/** Lets a node count the prompt if estimates cannot decide. If it is too long, cancels the reservation and throws. */
 export function measure(
   gateway: Gateway,
   reservation: Reservation,
@@ -36,14 +36,14 @@ export function measure(
   const { decision, facts } = reservation;
   const { candidates } = placement;
   const bounds = computeBudget(decision.tier, asked.maxTokens, asked.promptBytes, asked.likelyTokens);
-  // Engines refuse a request whose prompt and maxTokens together exceed the window, and an estimate may be too low.
+  // Engines refuse a request if the prompt and `max_tokens` do not fit into the window, and an estimate may be too low.
   const mustCount =
     decision.uncounted || facts.onlyCounts || candidates.some((route) => needsExactCount(bounds(route)));
   if (!mustCount) return { tokens: asked.likelyTokens, candidates, budgetFor: bounds };
   return countOnNode(gateway, reservation, { asked, candidates, bounds }, choose, record);
 }
 
-/** Returns a function that computes the budget of an answer from a node, given the size of the prompt. */
+/** Returns a function that computes a node's token budget. `promptBound` and `promptEstimate` are sizes of the prompt. */
 function computeBudget(
   { contextTokens }: TierLimits,
   maxTokens: number | undefined,
@@ -52,7 +52,7 @@ function computeBudget(
 ): Measured['budgetFor'] {
   return ({ windowTokens }) => ({
     asked: maxTokens,
-    // A requested number was already checked against the tier. Without one, the tier limits the answer.
+    // A number that the client requested was already checked against the tier. Without one, the tier's limit applies.
     windowTokens: maxTokens === undefined ? minOrNull(contextTokens, windowTokens) : windowTokens,
     promptBound,
     promptEstimate,
@@ -91,22 +91,22 @@ async function countOnNode(
   return { tokens, candidates, budgetFor: computeBudget(tier, maxTokens, tokens, tokens) };
 }
 
-/** Sent if neither the request, the tier nor the node limits the answer. */
+/** Token limit that is sent to a node if neither the request, the tier nor the node has one. */
 const answerTokensDefault = 4096;
 
 export interface Counted {
-  /** Undefined if no node could count the tokens. */
+  /** Number of tokens, or undefined if no node could count them. */
   readonly tokens: number | undefined;
-  /** Nodes that may still serve the request. If one has received the text, it is the only one. */
+  /** Nodes that may still serve the request. If a node has received the prompt, only that node. */
   readonly candidates: readonly Route[];
 }
 
-/** Longest search for a node that can count, in ms, however many candidates are left. */
+/** Maximum time in ms to find a node that can count, however many candidates are left. */
 const searchMs = waits.nodeSearch.ms;
 
 /**
- * Lets one candidate count the prompt. It counts as busy meanwhile. Another one is tried only while no text has been sent,
- * because only the node that received the text may answer.
+ * Lets one of the candidates count the tokens of a prompt. Another one is tried only while no node has received the prompt,
+ * because a node that has received it must also answer.
  */
 export async function countAtOne(
   { countTokens, load }: { readonly countTokens: PromptCounter; readonly load: NodeLoad },
@@ -115,7 +115,7 @@ export async function countAtOne(
   choose: NodeChooser,
 ): Promise<Counted> {
   const untilMs = performance.now() + searchMs;
-  // Embedding inputs and token ids are judged by their bounds alone.
+  // For embeddings and scores, the bounds on the number of tokens suffice.
   let left = asked.kind === 'chat' ? candidates : [];
   while (performance.now() < untilMs) {
     const route = choose(left);
@@ -142,31 +142,31 @@ export async function countAtOne(
 }
 
 export interface TokenBudget {
-  /** Answer tokens that the client requested; undefined if it set no limit. */
+  /** Number of answer tokens that the client requested, or undefined if it set no limit. */
   readonly asked: number | undefined;
-  /** The context window in tokens; null if unknown. */
+  /** Size of the context window in tokens, or null if unknown. */
   readonly windowTokens: number | null;
-  /** Upper bound or exact count of the prompt's tokens. */
+  /** Number of tokens in the prompt: counted, or else an upper bound. */
   readonly promptBound: number;
   readonly promptEstimate: number;
 }
 
-/** Computes `max_tokens` within the window. Always sent, because some engines otherwise generate without end. */
+/** Computes the `max_tokens` to send to a node. It is always sent, because without it some engines generate without end. */
 export function answerTokens({ asked, windowTokens, promptBound, promptEstimate }: TokenBudget): number {
   if (windowTokens === null) return asked ?? answerTokensDefault;
   const likely = Math.max(1, windowTokens - promptEstimate);
   if (asked !== undefined) return Math.min(asked, likely);
-  // The client set no limit, so an estimate that was too low must not cause a refusal.
+  // The client has set no limit, so an estimate that is too low must not get its request refused.
   return Math.max(windowTokens - promptBound, Math.min(likely, Math.ceil(windowTokens / 4)));
 }
 
-/** Whether the upper bound may leave too little room for the answer, so that the prompt must be counted exactly first. */
+/** Whether the answer may not fit if the prompt is as long as its upper bound, so that the tokens must be counted first. */
 export function needsExactCount({ asked, windowTokens, promptBound }: TokenBudget): boolean {
   if (windowTokens === null) return false;
   return promptBound + (asked ?? Math.ceil(windowTokens / 4)) > windowTokens;
 }
 
-/** The smaller of two limits; null means unlimited. */
+/** Smaller of two limits. Null means unlimited. */
 export function minOrNull(a: number | null, b: number | null): number | null {
   if (a === null || b === null) return a ?? b;
   return Math.min(a, b);
