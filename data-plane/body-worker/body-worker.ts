@@ -72,7 +72,7 @@ export class BodyWorker {
     return this.#retainedTexts;
   }
 
-  /** Runs a job. Rejects with the job's error, the reason of `signal`, or `InferenceUnavailableError` if the worker is lost. */
+  /** Runs a job. Rejects with its error, the reason of `signal`, or `InferenceUnavailableError` if the worker is lost. */
   async run<Kind extends BodyResult['kind']>(
     job: BodyJob,
     kind: Kind,

@@ -95,8 +95,7 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
     // With a rate limit, Node accepts connections in a paused state, and it pauses TLS connections again.
     socket.resume();
   };
-  // Do not allow half-open connections over TLS. A reset before the first read causes no error there, so they would never
-  // close.
+  // Not half-open over TLS. There, a reset before the first read causes no error, so the connection would stay open.
   const server: Server = certificate
     ? createTlsServer({
         noDelay: true,
