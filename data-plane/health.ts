@@ -1,4 +1,4 @@
-/** The listener that serves health, metrics and recorded decisions. */
+/** Opens the listener for health checks, metrics and recorded decisions. */
 
 import type { Closers } from '../shared/runtime/closers.ts';
 import type { Connections } from '../shared/runtime/connections.ts';
@@ -23,7 +23,7 @@ interface HealthParts {
   readonly metrics: FoldMetrics;
   readonly connections: Connections;
   readonly draining: { readonly value: boolean };
-  /** Identifies this run of the process in its reports. */
+  /** Id of this process start, which the gateway's reports contain. */
   readonly incarnation: string;
 }
 
@@ -53,7 +53,7 @@ export async function startHealth(
   return health;
 }
 
-/** Tells operators about the clock; never fails. Limits and usage follow the log's clock, but key expiry does not. */
+/** Describes the clock for operators. Never fails. Limits and usage follow the log's clock, but key expiry does not. */
 function clockCheck({ clockAheadMs, leapMs }: LimitExchange): Check {
   const seconds = Math.round(Math.abs(clockAheadMs) / 1000);
   const follows =
@@ -67,7 +67,7 @@ function clockCheck({ clockAheadMs, leapMs }: LimitExchange): Check {
   return { name: 'clock', ok: true, detail };
 }
 
-/** Fails while no more usage can be stored, because every request is then refused. */
+/** Fails while usage cannot be stored, because all requests are refused then. */
 function usageCheck(isFull: boolean): Check {
   return { name: 'usage', ok: !isFull, ...(isFull && { detail: 'no more usage can be stored' }) };
 }

@@ -1,6 +1,7 @@
 /**
- * Starts a gateway and connects its parts. A gateway folds the log into its own snapshot and answers every request from that
- * alone. Apart from unpublished usage it is stateless: a deleted state.db is rebuilt.
+ * Starts a gateway and connects its parts. A gateway folds the log into a snapshot of its own and needs nothing else to
+ * answer requests. It has no other state except usage that has not been published. So if `state.db` is deleted, it is built
+ * again.
  */
 import { join } from 'node:path';
 import { controlTopic } from '../schemas/events/commit.ts';
@@ -32,17 +33,17 @@ import { drain } from './telemetry/drain.ts';
 import { TrafficReports } from './telemetry/traffic-reports.ts';
 
 export interface RunningGateway {
-  /** Base URL of the API, ending in /v1. */
+  /** Base URL of the API, which ends in /v1. */
   readonly api: string;
   readonly metrics: string;
   readonly stacks: readonly { readonly stack: string; readonly url: string }[];
-  /** URL of the playground page. */
+  /** URL of the playground's page, if there is one. */
   readonly play: string | undefined;
-  /** Drains open requests, then closes. */
+  /** Waits for requests in flight and stops the gateway. */
   close(): Promise<void>;
 }
 
-/** Parts of a gateway that is already known to control planes. */
+/** Parts of a gateway that control planes already know. */
 interface AnnouncedState {
   readonly state: GatewayState;
   readonly publisher: StatusPublisher;
@@ -95,7 +96,7 @@ async function serve(
     closers,
   );
   const decisionsUrl = journal && advertisedUrl(health.url, settings.advertise);
-  // Until control planes know these members, they cannot ask this gateway for requests.
+  // Control planes can query this gateway's requests only once they know these members of its reports.
   publisher.add(() =>
     reportedMembers(gatewayMemberNames, {
       metrics: decisionsUrl,

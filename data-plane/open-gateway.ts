@@ -1,4 +1,4 @@
-/** Opens the parts that requests work with, in the order in which they depend on each other. */
+/** Opens the parts of a gateway that handle requests. Each part is opened after those on which it depends. */
 import { measureCounterFeed } from '../shared/limits/counter-feed-metrics.ts';
 import { BodyBudget } from '../shared/runtime/byte-budget.ts';
 import { wallClockMs } from '../shared/runtime/clock.ts';
@@ -50,7 +50,7 @@ export async function openGateway(
   const usage = await openMeter({
     ...{ logUrl: settings.logUrl, dataDir: settings.dataDir, name: settings.name, lookup, logger },
     ...{ gatewayToken: settings.gatewayToken, controlPlanes: settings.controlPlanes },
-    // End the process, because responses that cannot be billed must not be sent. A supervisor restarts the gateway.
+    // End the process, because answers that cannot be billed must not be sent. Whatever supervises the process restarts it.
     onLost: (error) => endOnFault(logger, error, 'usage can no longer be recorded: this gateway ends'),
   });
   closers.add(() => usage.close());

@@ -1,4 +1,4 @@
-/** Settings of a gateway, from its options and environment variables. */
+/** Settings of a gateway, taken from its options and environment variables. */
 import type { StalePolicy } from '../schemas/records/status.ts';
 import type { HostNames } from '../shared/decision/admission.ts';
 import type { ConnectionLimits } from '../shared/runtime/connections.ts';
@@ -15,45 +15,45 @@ export interface GatewaySettings {
   readonly name: string;
   readonly bind: string;
   readonly port: number;
-  /** Bind address of health and metrics; loopback by default. */
+  /** Address on which health checks and metrics are served. The default is loopback. */
   readonly metricsBind?: string | undefined;
   readonly metricsPort: number;
-  /** Address at which control planes reach the health listener, in the form that `advertisedUrl` accepts. */
+  /** Address at which control planes reach that listener, in a form that `advertisedUrl` accepts. */
   readonly advertise?: string | undefined;
-  /** Connection limits of every listener except health and metrics. */
+  /** Limits on the connections of all listeners, except that for health checks and metrics. */
   readonly connections?: Partial<ConnectionLimits> | undefined;
   readonly hosts: HostNames;
-  /** Ports that serve one stack each, regardless of the Host header. */
+  /** Ports that each serve one stack, whatever the Host header says. */
   readonly stackPorts: readonly { readonly stack: string; readonly port: number }[];
-  /** Origins whose pages may read the API's answers; none by default. */
+  /** Origins whose web pages may read the API's answers. The default is none. */
   readonly corsOrigins?: ReadonlySet<string> | undefined;
-  /** Settings of the playground; undefined disables it. */
+  /** Settings of the playground. Undefined if there is none. */
   readonly play?: PlaySettings | undefined;
   readonly whenStale: StalePolicy;
   readonly controlPlanes: readonly string[];
-  /** Also fetches snapshots from other machines over plain HTTP. */
+  /** Whether snapshots may also be downloaded from other machines over plain HTTP. */
   readonly insecureSnapshots?: boolean | undefined;
-  /** Token shared with the control planes. It authenticates snapshot requests and this gateway's reports. */
+  /** Token that gateways and control planes share. It authenticates requests for snapshots and this gateway's reports. */
   readonly gatewayToken: string;
-  /** Fingerprints, public keys or PEM files. One of these signers must have begun the log; if empty, any log will do. */
+  /** Fingerprints, public keys or PEM files. One of these signers must have begun the log. If empty, any log is accepted. */
   readonly trustedSigners?: readonly string[] | undefined;
   readonly nodeCredentials?: CredentialSource;
-  /** If false, requests to the pool are sent without `cache_salt`, for engines that refuse it. */
+  /** Whether requests to the pool contain `cache_salt`. False if the engines refuse it. */
   readonly saltsCaches?: boolean;
-  /** Timeout of a connection to a node, in ms. */
+  /** Time-out in ms for connecting to a node. */
   readonly connectMs: number;
   readonly forwarding: ForwardSettings;
-  /** Seconds between the loss of readiness and the refusal of new connections. */
+  /** Time in seconds between reporting not ready and closing the listeners. */
   readonly drainDelaySeconds: number;
-  /** Seconds for which streams may continue after that. */
+  /** Time in seconds that requests in flight then have to finish. */
   readonly drainTimeoutSeconds: number;
-  /** Certificate of every listener. */
+  /** Certificate that all listeners use. */
   readonly certificate?: Certificate | undefined;
-  /** Intervals of the control log and its snapshot; omitted ones have defaults. */
+  /** Intervals for the control log and its snapshot. Missing ones have defaults. */
   readonly intervals?: Partial<SnapshotIntervals>;
-  /** Records one in this many completed requests in the decision journal, and every other request. 0 disables it. */
+  /** One of this many completed requests is recorded in the decision journal, and all others are. 0 turns the journal off. */
   readonly decisionsOneIn?: number | undefined;
   readonly logger: Logger;
-  /** Receives the log lines of requests; `logger` by default. */
+  /** Receives the log lines about requests. The default is `logger`. */
   readonly accessLog?: AccessLog;
 }

@@ -1,6 +1,6 @@
 /**
- * The snapshot in use: the file, the connection that requests read, the replicator that keeps it at the head of the log, and
- * the background check of its rows. After a rebuild, the supervisor replaces all of it.
+ * Snapshot in use, with everything that works on it: the connection from which requests read, the replicator that follows the
+ * log, and the background check of the rows. When a snapshot has been rebuilt, the supervisor replaces the whole object.
  */
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { verifyContinuously } from '../../shared/snapshot/background-verify.ts';
@@ -16,17 +16,17 @@ export interface ActiveSnapshotOptions
     ReplicatorOptions,
     'mayProve' | 'trusted' | 'probeIntervalMs' | 'onCommits' | 'onFault' | 'onReachabilityChange'
   > {
-  /** Name of this gateway, which determines the changes that have reached it. */
+  /** Name of this gateway. It decides which staged changes apply here. */
   readonly name: string;
-  /** Minimum pause between two passes of the background verification. */
+  /** Minimum pause in ms between two background checks of all rows. */
   readonly verifyPauseMs?: number;
-  /** Called if the rows differ from what was folded. */
+  /** Called if the rows are not those that were folded. */
   readonly onDamage: (reason: string) => void;
 }
 
 export class ActiveSnapshot {
   readonly snapshot: Snapshot;
-  /** Look-up that is always at the snapshot's position. */
+  /** Reads from the snapshot at its latest position. */
   readonly lookup: Lookup;
   readonly #reader: SnapshotReader;
   readonly #options: ActiveSnapshotOptions;
@@ -34,7 +34,7 @@ export class ActiveSnapshot {
   #replicator: Replicator;
   #verifying: Promise<void> | undefined;
 
-  /** Takes over the snapshot. `freshness` contains earlier proofs of this very state, which remain valid. */
+  /** Takes over a snapshot. `freshness` contains proofs for the same state, which stay valid. */
   constructor(snapshot: Snapshot, log: ControlLog, options: ActiveSnapshotOptions, freshness?: Freshness) {
     this.snapshot = snapshot;
     this.#options = options;
@@ -53,7 +53,7 @@ export class ActiveSnapshot {
     return this.#replicator;
   }
 
-  /** Continues to follow the log after a fault has passed. `log` may have been reopened. */
+  /** Follows the log again after a fault is over. `log` may be newly opened. */
   async resume(log: ControlLog): Promise<void> {
     await this.#replicator.stop();
     this.#replicator = this.#replicate(log, this.#replicator.freshness);
@@ -70,7 +70,7 @@ export class ActiveSnapshot {
     );
   }
 
-  /** Stops replication and verification. Look-ups keep working until `close`. */
+  /** Stops following the log and checking the rows. Look-ups work until `close` is called. */
   async stop(): Promise<void> {
     this.#closing.abort();
     await this.#replicator.stop();
@@ -99,7 +99,7 @@ export class ActiveSnapshot {
   }
 }
 
-/** Look-up in whichever snapshot is in use, so that its users need not notice when the snapshot is replaced. */
+/** Look-up that always reads from the snapshot in use, so that its users need not know when the snapshot is replaced. */
 export function liveLookup(current: () => Lookup): Lookup {
   return {
     organisationOwner: (id) => current().organisationOwner(id),

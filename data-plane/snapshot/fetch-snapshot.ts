@@ -1,8 +1,10 @@
 /**
- * Downloads a control plane's snapshot, so that a new gateway need not replay the whole log. These are checked before it is
- * used: size, SHA-256, fold version, rows against their digests, and position and hash against the log, if reachable. After
- * any fault the gateway replays the log from the beginning. Before the next checkpoint, nothing proves that the rows match
- * the log. So snapshots are requested only over https or from this machine.
+ * Downloads a snapshot from a control plane, so that a new gateway need not replay the whole log. Before it is used, its
+ * size, SHA-256, fold version and the digests of its rows are checked, and its position and hash are compared with the log if
+ * that is reachable. If any check fails, the gateway replays the log from the beginning.
+ *
+ * Until the next checkpoint, nothing proves that the rows match the log. So snapshots are only requested over https or from
+ * this machine.
  */
 import { createHash, type Hash } from 'node:crypto';
 import { createReadStream, createWriteStream, mkdirSync, renameSync, rmSync } from 'node:fs';
@@ -23,39 +25,39 @@ import { verifyInTurns } from '../../shared/snapshot/verify.ts';
 import { snapshotIntervals } from './intervals.ts';
 
 export interface FetchOptions {
-  /** Destination path of the snapshot. */
+  /** Path at which the snapshot will be stored. */
   readonly path: string;
   /** Base URLs of control planes, which are tried in random order. */
   readonly controlPlanes: readonly string[];
   readonly token: string | undefined;
   readonly log: ControlLog;
-  /** Id of the log, if it could be read. */
+  /** Id of the log, or undefined if the log could not be read. */
   readonly logId: string | undefined;
   readonly logger: Logger;
   readonly headMsMax?: number;
   readonly silentMsMax?: number;
   readonly wholeMsMax?: number;
-  /** Time after which a source must have kept up the minimum rate. */
+  /** Time in ms from which a download must have kept up the minimum speed. */
   readonly paceFromMs?: number;
-  /** Time over which the attempts of a whole fleet are spread. */
+  /** Time in ms over which the downloads of a whole fleet are spread. */
   readonly spreadMs?: number;
   readonly clock?: Clock;
 }
 
 const bytesMax = 64 * 1024 ** 3;
-/** Minimum rate, and the time after which it applies. If a control plane is slower, the next one is tried. */
+/** Minimum speed in bytes per ms, and the time in ms from which it applies. A slower control plane is given up. */
 const bytesPerMsMin = 64;
 const paceFromMsDefault = 30_000;
-/** Share of the free disk for a snapshot. The rest is for folding the log and for the gateway's own files. */
+/** Part of the free disk space that a snapshot may take. Folding the log and the gateway's own files need the rest. */
 const shareOfFreeDisk = 1 / 2;
 const refusalBytesMax = 16 * 1024;
 const refusalMsMax = 5000;
 const attemptsPerControlPlane = 2;
-/** Longest time to retry a busy control plane, which sends only a few snapshots at a time. */
+/** Maximum time in ms to wait for a busy control plane, because it sends only a few snapshots at a time. */
 const busyMsMax = 120_000;
 const retryAfterSecondsMax = 30;
 
-/** Throws an Error with the next step if a snapshot would come over a connection on which others could change it. */
+/** Throws, with the next step, if a control plane's connection would let others on the network change the snapshot. */
 export function checkSnapshotSources(controlPlanes: readonly string[]): void {
   for (const base of controlPlanes) {
     if (!URL.canParse(base))
@@ -74,7 +76,7 @@ function isLoopback(hostname: string): boolean {
   return hostname === 'localhost' || hostname === '[::1]' || /^127\.\d+\.\d+\.\d+$/.test(hostname);
 }
 
-/** Returns true if `path` now contains a checked snapshot. */
+/** Tries to download a snapshot to `path`. Returns whether it is there and passed all checks. */
 export async function fetchSnapshot(options: FetchOptions): Promise<boolean> {
   const { controlPlanes, path, token, clock = systemClock } = options;
   const { spreadMs = snapshotIntervals.downloadSpreadMs } = options;
@@ -97,10 +99,10 @@ export async function fetchSnapshot(options: FetchOptions): Promise<boolean> {
   }
 }
 
-/** Downloaded part of a snapshot. An interrupted download continues after it. */
+/** File with the part of a snapshot that has been downloaded. An interrupted download continues it. */
 interface Part {
   readonly path: string;
-  /** Tag of the copy that the part belongs to. undefined if the part is unusable. */
+  /** Tag of the snapshot to which this part belongs, or undefined if the part cannot be continued. */
   tag: string | undefined;
 }
 
@@ -109,7 +111,7 @@ function discard(part: Part): void {
   for (const suffix of ['', '-wal', '-shm']) rmSync(part.path + suffix, { force: true });
 }
 
-/** Thrown if asking the same control plane again would not help. */
+/** Thrown if it would not help to ask the same control plane again. */
 class SourceUnfit extends Error {
   override readonly name = 'SourceUnfit';
 }
@@ -139,7 +141,7 @@ async function tryControlPlane(
   }
 }
 
-/** Requests the snapshot until the control plane is no longer busy. */
+/** Requests the snapshot, again and again while the control plane is busy. */
 async function askUntilFree(
   base: string,
   headers: Readonly<Record<string, string>>,
@@ -160,7 +162,7 @@ async function askUntilFree(
   }
 }
 
-/** Reads a refusal to its end, because only then can the connection be reused. Its text is ignored. */
+/** Reads a refusal to its end, because the connection can only be reused then. Ignores its text. */
 async function readRefusal(answer: IncomingMessage): Promise<void> {
   const timer = setTimeout(() => answer.destroy(), refusalMsMax);
   const pieces: AsyncIterable<Buffer> = answer;
@@ -175,7 +177,7 @@ async function readRefusal(answer: IncomingMessage): Promise<void> {
   }
 }
 
-/** Size that the control plane states. Nothing beyond it is read. Throws SourceUnfit if it is too large for this disk. */
+/** Size that the control plane states. Throws `SourceUnfit` if it states none, or if the disk has too little space. */
 async function statedBytes({ headers }: IncomingMessage, folder: string): Promise<number> {
   const stated = Number(headers['content-length']);
   if (!Number.isSafeInteger(stated))
@@ -187,7 +189,7 @@ async function statedBytes({ headers }: IncomingMessage, folder: string): Promis
   return stated;
 }
 
-/** Counts and hashes the data passing through. Fails with SourceUnfit if the download is slow or larger than stated. */
+/** Creates a stream that counts and hashes what passes. Fails with `SourceUnfit` if that is too much or too slow. */
 function measureDownload(hash: Hash, stated: number, paceFromMs: number): Transform {
   const startMs = performance.now();
   let bytes = 0;
@@ -226,7 +228,7 @@ async function download(base: string, token: string, part: Part, options: FetchO
   try {
     await pipeline(answer, measure, file);
   } finally {
-    // Wait until the file is closed. If it were still being opened, it would reappear after the caller has removed it.
+    // Wait until the file is closed. While it is still being opened, the caller might remove it and it would reappear.
     if (!file.closed) await new Promise<void>((resolve) => file.once('close', () => resolve()));
   }
   if (hash.digest('hex') === answer.headers['x-headgate-sha256']) return;
@@ -234,7 +236,7 @@ async function download(base: string, token: string, part: Part, options: FetchO
   throw new Error('the snapshot was damaged in transit');
 }
 
-/** Rejects if the file is not a complete snapshot of this log and this fold version. */
+/** Checks a downloaded file. Rejects unless it is a complete snapshot of this log and this fold version. */
 async function check(part: string, { log, logId }: FetchOptions): Promise<void> {
   const snapshot = openExisting(part, { readOnly: false });
   try {
@@ -244,7 +246,7 @@ async function check(part: string, { log, logId }: FetchOptions): Promise<void> 
     const differing = await verifyInTurns(snapshot.db);
     if (differing.length > 0) throw new Error(`rows of ${differing.join(', ')} do not match their digest`);
     await checkIdentity(log, snapshot).catch((error: unknown) => {
-      // If the log is unreachable, the comparison happens once it is back, before anything is folded.
+      // Without the log, use the snapshot anyway. It is compared before the first record is folded.
       if (!(error instanceof LogUnavailable)) throw error;
     });
   } finally {

@@ -1,7 +1,7 @@
 /**
- * The gateway's side of the control log: opens the snapshot, follows the log, and decides whether keys may be accepted at
- * present. The room `data-plane/snapshot` promises that a quarantined snapshot never answers and that an ageing one answers
- * only as the stale policy allows. It must never fold a log other than the snapshot's own.
+ * The gateway's end of the control log: opens the snapshot, follows the log, and decides whether keys may be accepted. The
+ * folder `data-plane/snapshot` promises that a quarantined snapshot never answers, and that an old one answers only if the
+ * stale policy allows it. It must never fold another log than the one to which the snapshot belongs.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -48,45 +48,45 @@ export interface FollowSettings {
   readonly dataDir: string;
   readonly name: string;
   readonly whenStale: StalePolicy;
-  /** Control planes that can provide an initial snapshot. */
+  /** Base URLs of control planes, from which a new gateway may download a snapshot. */
   readonly controlPlanes: readonly string[];
   readonly gatewayToken: string;
   readonly trusted?: TrustedSigners | undefined;
   readonly metrics: SupervisorOptions['metrics'] & { readonly registry: Registry };
   readonly logger: Logger;
-  /** Overrides of the default intervals. */
+  /** Intervals that replace the defaults. */
   readonly intervals?: Partial<SnapshotIntervals> | undefined;
 }
 
 export interface GatewayState {
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
-  /** Look-up for requests, always at the position of the snapshot in use. */
+  /** Reads from the snapshot in use at its latest position. */
   readonly lookup: Lookup;
-  /** Whether keys may not be accepted at present. Computed at each call, so that a suspended process refuses at once. */
+  /** Whether keys must be refused now. Computed at every call, so that a process that was suspended refuses at once. */
   fenced(): boolean;
   /**
-   * Resolves when there may be another proof, after two seconds at the latest. Returns undefined unless the wall clock was
-   * set forward, because waiting would not help.
+   * Waits until a new proof of freshness may have arrived, for at most two seconds. Returns undefined unless the wall clock
+   * was set forward, because waiting helps in no other case.
    */
   awaitFreshProof(): Promise<void> | undefined;
   checks(): Check[];
-  /** Publishes the first report, so that control planes know this gateway before it accepts keys. */
+  /** Publishes the gateway's first report. Control planes must know the gateway before it accepts keys. */
   announce(traffic: TrafficSource): Promise<void>;
 }
 
-/** Report members that describe the snapshot. The parts that serve requests supply the others. */
+/** Part of a gateway's report that is about the snapshot. The code that serves requests adds the rest. */
 export type StateMembers = Pick<GatewayMembers, 'stalePolicy' | 'halted' | 'passedOver' | 'change'>;
 
-/** Longest time that a start waits until everything in the log at that moment is folded. */
+/** Maximum time in ms that a start waits until everything is folded that was in the log when it began. */
 const catchUpTimeoutMs = 600_000;
 const firstProofTimeoutMs = 5000;
-/** Wait for a new proof, as long as a request waits for its place in the limits. */
+/** Maximum time in ms to wait for a new proof: the same as for room in the limits. */
 const proofTimeoutMs = 2000;
-/** Longest wait for a start's first report to be on the log. A gateway must also be able to start without the log. */
+/** Maximum time in ms that a start waits for its first report to be in the log. A start must not need the log. */
 const announceTimeoutMs = 5000;
 
-/** Folds the log. Takes over the log and may reopen it. `publisher` is not started yet. */
+/** Opens the snapshot and follows the log, which may be opened again later. `publisher` must not have been started. */
 export async function followLog(
   settings: FollowSettings,
   log: ControlLog,
@@ -126,7 +126,7 @@ export async function followLog(
       const start = countStart(settings.dataDir);
       publisher.start({ report: () => buildReport(supervisor, settings, start), traffic });
       closers.add(() => publisher.stop());
-      // Revocations wait for confirmations, so every gateway must be known before it accepts keys.
+      // A revocation waits until all known gateways have confirmed it, so this one must be known before it accepts keys.
       await publisher.acknowledged(announceTimeoutMs);
       if (log.isReplicated === true) await firstProof(supervisor.replicator);
       supervisor.startVerification();
@@ -134,7 +134,7 @@ export async function followLog(
   };
 }
 
-/** Opens the status topic. The publisher is idle until the gateway is announced. */
+/** Opens the status topic. Nothing is published until the gateway is announced. */
 export async function openPublisher(
   { logUrl, gatewayToken, logger, metrics }: FollowSettings,
   closers: Closers,
@@ -147,8 +147,8 @@ export async function openPublisher(
 }
 
 /**
- * Opens the snapshot on the disk or, without one, a control plane's. The replicator compares it with the log before folding,
- * so that another log in its place does not discard a good state.
+ * Opens the snapshot on disk. If there is none, downloads one from a control plane. The replicator compares it with the log
+ * before it folds, so that a wrong log cannot destroy a good state.
  */
 async function openSnapshot(settings: FollowSettings, log: ControlLog): Promise<Snapshot> {
   const { dataDir, logger, controlPlanes, gatewayToken: token, intervals } = settings;
@@ -171,7 +171,7 @@ function withoutLog(error: unknown, logger: Logger): undefined {
   logger.warn({ reason: error.message }, 'the control log cannot be read; starting from the state on disk');
 }
 
-/** Folds what was in the log at the start. Without a log, the freshness rules decide which requests may be answered. */
+/** Folds all that was in the log at the start. If that fails, the rules on freshness decide what is answered. */
 async function catchUp(replicator: Replicator, logger: Logger): Promise<void> {
   try {
     await replicator.caughtUp(catchUpTimeoutMs);
@@ -183,7 +183,7 @@ async function catchUp(replicator: Replicator, logger: Logger): Promise<void> {
   }
 }
 
-/** Waits for the first proof of freshness. Without one, the freshness rules decide which requests may be answered. */
+/** Waits for the first proof of freshness. If none arrives, the rules on freshness decide which requests are answered. */
 async function firstProof({ freshness }: Replicator): Promise<void> {
   const until = performance.now() + firstProofTimeoutMs;
   while (!freshness.proven && performance.now() < until) await sleep(20);

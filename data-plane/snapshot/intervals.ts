@@ -1,18 +1,20 @@
-/** Intervals at which a gateway proves, verifies and recovers its snapshot and publishes reports. */
+/**
+ * Times in ms that determine how often a gateway proves, checks and repairs its snapshot, and how often it publishes reports.
+ */
 export interface SnapshotIntervals {
-  /** Time between two requests for the end of the log. Each may prove freshness. */
+  /** Interval at which the end of the log is requested. Each answer may prove freshness. */
   readonly proveMs: number;
-  /** Minimum pause between two passes of the background verification. */
+  /** Minimum pause between two background checks of all rows. */
   readonly verifyPauseMs: number;
-  /** Pause before the first rebuild, and longest pause. Random, so that a fleet does not replay all at once. */
+  /** First pause before a rebuild, and the longest. Pauses are random, so that gateways do not all replay at once. */
   readonly rebuildPauseMs: number;
   readonly rebuildPauseMsMax: number;
-  /** Pause before other retries, and the longest one. Short, because a log that returns must be found within seconds. */
+  /** First pause before any other retry, and the longest. They are short, because a log that returns must be found soon. */
   readonly retryPauseMs: number;
   readonly retryPauseMsMax: number;
-  /** Time over which the downloads of a fleet that starts at once are spread. */
+  /** Time over which downloads are spread when a whole fleet starts at once. */
   readonly downloadSpreadMs: number;
-  /** Time between two traffic reports. */
+  /** Interval at which traffic reports are published. */
   readonly trafficMs: number;
 }
 

@@ -1,6 +1,6 @@
 /**
- * A second, read-only connection to a snapshot for many small reads, including an open change that has reached this gateway.
- * It stays inside one read transaction, which avoids file locks, and moves to the newest commit on `refresh`.
+ * Read-only connection to a snapshot, for the many small reads of requests. It stays in one read transaction, which avoids
+ * locking files. `refresh` moves it to the latest commit. A staged change that applies to this gateway is visible too.
  */
 import { type Database, openDatabase, shortenWal } from '../../shared/runtime/sqlite.ts';
 import { hideOverlay, showOverlay } from '../../shared/snapshot/overlay.ts';
@@ -20,15 +20,15 @@ export class SnapshotReader {
     this.#begin();
   }
 
-  /** Open change that has reached this gateway. Its rows replace the others in reads. */
+  /** Staged change that applies to this gateway, if any. Reads see its rows in place of the current ones. */
   get overlaid(): OpenOverlay | undefined {
     return this.#overlaid;
   }
 
-  /** Makes all present commits visible. Must be called after each slice of the fold, in the same turn of the event loop. */
+  /** Makes all commits visible. Must be called after each step of the fold, in the same turn of the event loop. */
   refresh(): void {
     this.db.exec('COMMIT');
-    // Shorten the write-ahead log now, while nothing reads it: a log that always has a reader is never restarted.
+    // Shorten the write-ahead log now, because nothing reads it. SQLite never restarts one that always has a reader.
     shortenWal(this.#snapshot.db, this.#snapshot.path);
     this.#begin();
   }
@@ -37,13 +37,13 @@ export class SnapshotReader {
     if (this.db.open) this.db.close();
   }
 
-  /** Begins the next transaction. It takes its view of the file at its first read. */
+  /** Begins the next transaction. The first read fixes the state that it sees. */
   #begin(): void {
     this.db.exec('BEGIN; SELECT seq FROM position');
     this.#chooseView();
   }
 
-  /** Shows or hides the change's rows with views that replace the tables. Existing statements read the views too. */
+  /** Shows or hides the staged change's rows, with views that replace the tables. Prepared statements read them too. */
   #chooseView(): void {
     const was = this.#overlaid;
     this.#overlaid = overlayForGateway(this.db, this.#gateway);

@@ -1,6 +1,6 @@
 /**
- * Rebuilds a snapshot beside the one in use, from a control plane's copy or the beginning of the log. It replaces the one in
- * use once it has folded the whole log and is not older.
+ * Builds a new snapshot next to the one in use, from a control plane's copy or from the beginning of the log. It may replace
+ * the one in use once it contains the whole log and is not older.
  */
 import { renameSync, rmSync } from 'node:fs';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
@@ -14,12 +14,12 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { fetchSnapshot } from './fetch-snapshot.ts';
 
 export interface RebuildOptions {
-  /** File of the snapshot in use. */
+  /** Path of the snapshot in use. */
   readonly path: string;
   readonly log: ControlLog;
-  /** Id of the log that the snapshot in use belongs to. */
+  /** Id of the log to which the snapshot in use belongs. */
   readonly logId: string | null;
-  /** Position of the snapshot in use. This gateway has confirmed everything in force up to there. */
+  /** Position of the snapshot in use. This gateway has confirmed that it has applied everything up to there. */
   readonly servedSeq: number;
   readonly controlPlanes: readonly string[];
   readonly token: string | undefined;
@@ -34,10 +34,10 @@ export interface RebuiltSnapshot {
   readonly freshness: Freshness;
 }
 
-/** Longest time for folding the whole log. */
+/** Maximum time in ms to fold the whole log. */
 const catchUpTimeoutMs = 600_000;
 
-/** Rejects if no trustworthy snapshot could be built. The caller retries later. */
+/** Builds a new snapshot. Rejects if none can be built that can be trusted. The caller then tries again later. */
 export async function rebuildBeside(options: RebuildOptions): Promise<RebuiltSnapshot> {
   const { path, log, trusted, logger, mayProve, servedSeq } = options;
   const next = `${path}.next`;
@@ -49,7 +49,7 @@ export async function rebuildBeside(options: RebuildOptions): Promise<RebuiltSna
   const replicator = new Replicator({ snapshot, log, trusted, mayProve });
   replicator.start();
   try {
-    // Without the log, a control plane's snapshot is used as it is; freshness rules decide what it may answer.
+    // If the log is unreachable, use the downloaded snapshot as it is. The rules on freshness decide whether it may answer.
     await replicator.caughtUp(catchUpTimeoutMs).catch((error: unknown) => {
       if (!fetched || !(error instanceof LogUnavailable)) throw error;
     });
@@ -74,7 +74,7 @@ function nullIfUnavailable(error: unknown): null {
   throw error;
 }
 
-/** A state that this build folded from the first record overrides a checkpoint. A downloaded state does not. */
+/** Ignores a checkpoint that differs, if this build folded the state from the first record. Throws for a download. */
 function overrideCheckpoint(snapshot: Snapshot, isGiven: boolean, logger: Logger): void {
   if (isGiven) throw new Error(`the snapshot differs from the checkpoint at ${snapshot.divergedAt}`);
   logger.error(
@@ -84,7 +84,7 @@ function overrideCheckpoint(snapshot: Snapshot, isGiven: boolean, logger: Logger
   snapshot.overrideCheckpoint();
 }
 
-/** Replaces the snapshot in use, and keeps the old file as `.aside`. Both must be closed. Nothing can read meanwhile. */
+/** Replaces the snapshot in use and renames the old file to `.aside`. Both files must be closed, so nothing can read now. */
 export function swapSnapshot(path: string, logId: string | undefined): Snapshot {
   quarantineFile(path);
   renameSync(`${path}.next`, path);

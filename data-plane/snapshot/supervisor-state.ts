@@ -26,7 +26,7 @@ export type SupervisorState = 'live' | FaultState | 'stopped';
 export type FaultEvent = 'write-failed' | 'log-refused' | 'fold-halted' | 'damaged';
 export type SupervisorEvent = FaultEvent | 'resumed' | 'rebuilt' | 'close';
 
-/** null means that the event is ignored in this state. */
+/** Next state for each state and event. Null means that the event is ignored. */
 type Transitions = Readonly<
   Record<SupervisorState, Readonly<Record<SupervisorEvent, SupervisorState | null>>>
 >;
@@ -49,17 +49,17 @@ const transitions: Transitions = {
   stopped: { ...ignored, resumed: null, rebuilt: null, close: null },
 };
 
-/** State after the event. null if the event is ignored. */
+/** Next state, or null if the event is ignored in this state. */
 export function transition(state: SupervisorState, event: SupervisorEvent): SupervisorState | null {
   return transitions[state][event];
 }
 
-/** State that a fault leads to. */
+/** State to which a fault leads. */
 export function faultState(event: FaultEvent): FaultState {
   return faults[event];
 }
 
-/** Recovery from each state. `none` if the state needs no recovery or nothing that this process does would help. */
+/** How to recover from each state. `none` if no recovery is needed, or nothing that this process can do would help. */
 export const recoveryOf: Readonly<Record<SupervisorState, 'none' | 'resume' | 'reopen-log' | 'rebuild'>> = {
   live: 'none',
   unwritable: 'resume',

@@ -1,10 +1,11 @@
 /**
- * Keeps a gateway's snapshot at the head of its log, and recovers from faults (supervisor-state.ts) while the gateway serves.
- * - quarantined: the snapshot differs from its digest or from a checkpoint, or its position is wrong. Keys are not accepted
- *   until it is rebuilt. No other state forbids every answer: they age, and the stale policy decides.
- * - refusing-log: the log was replaced or truncated, or is a different one, so it is not folded until it is back.
- * - unwritable: the file cannot be written. The write is retried.
- * - halted: the next event is critical and unknown to this build.
+ * Keeps a gateway's snapshot up to date with the log, and recovers from faults while the gateway serves requests.
+ * supervisor-state.ts contains the table of states.
+ * - `quarantined`: the snapshot differs from its digests or from a checkpoint, or its position is wrong. No keys are accepted
+ *   until it is rebuilt. In all other states, the snapshot gets older and the stale policy decides.
+ * - `refusing-log`: the log was replaced or truncated, or is another one. Nothing is folded until the right log is back.
+ * - `unwritable`: the snapshot's file cannot be written. Writing is retried.
+ * - `halted`: the next event in the log is critical, and this build does not know it.
  */
 import type { Commit } from '../../schemas/events/commit.ts';
 import type { LogText } from '../../schemas/records/log-events.ts';
@@ -41,34 +42,34 @@ import {
 interface SnapshotFault {
   readonly state: FaultState;
   readonly reason: string;
-  /** Whether to rebuild from the log alone, because a control plane might provide a snapshot with the same fault. */
+  /** Whether the rebuild must not use a control plane's snapshot, because it might have the same fault. */
   readonly replayOnly?: boolean;
-  /** Whether the snapshot's position is wrong, so that it does not show what was in force. */
+  /** Whether the snapshot's position is wrong and so says nothing about what the gateway has served. */
   readonly isPositionWrong?: boolean;
 }
 
 export interface SupervisorOptions {
-  /** Name of the gateway. */
+  /** Name of this gateway. */
   readonly name: string;
   readonly logUrl: string;
   readonly log: ControlLog;
   readonly snapshot: Snapshot;
   readonly controlPlanes: readonly string[];
   readonly gatewayToken?: string | undefined;
-  /** Signers, one of which must have signed the first record. If left out, any log is accepted. */
+  /** Parties of which one must have signed the first record. If undefined, any log is accepted. */
   readonly trusted?: TrustedSigners | undefined;
-  /** Publishes each change of the position or the fault. */
+  /** Publishes a report whenever the position or the fault changes. */
   readonly publisher: Pick<StatusPublisher, 'isAcknowledged' | 'publish'>;
   readonly metrics: Pick<FoldMetrics, 'folded' | 'quarantined'>;
   readonly logger: Logger;
   readonly intervals?: Partial<SnapshotIntervals> | undefined;
 }
 
-/** Failed attempts in a row after which pauses stop growing, at 4 to 8 s, while the log is unreachable. */
+/** Number of failed attempts after which pauses stop growing while the log is unreachable, at 4 to 8 s for a rebuild. */
 const awayAttemptsMax = 1;
 
 export class SnapshotSupervisor {
-  /** Look-up in the snapshot in use. */
+  /** Reads from the snapshot in use. */
   readonly lookup: Lookup = liveLookup(() => this.#active.lookup);
   readonly #options: SupervisorOptions;
   readonly #intervals: SnapshotIntervals;
@@ -76,7 +77,7 @@ export class SnapshotSupervisor {
   #log: ControlLog;
   #active: ActiveSnapshot;
   #state: SupervisorState = 'live';
-  /** Details of a fault state. undefined in the other states. */
+  /** Details of the present fault, or undefined if there is none. */
   #fault: SnapshotFault | undefined;
   #recovering: Promise<void> | undefined;
 
@@ -100,7 +101,7 @@ export class SnapshotSupervisor {
     return this.#fault;
   }
 
-  /** Call once the fold has caught up. */
+  /** Starts the background check of the rows. Must be called after the fold has caught up with the log. */
   startVerification(): void {
     this.#active.startVerification();
   }
@@ -114,7 +115,7 @@ export class SnapshotSupervisor {
     await this.#log.close();
   }
 
-  /** Applies an event. Returns false if the event is ignored in this state. */
+  /** Moves to another state. Returns false if the event is ignored in the present state. */
   #move(event: SupervisorEvent): boolean {
     const next = transition(this.#state, event);
     if (next === null) return false;
@@ -123,7 +124,10 @@ export class SnapshotSupervisor {
     return true;
   }
 
-  /** Whether an end of the log proves freshness. With several brokers, it alone does not: a former leader may answer. */
+  /**
+   * Whether reading the end of the log may prove freshness. With several brokers it does not suffice, because the answer may
+   * come from a former leader.
+   */
   readonly #mayProve = (): boolean =>
     this.#log.isReplicated !== true || this.#options.publisher.isAcknowledged;
 
@@ -141,7 +145,7 @@ export class SnapshotSupervisor {
           this.#onFault('damaged', `its digest differs from the checkpoint at ${divergedAt}`, {
             replayOnly: true,
           });
-        // During a burst, a report per slice would cost more than the slice itself.
+        // Do not publish within a burst, because a report costs more than one step of the fold.
         if (isBatchFolded) publisher.publish();
       },
       onFault: (error: Error) => this.#onError(error),
@@ -171,12 +175,13 @@ export class SnapshotSupervisor {
       this.#recovering = this.#recover();
   }
 
-  /** Runs one recovery loop at a time. A fault found during an attempt is left to the next attempt. */
+  /** Tries to recover until no fault is left. Runs only once at a time, so it also handles faults that it meets. */
   async #recover(): Promise<void> {
     const { logger, publisher } = this.#options;
     let isLogAway = false;
     for (let attempt = 0; recoveryOf[this.#state] !== 'none'; attempt++) {
-      // Without the log, an attempt is cheap, and recovery must be quick once the log returns.
+      // Do not wait longer while the log is unreachable. An attempt is cheap, and recovery must be quick when the log
+      // returns.
       if (isLogAway) attempt = Math.min(attempt, awayAttemptsMax);
       await sleep(this.#pauseMs(attempt), this.#closing.signal);
       const state = this.#state;
@@ -189,12 +194,12 @@ export class SnapshotSupervisor {
         this.#onRecoveryFailed(state, error instanceof Error ? error : new Error(String(error)));
         continue;
       }
-      // The resumed fold may already have found the next fault.
+      // The fold may already have found the next fault.
       if (this.#state !== 'live') continue;
       logger.warn({ from: state, position: this.snapshot.seq }, 'the snapshot has recovered');
       publisher.publish();
     }
-    // In the same turn as the last check of the state, so that any later fault starts a new loop.
+    // Reset this in the same turn as the last check of the state, so that a later fault starts the loop again.
     this.#recovering = undefined;
   }
 
@@ -206,12 +211,12 @@ export class SnapshotSupervisor {
       this.#onError(error);
       return;
     }
-    // The log now in place explains the fault better than the first reason.
+    // The log that was found explains the fault better than the original reason.
     this.#fault = { state: this.#state, reason: error.message };
     publisher.publish();
   }
 
-  /** Random pause, so that a fleet spreads its attempts. */
+  /** Pause in ms before an attempt. Random, so that gateways do not all try at once. */
   #pauseMs(attempt: number): number {
     const { rebuildPauseMs, rebuildPauseMsMax, retryPauseMs, retryPauseMsMax } = this.#intervals;
     const isRebuild = recoveryOf[this.#state] === 'rebuild';
@@ -230,13 +235,13 @@ export class SnapshotSupervisor {
     else if (recovery === 'resume') await this.#resume();
   }
 
-  /** Ends the fault before the fold continues, because the fold may find the next fault. */
+  /** Moves to `live` and continues the fold. In this order, because the fold may find the next fault. */
   async #resume(): Promise<void> {
     if (!this.#move('resumed')) throw new Error(`the snapshot is ${this.#state} by now`);
     await this.#active.resume(this.#log);
   }
 
-  /** Opens a new connection each time, because the existing one may never lead to the right log again. */
+  /** Opens the log again. A new connection is needed, because the existing one may never reach the right log any more. */
   async #reopenLog(): Promise<void> {
     const { logUrl, trusted } = this.#options;
     const before = this.#log;
@@ -251,7 +256,7 @@ export class SnapshotSupervisor {
     }
     this.#log = log;
     try {
-      // A snapshot that was found damaged meanwhile is not resumed. The next attempt rebuilds it.
+      // Fails if the snapshot was found damaged meanwhile. The next attempt then rebuilds it.
       await this.#resume();
     } finally {
       await before.close();
@@ -266,7 +271,7 @@ export class SnapshotSupervisor {
     const source = { log: this.#log, logId, servedSeq, controlPlanes, token, spreadMs };
     const rebuilt = await rebuildBeside({ ...source, path, trusted, mayProve: this.#mayProve, logger });
     await this.#active.stop();
-    // From here on in a single turn of the event loop, so that no request finds the old snapshot closed.
+    // Stay in one turn of the event loop from here on, so that no request finds the old snapshot closed.
     const builtFor = rebuilt.snapshot.log ?? undefined;
     rebuilt.snapshot.close();
     this.#active.close();
@@ -283,7 +288,7 @@ const sentences: Readonly<Record<FaultState, LogText<'error'>>> = {
   halted: 'the fold has halted: this build is too old for the log',
 };
 
-/** Whether the log is unreachable. Includes a moved file, because it may be moved back. */
+/** Whether the log cannot be reached. A missing file counts too, because it may be moved back. */
 function isAway(error: unknown): boolean {
   return [LogUnavailable, LogReplaced, LogTruncated].some((kind) => error instanceof kind);
 }

@@ -1,8 +1,11 @@
-/** Metrics of prefix affinity: prompts that reached a node chosen for their prefix, and their cached tokens. */
+/**
+ * Metrics of prefix affinity: how many prompts reached a node that was chosen for their prefix, and how many of their tokens
+ * were cached.
+ */
 import { Counter, type Registry } from 'prom-client';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 
-/** Numbers of node choices since the start, by kind. */
+/** Number of times a node was chosen for each reason, since the process started. */
 export type AffinityChoices = Readonly<Record<'seen' | 'home' | 'spill', number>>;
 
 export class AffinityMetrics {

@@ -1,6 +1,6 @@
 /**
- * Reports nodes that claim more tokens than a request can use, whose billing is bounded elsewhere. It does not eject them,
- * because a crafted prompt can exceed the bound with an unusual tokeniser.
+ * Reports nodes that claim more tokens than a request can use. Billing is bounded in any case. Such a node is not ejected,
+ * because with an unusual tokeniser a crafted prompt can exceed the bound.
  */
 import type { Registry } from 'prom-client';
 import type { Logger } from '../../shared/runtime/logger.ts';
@@ -32,7 +32,7 @@ export class ClampedUsage {
     this.#nodes.add(outcome.node);
   }
 
-  /** Nodes whose usage was clamped in the last hour, latest first. */
+  /** Names of the nodes that claimed too much in the last hour, latest first. */
   recent(): string[] {
     return this.#nodes.recent();
   }

@@ -1,10 +1,10 @@
-/** Drains a gateway before its end: no new connections are accepted, and requests in flight get a bounded time to finish. */
+/** Drains a gateway before it stops: accepts no new connections, and gives requests in flight some time to finish. */
 import { cannotTakeNow, type Refusal } from '../../shared/decision/refusal.ts';
 import type { Check } from '../../shared/runtime/health-server.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 
-/** Time for refusals to reach their clients once the drain has timed out. */
+/** Time in ms to deliver refusals after the time for requests in flight is over. */
 const cutOffMs = 1000;
 const pollMs = 20;
 
@@ -16,7 +16,7 @@ interface DrainOptions {
 
 interface DrainingListener {
   stopAccepting(): void;
-  /** Refuses each request whose answer has not begun, and ends the answers that have. */
+  /** Refuses all requests whose answers have not begun, and ends all other answers early. */
   cutOff(refusal: Refusal): void;
 }
 
@@ -26,7 +26,7 @@ export function drainCheck(draining: boolean): Check {
     : { name: 'drain', ok: true };
 }
 
-/** Resolves once no request is in flight. After the drain time-out, ends the remaining requests first. */
+/** Resolves when no request is in flight. After the time-out, ends those that are left. */
 export async function drain(
   { drainDelaySeconds, drainTimeoutSeconds, logger }: DrainOptions,
   listeners: readonly DrainingListener[],

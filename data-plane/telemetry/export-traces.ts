@@ -1,7 +1,7 @@
 /**
- * Exports the spans of requests over OTLP/HTTP if OTEL_EXPORTER_OTLP_ENDPOINT (or its form for traces) is set. Otherwise none
- * of OpenTelemetry's packages, which read most variables themselves, is loaded. Spans wait in a bounded queue and are dropped
- * if it is full, so a receiver that hangs never delays a request.
+ * Exports the spans of requests over OTLP/HTTP, if `OTEL_EXPORTER_OTLP_ENDPOINT` or its variant for traces is set. Otherwise,
+ * no OpenTelemetry package is loaded. These packages read most of their variables themselves. Spans wait in a bounded queue
+ * and are dropped if it is full, so a receiver that hangs never delays a request.
  */
 import type { Context, HrTime, SpanContext, Tracer } from '@opentelemetry/api';
 import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace';
@@ -20,20 +20,20 @@ import { findBlankEndpoint, readTraceSettings } from './trace-settings.ts';
 const closeTimeoutMs = 2000;
 
 export interface TraceExport {
-  /** Begins the trace of a request from its `traceparent` header. */
+  /** Begins the trace of a request, from its `traceparent` header. */
   begin(header: unknown): RequestTrace;
   /** Ends the trace of a request. `endMs` is monotonic. */
   end(record: RequestRecord, recorded: RecordedRequest, endMs: number): void;
 }
 
 interface Options extends WatchOptions {
-  /** The gateway's name. */
+  /** Name of this gateway. */
   readonly name: string;
-  /** Callbacks at shutdown, when waiting spans are sent for at most two seconds. */
+  /** Called when the process stops. Waiting spans are then sent for at most two seconds. */
   readonly closers: Closers;
 }
 
-/** Returns undefined if no endpoint is set. Throws if a setting cannot be used. */
+/** Opens the export of traces. Returns undefined if no endpoint is set. Throws if a setting is invalid. */
 export async function openTraceExport(
   options: Options,
   env: Environment = environment,
@@ -76,7 +76,7 @@ export async function openTraceExport(
   };
 }
 
-/** Gives a span the ids that its node already received, because the span itself is only made at the end. */
+/** Generates ids for spans: those already sent to a node, because a span is created only when its request has ended. */
 class PlannedIds {
   traceId = '';
   spanId: string | undefined;
@@ -129,7 +129,7 @@ class SpanWriter {
   }
 }
 
-/** Returns seconds and nanoseconds since 1970. OpenTelemetry could take a plain number for a monotonic time. */
+/** Time since 1970 as seconds and nanoseconds. OpenTelemetry could take a plain number for a monotonic time. */
 function wallTime(monotonicMs: number): HrTime {
   const ms = performance.timeOrigin + monotonicMs;
   const seconds = Math.floor(ms / 1000);
@@ -141,7 +141,7 @@ interface WatchOptions {
   readonly logger: LineLogger;
 }
 
-/** Bound on the reason in a log line, because a collector can send a text of any length. */
+/** Maximum length of a reason in a log line, because a collector may send a text of any length. */
 const reasonLengthMax = 200;
 
 function watched(inner: SpanExporter, { registry, logger }: WatchOptions): SpanExporter {

@@ -1,4 +1,4 @@
-/** A bounded map with three names as its key. Unlike a concatenated key, a look-up allocates nothing. */
+/** Map with a bounded number of entries and three names as key. Unlike with a joined key, a look-up allocates no memory. */
 export class NameTriples<Value> {
   readonly #values = new Map<string, Map<string, Map<string, Value>>>();
   readonly #max: number;
@@ -16,7 +16,7 @@ export class NameTriples<Value> {
     return this.#values.get(first)?.get(second)?.get(third);
   }
 
-  /** Adds a value for names that the map does not contain yet. Returns false if the map is full. */
+  /** Adds an entry, which must not exist yet. Returns false if the map is full. */
   add(first: string, second: string, third: string, value: Value): boolean {
     if (this.#size >= this.#max) return false;
     this.#size++;

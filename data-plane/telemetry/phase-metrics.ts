@@ -1,4 +1,4 @@
-/** Metrics of the time that the gateway adds before a node has the request, by phase, and of limit decisions. */
+/** Metrics of the time that the gateway itself adds to a request, by phase, and of decisions about limits. */
 import { Counter, type Registry } from 'prom-client';
 import { Distribution, type Observations } from '../../shared/runtime/distribution.ts';
 import type { RequestRecord } from '../request/request-record.ts';
@@ -17,9 +17,12 @@ interface DecisionCount {
 }
 
 export class PhaseMetrics {
-  /** Excludes reading the body (the client's time) and all after `connect` (the node's). Limits and routing are one call. */
+  /**
+   * Time by phase. Excludes reading the body, which depends on the client, and everything after `connect`, which depends on
+   * the node. Limits and routing are decided in one call.
+   */
   readonly #overhead: Readonly<Record<'auth' | 'shape' | 'limit_route' | 'connect', Observations>>;
-  /** Counts by tier and decision. */
+  /** Number of requests by tier and decision. */
   readonly #decisions = new Map<string, DecisionCount>();
 
   constructor(registry: Registry) {
@@ -69,7 +72,7 @@ function observeBetween(phase: Observations, from: number | undefined, to: numbe
   if (from !== undefined && to !== undefined) phase.observe((to - from) / 1000);
 }
 
-/** Returns undefined if the request did not reach the limits. */
+/** Label for the decision about limits, or undefined if the request never reached the limits. */
 function decisionLabel({ decision, refusal }: RequestRecord): string | undefined {
   if (decision) return 'admitted';
   return refusal && limitRefusals.has(refusal.type) ? refusal.type : undefined;

@@ -1,12 +1,12 @@
-/** Texts that this gateway reports for an hour after it last saw them. */
+/** Remembers texts that were seen during the last hour, for the gateway's reports. */
 
 const recentMs = 3_600_000;
-/** Most texts in one report. */
+/** Maximum number of texts in one report. */
 const namedMax = 20;
 const keptMax = 1000;
 
 export class RecentTexts {
-  /** When each text was last seen, monotonic ms. The latest is last. */
+  /** Time at which each text was last seen, in monotonic ms. The map ends with the latest. */
   readonly #lastMs = new Map<string, number>();
 
   add(text: string): void {
@@ -17,7 +17,7 @@ export class RecentTexts {
     this.#lastMs.delete(oldest);
   }
 
-  /** Texts of the last hour, the latest first. */
+  /** Texts of the last hour, latest first. */
   recent(): string[] {
     const fromMs = performance.now() - recentMs;
     const recent = [...this.#lastMs].filter(([, lastMs]) => lastMs > fromMs).map(([text]) => text);

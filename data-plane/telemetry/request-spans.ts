@@ -1,6 +1,7 @@
 /**
- * Builds a request's spans from its final record: request → authenticate, shape, decide, node. Names follow OpenTelemetry's
- * conventions for HTTP and GenAI. Attributes contain no prompts, keys or text from the caller.
+ * Builds the spans of a request from its record: one for the request, and one each for authenticate, shape, decide and node.
+ * Names follow OpenTelemetry's conventions for HTTP and GenAI. Attributes contain no prompts, keys or other text from the
+ * caller.
  */
 import { operations } from '../../schemas/api/operations.ts';
 import { type RecordedRequest, recordedFields } from '../../schemas/records/request-record.ts';
@@ -11,14 +12,14 @@ export interface PlannedSpan {
   readonly name: string;
   readonly kind: 'server' | 'internal' | 'client';
   readonly id: string | undefined;
-  /** Monotonic clock, in ms. */
+  /** Start of the span, by the monotonic clock in ms. */
   readonly startMs: number;
   readonly endMs: number;
   readonly failed: boolean;
   readonly attributes: Attributes;
 }
 
-/** Returns the spans, the request's own first. */
+/** Spans of a request. The first is the one for the request itself. */
 export function planSpans(record: RequestRecord, recorded: RecordedRequest, endMs: number): PlannedSpan[] {
   const { at, startMs, trace } = record;
   const spans: PlannedSpan[] = [requestSpan(record, recorded, endMs)];
@@ -46,7 +47,7 @@ function requestSpan(record: RequestRecord, recorded: RecordedRequest, endMs: nu
   const attributes = toAttributes('span', recorded);
   if (route !== undefined) attributes['http.route'] = route;
   if (result !== undefined && result !== 'ok') attributes['error.type'] = result;
-  // The name is the caller's text, even with an accepted key, unless the stack exists in the key's organisation.
+  // The caller has chosen the stack's name. So drop it unless the stack exists in the organisation of the key.
   if (recordedFields(recorded, 'capacity') === undefined) delete attributes['headgate.stack'];
   return {
     name: route === undefined ? method : `${method} ${route}`,

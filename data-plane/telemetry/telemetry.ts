@@ -1,7 +1,7 @@
 /**
- * Updates a gateway's traffic metrics. The room `data-plane/telemetry` exports metrics, spans and traffic reports, and drains
- * a gateway before it stops. It must not delay requests. Labels are bounded: only catalog models are named, and keys,
- * organisations and request ids are never labels.
+ * Updates the traffic metrics of a gateway. The folder `data-plane/telemetry` exports metrics, spans and traffic reports, and
+ * drains a gateway before it stops. It must not delay requests. The number of labels is bounded: only models in the catalog
+ * are named, and keys, organisations and request ids are never labels.
  */
 import { Counter, type Registry } from 'prom-client';
 import type { Refusal } from '../../shared/decision/refusal.ts';
@@ -25,18 +25,18 @@ const tokenBuckets = [
 ];
 
 export interface TelemetrySources {
-  /** Whether the model is in the catalog, so that its name may be a label. */
+  /** Whether the model is in the catalog, so that its name may be used as a label. */
   isCatalogued(model: string): boolean;
   inFlightUnits(): number;
   openStreams(): number;
   outboxRows(): number;
-  /** Request bodies: the bytes held, and the number of bodies that wait for room. */
+  /** Bodies of requests: the bytes held in memory, and the number of bodies that wait for memory. */
   readonly bodies: { readonly usedBytes: number; readonly waiting: number };
   readonly logger: Pick<Logger, 'warn'>;
   affinityChoices(): AffinityChoices;
 }
 
-/** Number of requests with the same labels. */
+/** Requests that have the same labels. */
 interface Series {
   readonly labels: Readonly<Record<'host_kind' | 'operation' | 'model' | 'outcome', string>>;
   requests: number;
@@ -48,7 +48,7 @@ interface Series {
 
 export class Telemetry {
   readonly clampedUsage: ClampedUsage;
-  /** Node, model and form of each unusual, ambiguous or unknown answer. */
+  /** Recent answers with an unusual form, each described by node, model and form. */
   readonly oddForms = new RecentTexts();
   readonly #sources: TelemetrySources;
   readonly #series = new Map<string, Series>();
@@ -127,7 +127,7 @@ export class Telemetry {
     );
   }
 
-  /** Counts a request that ends now, and returns the time of its end (monotonic ms). */
+  /** Counts a request that has just ended. Returns the time, in monotonic ms. */
   observe(record: RequestRecord): number {
     const { refusal, outcome } = record;
     const operation = record.operation?.kind ?? 'none';
@@ -177,7 +177,7 @@ export class Telemetry {
   }
 }
 
-/** Returns the reason as a label. Reasons are short texts from this code, so longer ones are not used. */
+/** Label for the cause of a refusal. Causes are short texts in this project's code, so a long text is not used as a label. */
 function causeLabel(refusal: Refusal): string {
   return refusal.reason.length <= 40 ? refusal.reason : 'other';
 }

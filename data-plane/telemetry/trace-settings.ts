@@ -1,14 +1,15 @@
 /**
- * Reads the OpenTelemetry variables that this process handles itself. It rejects unusable values, because OpenTelemetry's
- * packages replace them silently. Errors name a variable, but not its value, which may contain a password.
+ * Reads the OpenTelemetry variables that this process handles itself. Refuses values that cannot be used, because
+ * OpenTelemetry's packages would silently replace them. An error names the variable but not its value, which may contain a
+ * password.
  */
 import { accessSync, constants } from 'node:fs';
 import { type Environment, readSetting } from '../../shared/runtime/settings.ts';
 
 export interface TraceSettings {
-  /** Share of requests without a trace that are recorded. */
+  /** Fraction of the requests without a trace of their own that are recorded. */
   readonly ratio: number;
-  /** Whether a client's trace decides if its request is recorded. */
+  /** Whether a request with a trace of its own is recorded if, and only if, the client records that trace. */
   readonly followsClient: boolean;
   readonly queue: {
     readonly maxQueueSize: number;
@@ -24,7 +25,7 @@ class TraceSettingInvalid extends Error {
 
 const endpointVariables = ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT'];
 
-/** Returns the endpoint variable that is set but blank. OpenTelemetry ignores it, though someone may expect traces. */
+/** Name of an endpoint variable that is set but empty. OpenTelemetry ignores it, although someone may expect traces. */
 export function findBlankEndpoint(env: Environment): string | undefined {
   return isOff(env) ? undefined : endpointVariables.find((variable) => env[variable]?.trim() === '');
 }
@@ -34,7 +35,7 @@ function isOff(env: Environment): boolean {
   return isDisabled || readSetting('OTEL_TRACES_EXPORTER', env) === 'none';
 }
 
-/** Returns undefined if no endpoint is set or traces are off. Throws TraceSettingInvalid. */
+/** Settings for traces, or undefined if no endpoint is set or traces are off. Throws `TraceSettingInvalid`. */
 export function readTraceSettings(env: Environment): TraceSettings | undefined {
   const endpoints = endpointVariables.filter((variable) => readSetting(variable, env) !== undefined);
   if (endpoints.length === 0 || isOff(env)) return undefined;
@@ -87,7 +88,7 @@ function readSampler(env: Environment): Pick<TraceSettings, 'ratio' | 'followsCl
 function readQueue(env: Environment): TraceSettings['queue'] {
   const number = (variable: string, fallback: number): number => {
     const found = Number(readSetting(variable, env) ?? fallback);
-    // Timers take 31 bits, so a longer delay would be none at all.
+    // Timers take 31 bits. A longer delay would be no delay at all.
     if (Number.isSafeInteger(found) && found > 0 && found < 2 ** 31) return found;
     throw new TraceSettingInvalid(`${variable} must be a whole number above 0`);
   };

@@ -1,4 +1,4 @@
-/** Counts ended requests for the next traffic report. Memory is bounded, whatever callers send. */
+/** Counts requests that have ended, for the next traffic report. Uses bounded memory, whatever callers send. */
 
 import { operations, pathSurface } from '../../schemas/api/operations.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
@@ -16,27 +16,27 @@ import { keptModel } from '../request/model-names.ts';
 import type { RequestRecord } from '../request/request-record.ts';
 import { NameTriples } from './name-triples.ts';
 
-/** Largest number of separately counted combinations of organisation, stack and model. A report contains fewer. */
+/** Maximum number of combinations of organisation, stack and model that are counted separately. A report contains fewer. */
 const rowsMax = 2000;
 const callersMax = 2000;
 const nodesMax = 1000;
 
-/** The facts about a refusal that was sent before there was a request. */
+/** Request that was refused before it could be handled. */
 export interface RefusedRequest {
   readonly requestId: string;
   readonly refusal: Refusal;
 }
 
 export interface TrafficNames {
-  /** Whether a model name may be recorded although no node was asked for it. */
+  /** Whether the name may be recorded although no node was asked for the model. */
   isKnown(model: string): boolean;
   isStack(id: string): boolean;
 }
 
 export interface CountedTraffic {
-  /** Rows in order of arrival. */
+  /** Rows in the order in which they were first counted. */
   readonly rows: TrafficRow[];
-  /** Sum of the requests for which no row was left. */
+  /** Sum of all requests for which there was no room for a row. */
   readonly rest: TrafficRow;
   readonly callers: TrafficCaller[];
   readonly otherCallers: number;
@@ -57,7 +57,7 @@ export class TrafficCounts {
     this.#names = names;
   }
 
-  /** Counts a request that has ended. Allocates nothing if its names are known and it was not refused. */
+  /** Counts a request that has ended. Allocates no memory if its names are known and it was not refused. */
   add(record: RequestRecord): void {
     const { outcome, refusal } = record;
     const row = this.#row(record);
@@ -67,14 +67,14 @@ export class TrafficCounts {
     this.#addCaller(record);
   }
 
-  /** Counts a refusal that was sent before there was a request. */
+  /** Counts a request that was refused before it could be handled. */
   addEarly(refused: RefusedRequest, nowMs: number): void {
     const row = this.#rowOf.get('', '', '') ?? this.#newRow('', '', '');
     row.requests++;
     refuse(row, refused, nowMs);
   }
 
-  /** Returns the counts since the last call. */
+  /** Returns the counts since the last call, and starts again at zero. */
   take(): CountedTraffic {
     const taken = {
       ...{ rows: this.#rows, rest: this.#rest, callers: this.#callers, otherCallers: this.#otherCallers },
@@ -96,7 +96,7 @@ export class TrafficCounts {
     const stack = target?.kind === 'stack' ? target.stack : '';
     const known = this.#rowOf.get(organisation, stack, model);
     if (known !== undefined) return known;
-    // Names from the request are kept only if they exist.
+    // Keep names from a request only if they exist.
     const modelName = keptModel(model, decision, this.#names);
     const stackName = stack !== '' && this.#names.isStack(stack) ? stack : '';
     return (
@@ -126,7 +126,7 @@ export class TrafficCounts {
     count(known, record);
   }
 
-  /** Records which keys call a stack, for requests that a node would answer. */
+  /** Counts which key calls a stack. Only for requests that a node would answer. */
   #addCaller({ caller, target, operation }: RequestRecord): void {
     if (target?.kind !== 'stack' || caller?.kind !== 'key' || operation === undefined) return;
     const { path, countsAs } = operations[operation.kind];
@@ -162,7 +162,7 @@ function count(into: TrafficSums, { outcome, at, startMs, stream }: RequestRecor
     into.firstToken = observed(into.firstToken, firstTokenBounds, ((at.begun - startMs) * 10) | 0);
 }
 
-/** Adds an observation, in tenths of a millisecond. Whole numbers avoid an object for every fraction. */
+/** Adds an observation in tenths of a millisecond. Unlike fractions, whole numbers need no object each. */
 function observed(before: number[] | undefined, bounds: readonly number[], tenths: number): number[] {
   const counts = before ?? [];
   let bucket = 0;

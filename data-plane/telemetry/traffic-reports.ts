@@ -1,6 +1,6 @@
 /**
- * Builds traffic reports from the counts, at most one every ten seconds, and none if nothing happened. A report that the log
- * did not accept is merged into the next, which states its start, so nothing is lost or counts twice.
+ * Builds traffic reports from counts: at most one every ten seconds, and none if nothing has happened. If the log does not
+ * accept a report, the next one includes it and begins at its start, so that nothing is lost or counted twice.
  */
 import type { StackId } from '../../schemas/names.ts';
 import {
@@ -27,9 +27,9 @@ export class TrafficReports {
   readonly #inFlight: () => number;
   readonly #everyMs: number;
   #fromMs = 0;
-  /** Report on its way to the log. */
+  /** Report that is being written to the log. */
   #sent: TrafficReport | undefined;
-  /** Report that the log did not accept. */
+  /** Report that the log has not accepted. */
   #kept: TrafficReport | undefined;
 
   constructor(
@@ -45,17 +45,16 @@ export class TrafficReports {
     this.#everyMs = everyMs;
   }
 
-  /** Counts a request that has ended. */
   add(record: RequestRecord): void {
     this.#counts.add(record);
   }
 
-  /** Counts a refusal that was sent before there was a request. */
+  /** Counts a request that was refused before it could be handled. */
   addEarly(refused: RefusedRequest): void {
     this.#counts.addEarly(refused, wallClockMs());
   }
 
-  /** Returns a report if one is due, or in any case if `isLast`. Each report must be settled before the next one. */
+  /** Returns a report if one is due or if `isLast` is set. `settle` must be called before the next one is taken. */
   take(isLast: boolean): TrafficReport | undefined {
     const toMs = Math.round(performance.now());
     if (this.#sent !== undefined || (!isLast && toMs - this.#fromMs < this.#everyMs)) return undefined;
@@ -81,7 +80,7 @@ const callerKey = ({ stack, surface, key }: TrafficCaller): string => `${stack} 
 
 const nodeKey = ({ node }: TrafficNode): string => node;
 
-/** Merges both lists. Items with the same key are added up in the item of `kept`. */
+/** Merges two lists. Items with the same key are added up. */
 function joined<Item>(
   kept: readonly Item[] | undefined,
   counted: readonly Item[],
@@ -115,7 +114,7 @@ function together(kept: TrafficReport | undefined, counted: CountedTraffic): Cou
 const mostFirst = (a: { readonly requests: number }, b: { readonly requests: number }): number =>
   b.requests - a.requests;
 
-/** Keeps the largest rows that fit, and adds up the others in one row. */
+/** Builds a report of bounded size. Keeps the rows with most requests and adds up the others in one row. */
 function bounded(
   span: Pick<TrafficReport, 'fromMs' | 'toMs' | 'inFlight'>,
   { rows, rest, callers, otherCallers, nodes }: CountedTraffic,
