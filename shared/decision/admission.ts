@@ -1,8 +1,8 @@
 /**
- * Composes all decisions made before a node is asked. The room `shared/decision` decides host, operation, key, plan, limits
- * and route, so that serving, `explain` and replay agree. It must stay pure: look-up, time and the gateway's state are
- * parameters. Serving calls `admit`, which decides from a request's head (host → operation → key → listing), then
- * `decideRequest` for the body; `admission` calls both. Host and operation do not reveal which stacks exist.
+ * Combines all decisions made before a request is sent to a node: host, operation, key, plan, limits and route. Serving,
+ * `explain` and replay share this code so that they agree. It must stay pure: the look-up, time and the gateway's state are
+ * parameters. Serving calls `admit` with a request's head (host → operation → key → listing), then `decideRequest` with its
+ * body. `admission` calls both. The answers must not reveal which stacks exist.
  */
 
 import { type InferenceKind, listPaths, operationKinds, operations } from '../../schemas/api/operations.ts';
@@ -30,7 +30,7 @@ import type { Target } from './route.ts';
 import { refuse, type Trace } from './trace.ts';
 
 export interface HostNames {
-  /** Names of the shared host, in lower case without a port. `*` is any name whose first label is not a stack id. */
+  /** Names of the shared host, in lower case, without a port. `*` matches any name whose first label is not a stack id. */
   readonly shared: ReadonlySet<string>;
   /** Domain of stack hosts, in lower case. A stack's host is `<stack id>.<stackDomain>`. */
   readonly stackDomain: string;
@@ -38,7 +38,7 @@ export interface HostNames {
 
 const sharedTarget: Target = { kind: 'shared' };
 
-/** Resolves a `Host` header and ignores its port. Throws NotFoundError for an unknown host. */
+/** Resolves a `Host` header, whose port is ignored. Throws a refusal if the host is unknown. */
 export function resolveHost(header: string | undefined, names: HostNames): Target {
   const host = withoutPort(header ?? '').toLowerCase();
   if (names.shared.has(host)) return sharedTarget;
@@ -47,7 +47,7 @@ export function resolveHost(header: string | undefined, names: HostNames): Targe
     const label = host.slice(0, -suffix.length);
     if (stackIdSchema.safeParse(label).success) return { kind: 'stack', stack: label };
   }
-  // A stack's name in another domain is a mistake, so the pool must not answer.
+  // A stack id under another domain is a mistake, so the shared pool must not answer.
   const isStackName = stackIdSchema.safeParse(host.split('.', 1)[0]).success;
   if (names.shared.has('*') && !isStackName) return sharedTarget;
   throw new Refusal('unknown host', 'This host is not served here. Check the hostname.');
@@ -70,7 +70,7 @@ const known = new Map<string, Operation>(
 );
 const modelPath = operations.model.path.slice(0, -'{model}'.length);
 
-/** Resolves the operation. `path` excludes the query. */
+/** Finds the operation for a method and a path. `path` excludes the query string. */
 export function resolveOperation(method: string, path: string): Operation {
   const operation = known.get(path) ?? parseModelPath(path);
   const isTaken = operations[operation.kind].method === (method === 'HEAD' ? 'GET' : method);
@@ -89,18 +89,18 @@ function parseModelPath(path: string): Operation {
 /** Parts of a request's head that admission depends on. */
 export interface RequestHead extends Credentials {
   readonly host: string | undefined;
-  /** Fixed target of a listener that ignores the host. */
+  /** Target of a listener that always serves one target and ignores the host. */
   readonly fixed?: Target | undefined;
-  /** Visitor of the playground, who needs neither host nor key. */
+  /** Id of a playground visitor, who needs neither a host nor a key. */
   readonly visitor?: string | undefined;
-  /** Keyed hash of the visitor's network and the day. */
+  /** Keyed hash of the visitor's network and the current day. */
   readonly network?: string | undefined;
   readonly method: string;
-  /** Path without the query. */
+  /** URL path without the query string. */
   readonly path: string;
 }
 
-/** Intermediate results, filled in step by step so that logs and metrics show what was known of a refused request. */
+/** Results so far, filled in step by step so that logs and metrics of a refused request show what was decided. */
 export interface AdmissionProgress {
   target?: Target | undefined;
   operation?: Operation | undefined;
@@ -108,7 +108,7 @@ export interface AdmissionProgress {
 }
 
 export type Admission =
-  /** The body of a model listing. */
+  /** JSON body of a model listing. */
   { readonly kind: 'listing'; readonly body: string } | AdmittedInference;
 
 export interface AdmittedInference {
@@ -118,7 +118,7 @@ export interface AdmittedInference {
   readonly caller: Client;
 }
 
-/** Makes the decisions that precede the body. Throws a Refusal; with a trace, only if nothing further can be decided. */
+/** Makes the decisions before the body. Throws a `Refusal`, but with a trace only if no further step can be decided. */
 export function admit(
   lookup: Lookup,
   hosts: HostNames,
@@ -143,7 +143,7 @@ export function admit(
   return { kind: 'inference', target, operation, caller };
 }
 
-/** Whether a model's path ends with a slash. That is a typing error, because no model name ends with one. */
+/** Whether the requested model's name ends with a slash. The slash is a typing error, because no model name ends with one. */
 function isSlashBehindModel(operation: Operation): boolean {
   return operation.kind === 'model' && operation.model.endsWith('/');
 }
@@ -155,7 +155,7 @@ function noSuchPath({ method, path }: RequestHead): Refusal {
   return new Refusal('no such path', `No endpoint has this method and path.${hint}`);
 }
 
-/** Whether the operation needs a key. Only the model listing on the shared host does not (Authentication 7). */
+/** Whether the operation needs a key. Only model listings on the shared host do not (Authentication 7). */
 function needsKey(target: Target, operation: Operation): boolean {
   return target.kind === 'stack' || !isListing(operation);
 }
@@ -175,30 +175,30 @@ function identify(
     trace?.add('fresh', 'ok');
     return authenticate(lookup, target, head, nowMs, trace);
   }
-  // A snapshot this old proves nothing about a key. All credentials get one answer, which does not reveal valid checksums.
+  // A snapshot this old cannot prove a key. All credentials get one answer, so it does not reveal valid checksums.
   if (carriesCredential(target, head)) refuse(trace, cannotTakeNow('fenced'));
   else refuse(trace, unauthorized('fenced without a key'));
   return authenticate(lookup, target, head, nowMs, trace);
 }
 
-/** Everything besides the state that a decision depends on: the request's head and the facts from its body. */
+/** Facts about a request from its head and its body. Together with the gateway's state, they determine the decision. */
 export interface AdmissionFacts extends RequestHead {
   readonly model: string;
   readonly promptTokensMax: number;
-  /** Lower bound of the prompt's tokens. undefined if they were counted. */
+  /** Lower bound of the number of prompt tokens, or undefined if the tokens were counted exactly. */
   readonly promptTokensLeast?: number | undefined;
-  /** Requested number of tokens. undefined if the request does not state one. */
+  /** Requested number of answer tokens, or undefined if the request does not state one. */
   readonly maxTokens: number | undefined;
 }
 
 export type Verdict =
-  /** `counted` means that the request passed the limits, so it counts against them. */
+  /** `counted` means that the request passed all limits before it was refused, so it counts against them. */
   | { readonly kind: 'refused'; readonly refusal: Refusal; readonly counted: boolean }
   | { readonly kind: 'placed'; readonly decision: Decision }
-  /** The JSON body of a model listing. */
+  /** JSON body of a model listing. */
   | { readonly kind: 'listed'; readonly body: string };
 
-/** Returns the verdict on the facts. With a trace, each step is recorded in it. Throws only for a fault of this program. */
+/** Decides a request from its facts. A trace, if passed, records every step. Throws only if this code is faulty. */
 export function admission(
   { lookup, hosts }: { readonly lookup: Lookup; readonly hosts: HostNames },
   facts: AdmissionFacts,
@@ -238,7 +238,7 @@ export function admission(
   };
 }
 
-/** Records a refusal after which nothing can be decided. */
+/** Records a refusal after which nothing further can be decided. */
 function refuseLast(trace: Trace, { caller }: AdmissionProgress, refusal: Refusal): void {
   const { type } = refusal;
   const isOfPlan = type === 'ModelNotInPlanError' && caller?.kind === 'key';
@@ -248,7 +248,7 @@ function refuseLast(trace: Trace, { caller }: AdmissionProgress, refusal: Refusa
 
 type BodyFacts = Pick<RequestFacts, 'model' | 'promptTokensMax' | 'promptTokensLeast' | 'maxTokens'>;
 
-/** Adds the facts that follow from the operation. Operations that do not generate text request no tokens. */
+/** Adds the facts that follow from the operation. Operations that do not generate text request no answer tokens. */
 export function requestFacts(
   { target, operation, caller }: AdmittedInference,
   { model, promptTokensMax, promptTokensLeast, maxTokens }: BodyFacts,

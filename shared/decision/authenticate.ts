@@ -1,6 +1,6 @@
 /**
- * Identifies the caller of a request. A key resolves to one organisation; any other gets a refusal that does not reveal the
- * reason (Authentication 8). The key's checksum is verified before any look-up (Authentication 3).
+ * Identifies the caller of a request. A valid key resolves to one organisation. Any other key is refused with an answer that
+ * does not reveal the reason (Authentication 8). The key's checksum is verified before any look-up (Authentication 3).
  */
 import type { keyFaults } from '../../schemas/records/decisions.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
@@ -12,38 +12,38 @@ import type { Target } from './route.ts';
 import type { StepFacts } from './step.ts';
 import type { Trace } from './trace.ts';
 
-/** Plan of an organisation. null if it has none or is suspended. */
+/** Returns the organisation's plan, or null if the organisation has no plan or is suspended. */
 export function organisationPlan({ suspended, tier }: KeyOwner): TierLimits | null {
   return suspended ? null : tier;
 }
 
-/** An organisation's key, a visitor of the playground, or nobody if no key is needed. */
+/** Caller of a request: the owner of an API key, an anonymous playground visitor, or nobody if the operation needs no key. */
 export type Caller =
   | { readonly kind: 'key'; readonly owner: KeyOwner }
   | {
       readonly kind: 'anonymous';
       readonly visitor: string;
-      /** Keyed hash of the visitor's network and the day. undefined if the network is not counted. */
+      /** Keyed hash of the visitor's network and the day, or undefined if turns are not counted by network. */
       readonly network?: string | undefined;
-      /** Moment whose month and day the visitor's hashes belong to, ms since 1970; default: the time of the decision. */
+      /** Time that selects the month and day of the visitor's hashes, in ms since 1970. Default: the time of the decision. */
       readonly admittedMs?: number | undefined;
     }
   | { readonly kind: 'nobody' };
 
-/** Caller of an inference operation. */
+/** Caller that may send inference requests. */
 export type Client = Exclude<Caller, { readonly kind: 'nobody' }>;
 
-/** Prefix of a visitor's subject. Organisation ids cannot contain a colon. */
+/** Prefix that distinguishes visitors from organisations in limits. Organisation ids cannot contain a colon. */
 export const visitorPrefix = 'visitor:';
 
-/** Subject of the limits: the organisation or visitor. */
+/** Organisation or visitor whose limits apply to the client. */
 export function limitSubject(client: Client): string {
   return client.kind === 'key' ? client.owner.organisation : `${visitorPrefix}${client.visitor}`;
 }
 
 /**
- * Subject whose requests share memory, worker turns and evidence about nodes. All visitors share as one, because one person
- * can appear as many visitors.
+ * Returns the subject that shares memory, worker turns and evidence about nodes with this one. All visitors count as one
+ * subject, because one person can appear as many visitors.
  */
 export function memorySharer(subject: string): string {
   return subject.startsWith(visitorPrefix) ? visitorsSubject : subject;
@@ -52,27 +52,27 @@ export function memorySharer(subject: string): string {
 export interface Credentials {
   readonly authorization: string | undefined;
   readonly xApiKey: string | undefined;
-  /** Recorded credential that replaces both headers when a decision is repeated, because headers are never recorded. */
+  /** Recorded credential. It replaces both headers when a decision is replayed, because headers are never recorded. */
   readonly recorded?: RecordedCredential | undefined;
 }
 
 type RecordedKey =
   | { readonly keyId: string; readonly header: 'authorization' | 'x-api-key' }
-  /** Any valid key of this organisation. */
+  /** Stands for any valid key of the organisation. */
   | { readonly organisation: string };
 
-/** Contents of a request's key headers, as recorded. */
+/** Credential of a past request: the id of its key, or the reason why no key was accepted. */
 export type RecordedCredential =
   | RecordedKey
   | { readonly fault: (typeof keyFaults)[number]; readonly carried: boolean };
 
-/** Key as sent or as recorded. */
+/** Key as it was sent in a header, or as it was recorded. */
 type PresentedKey = string | RecordedKey | undefined;
 
 /** Separator between the values of a repeated header. Header values cannot contain it. */
 export const fieldSeparator = '\n';
 
-/** Reason why a key is not accepted. `owner` is set if the key belongs to someone. */
+/** Reason why a key is not accepted. `owner` is set if the key exists. */
 interface KeyFault {
   readonly fault: CauseWithType<'Unauthorized'>;
   readonly owner?: KeyOwner;
@@ -110,8 +110,8 @@ function acceptKey(lookup: Lookup, key: PresentedKey, nowMs: number): KeyOwner |
 }
 
 /**
- * Accepts `x-api-key` only if the stack belongs to the key's organisation and uses the Anthropic-style API (Authentication
- * 2). Otherwise the header counts as absent, so that it reveals nothing about others' stacks.
+ * Checks the key in `x-api-key`. It counts only if the stack belongs to the key's organisation and uses the Anthropic-style
+ * API (Authentication 2). Otherwise the header counts as absent, which reveals nothing about others' stacks.
  */
 function acceptXApiKey(
   lookup: Lookup,
@@ -126,7 +126,7 @@ function acceptXApiKey(
   return stack?.surface === 'anthropic' && stack.organisation === owner?.organisation ? found : undefined;
 }
 
-/** Whether `x-api-key` contains a second, different key, on a stack where `x-api-key` counts. */
+/** Whether `x-api-key` contains a different key than `Authorization`, on a stack where both headers count. */
 function isSecondKey(
   lookup: Lookup,
   target: Target,
@@ -143,7 +143,7 @@ function nonEmpty(header: string | undefined): string | undefined {
   return header?.trim() === '' ? undefined : header;
 }
 
-/** Keys in the headers, as sent or as recorded. */
+/** Returns the keys in the `Authorization` and `x-api-key` headers, as sent or as recorded. */
 function presentedKeys(
   { authorization, xApiKey }: Credentials,
   recorded: RecordedKey | undefined,
@@ -154,12 +154,12 @@ function presentedKeys(
     : [recorded, undefined];
 }
 
-/** Whether an `Authorization` header contains a valid key, whatever the key may be used for. */
+/** Whether an `Authorization` header contains a valid key of any organisation. */
 export function carriesKey(lookup: Lookup, authorization: string, nowMs: number): boolean {
   return !('fault' in acceptKey(lookup, bearerKey(authorization), nowMs));
 }
 
-/** Cause to record. If `Authorization` contains no key, the cause is the header: it was sent twice or is malformed. */
+/** Returns the cause to record. If `Authorization` contains no key, the header was sent twice or is malformed. */
 function recordedFault({ fault }: KeyFault, authorization: string | undefined): KeyFault['fault'] {
   if (fault !== 'missing' || authorization === undefined || isEmptyBearer(authorization)) return fault;
   return authorization.includes(fieldSeparator) ? 'two Authorization headers' : 'malformed';
@@ -169,7 +169,7 @@ function isEmptyBearer(authorization: string): boolean {
   return /^(bearer)?\s*$/i.test(authorization);
 }
 
-/** Identifies the caller. Throws Unauthorized, the same for every cause; with a trace, only if the caller stays unknown. */
+/** Identifies the caller. Throws Unauthorized, equal for all causes; with a trace, only if the caller stays unknown. */
 export function authenticate(
   lookup: Lookup,
   target: Target,
@@ -214,8 +214,8 @@ function keyFacts({ keyId, organisation, expiresAtMs }: KeyOwner, state: string)
 }
 
 /**
- * Whether the request contains anything that might be a key. Used if the snapshot is too old to look keys up. The key's value
- * does not matter, so the answer reveals nothing about it. On the shared host `x-api-key` counts as absent.
+ * Whether the request contains anything that might be a key. Used when the snapshot is too old to look up keys. The key's
+ * value does not matter, so the answer reveals nothing about it. On the shared host, `x-api-key` counts as absent.
  */
 export function carriesCredential(
   target: Target,

@@ -1,7 +1,7 @@
 /**
- * All causes of refusals, one row each: the step at which the request ends, the stage that detects the cause, the refusal's
- * type and the explanation's text. Only causes of the stage `admission` follow from rules alone, so only they can be decided
- * again.
+ * Lists all causes of refusals. Each row contains the step at which the request ends, the stage that detects the cause, the
+ * refusal's type and the text for explanations. Only causes of the stage `admission` follow from rules alone, so only they
+ * can be decided again.
  */
 
 import type { RefusalType } from '../../schemas/api/refusals.ts';
@@ -9,7 +9,7 @@ import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 
 export type Stage = DecisionRecord['stage'];
 
-/** Step that explanations show for a stage other than `admission`. */
+/** Step that an explanation shows for a cause detected at a stage other than `admission`. */
 export const stepOfStage = {
   http: 'http',
   body: 'shape',
@@ -22,15 +22,15 @@ export interface CauseRow {
   readonly step: StepOfCause;
   readonly stage: Stage;
   readonly type: RefusalType;
-  /** Text for explanations. null if the step's own text states the facts. */
+  /** Text for explanations, or null if the step's own text already states the facts. */
   readonly says: string | null;
-  /** Text for logs, metrics and records, if it differs from the cause's name. */
+  /** Text for logs, metrics and records. Set only if it differs from the cause's name. */
   readonly label?: string | undefined;
-  /** Start of the text for logs. The details of the fault follow. */
+  /** First part of the text for logs. Details of the fault are appended to it. */
   readonly opening?: string | undefined;
 }
 
-/** Text for logs. `its type` is for causes that were never distinguished from others with the same type. */
+/** Text for logs. Causes that were never distinguished from others of their type use `its type`. */
 type Text = 'its type' | Pick<CauseRow, 'label' | 'opening'>;
 
 function ruleCause<Step extends string, Type extends RefusalType, Says extends string | null>(
@@ -71,7 +71,7 @@ const tooLong = 'the request needs more than the context window of the model';
 const otherKind = 'only one of request and model is for reranking';
 const noAnswer = 'the node did not answer the request';
 
-/** Causes in the order of their steps. Causes with an `opening` match many texts, so they come last. */
+/** Causes in the order of their steps. A cause with an `opening` matches many texts, so these causes come last. */
 const rows = {
   'bad http': found('http', wrongShape, 'the request is not well-formed HTTP'),
   'large headers': found('http', 'PayloadTooLargeError', 'the headers are too large'),
@@ -150,12 +150,12 @@ const rows = {
 
 type Rows = typeof rows;
 export type Cause = keyof Rows;
-/** Causes that are answered with this type of refusal. */
+/** Causes that lead to a refusal of this type. */
 export type CauseWithType<Type extends RefusalType> = {
   [Name in Cause]: Rows[Name]['type'] extends Type ? Name : never;
 }[Cause];
 export type StepOfCause = Rows[Cause]['step'];
-/** Steps with a cause that has no text of its own, so the step must supply one. */
+/** Steps that need a text of their own, because at least one of their causes has none. */
 export type SayingStep = {
   [Name in Cause]: Rows[Name]['says'] extends string ? never : Rows[Name]['step'];
 }[Cause];
@@ -179,6 +179,6 @@ export function findCause({
     const { type: own, label = name, opening } = causes[name];
     return type === own && (opening === undefined ? reason === label : reason.startsWith(opening));
   });
-  // A cause of another stage was detected before the request was complete.
+  // Prefer a cause of the recorded stage, because several stages may share the same type and text.
   return fitting.find((name) => causes[name].stage === stage) ?? fitting[0];
 }

@@ -1,7 +1,8 @@
 /**
- * Decides a request with its body: freshness → plan → limits → route. It is pure: the snapshot's answers, counters, facts,
- * time and gateway state are parameters. The route is computed first but reported last, so it reveals nothing. Refusals come
- * in this order: context → allowance → requests per minute → concurrency → route. Every message about a limit names the tier.
+ * Decides a request whose body is known: freshness → plan → limits → route. It is pure: the snapshot's answers, counters,
+ * facts, time and gateway state are parameters. The route is computed first but reported last, so that it reveals nothing.
+ * Refusals come in this order: context → allowance → requests per minute → concurrency → route. Every message about a limit
+ * names the tier.
  */
 import type { KeyOwner, Lookup, TierLimits, VisitorTotals } from '../snapshot/lookup.ts';
 import { type Client, limitSubject, organisationPlan } from './authenticate.ts';
@@ -11,17 +12,17 @@ import { type Placement, type RoutingFacts, refuseWithoutPlan, route, type Targe
 import type { Read } from './step.ts';
 import { refuse, Trace } from './trace.ts';
 
-/** State of the gateway that a decision depends on. */
+/** State of the gateway on which decisions depend. */
 export interface Conditions {
-  /** Whether the snapshot is too old to prove a key. */
+  /** Whether the snapshot is too old to prove that a key is valid. */
   readonly fenced: boolean;
-  /** Whether no more usage can be recorded. */
+  /** Whether the usage outbox is full, so that no more usage can be recorded. */
   readonly outboxFull: boolean;
-  /** Wall clock in ms since 1970. */
+  /** Wall-clock time of the decision in ms since 1970. */
   readonly nowMs: number;
 }
 
-/** Subject prefix of requests that only count tokens. Organisation ids cannot contain a colon. */
+/** Prefix for the limits on requests that only count tokens. Organisation ids cannot contain a colon. */
 const countingPrefix = 'counting:';
 
 export interface RequestFacts {
@@ -29,56 +30,56 @@ export interface RequestFacts {
   readonly caller: Client;
   readonly model: string;
   readonly surface: RoutingFacts['surface'];
-  /** Upper bound of the prompt's tokens. This is the exact number if it was counted, otherwise the number of bytes. */
+  /** Upper bound of the number of prompt tokens. It is exact if they were counted. Otherwise it is the number of bytes. */
   readonly promptTokensMax: number;
-  /** Lower bound of the prompt's tokens. undefined if they were counted. Called only if the upper bound does not fit. */
+  /** Lower bound of the number of prompt tokens, called if the upper bound does not fit. undefined if they were counted. */
   readonly promptTokensLeast?: (() => number) | undefined;
-  /** Requested number of tokens. undefined if the request does not state one. */
+  /** Requested number of answer tokens, or undefined if the request does not state one. */
   readonly maxTokens: number | undefined;
-  /** Whether the request only counts tokens and generates nothing. Such requests have separate limits. */
+  /** Whether the request only counts tokens and generates no text. These requests have limits of their own. */
   readonly onlyCounts?: boolean | undefined;
   /** Whether the request asks a model to rerank documents. */
   readonly reranks: boolean;
 }
 
 export interface Decision {
-  /** The chosen place, or the router's refusal. The request counts against its limits in both cases. */
+  /** The chosen place, or the router's refusal. The request counts against its limits even if the router refuses it. */
   readonly placement: Placement | Refusal;
   readonly tier: TierLimits;
-  /** The calling organisation or visitor. */
+  /** Id of the organisation or visitor that sent the request. */
   readonly subject: string;
-  /** Subject under which the request is counted, per minute and in flight. */
+  /** Name under which limits count the request, per minute and in flight. */
   readonly counted: string;
   readonly weight: number;
-  /** Limits on all visitors together, counted under the subject `visitorsSubject`. Only for a visitor. */
+  /** Limits on all visitors together, counted under the name `visitorsSubject`. Set only if the caller is a visitor. */
   readonly total?: VisitorTotals | undefined;
-  /** Whether the prompt's bounds leave open if it fits the tier, so that a node must count it first. */
+  /** Whether the prompt may be too long for the tier, so that a node must count its tokens first. */
   readonly uncounted: boolean;
 }
 
-/** Counters that the admission rules read, independent of how they are kept. */
+/** Counters that the admission rules read. The rules do not depend on how the counters are stored. */
 export interface Counters extends RateCounters {
-  /** Tokens of this period's allowance that completed pool requests have used. */
+  /** Number of tokens that completed pool requests have used of the organisation's allowance in this period. */
   poolTokens(organisation: string, anchor: string, nowMs: number): number;
-  /** Turns of a visitor in the month of `atMs`, completed or in flight. The subject is specific to that month. */
+  /** A visitor's turns in the month of `atMs`, completed or in flight. `visitor` is a hash specific to that month. */
   freeTurns(visitor: string, atMs: number): number;
 }
 
 export const windowMs = 60_000;
 
-/** Start of the subject's window. Its id determines the phase, so that windows do not all end at once. */
+/** Start of the subject's one-minute window. It depends on the subject's id, so that windows do not all end at once. */
 export function windowStartMs(subject: string, nowMs: number): number {
   let phase = 0;
   const first = subject.startsWith(countingPrefix) ? countingPrefix.length : 0;
   for (let i = first; i < subject.length; i++) phase = (Math.imul(phase, 31) + subject.charCodeAt(i)) >>> 0;
-  // Without this mixing, ids that differ only in a trailing number would share a second.
+  // Without this mixing, the windows of ids that differ only in a trailing number would start in the same second.
   phase = Math.imul(phase ^ (phase >>> 16), 0x85ebca6b);
   phase = Math.imul(phase ^ (phase >>> 13), 0xc2b2ae35);
   const offset = ((phase ^ (phase >>> 16)) >>> 0) % windowMs;
   return Math.floor((nowMs - offset) / windowMs) * windowMs + offset;
 }
 
-/** Context that a request needs: its prompt, plus the requested tokens or one token if it does not state a number. */
+/** Tokens that a request needs: its prompt plus the requested answer. An answer of unstated length counts as one token. */
 export function contextNeeded(facts: Pick<RequestFacts, 'promptTokensMax' | 'maxTokens'>): number {
   return facts.promptTokensMax + answerNeeded(facts.maxTokens);
 }
@@ -97,7 +98,7 @@ function callerTier(lookup: Lookup, caller: RequestFacts['caller']): TierLimits 
   return organisationPlan(caller.owner);
 }
 
-/** Whether the pool would answer, so that the allowance is checked: pool and plan have the model, and no own node does. */
+/** Whether the pool would serve the request, because pool and plan include the model and no own node serves it. */
 function usesPool(
   lookup: Lookup,
   facts: RequestFacts,
@@ -125,7 +126,7 @@ function planRead({ organisation: id, suspended }: KeyOwner): Read {
   return { table: 'organisation', id, mark: suspended ? 'suspended_set_at' : 'tier_set_at' };
 }
 
-/** Rows that a plan depends on. */
+/** Snapshot rows that determine the caller's plan. */
 export function planReads(caller: Client, tier: TierLimits | null): readonly Read[] {
   const own: Read[] = caller.kind === 'key' ? [planRead(caller.owner)] : [];
   return tier === null ? own : [...own, { table: 'tier', id: tier.id }];
@@ -140,7 +141,7 @@ function noPlan(caller: Client, trace: Trace | undefined, routeTrace: Trace | un
   return refusal;
 }
 
-/** Applies plan and limits, and throws their refusals. Returns the routing result of a request that passed them. */
+/** Applies the plan and the limits, and throws their refusals. If they pass, returns the route or the router's refusal. */
 export function decide(
   lookup: Lookup,
   counters: Counters,
@@ -153,13 +154,12 @@ export function decide(
   const organisation = caller.kind === 'key' ? caller.owner.organisation : null;
   const { target, model, surface, reranks } = facts;
   const routing: RoutingFacts = { target, organisation, tier: tier?.id ?? null, model, surface, reranks };
-  // The route is computed first and reported as the last step.
   const routeTrace = trace && new Trace();
   const placement = route(lookup, routing, routeTrace);
   if (tier === null) throw noPlan(caller, trace, routeTrace);
   trace?.add('plan', 'ok', { tier: tier.id }, planReads(caller, tier));
   const subject = limitSubject(caller);
-  // Clients count tokens before each turn, so counting has separate limits of the same size.
+  // Clients usually count tokens before each turn, so counting has separate limits of the same size.
   const counted = facts.onlyCounts ? `${countingPrefix}${subject}` : subject;
   const modelWeight = requestWeight(lookup, facts.model, placement);
   const weight = weightWithin(modelWeight, tier.concurrency);
@@ -188,7 +188,7 @@ export function decide(
   return { placement, tier, subject, counted, weight, uncounted, ...total };
 }
 
-/** Decides a request with its body. Freshness is checked again, because the body may have taken long to arrive. */
+/** Decides a request whose body is known. Checks freshness again, because the body may have taken a long time to arrive. */
 export function decideRequest(
   lookup: Lookup,
   counters: Counters,

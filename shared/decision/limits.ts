@@ -1,6 +1,6 @@
 /**
- * Limits of a plan, one row each, in the order in which they are checked (Errors 7 to 10, Limits 1 to 4). Limits per network
- * and day and on all visitors protect paying callers from people who keep returning as new visitors. The checks are pure.
+ * Lists the limits of a plan in the order in which they are checked (Errors 7 to 10, Limits 1 to 4). Daily limits per network
+ * and limits on all visitors protect paying callers from people who keep returning as new visitors. The checks are pure.
  */
 
 import { countNoun } from '../../schemas/grouped.ts';
@@ -13,64 +13,64 @@ import type { StepFacts } from './step.ts';
 import type { PassedStep } from './steps.ts';
 import type { Trace } from './trace.ts';
 
-/** Rate window: a fixed minute whose phase depends on the subject. */
+/** One-minute window in which requests are counted. Its start depends on the subject. */
 export interface RateWindow {
-  /** Amount that counts against the limit: requests admitted in the window, plus what other gateways hold of it. */
+  /** Number of requests that count against the limit: those admitted in this window, plus those that other gateways hold. */
   readonly used: number;
   readonly endsAtMs: number;
 }
 
 export type LimitKind = 'requests' | 'concurrency';
 
-/** Use of a limit, as one gateway knew it or as the sum that all gateways published. */
+/** Use of a limit, either as one gateway saw it or as the sum that all gateways published. */
 export type LimitUsers = Omit<SeenLimit, 'room'> | { readonly used: number };
 
-/** Counters of the shared limits. */
+/** Counters of the limits that gateways share. */
 export interface RateCounters {
-  /** Present window of a subject. `limit` is the limit that `used` will be compared with. */
+  /** Returns the subject's current window. `limit` is the limit with which the caller will compare `used`. */
   window(subject: string, nowMs: number, limit: number | null): RateWindow;
-  /** Weight in flight, including what other gateways hold, as it counts when admitting another `weight`. */
+  /** Weight in flight, including what other gateways hold, as it counts when another `weight` is to be admitted. */
   inFlight(subject: string, limit: number | null, weight: number): number;
-  /** Breakdown of these numbers, read in the same turn of the event loop. undefined if unknown. */
+  /** Use of a limit by each user, read in the same turn of the event loop as its sum. undefined if unknown. */
   users?(kind: LimitKind, subject: string, nowMs: number, limit: number): LimitUsers | undefined;
-  /** Turns of a network's visitors on the day of `atMs`, in any state. The network's hash is specific to that day. */
+  /** Turns of a network's visitors on the day of `atMs`, whatever their state. `network` is a hash specific to that day. */
   networkTurns(network: string, atMs: number): number;
-  /** Tokens that all visitors together used on the day of `atMs`. */
+  /** Number of tokens that all visitors together used on the day of `atMs`. */
   visitorTokens(atMs: number): number;
 }
 
 export interface LimitFacts {
-  /** Organisation or visitor under which the request is counted. */
+  /** Name of the organisation or visitor under which limits count the request. */
   readonly subject: string;
   readonly tier: TierLimits;
-  /** Tokens that the request needs: prompt plus requested answer. */
+  /** Number of tokens that the request needs for its prompt and the requested answer. */
   readonly contextTokens: number;
-  /** Part of `contextTokens` for the answer. */
+  /** Number of tokens in `contextTokens` that are reserved for the answer. */
   readonly answerTokens?: number;
-  /** Whether `contextTokens` is a lower bound. */
+  /** Whether `contextTokens` is only a lower bound. */
   readonly atLeast?: boolean;
-  /** Use of the allowance. Other than `none` only if the pool would answer. */
+  /** Use of the allowance. `none` unless the pool would serve the request. */
   readonly allowance:
     | { readonly kind: 'none' }
     | { readonly kind: 'tokens'; readonly used: number }
     | { readonly kind: 'turns'; readonly used: number };
   readonly model: string;
-  /** Weight of the request: the model's weight, but at most the tier's concurrency. */
+  /** Weight of the request: the model's weight, capped at the tier's concurrency. */
   readonly weight: number;
-  /** The model's own weight. Exceeds `weight` only if the tier's concurrency is smaller. */
+  /** Weight of the model. It exceeds `weight` only if the tier's concurrency is smaller. */
   readonly modelWeight?: number | undefined;
-  /** Id of the next tier that allows more of this model; undefined if none. Called only for a refusal that names it. */
+  /** Returns the id of the next tier that allows more of this model, if any. Called only for a refusal that names it. */
   readonly nextTier: () => string | undefined;
-  /** Additional counts for a visitor. */
+  /** Additional counts. Set only if the caller is a visitor. */
   readonly visitors?: VisitorFacts | undefined;
 }
 
 export interface VisitorFacts {
-  /** Turns of the network today. null if the network is unknown. */
+  /** Number of turns that the visitor's network has taken today, or null if the network is unknown. */
   readonly networkTurns: number | null;
-  /** null means unlimited. */
+  /** Maximum number of turns per network and day. null means unlimited. */
   readonly networkTurnsMax: number | null;
-  /** Tokens of all visitors today. */
+  /** Number of tokens that all visitors together have used today. */
   readonly tokens: number;
   readonly total: VisitorTotals;
 }
@@ -99,7 +99,7 @@ export function visitorFacts(
   };
 }
 
-/** Checks the request's context. It comes first, because the context depends only on the request. */
+/** Checks that the request's context fits the tier. This check comes first because it depends only on the request. */
 export function checkContext({
   tier,
   contextTokens,
@@ -142,12 +142,15 @@ function checkVisitorTokens({ tier, visitors }: LimitFacts): void {
   );
 }
 
-/** Weight that counts against a limit: at most the limit, so that it can fit, and at least 1, so that 0 admits nothing. */
+/**
+ * Weight that counts against a limit. It never exceeds the limit, so that it can fit. It is at least 1, so that a limit of 0
+ * admits nothing.
+ */
 export function weightWithin(weight: number, limit: number | null): number {
   return limit === null ? weight : Math.max(1, Math.min(weight, limit));
 }
 
-/** Text that states the weight of a refused request and when to retry. */
+/** End of a refusal's message. It states the request's weight and when to try again. */
 function countsText({ model, weight: own, modelWeight = own }: LimitFacts, weight: number): string {
   if (modelWeight > weight)
     return ` A request for ${model} counts as ${modelWeight}, so it takes all of them. Try again once the requests in flight have finished.`;
@@ -157,25 +160,25 @@ function countsText({ model, weight: own, modelWeight = own }: LimitFacts, weigh
 
 interface Limit {
   readonly step: PassedStep;
-  /** Whether the limit applies to the request. If left out, it applies to every request. */
+  /** Whether the limit applies to the request. If omitted, the limit applies to every request. */
   readonly holds?: (facts: LimitFacts) => boolean;
-  /** Throws the refusal if the limit has no room. */
+  /** Throws the refusal if the limit has no room for the request. */
   readonly check: (facts: LimitFacts, counters: RateCounters, nowMs: number) => void;
-  /** Compared values, for an explanation. */
+  /** Values that the check compares, to be shown in an explanation. */
   readonly compares: (facts: LimitFacts, counters: RateCounters, nowMs: number) => StepFacts;
-  /** Facts for an explanation if the limit does not apply. */
+  /** Facts to be shown in an explanation if the limit does not apply. */
   readonly otherwise?: StepFacts;
 }
 
 const totalOf = ({ visitors }: LimitFacts): VisitorTotals => visitors?.total ?? unlimited;
 
-/** Subject whose rate and concurrency are checked: the caller, or all visitors together. */
+/** Callers whose requests are counted together: those of one subject, or all visitors. */
 interface LimitScope {
   subject(facts: LimitFacts): string;
   limits(facts: LimitFacts): Pick<TierLimits, 'requestsPerMinute' | 'concurrency'>;
-  /** Weight that counts here. The caller's own weight is already capped by its limit. */
+  /** Weight with which the request counts in this scope. In the caller's own scope, the weight is already capped. */
   weight(facts: LimitFacts, limit: number | null): number;
-  /** Words that name the subject in messages. */
+  /** Phrase that names the scope in messages. */
   readonly words: string;
 }
 const own: LimitScope = {
@@ -290,7 +293,7 @@ const limits: readonly Limit[] = [
   concurrency('visitor concurrency', all),
 ];
 
-/** Checks all limits, first those that waiting cannot cure. A request counts against limits only if it passes all. */
+/** Checks all limits, first those that waiting cannot cure. A request counts against them only if it passes all. */
 export function checkLimits(facts: LimitFacts, counters: RateCounters, nowMs: number, trace?: Trace): void {
   const { id } = facts.tier;
   for (const { step, holds, check, compares, otherwise } of limits) {

@@ -1,8 +1,8 @@
 /**
- * The model listing. On the shared host it contains the pool's models, on a stack's host exactly what the stack can answer; a
- * stack of another organisation gets the same answer as a missing one. A request for a single model is answered like an
- * inference request for it. Both API families read the same document (specification, Model listing entry). Models are sorted
- * newest first, then by id, so that equal listings have equal bytes. `owned_by` never names an organisation.
+ * Builds model listings (specification, Model listing entry). The shared host lists the pool's models, and a stack's host
+ * exactly what the stack can serve. A foreign stack gets the same answer as a missing one, and a single model the same
+ * refusal as an inference request for it. Both API families read the same document. Models are sorted newest first, then by
+ * id, so that equal listings have equal bytes. `owned_by` never names an organisation.
  */
 
 import { type OperationKind, operations } from '../../schemas/api/operations.ts';
@@ -19,7 +19,7 @@ export function isListing(operation: { readonly kind: OperationKind }): operatio
   return operations[operation.kind].countsAs === 'listing';
 }
 
-/** Place that serves the host's models, and whether the host's API surface includes reranking. */
+/** Place whose models are listed, and whether the host's API surface includes reranking. */
 interface ListedPlace {
   readonly place: PlaceKey;
   readonly reranks: boolean;
@@ -36,19 +36,19 @@ function resolveListedPlace(lookup: Lookup, target: Target, caller: Caller): Lis
   };
 }
 
-/** Models of the place that answer requests for text or embeddings. Excludes models that only rerank. */
+/** Models of the place that serve text or embeddings requests. Models that only rerank are excluded. */
 export function textModels(lookup: Lookup, place: PlaceKey): readonly ServedModel[] {
   return lookup.listing(place).filter(({ id }) => lookup.routes(place, id).some(({ reranks }) => !reranks));
 }
 
-/** Returns the body of the listing. Throws TargetNotServingError, or the host's refusal if a single model is missing. */
+/** Returns the JSON listing. If a stack or a single model is missing, throws the refusal that fits the host. */
 export function listModels(
   lookup: Lookup,
   target: Target,
   caller: Caller,
   operation: ListingOperation,
 ): string {
-  // As in an inference request, the plan is checked before the stack, so own, foreign and missing stacks get the same answer.
+  // Check the plan before the stack, as inference requests do. Then own, foreign and missing stacks get the same answer.
   if (operation.kind === 'model' && !isEntitled(caller)) throw withoutPlan('not listed without a plan');
   const { place, reranks } = resolveListedPlace(lookup, target, caller);
   const listed = reranks ? lookup.listing(place) : textModels(lookup, place);
@@ -67,7 +67,7 @@ export function listModels(
     : dedicatedOnly('not listed by the pool');
 }
 
-/** Whether the caller has a plan. Callers without a key need none. */
+/** Whether the caller has a plan. A caller without a key does not need one. */
 function isEntitled(caller: Caller): boolean {
   return caller.kind !== 'key' || organisationPlan(caller.owner) !== null;
 }
@@ -75,7 +75,7 @@ function isEntitled(caller: Caller): boolean {
 export interface ListedModel {
   readonly id: string;
   readonly family: string;
-  /** RFC 3339. */
+  /** Time when the model was added, in RFC 3339 format. */
   readonly added: string;
 }
 
@@ -93,7 +93,7 @@ export function modelEntry({ id, family, added }: ListedModel) {
   };
 }
 
-/** Document of a list. It is always complete, so `has_more` is always false. */
+/** Returns the listing's document. It always contains all models, so `has_more` is always false. */
 export function modelListing(models: readonly ListedModel[]) {
   const data = models.map(modelEntry).sort((a, b) => b.created - a.created || (a.id < b.id ? -1 : 1));
   return {

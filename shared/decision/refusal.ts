@@ -1,8 +1,8 @@
-/** A refusal: the client's message, its cause and a text for the log. Anything else thrown becomes InternalError. */
+/** A refusal: a message for the client, its cause and a text for the log. Other thrown errors become InternalError. */
 import { type ErrorEnvelope, type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
 import { type Cause, type CauseWithType, causes, causeText } from './causes.ts';
 
-/** Limit that had no room for a request. */
+/** Limit that had no room for the request. */
 export interface Exhausted {
   readonly kind: 'rate' | 'concurrency';
   readonly subject: string;
@@ -11,17 +11,17 @@ export interface Exhausted {
 }
 
 export interface RefusalOptions {
-  /** Details of the fault for our log and metrics. Never shown to the client. */
+  /** Details of the fault for logs and metrics. They are never shown to the client. */
   readonly detail?: string | undefined;
-  /** Seconds for `Retry-After`. Only the two 429 refusals contain it. */
+  /** Number of seconds for the `Retry-After` header. Only the two kinds of 429 refusals set it. */
   readonly retryAfterSeconds?: number;
-  /** Id of the refused key, for the decision journal. Never shown to the client. */
+  /** Id of the refused key, for the decision journal. It is never shown to the client. */
   readonly keyId?: string | undefined;
-  /** Limit whose room time or other requests will free. */
+  /** The full limit, if waiting or the end of other requests will make room for the request. */
   readonly exhausted?: Exhausted;
 }
 
-/** Refuses because the service itself cannot take the request, whatever the state of its nodes. */
+/** Refusal for requests that the service itself cannot accept at present, regardless of the nodes' state. */
 export function cannotTakeNow(cause: CauseWithType<'InferenceUnavailableError'>): Refusal {
   return new Refusal(
     cause,
@@ -33,14 +33,14 @@ export class Refusal extends Error {
   override readonly name = 'Refusal';
   override readonly cause: Cause;
   readonly type: RefusalType;
-  /** Cause in words, for logs and metrics. Never shown to the client. */
+  /** Cause in words, for logs and metrics. It is never shown to the client. */
   readonly reason: string;
   readonly retryAfterSeconds: number | undefined;
   readonly keyId: string | undefined;
   readonly exhausted: Exhausted | undefined;
 
   constructor(cause: Cause, message: string, options: RefusalOptions = {}) {
-    // No stack trace, because nobody reads it and creating it costs more than the decision.
+    // Skip the stack trace, because nobody reads it and creating it costs more than the decision.
     const { stackTraceLimit } = Error;
     Error.stackTraceLimit = 0;
     super(message);
@@ -57,7 +57,7 @@ export class Refusal extends Error {
     return refusalKinds[this.type].status;
   }
 
-  /** The error envelope (specification, Errors). `path` is the request's path without the query. */
+  /** Error body for the client (specification, Errors). `path` is the request's path without the query string. */
   envelope(path: string): ErrorEnvelope {
     const { code, status } = refusalKinds[this.type];
     return { error: { code, type: this.type, message: this.message, status, path } };

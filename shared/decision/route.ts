@@ -1,7 +1,7 @@
 /**
- * Chooses the place that serves a request (specification, Routing algorithm): on the shared host an own node, then the pool;
- * on a stack's host only that stack. Routing is a pure look-up. It must not balance load, prefer nodes or fall back to
- * another place.
+ * Chooses the place that serves a request (specification, Routing algorithm). On the shared host, this is a node of the
+ * caller's organisation or else the pool. On a stack's host, it is always that stack. Routing is a pure look-up. It must not
+ * balance load, prefer nodes or fall back to another place.
  */
 
 import { operations } from '../../schemas/api/operations.ts';
@@ -13,29 +13,29 @@ import { Refusal } from './refusal.ts';
 import type { Read } from './step.ts';
 import type { Trace } from './trace.ts';
 
-/** Target that the host selects: the shared service, or one stack, which may not exist. */
+/** Target that a request's host selects: the shared service, or one stack, which may not exist. */
 export type Target = { readonly kind: 'shared' } | { readonly kind: 'stack'; readonly stack: string };
 
 export interface Placement {
   readonly capacity: Capacity;
-  /** Nodes of the chosen place. Never empty. */
+  /** Nodes of the chosen place that serve the model. Never empty. */
   readonly candidates: readonly Route[];
 }
 
 export interface RoutingFacts {
   readonly target: Target;
-  /** null for a visitor, who must never reach dedicated capacity. */
+  /** Organisation of the caller. null for a visitor, who must never reach dedicated capacity. */
   readonly organisation: string | null;
-  /** Plan of the organisation. null means that it may not use inference. */
+  /** Plan of the organisation. null means that the organisation may not use inference. */
   readonly tier: string | null;
   readonly model: string;
-  /** API surface of the path. Embeddings belong to every surface. */
+  /** API family that the request's path belongs to. Embeddings belong to `any`. */
   readonly surface: 'openai' | 'anthropic' | 'any';
-  /** Whether the request needs a model that reranks. Such models answer no other requests. */
+  /** Whether the request needs a reranking model. These models do not answer other requests. */
   readonly reranks: boolean;
 }
 
-/** Uses one answer for all causes, so that a stack of another organisation looks like one that does not serve the model. */
+/** Answers all causes alike, so that another organisation's stack looks like one that does not serve the model. */
 export function targetNotServing(cause: CauseWithType<'TargetNotServingError'>, detail?: string): Refusal {
   return new Refusal(cause, 'This stack does not serve the requested model.', { detail });
 }
@@ -48,7 +48,7 @@ export function unavailable(cause: CauseWithType<'InferenceUnavailableError'>, d
   );
 }
 
-/** A node failed before the first byte. The answer depends on the host. `detail` is for the log. */
+/** Refusal on the shared host if a node failed before it sent the first byte. `detail` is for the log. */
 export function nodeFailed(detail: string): Refusal {
   return unavailable('node failed', detail);
 }
@@ -57,7 +57,7 @@ export function nodeOfStackFailed(detail: string): Refusal {
   return targetNotServing('node of a stack failed', detail);
 }
 
-/** Refuses a caller whose plan does not include the model. `organisation` is null for a visitor. */
+/** Refusal for a caller whose plan does not include the model. `organisation` is null for a visitor. */
 function notInPlan(organisation: string | null): Refusal {
   return new Refusal(
     'model not in plan',
@@ -67,7 +67,7 @@ function notInPlan(organisation: string | null): Refusal {
   );
 }
 
-/** Refuses an organisation that is suspended or has no tier. It cannot use any model, not even on its own nodes and stacks. */
+/** Refusal if an organisation is suspended or has no tier. It may not use any model, even on its own nodes and stacks. */
 export function withoutPlan(
   cause: Exclude<CauseWithType<'ModelNotInPlanError'>, 'model not in plan'>,
 ): Refusal {
@@ -77,17 +77,17 @@ export function withoutPlan(
   );
 }
 
-/** Refuses a visitor if visitors are not served. The playground refuses each of its calls with this, too. */
+/** Refusal for visitors when they are not served. Calls from the playground get it too. */
 export function noVisitors(): Refusal {
   return new Refusal('no visitors', 'Visitors are not served here.');
 }
 
-/** Refuses a caller without a plan. `organisation` is null for a visitor. */
+/** Refusal for a caller without a plan. `organisation` is null for a visitor. */
 export function refuseWithoutPlan(organisation: string | null): Refusal {
   return organisation === null ? noVisitors() : withoutPlan('no entitlement');
 }
 
-/** Refuses a model that is not available here. The text does not show whether another organisation has it. */
+/** Refusal if a model is not available on this host. The text does not show whether another organisation has it. */
 export function dedicatedOnly(cause: CauseWithType<'DedicatedOnlyModelError'>): Refusal {
   return new Refusal(
     cause,
@@ -108,7 +108,7 @@ function wrongKind(reranks: boolean): Refusal {
   );
 }
 
-/** Keeps the nodes whose model is of the requested kind, which is usually all of them. */
+/** Keeps the nodes whose model reranks or does not, as the request needs. Usually this is all of them. */
 function ofKind(
   capacity: Capacity,
   candidates: readonly Route[],
@@ -122,7 +122,7 @@ function ofKind(
   return { capacity, candidates };
 }
 
-/** Whether the decision ends at this refusal. With a trace, the refusal is recorded and the next step is decided too. */
+/** Whether the decision ends at this refusal. A trace records the refusal, and then the next step is decided too. */
 function ends(trace: Trace | undefined, refusal: Refusal, reads: readonly Read[] = []): boolean {
   trace?.refuse(refusal, {}, reads);
   return trace === undefined;
@@ -158,7 +158,7 @@ function routeStack(
   return wrong ?? answer;
 }
 
-/** Refuses temporarily if the organisation's own node last had the model loaded and is now down or drained. */
+/** Temporary refusal if the organisation's own node last had the model loaded and is now down or drained. */
 function ownNodeAway(lookup: Lookup, { organisation, model }: RoutingFacts): Refusal | undefined {
   if (organisation === null || !lookup.loadedLast(`organisation:${organisation}`, model)) return undefined;
   return unavailable('own node away');
@@ -184,7 +184,7 @@ function routeShared(lookup: Lookup, facts: RoutingFacts, trace: Trace | undefin
   return routePool(lookup, facts, trace, wrong);
 }
 
-/** Routes to the pool. `wrong` is an earlier refusal, which remains the answer. */
+/** Routes the request to the pool. `wrong` is a refusal from an earlier step, which remains the answer. */
 function routePool(
   lookup: Lookup,
   facts: RoutingFacts,
@@ -233,7 +233,7 @@ function routeNodes(candidates: readonly Route[]): readonly string[] {
   return candidates.map(({ node }) => node).sort();
 }
 
-/** Chooses the place or returns a refusal, because limits are reported before the route. A trace records every step. */
+/** Returns the place or a refusal. It does not throw, because limits are reported first. A trace records every step. */
 export function route(lookup: Lookup, facts: RoutingFacts, trace?: Trace): Placement | Refusal {
   if (facts.tier === null && trace === undefined) return refuseWithoutPlan(facts.organisation);
   return facts.target.kind === 'stack'

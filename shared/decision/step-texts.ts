@@ -1,4 +1,4 @@
-/** A step in words, with the rows that determined its result. */
+/** Describes the steps of a decision in words, and names the snapshot rows that determined each result. */
 import { groupDigits } from '../../schemas/grouped.ts';
 import type { PlaceKey } from '../../schemas/names.ts';
 import { causes } from './causes.ts';
@@ -12,30 +12,30 @@ export interface StepText {
 export interface NodeReport {
   readonly id: string;
   readonly fault?: 'down' | 'drained' | 'not loaded';
-  /** Mark of the row that dates the node's present condition. */
+  /** Timestamp in the node's row that dates its present condition. */
   readonly mark: 'up_set_at' | 'drained_set_at' | 'loaded_set_at';
 }
 
-/** State that a step's text refers to. */
+/** Look-ups that a step's text needs. */
 export interface Described {
   readonly model: string;
   /** Whether the prompt's token count is an upper bound. */
   readonly isBound: boolean;
-  /** A row's name, followed by its id if they differ. Only the id if the row no longer exists. */
+  /** Returns the name of a row, followed by its id if the two differ. If the row no longer exists, returns only the id. */
   nameOf(table: 'organisation' | 'api_key', id: string): string;
-  /** Nodes of the place, those with the model loaded first. */
+  /** Nodes of the place. Nodes that have loaded the model come first. */
   nodesAt(place: PlaceKey): readonly NodeReport[];
   isInstalled(place: PlaceKey): boolean;
 }
 
 export type Describe = (step: Step, of: Described) => StepText;
 
-/** Texts by the step's result. A plain string refers to the rows that the step read. */
+/** Texts for each result of a step. A plain string cites all rows that the step read. */
 export interface StepTexts {
   readonly ok?: Describe | string;
-  /** The step was not checked and counts as passed. */
+  /** Text if the step was not checked and is assumed to have passed. */
   readonly assumed?: Describe | string;
-  /** Replaces the texts of the step's causes. */
+  /** Replaces the texts of the causes for which this step refuses requests. */
   readonly refused?: Describe | string;
 }
 
@@ -46,11 +46,11 @@ const turnsText = (value: unknown): string => `${number(value)} turn${value === 
 const limitText = (value: unknown): string => (value === null ? 'no limit' : `of ${number(value)}`);
 const placeOf = ({ facts }: Step): PlaceKey => String(facts['place']) as PlaceKey;
 
-/** Text of the step's cause. Records may contain causes of other builds. */
+/** Text of the refusal's cause. Records from other builds may contain unknown causes. */
 const said: Describe = ({ cause }) =>
   plain((cause && causes[cause].says) ?? 'refused for a cause that this build does not know');
 
-/** Explains why the rules never saw the request. Calls of the playground can also be refused with causes of other steps. */
+/** Explains a refusal before the rules saw the request. Playground calls may have causes that belong to other steps. */
 export const unread: Describe = (step, of) => {
   if (step.cause !== undefined && causes[step.cause].step === 'http') return said(step, of);
   return plain(step.facts['type'] === 'Unauthorized' ? 'the key is not accepted' : 'the call was not read');
@@ -65,7 +65,7 @@ export const key: Describe = (step, of) => {
   return keyText(step, of, (name, owner) => `${name} of ${owner}${end}`);
 };
 
-/** Explains why there was no answer or only a part of it. */
+/** Explains why there was no answer, or only part of one. */
 export const unfinished: Describe = (step, of) =>
   step.facts['endedBy'] === undefined ? said(step, of) : plain(String(step.facts['reason']));
 
@@ -102,12 +102,12 @@ export const withoutPlan: Describe = (step, of) =>
         ...planMarks(step),
       );
 
-/** Only the organisation's row, because the tier's row does not say who has the tier. */
+/** Returns only the organisation's row, because the tier's row does not show who has the tier. */
 function planMarks({ reads }: Step): Read[] {
   return reads.filter(({ table }) => table === 'organisation');
 }
 
-/** Text about a tier's limit, which refers to the tier's row. */
+/** Builds a text about a tier's limit. The text cites the tier's row. */
 const tierLimit =
   (text: (facts: StepFacts, of: Described) => string): Describe =>
   ({ facts }, of) => {
@@ -118,7 +118,7 @@ const tierLimit =
     );
   };
 
-/** Lists the parts separately, so that the prompt's number matches the record. */
+/** Lists prompt and answer separately, so that the prompt's number matches the one in the record. */
 export const context = tierLimit(({ needed, prompt, answer, atLeast, allowed }, { isBound }) => {
   const bound = atLeast ? 'at least ' : isBound ? 'at most ' : '';
   const parts = answer === 0 ? '' : ` (${number(prompt)} for the prompt, ${number(answer)} for the answer)`;
@@ -139,7 +139,7 @@ export const visitorTokens = tierLimit(
   ({ used, allowed }) => `${tokensText(used)} used by all visitors today, ${limitText(allowed)}`,
 );
 
-/** Text about a limit's use: the sum that gateways published, the gateway's own knowledge, or only the remaining room. */
+/** Describes the use of a limit: the sum that all gateways published, what one gateway knew, or only the remaining room. */
 export function uses(what: string): Describe {
   return tierLimit(({ used, here, elsewhere, held, room, weight, allowed }) => {
     const counts = weight === undefined ? '' : `, this one counts as ${number(weight)}`;
@@ -177,7 +177,7 @@ export function inTier(says: string): Describe {
     const tier = reads.find(({ table }) => table === 'tier')?.id;
     const text = `${tier ?? 'the plan'} ${says}`;
     if (tier === undefined) return plain(text);
-    // A change to the tier's models does not update the tier's own row.
+    // Adding a model to a tier changes a row of its own but not the tier's row, so cite both.
     const models = [model, '*'].map((id): Read => ({ table: 'tier_model', id: `${tier}/${id}` }));
     return plain(text, { table: 'tier', id: tier }, ...models);
   };
@@ -210,7 +210,7 @@ export const away: Describe = (step, of) => {
     .slice(0, nodesNamedMax)
     .map(({ id, fault }) => `${id} ${fault ? faultTexts[fault] : 'serves it'}`);
   if (reports.length > nodesNamedMax) texts.push(`and ${reports.length - nodesNamedMax} more`);
-  // Prefer nodes that would serve the model if they were up. Nodes that never had it explain less.
+  // Prefer nodes that would serve the model if they were up. Nodes that never loaded the model explain less.
   const absent = reports.filter(({ fault }) => fault !== 'not loaded');
   const deciding = absent.length > 0 || step.step === 'own nodes' ? absent : reports;
   return plain(texts.join(', '), ...deciding.map(nodeMark));
@@ -237,7 +237,7 @@ function nodeMark({ id, mark }: NodeReport): Read {
   return { table: 'node', id, mark };
 }
 
-/** Describes a step in words. Skipped steps share one text. */
+/** Describes a step in words. All skipped steps share one text. */
 export function describeStep(
   step: Step,
   { ok, assumed, refused = said }: StepTexts,

@@ -1,15 +1,15 @@
-/** Result of a single step of a decision. */
+/** A single step of a decision and its result. */
 import type { MarkOf, TableName } from '../snapshot/tables.ts';
 import type { Cause, StepOfCause } from './causes.ts';
 import type { Refusal } from './refusal.ts';
 
-/** Name of a step. `own nodes` has no cause of its own, because routing goes on to the next place if a place has no node. */
+/** Name of a step. `own nodes` never causes a refusal, because routing then tries the pool. */
 export type StepName = StepOfCause | 'own nodes';
 
-/** Result of a step. `refused` without a refusal means that the step found nothing, so the next step was decided. */
+/** Result of a step. If a step is `refused` without a refusal, it found nothing, so the next step was decided. */
 export type StepResult = 'ok' | 'assumed' | 'refused' | 'skipped';
 
-/** Row that a step depends on. `mark` names the relevant aspect if only one matters. */
+/** Snapshot row that a step depends on. `mark` names the relevant timestamp if only one part of the row matters. */
 export type Read = {
   [Table in TableName]: { readonly table: Table; readonly id: string; readonly mark?: MarkOf<Table> };
 }[TableName];
@@ -24,6 +24,6 @@ export interface Step {
   readonly facts: StepFacts;
   readonly reads: readonly Read[];
   readonly refusal?: Refusal;
-  /** Cause of the refusal, decided or recorded. */
+  /** Cause of the refusal, either decided now or taken from a record. */
   readonly cause?: Cause | undefined;
 }

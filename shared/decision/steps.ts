@@ -1,13 +1,14 @@
 /**
- * Steps of a decision in their order. A row contains all that other files need of a step: when explanations show it, what it
- * needs, whose names it contains, which limit it compares, and a text for each result. causes.ts assigns causes to steps.
+ * Lists the steps of a decision in order. A row contains all that other files need to know about a step: when explanations
+ * show it, which data it reads, whose names it contains, which limit it compares, and a text for each result. `causes.ts`
+ * assigns causes to steps.
  */
 import type { SayingStep } from './causes.ts';
 import type { StepName } from './step.ts';
 import type { Describe, StepTexts } from './step-texts.ts';
 import * as say from './step-texts.ts';
 
-/** Limit of a tier: the option of `headgate tier set` that changes it, and its field in the tier or visitors' totals. */
+/** Limit of a tier: the `headgate tier set` option that sets it, and its field in the tier or in the visitors' totals. */
 interface PlanLimit {
   readonly flag: string;
   readonly field: string;
@@ -15,22 +16,22 @@ interface PlanLimit {
 }
 
 export interface StepRow {
-  /** Group of the step. Only records contain `http` and `answer`. Listings have no body and no route. */
+  /** Group of steps to which it belongs. Only recorded requests have `http` and `answer` steps. */
   readonly group: 'http' | 'head' | 'listing' | 'body' | 'route' | 'answer';
-  /** When explanations show the step although it was not decided: always, on one kind of host, or never. */
+  /** Where explanations show the step even if it was not decided: on all hosts, stacks, the shared host, or nowhere. */
   readonly shown: 'always' | 'stack' | 'shared' | 'asked';
-  /** Kind of data that the step reads. Sums are read together before the first limit, uses until a limit refuses. */
+  /** Data that the step reads. `sums` are all read before the first limit. `use` is read only until a limit refuses. */
   readonly needs: 'head' | 'body' | 'sums' | 'use';
   /** Owner of the names in the step's facts, because members must not see others' names. `place`: the place's owner. */
   readonly names: 'own' | 'others' | 'place';
-  /** Whether passing this step determines what is served. */
+  /** Whether this step, when passed, determines what is served. */
   readonly gives?: true;
-  /** Set if another plan might change the step's refusal, with the limit that the step compares. */
+  /** Set if another plan might change the step's refusal. `limit` is the limit that the step compares. */
   readonly plan?: { readonly limit?: PlanLimit };
   readonly texts: StepTexts;
 }
 
-/** A step must supply a text if a cause of the step has none. */
+/** Row of a step. It must contain a text for refusals if one of the step's causes has none. */
 type StepRowFor<Name extends StepName> = Name extends SayingStep | 'own nodes'
   ? StepRow & { readonly texts: { readonly refused: Describe | string } }
   : StepRow;
@@ -43,7 +44,7 @@ const unasked = { shown: 'asked', needs: 'head', names: 'own' } as const;
 
 const limit = (flag: string, field: string) => ({ plan: { limit: { flag, field } } });
 const ofAll = (flag: string, field: string) => ({ plan: { limit: { flag, field, isOfAll: true } } }) as const;
-/** Same text for both results, because the numbers say everything. */
+/** Uses the same text for both results, because its numbers explain the result. */
 const either = (text: Describe) => ({ texts: { ok: text, refused: text } });
 
 const rows = {
@@ -109,7 +110,6 @@ const rows = {
   answer: { ...unasked, group: 'answer', texts: { refused: say.unfinished } },
 } as const satisfies { readonly [Name in StepName]: StepRowFor<Name> };
 
-/** Possible results of each step, derived from its texts. */
 type Rows = typeof rows;
 export type StepResults = {
   [Name in StepName]: 'refused' | Extract<keyof Rows[Name]['texts'], 'ok' | 'assumed'>;

@@ -1,4 +1,4 @@
-/** Record of a decision's steps. With a trace, deciding goes on after the first refusal, which remains the verdict. */
+/** Records the steps of a decision. With a trace, deciding continues after the first refusal, which is still the verdict. */
 import { causes } from './causes.ts';
 import { Refusal } from './refusal.ts';
 import type { Read, Step, StepFacts, StepName } from './step.ts';
@@ -7,12 +7,12 @@ import type { PassedStep, StepResults } from './steps.ts';
 export class Trace {
   readonly #steps = new Map<StepName, Step>();
 
-  /** Steps in the order in which they were decided. */
+  /** All recorded steps, in the order in which they were decided. */
   get steps(): readonly Step[] {
     return [...this.#steps.values()];
   }
 
-  /** Refusal that a client would receive. */
+  /** First recorded refusal, which is the one that the client receives. */
   get refusal(): Refusal | undefined {
     return this.steps.find(({ refusal }) => refusal !== undefined)?.refusal;
   }
@@ -27,7 +27,7 @@ export class Trace {
     if (!this.#steps.has(step)) this.#steps.set(step, { step, result, facts, reads });
   }
 
-  /** Records a refusal under the step of its cause. */
+  /** Records a refusal under the step to which its cause belongs. */
   refuse(refusal: Refusal, facts: StepFacts = {}, reads: readonly Read[] = []): void {
     const { cause } = refusal;
     const { step } = causes[cause];
@@ -35,12 +35,12 @@ export class Trace {
       this.#steps.set(step, { step, result: 'refused', facts, reads, refusal, cause });
   }
 
-  /** Appends steps that were traced separately. */
+  /** Appends the steps of another trace. */
   append(other: Trace): void {
     for (const step of other.steps) if (!this.#steps.has(step.step)) this.#steps.set(step.step, step);
   }
 
-  /** Runs a check that may throw a refusal, and records the result. */
+  /** Runs a check that may throw a refusal, and records its result. */
   attempt(step: PassedStep, check: () => void, facts: StepFacts, reads: readonly Read[]): void {
     try {
       check();
@@ -52,7 +52,7 @@ export class Trace {
   }
 }
 
-/** Throws the refusal. With a trace, it records the refusal instead, and the next step is decided too. */
+/** Throws the refusal. If a trace is passed, it records the refusal instead, so that the next steps are decided too. */
 export function refuse(
   trace: Trace | undefined,
   refusal: Refusal,

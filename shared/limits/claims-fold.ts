@@ -1,4 +1,4 @@
-/** Folds the claims of all gateways in log order, so that every reader grants the same. It must not read a clock. */
+/** Folds gateways' claims on shared limits in log order. It must not read a clock, so that all readers grant the same. */
 import {
   type GaugeRecord,
   gaugeEntriesMax,
@@ -18,41 +18,41 @@ interface ProcessState {
   name: string;
   n: number;
   offset: number;
-  /** Monotonic time in ms at which its last record was folded here. */
+  /** Monotonic time in ms at which the process's last record was folded here. */
   foldedMs: number;
   ended: boolean;
-  /** First and last minute in which the process is a member, by the minute's start in ms since 1970. */
+  /** Starts of the first and the last minute in which the process has a standing share, in ms since 1970. */
   from: number;
   until: number;
-  /** Whether every other process has read its first record or is cut off. */
+  /** Whether every other process has read this process's first record or is cut off. */
   isKnown: boolean;
 }
 
-/** Time in ms for which a record about weight in flight is taken as exact. */
+/** Time in ms for which a process's record of its weight in flight is considered exact. */
 const certainMs = 250;
-/** Time in ms for which ended processes are remembered, because a late record of theirs may still arrive. */
+/** Time in ms for which ended processes are remembered, because late records from them may still arrive. */
 const endedKeptMs = 600_000;
-/** Extra time in ms for which a replaced process may have used its share, because its clock may be ahead. */
+/** Time in ms for which a replaced process may have gone on using its share, because its clock may be ahead. */
 const replacedMs = 1000;
-/** Largest difference in ms between a writer's clock and the log's. Beyond it, the writer is not a member of any minute. */
+/** Largest difference in ms between a writer's clock and the log's. Beyond it, the writer gets no share of a minute. */
 export const clockOffMs = 30_000;
-/** Time in ms. A process that others ended for its silence was already cut off for longer, and used no share since then. */
+/** Least time in ms that a process had been cut off, and used no share, before others declared it dead for its silence. */
 const cutOffBeforeMs = 5000;
 
-/** Time in ms, by the log, after which a process that has not read a record is cut off. */
+/** Time in ms, by the log's clock, after which a process that has not read a record is cut off. */
 const knownMs = 3000;
 
 const noCell = { claim: 0, yields: false };
 
 export class ClaimsFold implements Members {
   readonly #processes = new Map<string, ProcessState>();
-  /** Writer and offset of the last record, and the offset of the last record of any other process. */
+  /** Writer and offset of the last record. `#lastOther` is the offset of the last record by any other process. */
   #last = { process: '', offset: -1 };
   #lastOther = -1;
   #live = 0;
-  /** Live processes that may not be known to all yet, with the time at which they will be: log time, ms since 1970. */
+  /** Live processes that others may not know yet, with the log time in ms since 1970 at which all will know them. */
   readonly #joining = new Map<string, number>();
-  /** Process that holds all room, if any. */
+  /** Process that holds all the room in every limit, if any. */
   #alone: string | undefined;
 
   #epoch = 0;
@@ -69,7 +69,7 @@ export class ClaimsFold implements Members {
     return this.#live;
   }
 
-  /** Process that holds all room. Nobody else is granted anything until it gives the room up, ends, or falls silent. */
+  /** Process that holds all the room. No other process is granted any until this one gives it up, ends or falls silent. */
   get alone(): string | undefined {
     return this.#alone;
   }
@@ -87,8 +87,8 @@ export class ClaimsFold implements Members {
   }
 
   /**
-   * Counts the processes with a standing share of the window. In flight, only processes known to all count, because until
-   * then the others use a share computed without the new one.
+   * Counts the processes with a standing share of the window. For limits on concurrency, only processes that all others know
+   * are counted, because until then the others use shares computed without the new process.
    */
   count(window: number): number {
     if (window === inFlightWindow) return this.#live - this.#joining.size;
@@ -107,12 +107,11 @@ export class ClaimsFold implements Members {
     return window === inFlightWindow ? state.isKnown && !state.ended : isMemberInMinute(state, window);
   }
 
-  /** Start of the first minute in which the process is a member, as far as the log has been read. */
+  /** Start of the first minute in which the process has a standing share, as far as the log has been read. */
   memberFrom(process: string): number {
     return this.#processes.get(process)?.from ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Number of known limits. */
   get size(): number {
     return this.#rows.size;
   }
@@ -129,13 +128,13 @@ export class ClaimsFold implements Members {
     return this.#processes.get(process)?.name;
   }
 
-  /** Yields all live processes except the given one, with the time at which their last records were folded. */
+  /** Yields all live processes except the given one, with the times at which their last records were folded. */
   *others(process: string): IterableIterator<{ readonly process: string } & Readonly<ProcessState>> {
     for (const [id, state] of this.#processes)
       if (id !== process && !state.ended) yield { ...state, process: id };
   }
 
-  /** Returns live processes, other than this one, whose last record was folded no later than `foldedMs` (monotonic). */
+  /** Returns the live processes, other than `process`, whose last record was folded no later than `foldedMs` (monotonic). */
   silentBefore(foldedMs: number, process: string): LastSeen[] {
     const silent: LastSeen[] = [];
     for (const [id, { ended, foldedMs: last, offset }] of this.#processes)
@@ -143,10 +142,10 @@ export class ClaimsFold implements Members {
     return silent;
   }
 
-  /** Room that the others leave in the limit: neither claimed nor covered by their standing shares. May be negative. */
+  /** Room that other processes neither claim nor reserve as their standing shares. May be negative. */
   left(process: string, limit: Limit, row = this.row(limit)): number {
     if (row !== undefined) {
-      // Others learn from a record that a limit was raised. A process that holds all room does not need that.
+      // Other processes learn of a raised limit from a record. A process that holds all the room need not wait for that.
       const more = this.#alone === process ? Number.POSITIVE_INFINITY : 0;
       return this.#rows.left(row, process) + Math.min(more, limit.limit - row.limit);
     }
@@ -154,7 +153,7 @@ export class ClaimsFold implements Members {
     return limit.limit - others * this.#rows.reservedShare(limit.window, limit.limit);
   }
 
-  /** Returns how much of its grant a process may use. While claims exceed the limit, it may not replace what ends. */
+  /** Returns how much granted room a process may use. While claims exceed the limit, freed room stays unused. */
   kept(process: string, limit: Limit, granted: number): number {
     const row = this.row(limit);
     const excess = (row?.claimed ?? 0) - limit.limit;
@@ -164,13 +163,13 @@ export class ClaimsFold implements Members {
     );
   }
 
-  /** Use by other processes, according to their last records. Some weight in flight may have ended since. */
+  /** Sum of what others use, according to their last records. Some of their requests in flight may have ended since. */
   usedByOthers(process: string, limit: LimitName): number {
     const row = this.row(limit);
     return row === undefined ? 0 : row.used - (row.cells.get(process)?.used ?? 0);
   }
 
-  /** Room that others will certainly keep. In flight, only recent records are certain; a minute includes ended processes. */
+  /** Room that others will certainly keep. In flight, only recent records are certain. A minute includes ended processes. */
   keptByOthers(process: string, limit: Limit, nowMs: number): number {
     const isMinute = limit.window !== inFlightWindow;
     let kept = 0;
@@ -189,7 +188,7 @@ export class ClaimsFold implements Members {
     return Math.max(claim, isMember ? this.#rows.reservedShare(limit.window, limit.limit) : 0);
   }
 
-  /** Folds a record. Returns false for a repetition or an ended process. `loggedMs` is the log's time. */
+  /** Folds a record. Returns false if it is a repetition or its process has ended. `loggedMs` is its log time. */
   apply(record: GaugeRecord, offset: number, nowMs: number, loggedMs?: number): boolean {
     const { process } = record;
     const lastOfOthers = process === this.#last.process ? this.#lastOther : this.#last.offset;
@@ -207,7 +206,7 @@ export class ClaimsFold implements Members {
     for (const [id, seen] of silent)
       if (this.#alone === id && (this.#processes.get(id)?.offset ?? 0) <= seen) this.#alone = undefined;
     if (alone === undefined && this.#alone === process) this.#alone = undefined;
-    // A process may not take all room if the log has another's record after the offset it had read, or with its last one.
+    // Deny all the room if another process wrote a record after `alone`, the offset that this process had read.
     if (alone !== undefined && lastOfOthers <= alone && !this.hasEnded(process)) this.#alone ??= process;
   }
 
@@ -220,7 +219,7 @@ export class ClaimsFold implements Members {
     const known = this.#processes.get(process);
     if (known !== undefined && (known.ended || n <= known.n)) return false;
     const isTrue = Math.abs(at - loggedMs) <= clockOffMs;
-    // If the same start was accepted earlier it stays valid, as it does for readers who accepted it then.
+    // A start that was accepted earlier stays valid, because other readers may have accepted it then, too.
     const from = isTrue || known?.from === asked ? asked : Number.POSITIVE_INFINITY;
     if (known?.from !== from) this.#epoch++;
     if (known === undefined) {
@@ -253,7 +252,7 @@ export class ClaimsFold implements Members {
     }
   }
 
-  /** Forgets expired rows, in parts, and processes that ended long ago. Returns the number of limits and cells examined. */
+  /** Removes some of the expired rows, and processes that ended long ago. Returns the number of limits and cells examined. */
   sweep(nowMs: number, wallMs: number): number {
     for (const [id, { ended, foldedMs }] of this.#processes)
       if (ended && foldedMs + endedKeptMs < nowMs) this.#processes.delete(id);
@@ -262,7 +261,7 @@ export class ClaimsFold implements Members {
 
   #end([process, seen]: LastSeen, by: GaugeRecord, nowMs: number, loggedMs: number = by.at): void {
     const known = this.#processes.get(process);
-    // The log contains a later record, so the process was not silent.
+    // The log contains a later record from the process, so it was not silent.
     if (known !== undefined && (known.ended || known.offset > seen)) return;
     // A process that stops cleanly has reported everything it used, unless that did not fit into one record.
     const isWhole = process === by.process && by.entries.length < gaugeEntriesMax;

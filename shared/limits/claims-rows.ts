@@ -1,66 +1,66 @@
-/** Claims on each limit, folded from record entries in log order. Pure: times are passed in. */
+/** Claims of processes on each limit, folded from record entries in log order. It is pure: callers pass the times in. */
 import { type GaugeEntry, inFlightWindow } from '../../schemas/records/gauges.ts';
 
-/** State of one process in one limit. */
+/** One process's claim on one limit, and its use of it. */
 export interface Cell {
   used: number;
-  /** Claim that the process asked for. Larger than `claim` if there was no room. */
+  /** Claim that the process requested. It is larger than `claim` if there was not enough room. */
   asked: number;
   claim: number;
   /** Whether the process has given up its standing share. */
   yields: boolean;
-  /** Monotonic time in ms at which the entry was read here. */
+  /** Monotonic time in ms at which this process read the entry. */
   atMs: number;
 }
 
-/** Processes with a standing share of a limit: room that each may use without asking, the same for every reader. */
+/** Processes with a standing share of a limit, which they may use without claiming it. All readers compute equal shares. */
 export interface Members {
-  /** Changes whenever any answer may have changed. */
+  /** Number that changes whenever an answer of this object may have changed. */
   readonly epoch: number;
-  /** Number of members to whom the others leave a share. */
+  /** Number of processes for which the others reserve a standing share of the window. */
   count(window: number): number;
-  /** Number of processes that divide the shares. In flight, includes those that others may not know yet. */
+  /** Number of processes that divide the standing shares. In flight, others may not know some of them yet. */
   sharers(window: number, members: number): number;
   has(process: string, window: number): boolean;
 }
 
-/** State of one limit of one subject. */
+/** Claims and use of one limit on one subject. */
 export interface LimitRow {
   readonly subject: string;
   readonly window: number;
-  /** Limit according to the last record about it. */
+  /** Limit as stated in the last record about it. */
   limit: number;
   readonly cells: Map<string, Cell>;
-  /** Sum of the claims. */
+  /** Sum of all claims. */
   claimed: number;
-  /** Sum of the use, according to the last records. */
+  /** Sum of all processes' use, according to their last records. */
   used: number;
-  /** Number of processes that asked for more than they got. */
+  /** Number of processes that requested more than they were granted. */
   short: number;
-  /** Epoch of the members for which the sums below were computed. */
+  /** Epoch of the members for which `members`, `above` and `below` were computed. */
   epoch: number;
   members: number;
-  /** Sum of the claims of processes whose claim is at least their standing share. */
+  /** Sum of the claims that are at least as large as their process's standing share. */
   above: number;
-  /** Number of members that reserve their standing share, with or without a cell. */
+  /** Number of processes whose standing share is reserved, whether or not they have a cell. */
   below: number;
 }
 
-/** Time in ms after its start, by this machine's clock, for which a minute's claims are kept. */
+/** Time in ms, counted from the start of a minute by this machine's clock, for which claims on the minute are kept. */
 const windowKeptMs = 130_000;
-/** Largest distance in ms between a minute and its record's time. Minutes further away would only waste memory. */
+/** Largest distance in ms between a claimed minute and its record's time. Other minutes would only waste memory. */
 const windowDistanceMs = 200_000;
-/** Maximum number of limits held, so that no writer can exhaust the memory. */
+/** Maximum number of limits kept, so that no writer can exhaust the memory. */
 const rowsMax = 200_000;
-/** Number of limits and cells after which a sweep stops; the current limit's cells are still finished. */
+/** Number of limits and cells after which a sweep pauses. It still finishes the cells of the current limit. */
 const sweptAtOnce = 5_000;
 
-/** Identifies a limit by its subject and the start of the minute, or `inFlightWindow`. */
+/** Identifies a limit by its subject and its window: the start of a minute, or `inFlightWindow`. */
 export type LimitName = Pick<GaugeEntry, 'subject' | 'window'>;
 
 export interface Limit {
   readonly subject: string;
-  /** Start of the minute in ms since 1970, or `inFlightWindow`. */
+  /** Start of the limited minute in ms since 1970, or `inFlightWindow`. */
   readonly window: number;
   readonly limit: number;
 }
@@ -68,7 +68,7 @@ export interface Limit {
 export interface ProcessEntries {
   readonly process: string;
   readonly entries: readonly GaugeEntry[];
-  /** Whether another process holds all room. */
+  /** Whether another process holds all the room. */
   readonly isBlocked: boolean;
   /** Monotonic time in ms at which the entries were read. */
   readonly atMs: number;
@@ -76,12 +76,12 @@ export interface ProcessEntries {
   readonly loggedMs: number | undefined;
 }
 
-/** Divisor: all standing shares together are half of the limit. The rest can be claimed by whoever needs it. */
+/** Divisor that reserves half of a limit for all standing shares together. Any process can claim the other half. */
 const shareDivisor = 2;
 
 export class ClaimsRows {
   readonly #members: Members;
-  /** Rows by window, then by subject, so that no key must be built for each entry. */
+  /** Rows by window and then by subject, which avoids building a key for each entry. */
   readonly #windows = new Map<number, Map<string, LimitRow>>();
   #size = 0;
   /** Position at which the next sweep continues. */
@@ -101,31 +101,31 @@ export class ClaimsRows {
     return row;
   }
 
-  /** Share left to each member of a limit that does not have any cells; 0 if it is below one. */
+  /** Standing share that each process would have of a limit without cells. 0 if the share is less than one request. */
   reservedShare(window: number, limit: number): number {
     return standingShare(limit, this.#members.count(window));
   }
 
-  /** Standing share that a member may use; 0 if below one. A lower limit in the row counts instead of `limit`. */
+  /** Standing share that a process may use, or 0 if below one request. A lower limit in the row replaces `limit`. */
   standingShare(window: number, limit: number, row: LimitRow | undefined): number {
     const members = row === undefined ? this.#members.count(window) : row.members;
     return standingShare(Math.min(limit, row?.limit ?? limit), this.#members.sharers(window, members));
   }
 
-  /** Room that the others leave in the limit: neither claimed nor covered by their standing shares. May be negative. */
+  /** Room that other processes neither claim nor reserve as their standing shares. May be negative. */
   left(row: LimitRow, process: string): number {
     const cell = row.cells.get(process);
     const reserves = this.#reservesShare(row, process, cell);
     return roomLeft(row, row.above - (reserves ? 0 : (cell?.claim ?? 0)), row.below - Number(reserves));
   }
 
-  /** Whether another process got less than it asked for. */
+  /** Whether another process was granted less than it requested. */
   lacksElsewhere(row: LimitRow, process: string): boolean {
     const cell = row.cells.get(process);
     return row.short > Number(cell !== undefined && this.#isShort(row, process, cell));
   }
 
-  /** Whether all claims and standing shares together fit into the limit. */
+  /** Whether all claims and standing shares together fit within the limit. */
   fits(row: LimitRow): boolean {
     return roomLeft(row, row.above, row.below) >= 0;
   }
@@ -146,7 +146,7 @@ export class ClaimsRows {
     }
   }
 
-  /** Ends a process. Its admissions in a minute still count; its requests in flight are over. */
+  /** Ends a process. Its admitted requests still count in their minute, but its requests in flight are over. */
   end(process: string): void {
     for (const row of this.#rows()) {
       const cell = row.cells.get(process);
@@ -175,7 +175,7 @@ export class ClaimsRows {
     row.below += after.below - below;
   }
 
-  /** Contribution of a cell to the two sums of its row. */
+  /** Returns what a cell adds to the sums `above` and `below` of its row. */
   #part(row: LimitRow, process: string, cell: Cell): { above: number; below: number } {
     return this.#reservesShare(row, process, cell) ? { above: 0, below: 1 } : { above: cell.claim, below: 0 };
   }
@@ -190,14 +190,14 @@ export class ClaimsRows {
     );
   }
 
-  /** Whether the cell lacks room that its process asked for, beyond the process's own standing share. */
+  /** Whether the process was granted less than it requested, even counting its own standing share. */
   #isShort(row: LimitRow, process: string, { asked, claim, yields }: Cell): boolean {
     if (asked <= claim) return false;
     const isCovered = asked <= standingShare(row.limit, row.members) && !yields;
     return !(isCovered && this.#members.has(process, row.window));
   }
 
-  /** Recomputes the reserved sums after the members or the limit changed. */
+  /** Recomputes the row's sums after the members or the limit have changed. */
   #reserve(row: LimitRow): void {
     row.epoch = this.#members.epoch;
     row.members = this.#members.count(row.window);
@@ -216,7 +216,7 @@ export class ClaimsRows {
     row.below = standingShare(row.limit, row.members) > 0 ? below + row.members - withCell : 0;
   }
 
-  /** Forgets past minutes and idle in-flight cells, in parts. Returns the number of limits and cells examined. */
+  /** Removes past minutes and some of the idle in-flight cells. Returns the number of limits and cells examined. */
   sweep(wallMs: number): number {
     for (const [window, rows] of this.#windows)
       if (window !== inFlightWindow && window + windowKeptMs < wallMs) {
@@ -263,7 +263,7 @@ export class ClaimsRows {
   }
 }
 
-/** Returns the process's cell, creating it if necessary. Idle cells stay until a sweep. */
+/** Returns the process's cell, creating it if necessary. Unused cells stay until the next sweep. */
 function getCell(row: LimitRow, process: string): Cell {
   let cell = row.cells.get(process);
   if (cell === undefined) {
@@ -273,7 +273,7 @@ function getCell(row: LimitRow, process: string): Cell {
   return cell;
 }
 
-/** Whether the cell can be removed. Without its cell, a process that yields would reserve a share. */
+/** Whether the cell can be removed. Without its cell, a process that gave its share up would reserve it again. */
 function isIdle({ asked, claim, yields }: Cell): boolean {
   return asked + claim === 0 && !yields;
 }
@@ -284,12 +284,12 @@ function isFarFromRecord(window: number, loggedMs: number | undefined): boolean 
   );
 }
 
-/** Whole requests in a standing share; 0 if it is below one. */
+/** Number of whole requests in a standing share. 0 if the share is less than one request. */
 function standingShare(limit: number, members: number): number {
   return members === 0 ? 0 : Math.floor(limit / (shareDivisor * members));
 }
 
-/** Computes the room left in integers: shares are fractions, and only the result is rounded. */
+/** Computes the remaining room in integers. Shares are fractions, so only the result is rounded. */
 function roomLeft({ limit, members }: LimitRow, above: number, below: number): number {
   if (below === 0) return limit - above;
   const parts = shareDivisor * members;

@@ -1,4 +1,4 @@
-/** `counters.db`: copy of what a process has read of the counters topic. A damaged copy is made again from the topic. */
+/** `counters.db`: local copy of what a process has read of the counters topic. If damaged, it is rebuilt from the topic. */
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { CounterEntry } from '../../schemas/records/limits.ts';
@@ -29,7 +29,7 @@ CREATE TABLE value (${columnsSql(columns.value)}, PRIMARY KEY (replica, subject,
 `,
 };
 
-/** Opens or creates the copy. Throws the errors of shared/runtime/sqlite.ts other than damage. */
+/** Opens or creates the copy. A damaged copy is replaced; the other errors of `shared/runtime/sqlite.ts` are thrown. */
 export function openCounterCopy(path: string): CounterCopy {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   try {
@@ -42,7 +42,7 @@ export function openCounterCopy(path: string): CounterCopy {
 }
 
 export class CounterCopy {
-  /** Whether nothing has been read yet. */
+  /** Whether the copy was empty when it was opened. */
   readonly isNew: boolean;
   readonly #path: string;
   readonly #db: Database;
@@ -60,12 +60,12 @@ export class CounterCopy {
     }
   }
 
-  /** Offset at which reading continues; undefined if the copy has no position. */
+  /** Topic offset at which reading continues, or undefined if the copy does not contain one. */
   get nextOffset(): number | undefined {
     return prepare<{ next_offset: number }>(this.#db, 'SELECT next_offset FROM position').get()?.next_offset;
   }
 
-  /** Adds all values to the state. */
+  /** Adds all values in the copy to the state. */
   loadInto(state: CounterState): void {
     const values = new Map<string, CounterEntry[]>();
     for (const row of prepare<RowWith<typeof columns.value>>(this.#db, 'SELECT * FROM value').iterate()) {
@@ -86,7 +86,7 @@ export class CounterCopy {
     for (const _ of state.takeUnsaved());
   }
 
-  /** Writes the changes, with the position up to which the topic has been read. */
+  /** Writes the changed values, together with the offset up to which the topic has been read. */
   save(state: CounterState, nextOffset: number, ended: readonly string[] = []): void {
     const replica = this.#db.prepare(
       'INSERT OR REPLACE INTO replica (id, process, name, own_ms, any_ms) VALUES (?, ?, ?, ?, ?)',

@@ -1,9 +1,9 @@
-/** Metrics of a feed. They are separate, because a feed on a thread does not need the metrics library. */
+/** Metrics of a counter feed, in a separate file because a feed on a worker thread does not need the metrics library. */
 import type { Registry } from 'prom-client';
 import { ObservedMetrics } from '../runtime/observed-metrics.ts';
 import type { CounterFeedCounts } from './counter-feed.ts';
 
-/** Registers metrics of the counter records that a process exchanges. */
+/** Registers metrics for the counter records that a process publishes and reads. */
 export function measureCounterFeed(registry: Registry, counts: () => CounterFeedCounts): void {
   const metrics = new ObservedMetrics(registry);
   metrics.counter(

@@ -1,4 +1,4 @@
-/** Reads the counters topic into a state, keeps its copy on disk, and publishes records. It also works without the topic. */
+/** Reads the counters topic into a state, keeps a copy on disk, and publishes records. It also works without the topic. */
 import { type CounterRecord, readCounterRecord } from '../../schemas/records/limits.ts';
 import type { Follower } from '../log/core/follower.ts';
 import type { LimitBatch, LimitTopic } from '../log/limit-topic.ts';
@@ -8,9 +8,9 @@ import { sleep } from '../runtime/retry.ts';
 import type { CounterCopy } from './counter-copy.ts';
 import type { CounterState } from './counters.ts';
 
-/** Interval in ms of writes to the copy. They are rare, because each value costs a row, and a start reads the rest again. */
+/** Interval in ms between writes of the copy. They are rare, because each value costs a row and can be read again. */
 const saveEveryMs = 600_000;
-/** Pause in ms between two reads of the topic, because batches are cheaper. */
+/** Pause in ms between two reads of the topic. Reading in batches is cheaper. */
 const restMs = 300;
 
 export interface CounterFeedOptions {
@@ -18,24 +18,24 @@ export interface CounterFeedOptions {
   readonly copy: CounterCopy;
   readonly state: CounterState;
   readonly logger: LineLogger;
-  /** Id of this process. Its own records do not vouch for the log's time. */
+  /** Id of this process. Its own records do not confirm the log's time. */
   readonly process: string;
-  /** Merges one record with its log time; returns how many of its entries were dropped. */
+  /** Merges one record, given its log time. Returns the number of entries that were dropped. */
   readonly read: (record: CounterRecord, logMs: number) => number;
-  /** Called after each batch. */
+  /** Called after each batch of records. */
   readonly onRead?: () => void;
-  /** Called before the topic is read again, because records published before may be gone. */
+  /** Called before the whole topic is read again, because records published earlier may have been lost. */
   readonly onRestart?: () => void;
-  /** Called when entries of these keys have ended. */
+  /** Called with the keys of entries that have expired. */
   readonly onEnded?: (keys: readonly string[]) => void;
-  /** Clock that replaces both the wall clock and the monotonic clock. */
+  /** Replaces both the wall clock and the monotonic clock. */
   readonly now?: () => number;
 }
 
-/** Counts of one process since its start. */
+/** Numbers of records since the process started. */
 export interface CounterFeedCounts {
   published: number;
-  /** Records read that are foreign, cut, forged, too large or invalid, and entries out of bounds. */
+  /** Number of rejected records (foreign, truncated, forged, too large or invalid) and of entries that exceed the bounds. */
   rejected: number;
 }
 
@@ -70,12 +70,12 @@ export class CounterFeed {
     this.#timer = setInterval(() => this.save(), saveEveryMs).unref();
   }
 
-  /** Resolves true once everything in the topic has been read, false at the deadline or once stopped. */
+  /** Resolves to true once everything in the topic has been read, or to false at the deadline or when the feed stops. */
   caughtUp(timeoutMs: number): Promise<boolean> {
     return this.#follower.caughtUp(timeoutMs).catch(() => false);
   }
 
-  /** Returns false if the topic did not acknowledge the record, which may be in it nevertheless. */
+  /** Publishes a record. Returns false if the topic did not acknowledge it, although the record may have arrived. */
   async publish(record: CounterRecord): Promise<boolean> {
     try {
       await this.#options.topic.append(Buffer.from(JSON.stringify(record)));
@@ -86,10 +86,10 @@ export class CounterFeed {
     }
   }
 
-  /** Writes the copy. A failure is reported, and the next start reads the records again. */
+  /** Writes the copy. A failure is only logged, because the next start reads the missing records again. */
   save(): void {
     const { copy, state, logger, onEnded } = this.#options;
-    // Both clocks must agree that an entry has ended, and a clock that leaps does not count.
+    // Expire an entry only if both clocks agree that it has ended, so that one wrong clock cannot remove it.
     const untilMs = this.#removal.limit(Math.min(this.logNow(), this.#now()));
     const ended = state.expire(untilMs);
     if (ended.length > 0) onEnded?.(ended);
@@ -123,7 +123,7 @@ export class CounterFeed {
     this.#options.onRead?.();
   }
 
-  /** Log time as far as the log was read, without leaps. Before the first record, it is this process's own time. */
+  /** Log time of the records read so far, with leaps ignored. Before the first record, this process's own clock. */
   logNow(): number {
     return this.#time.now();
   }

@@ -1,6 +1,7 @@
 /**
- * Counters of tokens and turns over all gateways. Each data folder is a replica with cumulative values. Per replica, subject
- * and period the larger value counts, so records give the same sums in any order. Pure: time and storage are arguments.
+ * Counts tokens and turns across all gateways. Each data folder is a replica that publishes cumulative values. For each
+ * replica, subject and period the larger value wins, so the order of records does not matter. It is pure: time and storage
+ * are arguments.
  */
 import { dayMs } from '../../schemas/durations.ts';
 import { type CounterEntry, type CounterRecord, visitorPrefix } from '../../schemas/records/limits.ts';
@@ -15,7 +16,7 @@ interface Value {
   turns: number;
 }
 
-/** Counts of all replicas for one subject in one period. */
+/** Counts that all replicas report for one subject in one period. */
 interface Account {
   readonly tokens: number;
   readonly turns: number;
@@ -27,29 +28,29 @@ export interface ReplicaFacts {
   readonly id: string;
   process: string;
   name: string | undefined;
-  /** Times when its own process, and any process, last published about it, in ms since 1970. */
+  /** Times at which the replica's own process (`ownMs`) and any process (`anyMs`) last reported it, in ms since 1970. */
   ownMs: number;
   anyMs: number;
 }
 
 export const nothing: Sum = { tokens: 0, turns: 0 };
 
-/** Bounds on what hostile records can make a reader hold. */
+/** Bounds on how many replicas and accounts are kept, so that hostile records cannot exhaust the memory. */
 const replicasMax = 10_000;
 const accountsMax = 1_000_000;
-/** Number of days after its period's first day when an entry ends. */
+/** Number of days after the first day of a period when its entries expire. */
 const entryDays = 33;
 
 export function counterKey(subject: string, period: string): string {
   return `${subject} ${period}`;
 }
 
-/** Time when the entries of a period end, ms since 1970. */
+/** Time when the entries of a period expire, in ms since 1970. */
 export function entriesEndMs(period: string): number {
   return Date.parse(period.length === 7 ? `${period}-01` : period) + entryDays * dayMs;
 }
 
-/** Whether entries of a period count now: they have not ended, and the period has begun. */
+/** Whether entries of a period count at this time: the period has begun and its entries have not expired. */
 export function isCounted(period: string, nowMs: number): boolean {
   const endMs = entriesEndMs(period);
   return endMs > nowMs && endMs - nowMs <= (entryDays + 2) * dayMs;
@@ -60,10 +61,10 @@ export class CounterState {
   readonly replicas: ReplicaFacts[] = [];
   readonly #indexes = new Map<string, number>();
   readonly #accounts = new Map<string, Account>();
-  /** Values that changed since they were last taken, by account key: the indexes of their replicas. */
+  /** Values that changed since the last `takeUnsaved`. Maps each account key to the indexes of the replicas. */
   readonly #unsaved = new Map<string, Set<number>>();
 
-  /** Merges a record. `changed` has the keys whose sums grew; `dropped` counts entries out of time or beyond the bounds. */
+  /** Merges a record. `changed` lists the keys whose sums grew. `dropped` counts entries that are out of date or bounds. */
   apply(
     record: CounterRecord,
     nowMs: number,
@@ -89,7 +90,7 @@ export class CounterState {
     return (index === undefined ? undefined : this.#accounts.get(key)?.values.get(index)) ?? nothing;
   }
 
-  /** The values of one account, by replica. */
+  /** Values that each replica reports for one account. */
   valuesOf(key: string): { readonly replica: ReplicaFacts; readonly sum: Sum }[] {
     return [...(this.#accounts.get(key)?.values ?? [])].flatMap(([index, sum]) => {
       const replica = this.replicas[index];
@@ -110,7 +111,7 @@ export class CounterState {
     }
   }
 
-  /** Removes ended entries; returns their keys. */
+  /** Removes expired entries and returns their keys. */
   expire(nowMs: number): string[] {
     const ended = [...this.#accounts.keys()].filter((key) => entriesEndMs(periodIn(key)) <= nowMs);
     for (const key of ended) {
@@ -120,7 +121,7 @@ export class CounterState {
     return ended;
   }
 
-  /** Values that changed since the last call, for the copy on disk. */
+  /** Yields the values that changed since the last call, so that they can be written to the copy on disk. */
   *takeUnsaved(): Generator<{ readonly replica: string; readonly entry: CounterEntry }> {
     for (const [key, indexes] of this.#unsaved)
       for (const index of indexes) {
@@ -132,7 +133,7 @@ export class CounterState {
     this.#unsaved.clear();
   }
 
-  /** Adds a replica's entries from a copy. Their times were checked when they were read. */
+  /** Adds a replica's entries from the copy on disk. Their times were checked when they were first read from the topic. */
   restore({ id, process, name, ownMs, anyMs }: ReplicaFacts, entries: readonly CounterEntry[]): void {
     const named = name === undefined ? {} : { name };
     const record: CounterRecord = { v: 1, replica: id, process, at: ownMs, entries, ...named };
@@ -195,17 +196,17 @@ function entryOf(key: string, { tokens, turns }: Sum): CounterEntry {
   return [key.slice(0, space), key.slice(space + 1), tokens, turns];
 }
 
-/** Durable counts in a gateway's own folder. */
+/** Counts that a gateway stores durably in its own data folder. */
 export interface OwnCounters {
   readonly replica: string;
   get(key: string): Sum | undefined;
-  /** Whether a process of this folder has this id. */
+  /** Whether a process with this id has run in the gateway's data folder. */
   isOwnProcess(process: string): boolean;
 }
 
 export type ReplicaConflict = 'another process' | 'larger values';
 
-/** Whether the log shows that the folder was copied or restored: it names another process, or knows more than the folder. */
+/** Detects that a data folder was copied or restored: the log names another process for it, or has larger values. */
 export function conflictOf(
   record: CounterRecord,
   own: OwnCounters,
@@ -221,14 +222,14 @@ export function conflictOf(
   return isMore ? 'larger values' : undefined;
 }
 
-/** Longest time in ms from an entry's change to its publication. */
+/** Longest time in ms between a change of an entry and its publication. */
 const publishMsMax = 60_000;
-/** Longest time in ms from a count to its publication near the end of an allowance. */
+/** Longest time in ms before a count is published when an allowance is nearly used up. */
 const urgentMs = 200;
-/** Divisor: near the end, an entry may hold back this part of what is left, divided by the live gateways. */
+/** Divisor: near the end, each live gateway may leave its part of 1/64 of the remaining allowance unpublished. */
 const urgentPart = 64;
 
-/** Whether so many unpublished tokens are too many to hold back, with `left` of an allowance. */
+/** Whether a number of unpublished tokens is too large to hold back when `left` tokens of an allowance remain. */
 export function isNearEnd(tokens: number, left: number, live: number): boolean {
   return tokens >= left / urgentPart / Math.max(live, 1);
 }
@@ -238,18 +239,18 @@ interface Unpublished {
   tokens: number;
 }
 
-/** Decides when the entries of a replica are published. */
+/** Decides when the changed entries of a replica are published. */
 export class PublishPlan {
   /** Entries that changed since they were last published, by key. */
   readonly #unpublished = new Map<string, Unpublished>();
-  /** Tokens that may be used in total, by key; absent if there is no limit. */
+  /** Total allowance in tokens by key. Unlimited keys are absent. */
   readonly #limits = new Map<string, number>();
 
   get size(): number {
     return this.#unpublished.size;
   }
 
-  /** Notes that an entry grew. `limit` is its subject's allowance in the period; null: unlimited, undefined: unchanged. */
+  /** Notes that an entry grew. `limit` is the subject's allowance: null if unlimited, undefined if unchanged. */
   grown(key: string, tokens: number, nowMs: number, limit?: number | null): void {
     if (limit === null) this.#limits.delete(key);
     else if (limit !== undefined) this.#limits.set(key, limit);
@@ -258,12 +259,12 @@ export class PublishPlan {
     else waiting.tokens += tokens;
   }
 
-  /** Takes the keys that are due. `used` returns the sum over all replicas. */
+  /** Takes the keys that are due for publication. `used` returns the sum over all replicas. */
   take(nowMs: number, live: number, used: (key: string) => number): string[] {
     const due: string[] = [];
     for (const [key, waiting] of this.#unpublished) {
       const ageMs = nowMs - waiting.sinceMs;
-      // Take all others too, because a record costs each reader more than an entry.
+      // Publish all other entries too, because readers pay more for a record than for an entry.
       if (ageMs >= publishMsMax || ageMs < 0) return this.takeAll();
       if (this.#isUrgent(key, waiting.tokens, live, used)) due.push(key);
     }
@@ -278,13 +279,13 @@ export class PublishPlan {
   }
 
   #isUrgent(key: string, tokens: number, live: number, used: (key: string) => number): boolean {
-    // Each one of a visitor's few turns counts.
+    // Publish at once, because a visitor has so few turns that each one matters.
     if (key.startsWith(visitorPrefix)) return true;
     const limit = this.#limits.get(key);
     return limit !== undefined && isNearEnd(tokens, Math.max(limit - used(key), 0), live);
   }
 
-  /** Forgets the limits of ended periods. */
+  /** Removes ended periods. */
   forget(keys: readonly string[]): void {
     for (const key of keys) {
       this.#limits.delete(key);
