@@ -6,7 +6,7 @@ import { usingOption } from '../../cli/processes/options.ts';
 import { fleetFileBytesMax, parseFleet } from '../../cli/terminal/fleet-file.ts';
 import { type Fleet, fleetSchema } from '../../schemas/events/fleet.ts';
 import { baseUrl, detectEngine } from '../../shared/engines/detect.ts';
-import type { Logger } from '../../shared/runtime/logger.ts';
+import { createLogger } from '../../shared/runtime/logger.ts';
 import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { type SimNode, startSimNode } from '../simulator/sim-node.ts';
 import { type DemoNodeId, demoFleet, demoNodes, engineFleet } from './demo-fleet.ts';
@@ -24,7 +24,6 @@ export interface DevFleetOptions {
   /** Base URL of the control plane. */
   readonly controlPlane: string;
   readonly dataDir: string;
-  readonly logger: Logger;
 }
 
 export interface DevFleet {
@@ -105,7 +104,7 @@ function withUrls(fleet: Fleet, urls: Readonly<Record<string, string>>): Fleet {
 async function startAgents(
   admin: DevAdmin,
   urls: Readonly<Record<string, string>>,
-  { controlPlane, dataDir, logger }: DevFleetOptions,
+  { controlPlane, dataDir }: DevFleetOptions,
 ): Promise<NodeAgent[]> {
   const nodes = (await admin.nodes()).filter(({ id, agent }) => agent && urls[id] !== undefined);
   const tokens = await nodeTokens(
@@ -119,7 +118,8 @@ async function startAgents(
         controlPlanes: [controlPlane],
         node,
         token: tokens[node] ?? '',
-        logger,
+        // The control plane stops first, so warnings about it would end every session.
+        logger: createLogger('dev', 'error'),
         engine: new EngineWatch({ url }),
         loadsModels: true,
       });

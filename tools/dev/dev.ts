@@ -219,7 +219,6 @@ async function bringUp(
     firstPort: options.port === 0 ? 0 : firstSimulatedPort,
     controlPlane: base.admin,
     dataDir: base.dataDir,
-    logger: base.logger,
   });
   running.close = () => fleet.close();
   const keys = await demoKeys(admin, join(base.dataDir, 'demo-keys.json'));
