@@ -1,4 +1,4 @@
-/** Checks that the list of log lines names each line that a process writes, exactly once. */
+/** Checks that the documented list of log lines contains each line that a process writes exactly once. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,7 @@
-/** Checks docs/a-request.md and docs/an-event.md: a request and an event pass through the twelve steps' files in order. */
+/**
+ * Checks docs/a-request.md and docs/an-event.md. A request and an event must pass through the files of the twelve steps in
+ * the documented order.
+ */
 import { execFile } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,7 +13,7 @@ import { scaledMs } from './support/budget.ts';
 import { operatorToken, organisation, ProcessFleet, statusWith } from './support/process-fleet.ts';
 import { recordedBuild } from './support/recorded-build.ts';
 
-/** The file that each step of the page names. */
+/** Returns the file that each step of the page names. */
 function stepsOf(page: string): string[] {
   const text = readFileSync(new URL(`../docs/${page}`, import.meta.url), 'utf8');
   return [...text.matchAll(/^\d+\. [^[]*\[[^\]]+\]\(\.\.\/([^)]+)\)/gm)].map(([, file = '']) => file);
@@ -23,7 +26,7 @@ const passed = { request: [] as string[], event: [] as string[] };
 
 const now = (): number => Number(process.hrtime.bigint());
 
-/** Files whose functions have been called since a time, in call order. */
+/** Returns the files whose functions have been called since `from`, in the order of the calls. */
 function filesSince(from: number): string[] {
   const files = readdirSync(folder).filter((name) => name.endsWith('.calls'));
   const calls = files.flatMap((file) => readFileSync(join(folder, file), 'utf8').trim().split('\n'));
@@ -34,7 +37,7 @@ function filesSince(from: number): string[] {
     .map(({ file }) => file);
 }
 
-/** The steps that were passed in this order. */
+/** Returns those of the expected steps that were passed in the expected order. */
 function inOrder(expected: readonly string[], files: readonly string[]): string[] {
   let at = -1;
   return expected.filter((step) => {
@@ -44,7 +47,7 @@ function inOrder(expected: readonly string[], files: readonly string[]): string[
   });
 }
 
-/** Waits until all steps have been passed or time is up. */
+/** Waits until all steps have been passed or the time is up. */
 async function walk(road: keyof typeof steps, from: number): Promise<void> {
   const untilMs = performance.now() + scaledMs(10_000);
   do {

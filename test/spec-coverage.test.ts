@@ -1,6 +1,6 @@
 /**
- * Checks that every clause of the specification is cited by a test, and that every cited clause exists. Only clauses that
- * leave their matter open ("not shown") are exempt, each with a reason.
+ * Checks that every clause of the specification is cited by a test, and that every cited clause exists. The only exceptions
+ * are clauses that leave something open ("not shown"), each with a reason.
  */
 import { readFileSync } from 'node:fs';
 import { relative } from 'node:path';
@@ -10,10 +10,10 @@ import { citationsIn, citationsUnder, clausesOf, testNames } from './support/cla
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const clauses = clausesOf(readFileSync(new URL('../docs/specification.md', import.meta.url), 'utf8'));
-/** Leaves out this file, whose samples are not tests. */
+/** Leaves out this file, because the samples in it are not tests. */
 const citations = citationsUnder(root).filter(({ file }) => file !== fileURLToPath(import.meta.url));
 
-/** Exempt clauses, with the reason why there is nothing to test. */
+/** Clauses that need no test, each with the reason. */
 const exempt: Readonly<Record<string, string>> = {
   'API key 4': 'further fields of a key record are left open',
   'Limits 7': 'the numbers are left open; an operator sets them',

@@ -1,4 +1,6 @@
-/** Checks how `.ci/run` treats failing tests, with real runs of made-up files, and the order in which test files start. */
+/**
+ * Checks how `.ci/run` treats failing tests by running made-up test files, and checks the order in which test files start.
+ */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,7 +12,7 @@ import { longestFiles } from './support/longest-files.ts';
 const configOfRun = `export default { test: { projects: ['unit', 'process'].map((name) =>
   ({ test: { name, include: ['**/*.' + name + '.test.js'] } })) } };`;
 const good = `import { test } from 'vitest'; test('is good', () => {});`;
-/** Fails on its first run, which leaves a file behind. */
+/** A test that fails on its first run, which leaves a file behind, and then passes. */
 const first = `import { existsSync, writeFileSync } from 'node:fs'; import { expect, test } from 'vitest';
 test('is good', () => {});
 test('waits', () => {
@@ -40,7 +42,7 @@ function verdict(files: Readonly<Record<string, string>>, command?: readonly str
 test('files that failed by the machine and pass alone are named with their seeds, and the run passes', {
   timeout,
 }, () => {
-  // A process test, and a unit test that may start a fleet.
+  // A process test, and a unit test in `test/`, which may start a fleet. Both are run again after a failure.
   const files = { 'b.process.test.js': first, 'test/c.unit.test.js': first.replaceAll('seen', 'seen-too') };
   const { status, lines } = verdict({ 'a.unit.test.js': good, ...files });
   for (const file of Object.keys(files))
@@ -105,7 +107,7 @@ test.each([
 ])(
   '%s: what runs together has one number of workers, without which Vitest runs nothing',
   async (_command, names) => {
-    // Imported by path, so that the build does not compile it too.
+    // The path is resolved at run time, so that the build does not compile the configuration too.
     const { default: config } = await import(resolve('vitest.config.ts'));
     const projects = config.test.projects as { test: { name: string; maxWorkers?: number } }[];
     const counts = names.map((name) => projects.find(({ test }) => test.name === name)?.test.maxWorkers);

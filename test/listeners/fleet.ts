@@ -1,6 +1,6 @@
 /**
- * Every process with all its listeners, plain and over TLS, on one embedded log: two control planes with a console, two
- * gateways with a stack port and a playground each, two simulated nodes and two agents.
+ * Every kind of process with all its listeners, plain and over TLS, on one embedded log: two control planes with a console,
+ * two gateways with a stack port and a playground each, two simulated nodes and two agents.
  */
 import { join } from 'node:path';
 import type { ListenerName } from '../../shared/runtime/connections.ts';
@@ -26,12 +26,12 @@ interface Ready {
 }
 
 export interface Listener {
-  /** Name of the listener in its process's metrics. */
+  /** Name of the listener in the metrics of its process. */
   readonly kind: ListenerName;
   readonly endpoint: Endpoint;
   readonly process: Started<Ready> & { readonly turns?: string };
   readonly health: Endpoint;
-  /** Token for requests that the listener accepts. */
+  /** Bearer token of a caller whose requests the listener accepts. */
   readonly bearer: string;
 }
 
@@ -53,7 +53,7 @@ export class ListenerFleet extends ProcessFleet {
   readonly listeners = new Map<string, Listener>();
   readonly #isMetered: boolean;
 
-  /** With `isMetered`, processes run without TLS and with a small heap, and measure their turns. */
+  /** With `isMetered`, processes run without TLS and with a small heap, and measure the turns of their event loops. */
   constructor({ isMetered = false } = {}) {
     super();
     this.#isMetered = isMetered;

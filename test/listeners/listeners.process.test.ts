@@ -1,6 +1,6 @@
 /**
  * Attacks every listener of every process, plain and over TLS, with bytes that anyone who reaches its port may send. The
- * process survives, answers health checks, and keeps nothing of connections that have ended.
+ * process must survive, answer health checks, and keep nothing of connections that have ended.
  */
 import { existsSync, readdirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
@@ -25,7 +25,7 @@ async function expectAlive({ process, health }: Listener, after: string): Promis
   expect(statusesIn(answer), `${after}: ${answer}; ${process.stderr().slice(-2000)}`).toEqual([200]);
 }
 
-/** Number of open connections on the listener, from its process's own metrics. */
+/** Returns the number of open connections on the listener, according to the metrics of its process. */
 async function openConnections({ kind, health }: Listener): Promise<number> {
   const text = await exchange(health, get('/metrics'));
   const open = new RegExp(`^headgate_connections_open\\{listener="${kind}"\\} (\\d+)`, 'm').exec(text)?.[1];
@@ -33,7 +33,10 @@ async function openConnections({ kind, health }: Listener): Promise<number> {
   return Number(open);
 }
 
-/** Number of open sockets if the system shows them. Files and threads are left out, because their number grows anyway. */
+/**
+ * Returns the number of open sockets, or 0 if the system does not show them. Files are left out, because their number grows
+ * anyway.
+ */
 function socketsOf({ process }: Listener): number {
   const folder = `/proc/${process.child.pid}/fd`;
   if (!existsSync(folder)) return 0;
@@ -44,14 +47,14 @@ function isSocket(path: string): boolean {
   try {
     return readlinkSync(path).startsWith('socket:');
   } catch {
-    // The descriptor was closed meanwhile.
+    // The descriptor has been closed meanwhile.
     return false;
   }
 }
 
-/** Allowance for connections that stay open: probes for load balancing, agents, scrapes. */
+/** Number of connections that may be open for other reasons: health probes of load balancers, agents, and metric scrapes. */
 const slack = 6;
-/** Connections and sockets of each listener before the resets. */
+/** Number of connections and sockets of each listener before the resets. */
 const held = new Map<string, { readonly open: number; readonly sockets: number }>();
 
 test('every listener of the product is attacked here', () => {
@@ -117,7 +120,7 @@ test.each(listenerNames)(
   async (name) => {
     const { endpoint, bearer } = fleet.listener(name);
     const lines = ['Host: 127.0.0.1', `Authorization: Bearer ${bearer}`, 'Connection: close', '', ''];
-    // Sends a second request or other bytes behind the head.
+    // Sends further bytes after the request head: more requests, or bytes that are not HTTP.
     for (const more of ['GET / HTTP/1.1\r\nHost: a\r\n\r\n', '\0'])
       for (let round = 0; round < 3; round++) {
         const peer = await RawPeer.open(endpoint, { halfOpen: true });
@@ -136,7 +139,7 @@ test.each(listenerNames)(
   },
 );
 
-// Waits for all listeners at once, like the test below.
+// Runs after the resets of all listeners, so that the waits for their connections overlap.
 test.each(listenerNames)('%s holds none of the connections that were reset', async (name) => {
   const listener = fleet.listener(name);
   await vi.waitFor(
@@ -148,7 +151,7 @@ test.each(listenerNames)('%s holds none of the connections that were reset', asy
   );
 });
 
-/** Bytes after which a client keeps its side of the connection open. */
+/** Bytes that a listener answers by closing, although the client keeps its side of the connection open. */
 const endings = {
   CONNECT: 'CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n',
   'CONNECT behind a request': `${get('/').replace('close', 'keep-alive')}CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n`,
@@ -172,7 +175,7 @@ async function closesAfter(listener: Listener, bytes: string): Promise<void> {
   for (const peer of peers) peer.close();
 }
 
-// Runs for all listeners at once, because each waits for seconds before it closes.
+// Tests all listeners at the same time, because each waits for seconds before it closes a connection.
 test('every listener closes the connections of clients that keep them open', async () => {
   const waiting = new Set<string>();
   const closing = listenerNames.map(async (name) => {

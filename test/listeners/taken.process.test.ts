@@ -1,6 +1,6 @@
 /**
- * A process that cannot open a listener or use an option ends at once and names the option to change. Listeners and options
- * are read from each process's own declarations, so new ones are covered automatically.
+ * Tests that a process that cannot open a listener or use an option ends at once and names the option to change. Listeners
+ * and options are read from each process's own declarations, so new ones are covered automatically.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -31,7 +31,7 @@ const tokens = {
   HEADGATE_GATEWAY_TOKEN: 'taken-test-gateway-token',
   HEADGATE_NODE_TOKEN: 'taken-test-node-token-0001',
 };
-/** Arguments without which a process does not start. */
+/** Arguments that each process needs to start. */
 const needed: Readonly<Record<string, readonly string[]>> = {
   'control-plane': ['--log', log, '--data', join(dir, 'plane')],
   gateway: ['--log', log, '--data', join(dir, 'gateway')],
@@ -95,9 +95,12 @@ describe('each listener of each process', () => {
   );
 });
 
-/** Written once everything is open. If writing fails, only the end of the process closes the listeners. */
+/**
+ * Option of the file that is written once all listeners are open. If it cannot be written, the process must end to close the
+ * listeners.
+ */
 const readyFile = '--ready-file';
-/** Invalid values by option. */
+/** An invalid value for each of these options. */
 const bad: Readonly<Record<string, string>> = {
   '--log': 'zzz:foo',
   '--control-plane': 'foo',
@@ -132,7 +135,7 @@ const free = new Set([
   '--lora-folder',
   '--gateway-tls-name',
 ]);
-/** `--node` of an agent is free text here, because the control plane judges the name. */
+/** Whether an option accepts any text. An agent's `--node` does here, because only the control plane checks the name. */
 const isFree = (name: string, flag: string): boolean =>
   free.has(flag) || flag === readyFile || (name === 'node-agent' && flag === '--node');
 
@@ -148,7 +151,7 @@ describe('each option with a value', () => {
     async (name, flag) => {
       const { code, stderr } = await run(name, [flag, bad[flag] ?? 'zzz!']);
       expect([1, 2]).toContain(code);
-      // The log's address may contain a password, so its error describes the option instead of naming it.
+      // The log's address may contain a password, so the error describes the option without quoting its value.
       expect(stderr).toContain(flag === '--log' ? 'the address of the log' : flag);
     },
   );

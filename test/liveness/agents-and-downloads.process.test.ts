@@ -1,6 +1,6 @@
 /**
- * Node agents and gateways whose control plane cannot continue: an agent is turned away and returns after growing pauses, and
- * a gateway whose download is interrupted starts from the log instead.
+ * Tests node agents and gateways whose control plane cannot continue. An agent that is turned away must return after growing
+ * pauses. A gateway whose snapshot download is interrupted must start from the log instead.
  */
 import { once } from 'node:events';
 import { mkdirSync, readdirSync, renameSync } from 'node:fs';
@@ -27,7 +27,7 @@ afterEach(async () => {
   await engine?.close();
 });
 
-/** Forwards connections to a control plane and records when each began. */
+/** Forwards connections to a control plane and records when each of them began. */
 async function counting(plane: Plane): Promise<{ url: string; beganMs: number[] }> {
   const { hostname, port } = new URL(plane.ready.admin);
   const beganMs: number[] = [];
@@ -49,7 +49,7 @@ async function counting(plane: Plane): Promise<{ url: string; beganMs: number[] 
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, beganMs };
 }
 
-/** An agent for a pool node, connected to these addresses. */
+/** Starts an agent for a pool node, connected to these control plane addresses. */
 async function agentOver(plane: Plane, ...urls: string[]): Promise<Started<{ metrics: string }>> {
   engine = await startSimNode({ models: ['echo-small'], tokensPerSecond: 0 });
   await plane.admin.apply({
@@ -93,7 +93,7 @@ test('the agent of a replica whose log was moved away is sent away, comes back w
   await isFaulted(plane.ready, /removed/);
   const before = way.beganMs.length;
   await eventually(() => expect(way.beganMs.length).toBeGreaterThanOrEqual(before + 6));
-  // Timers never fire early, so a lower bound holds on a busy machine too.
+  // Timers never fire early, so a lower bound is safe even on a busy machine.
   const tries = way.beganMs.slice(before);
   expect((tries[5] as number) - (tries[0] as number)).toBeGreaterThan(1500);
   expect((await health(agent.ready.metrics, '/livez')).status).toBe(200);
@@ -138,7 +138,7 @@ test.each(['breaks off', 'answers that it cannot follow its log'])(
     const gateway = await fleet.startGateway('edge-1', { flags: ['--control-plane', url] });
     expect(asked).toBe(2);
     expect(askedForCounters).toBeLessThanOrEqual(2);
-    // The second failure repeats the first, so it is logged up to a minute later.
+    // Repeated failures are logged up to a minute apart, so the message may arrive late.
     await eventually(() => expect(gateway.stderr()).toContain('no snapshot could be fetched'));
     await eventually(async () => expect((await health(gateway.ready.metrics, '/readyz')).status).toBe(200));
     expect(readdirSync(join(fleet.dir, 'edge-1')).filter((name) => name.includes('.part'))).toEqual([]);

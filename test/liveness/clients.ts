@@ -1,4 +1,4 @@
-/** Long-lived clients of a control plane, as processes and raw connections, and checks of a replica that lost its log. */
+/** Long-lived clients of a control plane, as processes and as raw connections, and checks of a replica that lost its log. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { expect, vi } from 'vitest';
@@ -6,7 +6,10 @@ import { WebSocket } from 'ws';
 import type { Started } from '../support/processes.ts';
 
 const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
-/** Longest wait for a response. A process stuck in a loop never answers, but a slow one on a busy machine does. */
+/**
+ * Longest wait for a response, in ms. A process stuck in a loop never answers, but a slow process on a busy machine answers
+ * within this time.
+ */
 const answerMs = 10_000;
 
 export interface Replica {
@@ -14,7 +17,7 @@ export interface Replica {
   readonly metrics: string;
 }
 
-/** A CLI command that runs as a process. */
+/** A CLI command that runs as a process of its own. */
 export class CliProcess {
   readonly child: ChildProcess;
   stdout = '';
@@ -35,7 +38,7 @@ export class CliProcess {
     this.#ended = once(this.child, 'close');
   }
 
-  /** Exit code of the command once it has ended. */
+  /** Resolves with the command's exit code once it has ended. */
   async exitCode(): Promise<number | null> {
     await this.#ended;
     return this.child.exitCode;
@@ -52,7 +55,7 @@ export interface TailEnd {
   readonly reason: string;
 }
 
-/** Opens an event tail over a raw WebSocket. Resolves once it is open, with the promise of its end. */
+/** Opens an event stream over a raw WebSocket. Resolves once the stream is open, with a promise that settles when it ends. */
 export async function rawTail(
   replica: Replica,
   token: string,
@@ -74,7 +77,7 @@ export async function health(metrics: string, path: string): Promise<{ status: n
   return { status: response.status, text: await response.text() };
 }
 
-/** Checks that the process is alive but not ready, and that it reports this reason. */
+/** Checks that the process is alive but not ready, and that it reports the given reason. */
 export async function isFaulted({ metrics }: Replica, reason: RegExp): Promise<void> {
   await vi.waitFor(
     async () => {

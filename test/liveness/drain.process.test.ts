@@ -1,6 +1,7 @@
 /**
- * SIGTERM to a control plane: readiness fails at once while it still serves. Then it refuses new connections, ends tails with
- * 1001, answers requests in flight, and exits with 0. Anything that does not end is cut off in time.
+ * Tests SIGTERM to a control plane. Readiness must fail at once while requests are still served. Then the control plane
+ * refuses new connections, ends event streams with 1001, answers requests in flight, and exits with 0. Anything that does not
+ * end is cut off in time.
  */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
@@ -18,7 +19,7 @@ afterEach(() => fleet.close());
 const start = (drainDelay: string, drainTimeout: string): Promise<Plane> =>
   fleet.startPlane('cp', { flags: ['--drain-delay', drainDelay, '--drain-timeout', drainTimeout] });
 
-/** A request whose body is not complete yet. */
+/** Sends a request whose body is not complete yet. */
 async function halfSent(
   replica: Replica,
   body: string,

@@ -1,12 +1,12 @@
-// Preloaded into a process under test: does harm to one of its threads once a file is there that names the harm.
+// Preloaded into a process under test. Makes one of its threads fail once a file exists that names the failure.
 import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { isMainThread, workerData } from 'node:worker_threads';
 
 const file = process.env.FAIL_FILE ?? '';
-// Of the workers only that of usage: the one of the decision journal has a path alone.
+// Recognises the worker for usage records. The decision journal's worker gets only a path as its data.
 const isUsageWorker = !isMainThread && Object.keys(workerData ?? {}).join() !== 'path';
 const isHere = process.env.FAIL_THREAD === 'main' ? isMainThread : isUsageWorker;
-/** What an error of this kind may quote: it must not reach the log. */
+/** A text that an error may quote from a request. It must not reach the log. */
 const secret = 'hg_secret-that-a-request-brought';
 
 const harms = {
@@ -27,11 +27,11 @@ const harms = {
 
 function look() {
   if (!existsSync(file)) return;
-  // One word is the harm; a word before it names the command that it is done to.
+  // The file contains the name of a failure, preceded by a command's name if only processes of this command should fail.
   const words = readFileSync(file, 'utf8').split(' ');
   if (words.length > 1 && words[0] !== process.argv[2]) return;
   const harm = harms[words.at(-1)];
-  // Not written to its end yet.
+  // The file has not been written completely yet.
   if (harm === undefined) return;
   rmSync(file);
   harm();

@@ -1,6 +1,6 @@
 /**
- * A failing thread ends its process with one log line that names the failure and contains nothing from a request. A gateway
- * without its usage worker bills nothing, so it must end too.
+ * Tests that a failing thread ends its process with one log line that names the failure and contains nothing from a request.
+ * A gateway without its usage worker cannot bill, so it must end too.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -25,7 +25,7 @@ function start<Ready>(kind: string, thread: 'main' | 'worker', ...more: string[]
   return fleet.start<Ready>(kind, [kind, ...more], {
     ...{ NODE_OPTIONS: `--import=${preload}`, FAIL_FILE: harmFile(), FAIL_THREAD: thread },
     HEADGATE_NODE_TOKEN: 'not-a-token-of-any-node',
-    // `dev` brings its own log.
+    // `dev` must not get a log address, because it creates its own log.
     ...(kind === 'dev' && { HEADGATE_LOG: undefined }),
   });
 }
@@ -49,7 +49,7 @@ async function exitOf({ child }: Started<unknown>): Promise<number | null> {
   return child.exitCode;
 }
 
-/** A process whose shutdown never finishes. It receives its signal before all tests and outlives them. */
+/** A process whose shutdown never finishes. It gets its signal before all tests, because ending it takes longest. */
 const stuck = { stderr: '', ended: Promise.resolve<readonly [code: unknown, ms: number]>([0, 0]) };
 beforeAll(async () => {
   const shutdown = new URL('../../dist/cli/processes/shutdown.js', import.meta.url).href;
@@ -79,13 +79,13 @@ interface Line {
   readonly fault?: { readonly type: string; readonly at: readonly string[]; readonly message?: string };
 }
 
-/** The fatal lines of the process's log. Every log line must be JSON. */
+/** Returns the fatal lines of the process's log. Every log line must be JSON. */
 function fatalLines(process: Started<unknown>): Line[] {
   const lines = process.stderr().trimEnd().split('\n');
   return lines.map((line) => JSON.parse(line) as Line).filter(({ level }) => level === 60);
 }
 
-/** Every kind of process with one fault, and the kind that starts fastest with all faults. */
+/** Each kind of process with one fault, except for the kind that starts fastest, which has all faults. */
 const faults = [
   ['sim-node', 'throw', 'TypeError'],
   ['sim-node', 'reject', 'SyntaxError'],
@@ -179,6 +179,6 @@ test('a process that does not close ends 20 s after the time it takes by its set
   const [code, ms] = await stuck.ended;
   expect([code, stuck.stderr]).toEqual([1, expect.stringContaining('closing took too long: ending now')]);
   expect(stuck.stderr).toContain('"withinSeconds":21');
-  // Measured with the process's own clock; a busy machine can only lengthen it.
+  // The process measures this time with its own clock, and a busy machine can only lengthen it.
   expect(ms).toBeGreaterThan(20_000);
 });

@@ -1,6 +1,6 @@
 /**
- * On a full disk, simulated by a small in-memory file system, processes keep answering, report which files they cannot write,
- * and end on SIGTERM. Mounting requires root; without it, nothing is tested and a message says so.
+ * Tests processes on a full disk, simulated by a small in-memory file system. They must keep answering, report which files
+ * they cannot write, and end on SIGTERM. Mounting requires root; without it, the tests are skipped with a message.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
@@ -45,7 +45,7 @@ afterEach(async () => {
 
 const at = (log: string, data: string): More => ({ flags: ['--log', `sqlite:${log}`, '--data', data] });
 
-/** Fills the disk until `left` bytes are free. */
+/** Fills the disk until only `left` bytes are free. */
 function fill(left: number): void {
   const { bavail, bsize } = statfsSync(disk);
   try {
@@ -56,7 +56,7 @@ function fill(left: number): void {
   }
 }
 
-/** Creates organisations until a command fails, and returns that response. */
+/** Creates organisations until a command fails, and returns the response to this command. */
 async function untilRefused(replica: Replica): Promise<{ status: number; error: Record<string, unknown> }> {
   for (let n = 0; n < 5000; n++) {
     const made = { id: `org-${n}`, name: 'n'.repeat(200) };
@@ -71,7 +71,7 @@ test.runIf(mounted)(
   async () => {
     const replica = await fleet.startPlane('cp', at(join(dir, 'log'), join(disk, 'cp')));
     fill(0);
-    // The command is in the log but could not be folded here.
+    // The command is in the log, but this replica could not fold it.
     expect(await untilRefused(replica.ready)).toMatchObject({
       status: 503,
       error: { type: 'OutcomeUnknown' },
@@ -111,7 +111,7 @@ test.runIf(mounted)(
   },
 );
 
-/** A gateway with its data folder on the disk, and a node and a control plane elsewhere. */
+/** Starts a gateway with its data folder on the small disk, and a node and a control plane elsewhere. */
 async function servedFromDisk() {
   const { admin, key, gateway } = await fleet.stand({ gateway: onDisk });
   const ask = async ({ ready }: GatewayProcess): Promise<number> => {
@@ -136,7 +136,8 @@ test.runIf(mounted)(
     await vi.waitFor(async () => expect(await count()).toBe(200), { timeout: 20_000, interval: 100 });
     fill(0);
     const before = answered;
-    // The gateway answers until its database has written no rows for seconds. Until then only the row log contains them.
+    // The gateway answers until its database has been unable to write rows for some seconds. Until then, only the row log
+    // contains these rows.
     await vi.waitFor(async () => expect(await count()).toBe(503), { timeout: 30_000, interval: 0 });
     expect(answered).toBeGreaterThan(before);
     await gateway.end('SIGKILL');
@@ -189,7 +190,7 @@ test.runIf(mounted)('a restore onto a log whose disk is full ends at an interrup
   const restore = new CliProcess(['backup', 'restore', copy, ...to, '--allow-unsigned', '--yes'], {});
   commands.push(restore);
   await vi.waitFor(() => expect(statfsSync(disk).bavail).toBeLessThan(20), { timeout: 20_000 });
-  // The command must still run after a while and report no error.
+  // After some time the command must still be running and must not have reported an error.
   const early = await Promise.race([
     restore.exitCode(),
     new Promise<'runs'>((resolve) => setTimeout(() => resolve('runs'), 1000)),

@@ -1,6 +1,6 @@
 /**
- * A replica whose fold has stopped still reports on the status topic but cannot write to the log. The other replicas take
- * over its nodes, probed ones and those with agents, as if it were silent.
+ * Tests a replica whose fold has stopped. It still reports on the status topic but cannot write to the log. The other
+ * replicas must take over its nodes, both probed nodes and nodes with agents, as if the replica were silent.
  */
 
 import { join } from 'node:path';

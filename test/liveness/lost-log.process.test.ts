@@ -1,6 +1,6 @@
 /**
- * A control plane keeps answering after its log is moved away, cut off, replaced or cannot be folded. Health names the
- * reason, every long-lived client is ended with a reason, and SIGTERM ends the process.
+ * Tests that a control plane keeps answering after its log was moved away, cut off or replaced, or can no longer be folded.
+ * Its health must name the reason, every long-lived client must be ended with a reason, and SIGTERM must end the process.
  */
 import { mkdirSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
@@ -109,7 +109,7 @@ test.each(harms)(
   },
 );
 
-/** Checks that commands, waiting reads and downloads all end with a response. */
+/** Checks that commands, waiting reads and downloads all get a response. */
 async function expectAnswers(keyId: string, position: number, reason: RegExp): Promise<void> {
   const env = { HEADGATE_ADMIN: replica.ready.admin };
   const revoke = await fleet.cli(['key', 'revoke', keyId, '--yes', '--wait', '5s'], env);

@@ -1,4 +1,4 @@
-/** The folder of an embedded log is moved away and put back while the fleet runs. */
+/** Tests a running fleet whose embedded log folder is moved away and put back. */
 import { existsSync, renameSync } from 'node:fs';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { completion, ProcessFleet, statusWith } from '../support/process-fleet.ts';

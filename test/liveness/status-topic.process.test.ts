@@ -1,4 +1,7 @@
-/** The status topic is moved away while the fleet runs. Until it is back, no revocation is confirmed, with a reason. */
+/**
+ * Tests a running fleet whose status topic is moved away. Until it is back, no revocation may be confirmed, and the command
+ * must say why.
+ */
 import { mkdirSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -27,7 +30,7 @@ test('key revoke --wait exits 5 and names the topic that is gone; a topic that i
   expect(run.stderr).toMatch(/were not read to their end/);
   for (const { ready } of [plane, gateway]) expect((await health(ready.metrics, '/livez')).status).toBe(200);
 
-  // The next process to start creates the topic again.
+  // Starting another process creates the topic again.
   await fleet.startGateway('edge-2', serving);
   const after = await fleet.revoke(plane, await fleet.key(plane), 60);
   expect(after.code, after.stderr).toBe(0);

@@ -1,6 +1,6 @@
 /**
- * Gateways start at the same moment on one machine, over a log that does not exist yet. Each serves or exits with one error
- * that names its cause, such as the system's refusal of a further thread.
+ * Starts several gateways at the same moment on one machine, on a log that does not exist yet. Each must serve or exit with
+ * one error that names its cause, for example that the system refuses to start another thread.
  */
 import { spawnSync } from 'node:child_process';
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
@@ -52,7 +52,7 @@ test.each(['', '--max-semi-space-size=32'])(
   },
 );
 
-/** A user without other processes, so that the process limit counts only this process's threads. */
+/** Id of a user without other processes, so that a limit on the user's processes counts only the gateway's threads. */
 const user = '54321';
 const limited = (threads: number) => [
   ...['--reuid', user, '--regid', user, '--clear-groups', 'prlimit', `--nproc=${threads}:${threads}`],
@@ -65,11 +65,12 @@ test.runIf(canLimit)(
   'a gateway that is granted no thread for its usage worker ends with an error that says so',
   () => {
     const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
-    // The parent folders of this test run are private to their owner too.
+    // The parent folders are private to their owner, so make them accessible to the other user.
     for (const folder of [dirname(root), root]) chmodSync(folder, 0o777);
     chmodSync(dir, 0o777);
     const seen: (string | number | null)[] = [];
-    // Node.js starts a different number of threads per version and machine. One of these limits leaves none for the worker.
+    // How many threads Node.js starts depends on its version and on the machine. One of these limits leaves no thread for the
+    // worker.
     for (const threads of [11, 10, 12, 9, 13, 14, 8, 7, 15, 6, 16]) {
       const name = `gw-${threads}`;
       const args = [
@@ -90,7 +91,8 @@ test.runIf(canLimit)(
         timeout: 10_000,
       });
       seen.push(status, signal);
-      // Node.js aborts if it cannot start its own threads. A gateway with enough threads serves until the time is up.
+      // Skips limits that are too low, because Node.js aborts if it cannot start its own threads, and limits that are high
+      // enough, because the gateway then serves until the time is up.
       if (status === 134 || signal === 'SIGABRT' || status === 0) continue;
       expect([status, stderr]).toEqual([
         1,

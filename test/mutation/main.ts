@@ -1,9 +1,9 @@
 /**
- * `npm run mutation [-- TEXT] [--sample N] [--seed S]`: breaks one rule of a source at a time and runs the tests that must
- * notice. TEXT keeps only mutations whose module or rule contains it, and `--sample` picks a random choice of them.
+ * `npm run mutation [-- TEXT] [--sample N] [--seed S]`: breaks one rule of a source file at a time and runs the tests that
+ * must notice. TEXT selects mutations whose module or rule contains it, and `--sample` picks N of them at random.
  * `--unbroken` breaks nothing, to show that the tests pass. Prints each survivor, then one line of figures. Exits with 1 if a
- * mutation survives or if tests fail without one. A sample belongs to a suite that runs whole files itself, so only tests
- * chosen by name are first shown to pass.
+ * mutation survives or if tests fail without a mutation. A suite that uses `--sample` also runs the whole test files itself,
+ * so only tests selected by name are checked without a mutation first.
  */
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -11,7 +11,7 @@ import { seededRandom } from '../support/random.ts';
 import { type Mutation, suiteMutations } from './mutations.ts';
 import { namePattern, SuiteRunner } from './suite-runner.ts';
 
-// A property with few runs may miss the effect of a mutation.
+// Runs the full tier, because a property test with few runs may not notice a mutation.
 process.env['HEADGATE_TEST_TIER'] ??= 'full';
 
 const { values, positionals } = parseArgs({
@@ -27,7 +27,7 @@ if (values.sample !== undefined) console.log(`SEED=${seed}`);
 const runner = await SuiteRunner.start(process.cwd());
 const faults: string[] = [];
 
-/** Picks up to `size` values at random from the seed. */
+/** Picks up to `size` values at random. `start` is the seed. */
 function sampleOf<Value>(all: readonly Value[], size: number, start: number): Value[] {
   const random = seededRandom(start);
   return all
@@ -49,10 +49,10 @@ async function runWithout({ tests, only }: Pick<Mutation, 'tests' | 'only'>): Pr
 async function runWith(mutation: Mutation): Promise<void> {
   const { passed, failed, errors } = await runner
     .run(mutation.tests, mutation)
-    // The mutation's text has moved. Continues with the others.
+    // If the source no longer contains the mutation's text, this is reported and the other mutations still run.
     .catch((error: Error) => ({ passed: 0, failed: [], errors: [error.message] }));
   if (failed.length > 0) return;
-  // A source that does not load proves nothing about the rule.
+  // If the mutated source cannot be loaded, the failure says nothing about the rule.
   const why = errors.length > 0 ? `does not run: ${errors[0]}` : `SURVIVES ${passed} tests`;
   faults.push(`${join(mutation.module)}: ${mutation.rule}: ${why}`);
 }

@@ -1,6 +1,6 @@
 /**
- * Builds the deciding modules with one source changed. The sources on disk stay untouched: the changed module and all that
- * import it are written to a private folder, and import everything else from its original place.
+ * Builds the deciding modules with one source file changed. The files of the project stay untouched: the changed module and
+ * all modules that import it are written to a private folder, and import everything else from its original place.
  */
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,7 +10,7 @@ import { type Mutation, mutate } from './mutations.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
-/** Modules that make decisions, relative to the root. */
+/** Paths of the modules that make decisions, relative to the project's root. */
 export const decidingModules = [
   'schemas/api/refusals.ts',
   'shared/decision/refusal.ts',
@@ -39,7 +39,7 @@ function importsOf(module: string, source: string): string[] {
   );
 }
 
-/** The changed module and all modules that import it, directly or indirectly. */
+/** Returns the changed module and all modules that import it, directly or indirectly. */
 function reaching(changed: string): Set<string> {
   const found = new Set([changed]);
   for (let size = 0; size !== found.size; ) {
@@ -50,12 +50,12 @@ function reaching(changed: string): Set<string> {
   return found;
 }
 
-/** Private folder with builds; `close` removes it. */
+/** A private folder with builds, which `close` removes. */
 export class MutatedModules {
   readonly #folder = mkdtempSync(join(tmpdir(), 'headgate-mutation-'));
   #built = 0;
 
-  /** Writes a build, with or without a change, and returns the path of its `entry`. */
+  /** Writes a build, with or without a mutation, and returns the path of its `entry`. */
   build(entry: DecidingModule, mutation?: Mutation): string {
     const folder = join(this.#folder, String(this.#built++));
     const own = reaching(mutation?.module ?? 'schemas/api/refusals.ts');

@@ -1,4 +1,4 @@
-/** Checks that mutations still match their sources, because a mutation whose text has moved tests nothing. */
+/** Checks that mutations still match their source files, because a mutation whose text has moved tests nothing. */
 import { execFile } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -36,7 +36,8 @@ test('tests that are chosen by a part of their names exist', async () => {
   );
   const folder = folderOfTest('list');
   const list = join(folder, 'list.json');
-  // Asks Vitest, because some names are made from tables. It loads the files without running their tests.
+  // Asks Vitest for the tests' names, because some names are made from tables. Vitest loads the files without running their
+  // tests.
   const files = new Set(choices.flatMap(({ tests }) => tests));
   const words = ['node_modules/vitest/vitest.mjs', 'list', '--project', 'unit', `--json=${list}`, ...files];
   await promisify(execFile)(process.execPath, words, { cwd: fileURLToPath(root) });

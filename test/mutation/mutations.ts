@@ -1,14 +1,14 @@
 /**
- * Parses the mutations in `rules/*.diff`. Each breaks one rule of one module, and the tests named with it must notice. A file
- * begins with a sentence about itself, followed by any number of sections:
+ * Parses the mutations in `rules/*.diff`. Each mutation breaks one rule of one module, and at least one test in the files
+ * named with it must fail. A diff file begins with a sentence about itself, followed by any number of sections:
  *
- *   --- the module, from the root of the project
- *   by a test file, of which at least one test must fail; those in `golden.diff` are noticed by the golden decisions
+ *   --- path of the module, from the root of the project
+ *   by path of a test file (missing in `golden.diff`, because the golden decisions must notice its mutations)
  *   @@ the rule that the change breaks, in the words of the design @@ only tests whose names contain this are run
- *   -text that stands in the module exactly once, as it stands there
- *   +what replaces it
+ *   -text to replace, which the module must contain exactly once
+ *   +the replacement
  *
- * A line of a text that ends in a blank has a backslash behind it.
+ * A line that ends in a space is written with a backslash after it.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { refusalKinds } from '../../schemas/api/refusals.ts';
@@ -22,7 +22,7 @@ export interface Mutation {
   readonly only?: string | undefined;
 }
 
-/** The rule files are not compiled, so built code reads them from the sources. */
+/** Folder of the rule files. They are not compiled, so built code reads them from the source folder. */
 const place = import.meta.url.includes('/dist/test/') ? '../../../test/mutation/rules/' : './rules/';
 const folder = new URL(place, import.meta.url);
 const golden = 'golden.diff';
@@ -58,14 +58,17 @@ export function mutate(source: string, { rule, module, from, to }: Omit<Mutation
 
 const read = (name: string): Mutation[] => parseMutations(readFileSync(new URL(name, folder), 'utf8'));
 
-/** Mutations of modules that the golden decisions do not reach. */
+/** Returns the mutations of modules that the golden decisions do not reach. */
 export function suiteMutations(): Mutation[] {
   return readdirSync(folder)
     .filter((name) => name !== golden)
     .flatMap(read);
 }
 
-/** Mutations that the golden decisions must notice: those in the file, and a wrong status for each decided refusal. */
+/**
+ * Returns the mutations that the golden decisions must notice: those in the file, and a wrong status for each kind of
+ * refusal.
+ */
 export function goldenMutations(): Mutation[] {
   const { PayloadTooLargeError: _, InternalError: __, ...decided } = refusalKinds;
   const statuses = Object.entries(decided).map(([type, { status }]) => ({

@@ -1,6 +1,6 @@
 /**
- * The golden decisions cover every rule. Each refusal and each row of the design's tables is disabled in turn, and at least
- * one golden decision must then differ. A rule whose loss goes unnoticed is not tested.
+ * Checks that the golden decisions cover every rule. Each refusal and each row of the design's tables is disabled in turn,
+ * and at least one golden decision must then differ. If none differs, the rule is not tested.
  */
 import { afterAll, expect, test } from 'vitest';
 import { answersByType, failingCases, goldenCases, openCorpus } from '../replay/decisions/corpus.ts';
@@ -17,7 +17,7 @@ afterAll(() => {
   modules.close();
 });
 
-/** Differences between a build and the golden decisions. */
+/** Returns the differences between a build and the golden decisions. */
 async function findings(mutation?: Mutation): Promise<string[]> {
   const path = modules.build('test/replay/decisions/replay.ts', mutation);
   const { replayDecision } = (await import(path)) as Replay;
@@ -36,7 +36,7 @@ test.each(mutations.map((mutation) => [mutation.rule, mutation] as const))(
   'the golden decisions notice the loss of: %s',
   async (_rule, mutation) => {
     const found = await findings(mutation);
-    // A build that cannot decide at all would prove nothing about the rule.
+    // Ignores decisions that threw, because a build that cannot decide at all proves nothing about the rule.
     expect(found.filter((finding) => !finding.includes(': threw '))).not.toEqual([]);
     expect(found.length, found.slice(0, 3).join('\n')).toBeLessThan(goldenCases.length);
   },
@@ -55,7 +55,7 @@ test('a change that means nothing is not noticed, so what is noticed is the rule
 
 test('every deciding module is changed by some mutation', () => {
   const changed = new Set(mutations.map(({ module }): string => module));
-  // These modules only pass on the others' decisions.
+  // These modules need no mutation, because they only pass on decisions that other modules make.
   const carriers = [
     'control-plane/explain/recorded-counters.ts',
     'shared/decision/refusal.ts',

@@ -1,4 +1,7 @@
-/** Checks that mutations make tests fail (a random sample; `npm run mutation` runs all), and that survivors are detected. */
+/**
+ * Checks that mutations make tests fail and that survivors are detected. Tries a random sample; `npm run mutation` tries all
+ * mutations.
+ */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
@@ -20,7 +23,7 @@ test(
       },
     );
     const { stdout, stderr } = await run.catch((error: { stdout: string; stderr: string }) => error);
-    // Shows the seed, which repeats the sample.
+    // Prints the seed, with which the sample can be repeated.
     const seed = /SEED=\d+/.exec(stdout)?.[0];
     expect(
       stderr.split('\n').filter((line) => /SURVIVES|does not run|without a mutation/.test(line)),

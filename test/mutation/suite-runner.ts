@@ -1,6 +1,6 @@
 /**
- * Runs existing test files against sources with one text replaced. One long-lived Vitest serves all mutations, so each costs
- * only the time of its tests. The text is replaced while a source is loaded; no file is written.
+ * Runs existing test files against source files with one text replaced. One long-lived Vitest runs all mutations, so each
+ * costs only the time of its tests. The text is replaced when a source file is loaded, so no file is changed.
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -12,13 +12,13 @@ export interface SuiteOutcome {
   readonly passed: number;
   /** Names of the failed tests. */
   readonly failed: readonly string[];
-  /** Errors outside of tests, such as a source that cannot be loaded. */
+  /** Errors that occurred outside of tests, such as a source file that cannot be loaded. */
   readonly errors: readonly string[];
 }
 
 export class SuiteRunner {
   readonly #root: string;
-  /** Folder for the tests' temporary files, because a broken rule may keep a test from removing its own. */
+  /** Folder for the tests' temporary files, because a test with a broken rule may not remove its own. */
   readonly #folder: string;
   readonly #vitest: Vitest;
   readonly #active: { mutation: Mutation | undefined };
@@ -69,7 +69,7 @@ export class SuiteRunner {
     return new SuiteRunner(root, folder, vitest, active);
   }
 
-  /** Runs test files until the first fails, with or without a mutation. */
+  /** Runs test files until the first test fails, with or without a mutation. */
   async run(
     tests: readonly string[],
     mutation?: Mutation,
@@ -86,7 +86,7 @@ export class SuiteRunner {
           project.createSpecification(join(this.#root, test), only && { testNamePattern: only }),
         ),
       );
-      // Vitest also returns modules of earlier runs with their old failures.
+      // Ignores modules of earlier runs, which Vitest returns again with their old failures.
       const own = testModules.filter(({ moduleId }) =>
         tests.some((test) => moduleId === join(this.#root, test)),
       );
@@ -111,7 +111,10 @@ export class SuiteRunner {
   }
 }
 
-/** Pattern that matches names containing any of these texts. Returns undefined, which matches all, if one is undefined. */
+/**
+ * Returns a pattern that matches names containing any of these texts. If one text is undefined, returns undefined, which
+ * selects all names.
+ */
 export function namePattern(names: readonly (string | undefined)[]): RegExp | undefined {
   if (names.includes(undefined)) return undefined;
   return new RegExp(names.map((name = '') => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('|'));

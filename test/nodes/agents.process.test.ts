@@ -1,6 +1,6 @@
-// Goal: whatever happens to an agent or its engine reaches every gateway within the promised time, and so does the recovery.
-// Method: real processes, ended by signals; gateways are asked which models they list. Tests run at once, each with its own
-// node, because a node that fails often must stay well for longer before it counts as up again.
+// Goal: every gateway learns of all failures and recoveries of an agent or its engine within the promised time. Method: end
+// real processes with signals, and ask gateways which models they list. The tests run concurrently, each with its own node,
+// because a node that fails often must stay healthy for longer before it counts as up again.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -29,7 +29,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.close());
 
-/** A pool node with its engine and a model that no other node serves. */
+/** A pool node with its engine. It serves a model that no other node serves. */
 class Place {
   readonly model: string;
   readonly node: string;
@@ -72,14 +72,14 @@ class Place {
     await fleet.start(`engine-of-${this.node}-again`, ['sim-node', '--port', port, '--models', this.model]);
   }
 
-  /** Resolves once the replica has missed the agent for longer than an unresponsive node stays up. */
+  /** Resolves once the replica has been without the agent for longer than it would keep an unresponsive node up. */
   async withoutAgent(): Promise<void> {
     await until(async () => (await this.now())?.beatSeconds === undefined);
-    // Wait for longer than a probe takes, to see that nothing happens.
+    // Waits for longer than a probe takes, to see that nothing happens.
     await pause(3000);
   }
 
-  /** Reports since `position` that the node went up or down. */
+  /** Returns the node's events since `position` that report it up or down. */
   async transitions(position: number): Promise<unknown[]> {
     const events = await eventsFrom(replica.admin, position + 1);
     return events.filter(({ data }) => data['id'] === this.node).map(({ type, data }) => [type, data['up']]);
@@ -105,17 +105,17 @@ test.concurrent('a machine that is killed with its agent takes its node down at 
     ...{ up: true, owner: 'control-plane-1', generation: 1, loaded: [place.model], inFlight: 0 },
   });
   const position = await replica.admin.position();
-  // The agent is frozen first, so that the replica learns nothing about the engine until it loses the agent.
+  // The agent is frozen first, so that the replica does not learn that the engine is gone until it loses the agent.
   agent.child.kill('SIGSTOP');
   await place.engine.end('SIGKILL');
   await agent.end('SIGKILL');
   await place.everywhere(false);
-  // The closed socket was enough. Silence is noticed only after three heartbeats.
+  // The reason shows that the closed socket was enough, because silence is noticed only after three heartbeats.
   expect(await place.now()).toMatchObject({ up: false, reason: 'its agent is gone; connection refused' });
   await place.startEngine();
   await place.agent();
   await place.everywhere(true);
-  // One down and one up: the log contains no heartbeats.
+  // The log contains one report that the node is down and one that it is up, but no heartbeats.
   expect(await place.transitions(position)).toEqual([
     ['node.health_changed', false],
     ['node.health_changed', true],
@@ -164,7 +164,7 @@ test.concurrent('an agent whose connections are cut takes no node down, and a to
 });
 
 test.concurrent('an agent that receives SIGTERM takes its node out first, and waits for what its engine works on', async () => {
-  // 200 tokens take 25 s, longer than the longest wait for the gateways.
+  // At 8 tokens per second, 200 tokens take 25 s, which is longer than the longest wait for the gateways.
   const place = await Place.open('ended', '--tokens-per-second', '8');
   const agent = await place.agent();
   await place.everywhere(true);

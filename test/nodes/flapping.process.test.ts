@@ -1,6 +1,7 @@
-// Goal: an engine that flaps every second causes almost no commits, a flapping agent none, and no request fails meanwhile.
-// Method: two nodes serve one model while one engine or agent flaps and a client keeps sending. The engine stops only between
-// two requests, because it would lose the current one. FLAP_SECONDS.
+// Goal: an engine that goes down and up every second causes almost no commits, an agent that does so causes none, and no
+// request fails meanwhile. Method: two nodes serve one model. The engine or agent of one of them flaps while a client keeps
+// sending requests. The engine stops only between two requests, because it would otherwise lose the current one. FLAP_SECONDS
+// sets the duration.
 
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -40,7 +41,7 @@ interface Member {
   startAgent(): Promise<NodeAgent>;
 }
 
-/** Two pool nodes that serve the same model, each with an agent. */
+/** Starts two pool nodes that serve the same model, each with an agent. */
 async function pair(model: string): Promise<{ steady: Member; flapping: Member; agent: NodeAgent }> {
   const names = [`${model}-steady`, `${model}-flapping`];
   const urls = await Promise.all(
@@ -84,7 +85,7 @@ async function pair(model: string): Promise<{ steady: Member; flapping: Member; 
 
 const ask = (model: string): Promise<number> => statusWith(gateway.ready.api, key, { model });
 
-/** Sends requests without a pause. `flip` is called every second, between two requests. */
+/** Sends requests without a pause and calls `flip` every second, between two requests. */
 async function askWhile(
   model: string,
   flip: (up: boolean) => Promise<void>,

@@ -1,4 +1,5 @@
-// The long form (`npm run soak:agents`): SOAK_AGENTS (500) agents on two control planes. Exits with 1 on a broken promise.
+// The long form of the swarm test (`npm run soak:agents`): SOAK_AGENTS agents (500 by default) on two control planes. Exits
+// with 1 if a promise was broken.
 import { swarm } from './swarm.ts';
 
 const agents = Number(process.env['SOAK_AGENTS'] ?? 500);

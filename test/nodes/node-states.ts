@@ -1,4 +1,4 @@
-/** Node states as gateways list them, the admin API reports them and the log records them. */
+/** Reads the states of nodes: as gateways list them, as the admin API reports them, and as the log records them. */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import type { LiveNodeResource } from '../../schemas/admin/admin.ts';
@@ -24,7 +24,7 @@ export async function lists(api: string, model: string): Promise<boolean> {
   return data.some(({ id }) => id === model);
 }
 
-/** A proxy to a control plane that can be cut: its connections then end, and it accepts no new ones. */
+/** A proxy to a control plane. While it is cut, its connections end and it accepts no new ones. */
 export class Cable {
   readonly #sockets = new Set<Socket>();
   readonly #server: Server;

@@ -1,5 +1,5 @@
-// Goal: when a replica dies, its agents find another one, and only the agents that died with it go down.
-// Method: the short form of `npm run soak:agents`.
+// Goal: when a replica dies, its agents find another one, and only nodes whose agents died with it go down. Method: the short
+// form of `npm run soak:agents`.
 
 import { expect, test } from 'vitest';
 import { swarm } from './swarm.ts';
@@ -11,7 +11,7 @@ test('of 40 agents on two replicas, five that die with theirs go down, and the o
   expect(owned[0] + owned[1]).toBe(40);
   expect(Math.min(...owned)).toBeGreaterThan(5);
   expect(figures.quietCommits).toBe(0);
-  // Would include any agent that took longer than five seconds to find the other replica.
+  // An agent that takes longer than five seconds to find the other replica would also be in this list.
   expect(down).toEqual(doomed);
   expect(reported).toMatchObject({ joined: owned[0], down: 5, up: 0 });
   expect(figures.joinedTwice).toBe(0);

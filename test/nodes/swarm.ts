@@ -1,6 +1,7 @@
 /**
- * Many agents on two control planes, one of which is killed together with some of its agents. All are real processes: two
- * replicas, one process of agents that survive and one of agents that die. Figures are read from the surviving replica.
+ * Many agents on two control planes. One control plane is killed together with some of its agents. All are real processes:
+ * two replicas, one process with the agents that survive and one with the agents that die. Figures are read from the
+ * surviving replica.
  */
 
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -18,37 +19,37 @@ const worker = new URL('../../dist/test/nodes/swarm-worker.js', import.meta.url)
 
 export interface SwarmOptions {
   readonly agents: number;
-  /** Agents that die with their replica. */
+  /** Number of agents that die together with their replica. */
   readonly doomed: number;
-  /** Time for which all agents send only heartbeats. */
+  /** Time for which all agents send only heartbeats, in seconds. */
   readonly quietSeconds: number;
 }
 
 export interface SwarmFigures {
   readonly agents: number;
-  /** Time from the start of the agents until all nodes were up. */
+  /** Time from the start of the agents until all nodes were up, in ms. */
   readonly attachedMs: number;
   readonly attachCommits: number;
-  /** Nodes that each replica owned before the kill. */
+  /** Number of nodes that each replica owned before the kill. */
   readonly owned: readonly [number, number];
-  /** Commits while all agents sent only heartbeats. */
+  /** Number of commits while all agents sent only heartbeats. */
   readonly quietCommits: number;
-  /** Time from the kill until all other agents reported to the surviving replica. */
+  /** Time from the kill until all other agents reported to the surviving replica, in ms. */
   readonly reattachedMs: number;
-  /** Time from the kill until all doomed nodes were down. */
+  /** Time from the kill until all nodes of killed agents were down, in ms. */
   readonly downMs: number;
   readonly down: readonly string[];
   readonly doomed: readonly string[];
-  /** Events after the kill, by kind, and the number of commits that contain them. */
+  /** Number of events after the kill, by kind, and of the commits that contain them. */
   readonly reported: {
     readonly joined: number;
     readonly down: number;
     readonly up: number;
     readonly commits: number;
   };
-  /** Nodes that changed their owner more than once after the kill. */
+  /** Number of nodes that changed their owner more than once after the kill. */
   readonly joinedTwice: number;
-  /** Load of the surviving replica while all agents send it heartbeats: share of a core, and resident bytes. */
+  /** Share of a core that the surviving replica used while all agents sent it heartbeats. */
   readonly cpuShare: number;
   readonly rssBytes: number;
 }
@@ -89,7 +90,7 @@ async function run(
   const before = await survivor.admin.nodes();
   const ownedBy = (name: string): number => before.filter(({ owner }) => owner === name).length;
   const quietFrom = await position(survivor);
-  // Waits to see that heartbeats alone write no commit.
+  // Waits to see that heartbeats alone do not cause a commit.
   await new Promise((resolve) => setTimeout(resolve, options.quietSeconds * 1000));
   const killedAt = await position(survivor);
 
@@ -108,7 +109,7 @@ async function run(
     return !Number.isNaN(reattachedMs) && now.filter(({ up }) => !up).length >= doomed.length;
   }, 60_000);
   const downMs = since();
-  // A node that wrongly goes down or changes its owner again would do so within these seconds.
+  // Waits some seconds, in which a node could wrongly go down or change its owner again.
   const usedBefore = await cpuSeconds(survivor);
   await new Promise((resolve) => setTimeout(resolve, options.quietSeconds * 1000));
   const used = (await cpuSeconds(survivor)) - usedBefore;

@@ -1,5 +1,5 @@
-// Goal: a node has one living owner. When the owner ends, another replica takes the node over without interruption.
-// Method: two replicas, one probed node and one with an agent. The owner receives SIGTERM or is killed.
+// Goal: a node always has one live owner. When the owner ends, another replica takes the node over without interruption.
+// Method: two replicas, one probed node and one node with an agent. The owner receives SIGTERM or is killed.
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, expect, test } from 'vitest';
 import { type Plane, ProcessFleet } from '../support/process-fleet.ts';
@@ -51,7 +51,7 @@ test.concurrent('a replica that is killed loses its probed node to the other, wh
   await owner.end('SIGKILL');
   await until(ownedBySecond(other, 'probed'));
   expect(await listedNode(other.admin, 'probed')).toMatchObject({ up: true, generation: 2 });
-  // Its agent knew no other replica, but the node still answers, so the other replica probes it too.
+  // The agent knows no other replica. But the node still answers, so the other replica takes it over and probes it.
   await until(ownedBySecond(other, 'with-agent'));
   expect(await listedNode(other.admin, 'with-agent')).toMatchObject({ up: true, generation: 2 });
   await killEngine();
@@ -104,7 +104,7 @@ test.concurrent('most nodes that fall silent with their agents at once stay as t
   };
   freeze('SIGSTOP', 0, 1, 2);
   await until(() => plane.stderr().includes('"nodes.most_silent"'));
-  // Wait for longer than a second probe takes, to see that nothing happens.
+  // Waits for longer than a second probe takes, to see that nothing happens.
   await pause(5000);
   expect((await eventsFrom(admin, from + 1)).filter(({ type }) => type.startsWith('node.'))).toEqual([]);
   // Once a second node reports, the two silent nodes are no longer a majority.
@@ -142,7 +142,8 @@ test.concurrent('nodes of which a replica knows nothing since its start are sile
   const admin = fleet.admin(after);
   const from = await admin.position();
   await until(async () => (await listedNode(admin, 'c'))?.beatSeconds !== undefined);
-  // The replica learns at once that this agent is gone; the agents of the other nodes may still connect.
+  // The replica learns at once that this node's agent is gone, but waits because the agents of the other nodes may still
+  // connect.
   engines[2]!.child.kill('SIGSTOP');
   await agents[2]!.end('SIGKILL');
   await until(() => after.stderr().includes('"nodes.most_silent"'));
@@ -164,13 +165,13 @@ test.concurrent('a replica that was suspended for four seconds takes nothing dow
   await until(async () => (await listedNode(only.admin, 'with-agent'))?.up === true);
   const from = await only.admin.position();
   only.child.kill('SIGSTOP');
-  // Longer than three of the agent's heartbeats.
+  // Waits for longer than three heartbeats of the agent.
   await pause(4000);
   only.child.kill('SIGCONT');
   const reports = async (): Promise<boolean> =>
     ((await listedNode(only.admin, 'with-agent'))?.beatSeconds ?? 99) < 2;
   await until(reports);
-  // Wait for longer than the five seconds that a node may be without an agent, to see that nothing happens.
+  // Waits for longer than the five seconds that a node may be without an agent, to see that nothing happens.
   await pause(6000);
   expect(await reports()).toBe(true);
   expect((await eventsFrom(only.admin, from + 1)).filter(({ type }) => type.startsWith('node.'))).toEqual([]);

@@ -1,4 +1,7 @@
-/** The playground as a conversation: the composer stays, answers are formatted as intended, and failures are explained. */
+/**
+ * Tests conversations in the playground: the message field stays in place, answers are formatted as intended, and failures
+ * are explained.
+ */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -21,7 +24,7 @@ const dir = mkdtempSync(join(tmpdir(), 'headgate-talk-'));
 const trusted = ['--trusted-proxies', '127.0.0.1'];
 let dev: Started<Dev>;
 let browser: Browser;
-/** Node that serves a model of its own; the tests write its answers. */
+/** A node that serves a model of its own. The tests write its answers. */
 let node: WrittenNode;
 const model = 'written';
 
@@ -62,7 +65,7 @@ async function withPage(
     ...view,
   });
   try {
-    // Each test has its own network with its own free turns.
+    // Each test uses another network, which has its own free turns.
     await watched.context.setExtraHTTPHeaders({ 'x-forwarded-for': `203.0.113.${++networks}` });
     await watched.page.goto('/');
     await watched.page.getByRole('status').filter({ hasText: 'free turns left' }).waitFor();
@@ -79,7 +82,7 @@ const button = (page: Page | Locator, name: string): Locator =>
 const field = (page: Page): Locator => page.getByLabel('Message', { exact: true });
 const answers = (page: Page): Locator => page.locator('article.answer');
 
-/** Sends a message and returns the answer for the test to write. */
+/** Sends a message and returns the answer, which the test then writes. */
 async function begun(page: Page): Promise<WrittenAnswer> {
   await page.getByLabel('Model', { exact: true }).selectOption(model);
   await field(page).fill('go');
@@ -134,7 +137,7 @@ test.each([
         await say(page, `turn ${turn}\n\n${'a rather long line of words. '.repeat(30)}`);
       const after = await boxOf();
       expect([after.y, after.height]).toEqual([before.y, before.height]);
-      // The messages scroll, not the page, and they are at their end.
+      // Only the messages scroll and not the page, and the latest message is visible.
       expect(
         await page.evaluate<boolean>('document.documentElement.scrollHeight <= window.innerHeight'),
       ).toBe(true);
@@ -142,7 +145,7 @@ test.each([
       return scrollHeight - scrollTop - clientHeight; })()`;
       await until(async () => (await page.evaluate<number>(gap)) < 4);
       await watched.expectAccessible('a long conversation');
-      // The page does not scroll a reader who has scrolled up.
+      // The page must not scroll if the reader has scrolled up.
       await page.evaluate('document.querySelector(".messages").scrollTop = 0');
       await button(page, 'Settings').click();
       await watched.expectAccessible('settings');
@@ -213,7 +216,7 @@ test('while an answer grows, what was drawn of it stays as it is', async () => {
     const writer = await begun(page);
     const paragraphs = answers(page).first().locator('> p');
     for (let n = 0; n < 30; n++) {
-      // Split within words and markup, as tokens are.
+      // The pieces split words and markup, as tokens do.
       for (const piece of [`Paragraph ${n} has *`, '*so', 'me** wor', 'ds.\n', '\n'])
         await writer.write(piece);
       await paragraphs.nth(n).getByText('words.').waitFor();
@@ -256,7 +259,7 @@ test('an answer is stopped, asked for again, and a new conversation has nothing 
 test('a refusal says what it is and what helps; the message is in the composer again', async () => {
   await withPage({}, async (page, watched) => {
     const alert = page.getByRole('alert');
-    // Offline: no answer comes.
+    // The browser is offline, so no answer comes.
     await page.context().setOffline(true);
     await field(page).fill('are you there');
     await page.keyboard.press('Enter');
@@ -265,14 +268,14 @@ test('a refusal says what it is and what helps; the message is in the composer a
     await page.context().setOffline(false);
     await button(page, 'Try again').click();
     await answers(page).first().getByText('first token after').waitFor();
-    // The conversation is too long for the model.
+    // The conversation is longer than visitors may send to the model.
     await setVisitors({ freeTurns: 100, requestsPerMinute: 1000, contextTokens: 10 });
     await field(page).fill('many words '.repeat(200));
     await page.keyboard.press('Enter');
     await alert.getByText('The conversation is too long for this model.').waitFor();
     await watched.expectAccessible('a refusal');
     await button(page, 'Begin a new conversation').click();
-    // No free turns are left.
+    // The visitor has no free turns left.
     await setVisitors({ freeTurns: 0 });
     await field(page).fill('one more');
     await page.keyboard.press('Enter');

@@ -1,4 +1,7 @@
-/** During a flood of connections to the playground's listener, visitors of other networks and key holders are served. */
+/**
+ * Tests that visitors from other networks and key holders are served during a flood of connections to the playground's
+ * listener.
+ */
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { completion } from '../support/process-fleet.ts';
@@ -19,7 +22,7 @@ beforeAll(async () => {
 afterAll(() => fleet.close());
 
 const page = (path: string): URL => new URL(path, fleet.gateways[0]?.play);
-/** URL on the flooded gateway. Leftovers of the flood do not count in the other gateway's budgets. */
+/** Returns a URL on the flooded gateway. The flood does not count towards the other gateway's budgets. */
 const flooded = (path: string): URL => new URL(path, fleet.gateways[1]?.play);
 const turn = { model: 'echo-small', stream: true, messages: [{ role: 'user', content: 'hello' }] };
 
@@ -34,7 +37,7 @@ async function opened(): Promise<number> {
   return Number(/headgate_connections_open\{listener="play"\} (\d+)/.exec(text)?.[1]);
 }
 
-/** Opens connections from an address until the flood is over, and reopens each one that closes. */
+/** Keeps opening connections from an address until the flood is over, and reopens each one that closes. */
 async function floodFrom(address: string, isOver: () => boolean): Promise<void> {
   const endpoint = endpointOf(String(flooded('/')));
   const body = `{"padding":"${'x'.repeat(100)}"}`;
@@ -53,9 +56,9 @@ test('while two networks open connections without end, a visitor of another one 
   let isOver = false;
   const attackers = Array.from({ length: 300 }, (_, n) => floodFrom(`127.0.1.${(n % 2) + 1}`, () => isOver));
   try {
-    // More than can start at once. How many wait or are refused then depends on the machine.
+    // More connections than can start at once. How many of the others wait or are refused depends on the machine.
     await until(async () => (await opened()) >= 32);
-    // Uses another address than the proxy, whose connections are not paced.
+    // Uses another address than the proxy, whose connections are not limited.
     const endpoint = endpointOf(String(flooded('/')));
     const honest = await RawPeer.open(endpoint, { from: '127.0.2.1' });
     await honest.send('GET / HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n');
@@ -74,7 +77,7 @@ test('while two networks open connections without end, a visitor of another one 
   }
 });
 
-/** Stops the budgets' clock at the start of a new second, so that only the calls of `work` count in it. */
+/** Stops the budgets' clock at the start of a new second, so that only the calls that `work` makes count in this second. */
 async function inOneSecond<Result>(work: () => Promise<Result>): Promise<Result> {
   const second = (): number => Math.floor(performance.now() / 1000);
   const before = second();
@@ -122,7 +125,7 @@ test('what is sent ahead of a refusal is not answered', async () => {
   });
   for (const peer of peers) peer.close();
   const ended = peers.filter((peer) => answered(peer).includes(429));
-  // 100 calls are three complete connections, and 10 calls of the next, which its refusal ends.
+  // The 100 calls are three complete connections and 10 calls of the next one, which ends with a refusal.
   expect(ended.map((peer) => answered(peer).length)).toEqual([11, 1]);
   expect((await refused('calls')) - before).toBe(ended.length);
 });

@@ -1,4 +1,7 @@
-/** Markdown in answers: whatever a model writes, it adds no HTML, loads nothing, and links only to web or mail addresses. */
+/**
+ * Tests Markdown in answers: whatever a model writes, it must not add HTML or load anything, and may link only to web or mail
+ * addresses.
+ */
 import fc from 'fast-check';
 import type { Token } from 'markdown-it';
 import { expect, test } from 'vitest';

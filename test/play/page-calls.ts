@@ -1,4 +1,4 @@
-/** The calls that the playground's page makes, for a client whose address a trusted proxy names. */
+/** Makes the calls that the playground's page makes, for a client whose address a trusted proxy reports. */
 import { type IncomingMessage, request } from 'node:http';
 
 export interface Answered {
@@ -17,7 +17,7 @@ interface Caller {
 }
 
 /**
- * Sends a call and resolves with the head of the answer. The cookie's name contains its listener's port. `beforeBody` is
+ * Sends a call and resolves with the head of the answer. The cookie's name contains the port of the listener. `beforeBody` is
  * called when the gateway has accepted the head and waits for the body.
  */
 export function openCall(

@@ -1,4 +1,4 @@
-/** Periods of visitors, at the playground's own listener, with a clock that jumps. */
+/** Tests the days and months that limits for visitors use, at the playground's own listener, with a clock that jumps. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { takeClock } from '../support/clock.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
@@ -42,7 +42,7 @@ async function visitorFrom(address: string): Promise<string> {
   return cookie ?? '';
 }
 
-/** Time until just after the start of the next UTC day or month, in ms. */
+/** Returns the time until just after the start of the next UTC day or month, in ms. */
 function msTo(to: 'day' | 'month'): number {
   const now = new Date(clock.now());
   const [year, month] = [now.getUTCFullYear(), now.getUTCMonth()];
@@ -63,7 +63,7 @@ async function slow(betweenTokensMs: number | undefined): Promise<void> {
 }
 
 test('Limits 4, Errors 7: with the month a visitor has the turns again, with the day a network', async () => {
-  // The first day of a month, so that the next day is in the same month.
+  // Moves to the first day of a month, so that the next day is in the same month.
   leap('month');
   const address = '203.0.113.7';
   const [one, two, three] = [
@@ -126,14 +126,14 @@ test('Limits 4: a body that is held until the next day or month counts in that o
   for (const to of ['day', 'month'] as const) {
     const cookie = await visitorFrom(address);
     const url = new URL('/api/chat', fleet.gateways[0]?.play);
-    // Midnight falls between the head and the body of the request.
+    // Lets midnight pass between the head and the body of the request.
     clock.advanceMs(msTo(to) - 1300);
     const held = await openCall(url, turn, { address, cookie }, () => clock.advanceMs(400));
     expect((await wholeAnswer(held)).status).toBe(200);
     const another = await visitorFrom(address);
     expect([to, await left(address, cookie)]).toEqual([to, 1]);
     for (const of of [cookie, another]) expect((await chat(address, of)).status).toBe(200);
-    // Three of the network's four turns, all on the same day.
+    // Three of the network's four turns have been used, all on the same day.
     expect([to, await left(address, another)]).toEqual([to, 1]);
     expect((await chat(address, another)).status).toBe(200);
     expect((await chat(address, await visitorFrom(address))).status).toBe(409);
@@ -193,7 +193,7 @@ test('Events: what a visitor stops is no usage and no turn but of its network, a
   const month = async () => (await fleet.admin.call('GET', '/usage/visitors')).visitors.month;
   await until(async () => (await month()).requests === 1);
   expect((await month()).totalTokens).toBeLessThan(100);
-  // Two of the network's four turns.
+  // Two of the network's four turns have been used.
   const another = await visitorFrom(address);
   expect((await chat(address, another)).status).toBe(200);
   expect([await left(address, cookie), await left(address, another)]).toEqual([1, 1]);

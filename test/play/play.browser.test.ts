@@ -1,4 +1,6 @@
-/** The playground in a real browser and over the wire, against two real gateways: abilities and limits of visitors. */
+/**
+ * Tests what visitors can do in the playground and their limits, in a real browser and over HTTP, against two real gateways.
+ */
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -23,7 +25,7 @@ interface Dev {
 const freeTurns = 2;
 const networkFactor = 2;
 const stack = 'stk-amber-otter-9k2f';
-/** Addresses that no file may contain afterwards. Each test has its own networks. */
+/** Client addresses that no file may contain afterwards. Each test uses networks of its own. */
 const planted = {
   first: '203.0.113.7',
   second: '203.0.113.8',
@@ -82,7 +84,7 @@ interface Sent {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** Makes a call as the page does. The cookie's name contains its listener's port. */
+/** Makes a call as the page does. The cookie's name contains the port of the listener. */
 function post(path: string, body: unknown, sent: Sent): Promise<Answered> {
   const url = new URL(path, play(sent.gateway));
   const headers: Record<string, string> = {
@@ -157,7 +159,7 @@ test('Limits 4, Errors 7: a visitor talks, stops, uses up the turns, and a new c
     await page.getByText(/first token after \d+ ms · [\d.]+ tokens\/s/).waitFor();
     await status(page, '1 of 2 free turns left');
     expect(await answers(page).locator('img, script').count()).toBe(0);
-    // External links lead to the web, show their host, and give the page that they open no access to this one.
+    // External links must lead to the web, show their host, and give the linked page no access to this page.
     const out = answers(page).locator('a:not([href*="/explain"])');
     const shown = await out.evaluateAll((links) =>
       links.map((link) => [
@@ -190,7 +192,7 @@ test('Limits 4, Errors 7: a visitor talks, stops, uses up the turns, and a new c
 
     await watched.context.clearCookies();
     await page.reload();
-    // The stopped answer counts as one of the network's turns.
+    // An answer that the visitor stopped counts as one of the network's turns.
     await status(page, '1 of 2 free turns left');
     await say(page, 'new here');
     await status(page, '0 of 2 free turns left');
@@ -234,7 +236,7 @@ test('Routing algorithm 1, Authentication 1: with a key the page reaches the mod
       'JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, document.body.innerHTML, location.href])',
     );
     expect(kept).not.toContain(key);
-    // Messages to the pool do not contain a stack's earlier answers.
+    // The stack's answers disappear with the key, so that messages to the pool do not contain them.
     await button(page, 'Forget key').click();
     await until(async () => (await answers(page).count()) === 0);
   });
@@ -263,7 +265,7 @@ test('Limits 4: turns count over all gateways, and only a cookie that this fleet
       const answer = await chat({ address, cookie: forged, gateway });
       expect([forged.slice(0, 8), answer.status]).toEqual([forged.slice(0, 8), 401]);
     }
-  // A copied cookie is the same visitor everywhere, whose turns are used up.
+  // A copied cookie still means the same visitor, whose turns are used up at both gateways.
   for (const gateway of [0, 1])
     expect((await chat({ address: planted.second, cookie, gateway })).status).toBe(409);
   const renewed = await post('/api/visitor', {}, { address, cookie: cookie.slice(1) });
@@ -294,9 +296,9 @@ test('a network with many new visitors works for more, each solution once', asyn
     answers.push(
       (await post('/api/visitor', { solution: of }, { address: from ?? '' })).cookie !== undefined,
     );
-  // The first visitor of the other network needs no solution.
+  // The second call succeeds although its solution is for another network, because the first visitor of a network needs none.
   expect(answers).toEqual([false, true, true, false]);
-  // All addresses in an IPv6 network count as one network.
+  // All addresses of an IPv6 network count as one network.
   const made = [];
   for (let n = 0; n < 4; n++)
     made.push(

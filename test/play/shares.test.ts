@@ -1,4 +1,4 @@
-/** Limits that all visitors share like one organisation, at the playground's own listener. */
+/** Tests limits that all visitors share as if they were one organisation, at the playground's own listener. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
@@ -29,7 +29,7 @@ test('answers that visitors may have caused do not keep a node from others, howe
     const url = new URL('/api/chat', fleet.gateways[0]?.play);
     await wholeAnswer(await openCall(url, turn, { address, cookie })).catch(() => undefined);
   }
-  // Each visitor has one preferred node of the two, and about thirty visitors prefer this one.
+  // Each visitor prefers one of the two nodes, and about thirty visitors prefer this one.
   expect(spoilt.stats().faults).toBeGreaterThanOrEqual(10);
   spoilt.setBehaviour(parseBehaviour({}));
 });

@@ -1,4 +1,4 @@
-/** A visitor's turns in flight count as used, so parallel requests gain nothing over sequential ones. */
+/** Tests that a visitor's turns in flight count as used, so that parallel requests have no advantage over sequential ones. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';
@@ -90,7 +90,7 @@ test('Limits 4: a turn that fails, and one that its visitor stops, give their pl
   expect((await chat(address, cookie)).status).toBe(409);
   for (const answer of held) answer.on('error', () => undefined).destroy();
   await behave(undefined);
-  // The gateway learns of each end a moment later. Refused turns do not count.
+  // The gateway learns a moment later that a request has ended, so repeat. Refused turns do not count.
   let answered = 0;
   await until(async () => {
     if ((await chat(address, cookie)).status === 200) answered++;

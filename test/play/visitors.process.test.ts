@@ -1,4 +1,7 @@
-/** Limits of all visitors together over two gateways, and the playground while the control plane and the log are away. */
+/**
+ * Tests limits on all visitors together over two gateways, and the playground while the control plane and the log are
+ * unreachable.
+ */
 
 import { renameSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
@@ -19,7 +22,7 @@ type Page = GatewayProcess['ready'] & { readonly play: string };
 const fleet = new LimitedFleet({});
 let plane: Plane;
 let cookie = '';
-/** Number of turns answered in full. */
+/** Number of turns that were answered completely. */
 let completed = 0;
 const address = '203.0.113.1';
 
@@ -52,7 +55,7 @@ async function chat(gateway: number): Promise<Answered> {
   return answer;
 }
 
-/** Sets the limits of all visitors together and waits until both gateways have applied them. */
+/** Sets the limits on all visitors together and waits until both gateways have applied them. */
 async function setTotal(total: object): Promise<void> {
   const admin = fleet.admin(plane);
   await admin.call('PUT', '/anonymous', { freeTurns: 100_000, models: [model], total });
@@ -70,7 +73,7 @@ test('Limits 4: visitors have so many tokens in a day: what one gateway used up,
     return day.requests === completed;
   });
   const turns = 10;
-  // All turns so far used the same number of tokens.
+  // All turns so far used the same number of tokens, so this limit allows `turns` more.
   await setTotal({ tokensPerDay: used + (turns * used) / completed });
   await until(async () => (await chat(0)).status === 409);
   let admitted = 0;
@@ -79,7 +82,7 @@ test('Limits 4: visitors have so many tokens in a day: what one gateway used up,
     if (status === 200) admitted++;
     return status === 409;
   });
-  // Fewer than the limit, so the refusal also counts usage at the other gateway.
+  // The gateway admitted fewer turns than the limit allows, so it also counted usage at the other gateway.
   expect(admitted).toBeLessThan(turns);
   const refused = await chat(1);
   expect(errorOf(refused)).toMatchObject({
@@ -132,7 +135,7 @@ test('Limits 1: visitors have so many requests in a minute, over both gateways',
     return windowStartMs(visitorsSubject, Date.now()) === startMs;
   };
   const exempt = await fleet.exempt(limit, async () => {
-    // Repeats a burst that a new minute interrupted, because it may have used two minutes' limits.
+    // Repeats the burst if a new minute began meanwhile, because it may then have used the limits of two minutes.
     while (!(await burst()));
   });
   const refused = answers.filter(({ status }) => status !== 200);
@@ -205,14 +208,14 @@ test('a network ends at thirty new visitors an hour, with the rest of the hour i
     });
     return Promise.all((await Promise.all(solved)).map(sent));
   };
-  // A network may have 25 solutions checked per second. Like the page, repeats the call when the answer says so.
+  // The gateway checks 25 solutions per second and network. Repeats a call as the page does when the answer asks for it.
   const sent = async (solution: object): Promise<Answered> => {
     const answer = await ask({ solution });
     if (answer.retryAfter !== '1') return answer;
     await delay(1000 * Number(answer.retryAfter));
     return sent(solution);
   };
-  // The count starts over when an hour ends.
+  // Waits if the current hour is about to end, because the count then starts over.
   if (60 - new Date().getUTCMinutes() <= 1) await until(() => new Date().getUTCMinutes() === 0, 61_000);
   const before = hour();
   const answers = await tried();
@@ -227,7 +230,7 @@ test('a network ends at thirty new visitors an hour, with the rest of the hour i
     const endsMs = Date.now() + Number(retryAfter) * 1000;
     expect(Math.round(endsMs / 60_000)).toBe((before + 1) * 60);
   }
-  // A known visitor can continue, and another network is not affected.
+  // A known visitor can continue, and other networks are not affected.
   const known = await post(page(0, '/api/chat'), turn('hello'), {
     ...{ address: network, cookie: answers.find((answer) => answer.cookie !== undefined)?.cookie },
   });

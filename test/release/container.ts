@@ -1,7 +1,7 @@
 /**
  * Runs processes of the built image without a container daemon. The image's file system is mounted read-only as the root of a
- * process in private mount and process namespaces, where it is process 1. It gets the user, environment and entry point from
- * the image, one volume, and this machine's network. Needs root, buildah and util-linux.
+ * process in private mount and process namespaces, where it is process 1. The process gets the user, environment and entry
+ * point from the image, one volume, and this machine's network. Needs root, buildah and util-linux.
  */
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -26,7 +26,7 @@ export interface ImageConfig {
   readonly Labels: Readonly<Record<string, string>>;
 }
 
-/** Mounts everything within the namespace only, so nothing remains when the process has ended. */
+/** Mounts everything inside the namespace only, so that nothing remains after the process has ended. */
 const enter = `set -e
 mount --bind "$1" "$1"
 mount -t proc proc "$1/proc"
@@ -40,7 +40,7 @@ exec chroot --userspec="$user" "$root" "$@"`;
 export interface Container<Ready> {
   readonly ready: Ready;
   stderr(): string;
-  /** Signals the process itself, not its launcher. */
+  /** Sends a signal to the process itself and not to its launcher. */
   kill(signal: NodeJS.Signals): void;
   /** Sends SIGTERM and resolves with the exit code. */
   stop(): Promise<number | null>;
@@ -61,7 +61,7 @@ export class Image {
     this.root = buildah('mount', this.#container);
   }
 
-  /** Arguments that run a command in the image, with this folder as its volume. */
+  /** Returns the arguments that run a command in the image, with this folder as its volume. */
   #words(volume: string, env: Readonly<Record<string, string>>, words: readonly string[]): string[] {
     const [path = ''] = Object.keys(this.config.Volumes);
     const settings = [...this.config.Env, ...Object.entries(env).map(([name, value]) => `${name}=${value}`)];
@@ -70,7 +70,7 @@ export class Image {
     return [...namespaces, 'sh', '-c', enter, 'sh', this.root, volume, path, this.config.User, ...inside];
   }
 
-  /** Makes a volume like an orchestrator: a folder that belongs to the image's user. */
+  /** Makes a volume as an orchestrator does: a folder that belongs to the image's user. */
   volume(path: string): string {
     mkdirSync(path, { recursive: true });
     const [user, group] = this.config.User.split(':').map(Number) as [number, number];
@@ -78,7 +78,7 @@ export class Image {
     return path;
   }
 
-  /** Runs a command from the image's file system until it ends. */
+  /** Runs a command in the image's file system to completion. */
   run(volume: string, words: readonly string[]): { code: number | null; stdout: string; stderr: string } {
     const { status, stdout, stderr } = spawnSync('unshare', this.#words(volume, {}, words), {
       encoding: 'utf8',
@@ -132,7 +132,7 @@ export class Image {
   }
 }
 
-/** First process in the namespace that this child created. */
+/** Returns the first process in the namespace that this child process created. */
 function processOf({ pid }: ChildProcess): number {
   return Number(readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ')[0]);
 }

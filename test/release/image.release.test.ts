@@ -1,6 +1,6 @@
 /**
- * Builds the image on a locally made base and runs processes from its file system: read-only, as user 1000, as process 1 of a
- * namespace, with one volume each, over a real Kafka.
+ * Builds the image on a locally made base and runs processes in its file system: read-only, as user 1000, as process 1 of a
+ * namespace, with one volume each, and with a real Kafka.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
@@ -62,7 +62,7 @@ describe.skipIf(!canRunImages)('the image', () => {
     rmSync(dir, { recursive: true, force: true });
   });
 
-  /** Starts a process of the image with the volume of its name. A repeated name reuses the volume. */
+  /** Starts a process of the image with a volume of the given name. The same name reuses the volume. */
   function serve<Ready>(
     kind: string,
     name: string,
@@ -166,7 +166,7 @@ describe.skipIf(!canRunImages)('the image', () => {
   }, 300_000);
 });
 
-/** Starts a completion that takes some seconds. Resolves once its first bytes have arrived. */
+/** Starts a completion that takes some seconds, and resolves once its first bytes have arrived. */
 async function openStream(api: string, key: string): Promise<{ rest(): Promise<string> }> {
   const messages = [{ role: 'user', content: 'word '.repeat(60) }];
   const response = await fetch(`${api}/chat/completions`, {

@@ -1,4 +1,4 @@
-/** Installs the npm package into an empty folder and starts it from there. */
+/** Installs the npm package into an empty folder and starts it there. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -23,7 +23,7 @@ test('installs into an empty folder, and serves there', async () => {
   const folder = join(dir, 'empty');
   mkdirSync(folder);
   const words = ['install', join(dir, filename), '--prefer-offline', '--no-audit', '--no-fund'];
-  // Removes npm's variables. npm started vitest, so they would apply this project's settings.
+  // Removes npm's variables. If npm started Vitest, they would apply this project's settings.
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name)));
   const installed = spawnSync('npm', words, { cwd: folder, encoding: 'utf8', env });
   expect(installed.status, installed.stderr).toBe(0);

@@ -1,9 +1,13 @@
 /**
- * `npm run golden -- add` adds everything that the golden tests ask for, and never changes existing entries. It adds a log
- * with samples of event types that no log has, the digests of each log for a new fold version, the keys behind new `{name}`
- * hashes, the decision of each line of `decisions.jsonl` that has none, and the promise that covers the lines. If existing
- * entries no longer hold, it refuses and adds nothing. Every later build must repeat what an added line says, so read it
- * before you commit.
+ * `npm run golden -- add` adds everything that the golden tests ask for, and never changes existing entries. It adds:
+ * - a log with samples of those event types that no log contains;
+ * - the digests of each log for a new fold version;
+ * - the keys behind new `{name}` hashes;
+ * - the decision of each line in `decisions.jsonl` that has none;
+ * - the promise that covers the lines.
+ *
+ * If existing entries no longer hold, it adds nothing. Every later build must repeat what an added line says, so read the
+ * lines before you commit them.
  */
 import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
@@ -30,11 +34,11 @@ import {
   typesWithoutLog,
 } from './golden-files.ts';
 
-/** Number of commits before the samples, so that samples refer to existing objects. */
+/** Number of random commits before the samples, so that the samples refer to existing objects. */
 const historyCommits = 40;
 const samplesOfType = 3;
 
-/** Existing entries that no longer hold. */
+/** Returns the existing entries that no longer hold. */
 function faults(): string[] {
   const promises = brokenPromises(decisionLines()).map(
     (entry) => `decisions: a line that entry ${entry} of promised.json covers was changed`,
@@ -50,7 +54,7 @@ function faults(): string[] {
   return [...promises, ...digests];
 }
 
-/** Writes a golden file. The flag `wx` fails if the file exists. */
+/** Writes a golden file. With the flag `wx`, fails if the file exists. */
 function write(name: string, text: string, flag: 'w' | 'wx' = 'w'): void {
   writeFileSync(join(goldenFolder, name), `${text}\n`, { flag });
   process.stdout.write(`test/replay/${name}\n`);
@@ -85,7 +89,7 @@ function addDigests(): void {
   }
 }
 
-/** Replaces `"hash":"{name}"` in commits with the hash of the key of that name. */
+/** Replaces `"hash":"{name}"` in commits with the hash of the key that has this name. */
 function addKeys(): void {
   const file = 'decisions/commits.jsonl';
   const keys: Record<string, string> = JSON.parse(goldenText('decisions/keys.json'));
@@ -101,7 +105,7 @@ function addKeys(): void {
   write(file, text);
 }
 
-/** Imported late, because the corpus reads its files on import. */
+/** Adds missing decisions. Imports the corpus late, because it reads its files when it is imported. */
 async function addDecisions(): Promise<void> {
   const { comparable, corpusHosts, factsOf, openCorpus, recordedCases } = await import(
     './decisions/corpus.ts'

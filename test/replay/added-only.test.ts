@@ -1,7 +1,7 @@
 /**
- * The golden log and its decisions only ever grow. `promised.json` has one entry for each time that lines were added: the
- * number of lines and their digest at that time. New lines need a new entry (`npm run golden -- add`), and no entry is ever
- * changed. So lines cannot be edited, moved or removed unnoticed.
+ * Tests that the golden log and its decisions only ever grow. `promised.json` has one entry for each time that lines were
+ * added: the number of lines and their digest at that time. New lines need a new entry (`npm run golden -- add`), and no
+ * entry may be changed. So lines cannot be edited, moved or removed unnoticed.
  */
 import { afterAll, describe, expect, test } from 'vitest';
 import {

@@ -1,6 +1,6 @@
 /**
- * Golden decisions: recorded requests, decided again at their positions of a recorded log, give the same decisions in every
- * build. The corpus only ever grows. A line that no longer holds means that the service breaks a promise.
+ * Tests the golden decisions: requests that are decided again at their positions in a recorded log must get the same
+ * decisions in every build. The corpus only ever grows. If a line no longer holds, the service breaks a promise.
  */
 import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
@@ -32,7 +32,7 @@ test.each(goldenCases.map((each) => [each.name, each.clause, each] as const))(
   },
 );
 
-// Left out: visitors, who do not use a host, and given token counts, because live serving counts prompts itself.
+// Leaves out visitors, who do not use a host, and cases with given token counts, because live serving counts prompts itself.
 const live = goldenCases.filter((each) => each.visitor === undefined && each.promptTokens === undefined);
 
 test('live serving decides as replay does, host and headers and all', async () => {
@@ -119,7 +119,7 @@ test('every refusal that is decided before forwarding stands in the corpus', () 
   const seen = new Set(
     goldenCases.flatMap(({ decision }) => (decision.kind === 'refused' ? [decision.type] : [])),
   );
-  // Refusals that depend on bodies or internal faults, which are not among the facts.
+  // These refusals depend on bodies or internal faults, which are not among the facts of a case.
   const elsewhere: readonly RefusalType[] = ['PayloadTooLargeError', 'InternalError'];
   expect(
     Object.keys(refusalKinds)

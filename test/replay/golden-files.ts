@@ -1,6 +1,6 @@
 /**
- * Reads the golden files: logs, each with its expected results, and the promise that covers the decision lines. A build reads
- * the files of the source tree.
+ * Reads the golden files: logs, each with its expected results, and the promises that cover the decision lines. Built code
+ * also reads the files in the source folder.
  */
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -25,7 +25,7 @@ export function goldenLogs(): string[] {
     .map((name) => name.slice(0, -'.jsonl'.length));
 }
 
-/** Reads a log with one record per line: offset, value in base64, and the signature if there is one. */
+/** Reads a log with one record per line: its offset, its value in base64, and its signature if there is one. */
 export function readLog(name: string): LogRecord[] {
   return linesOf(`${name}.jsonl`).map((line) => {
     const { offset, value, signature } = JSON.parse(line);
@@ -38,7 +38,10 @@ export function readLog(name: string): LogRecord[] {
 }
 
 export interface ExpectedOfLog {
-  /** Depends on the accept rule alone, so no fold version may change it. */
+  /**
+   * Head of the log's chain. It depends only on the rule that decides which records are accepted, so no fold version may
+   * change it.
+   */
   readonly position: {
     readonly log: string | null;
     readonly seq: number;
@@ -60,7 +63,7 @@ export function folded(records: readonly LogRecord[]) {
   return { snapshot, consumed, position: { log, seq, hash, skipped: snapshot.skipped } };
 }
 
-/** Event types whose first version is in no golden log. */
+/** Returns the event types whose first version does not occur in any golden log. */
 export function typesWithoutLog(): EventTypeName[] {
   const seen = new Set<string>();
   for (const { value } of goldenLogs().flatMap(readLog)) {
@@ -71,7 +74,7 @@ export function typesWithoutLog(): EventTypeName[] {
   return eventTypeNames.filter((type) => !seen.has(`${type} 1`));
 }
 
-/** Number and digest of the first commits and decisions when lines were added. */
+/** A promise, made when lines were added: the number of commits and decisions at that time, and their digest. */
 export interface Promised {
   readonly commits: number;
   readonly decisions: number;
@@ -96,13 +99,13 @@ function digestOf(of: DecisionLines, { commits, decisions }: Omit<Promised, 'sha
   return createHash('sha256').update(text).digest('hex');
 }
 
-/** The promise that covers all lines. */
+/** Returns a promise that covers all lines. */
 export function promiseOf(of: DecisionLines): Promised {
   const now = { commits: of.commits.length, decisions: of.decisions.length };
   return { ...now, sha256: digestOf(of, now) };
 }
 
-/** Indexes of the entries that no longer match the lines. */
+/** Returns the indexes of the promises that no longer match the lines. */
 export function brokenPromises(of: DecisionLines): number[] {
   return readPromised().flatMap((entry, index) => (digestOf(of, entry) === entry.sha256 ? [] : [index]));
 }

@@ -1,6 +1,6 @@
 /**
- * The order of checks that only live serving has: the body, the caller's usage, and the outbox. The key comes before the
- * plan; limits and routing come afterwards.
+ * Tests the order of those checks that only live serving makes: the body, the caller's usage, and the outbox. The key is
+ * checked before the plan, and limits and routing come last.
  */
 import { afterAll, expect, test } from 'vitest';
 import { factsOf, type GoldenCase, goldenCases, openCorpus } from './decisions/corpus.ts';
@@ -9,7 +9,7 @@ import { type LiveOptions, serveLive } from './decisions/live.ts';
 const corpus = openCorpus();
 afterAll(() => corpus.close());
 
-/** Live serving of a golden case with additional facts. Returns the reason if it is refused. */
+/** Decides a golden case with additional facts by live serving. Returns the reason if the request is refused. */
 async function decided(
   name: string,
   { outboxFull = false, ...live }: LiveOptions & { outboxFull?: boolean },

@@ -1,7 +1,7 @@
 /**
- * Golden logs: every later build must compute the position and digests stored with each log. Logs are only ever added, never
- * changed. If a new fold version computes other digests, raise `foldVersion` and add a line for that version to the
- * expectation; lines of earlier versions stay. `npm run golden -- add` does this.
+ * Tests the golden logs: every later build must compute the position and digests stored with each log. Logs are only ever
+ * added, never changed. If a new fold version computes other digests, raise `foldVersion` and add a line for this version to
+ * the expectation, but keep the lines of earlier versions. `npm run golden -- add` adds the line.
  */
 import { expect, test } from 'vitest';
 import { foldVersion } from '../../shared/snapshot/fold.ts';

@@ -1,6 +1,6 @@
 /**
- * With a trace, which explains every step, the verdict equals the one of live serving to the byte of its message, and every
- * step that could be decided is present.
+ * Tests decisions with a trace, which explains every step. Each verdict must equal that of live serving, including every byte
+ * of its message, and every step that could be decided must be present.
  */
 import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
@@ -86,7 +86,7 @@ test.each(goldenCases.map((each) => [each.name, each] as const))(
   },
 );
 
-/** Causes that need visitors or node health, which the golden log does not have. */
+/** These causes need visitors or node health, which the golden log does not have. */
 const elsewhere: readonly Cause[] = [
   ...(['network turns', 'visitor tokens', 'visitor requests', 'visitor concurrency'] as const),
 ];

@@ -1,6 +1,6 @@
 /**
- * A log with changing signers gives every reader the same commits, whatever lies between them and however it is read. All
- * readers skip records by removed signers, outsiders and late writers.
+ * Tests that a log with changing signers gives every reader the same commits, whatever other records it contains and however
+ * it is read. All readers must skip records by removed signers, outsiders and late writers.
  */
 
 import { randomInt } from 'node:crypto';

@@ -1,4 +1,7 @@
-/** A behaviour document determines exactly which requests fail. The error for an invalid document names the path. */
+/**
+ * Tests that a behaviour document determines exactly which requests fail, and that the error for an invalid document names
+ * the path of the invalid member.
+ */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

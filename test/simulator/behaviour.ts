@@ -1,7 +1,7 @@
 /**
  * The behaviour document says which requests a simulated node spoils and how. It is JSON, from a file or from
- * `/sim/behaviour`; an empty document means a healthy node. Rules are tried in order, and the first match decides. Rules
- * count requests and use no randomness, so runs are repeatable.
+ * `/sim/behaviour`. With an empty document the node is healthy. Rules are tried in order, and the first rule that matches
+ * decides. Rules count requests and use no randomness, so runs are repeatable.
  */
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -9,19 +9,19 @@ import { z } from 'zod';
 import { readCapture } from './capture.ts';
 
 const milliseconds = z.number().int().min(1).max(600_000);
-/** Stream events or body parts that are sent before the fault. The frame with the role counts as one. */
+/** Number of stream events or body parts to send before the fault. The frame with the role counts as one. */
 const afterEvents = z.number().int().min(0).max(1_000_000);
 const headers = z.record(z.string().regex(/^[A-Za-z0-9-]+$/), z.string().regex(/^[\t\x20-\x7e]*$/));
 
-/** All faults, by `kind`. For an answer that is not streamed, faults that count events send half of the body instead. */
+/** All faults by `kind`. If the answer is not streamed, faults that count events send half of the body first instead. */
 const faultSchema = z.discriminatedUnion('kind', [
   /** Resets the connection without answering. */
   z.strictObject({ kind: z.literal('refuse') }),
-  /** Never answers. */
+  /** Never answers the request. */
   z.strictObject({ kind: z.literal('stall') }),
-  /** Falls silent with the socket open, or sends only comments. */
+  /** Falls silent after some events and keeps the socket open, or sends only comments from then on. */
   z.strictObject({ kind: z.literal('stall-after'), afterEvents, commentEveryMs: milliseconds.optional() }),
-  /** Answers with this status. Without `body`, uses the dialect's error format. */
+  /** Answers with this status. Without `body`, uses the error format of the node's dialect. */
   z.strictObject({
     kind: z.literal('status'),
     status: z.number().int().min(200).max(599),
@@ -30,15 +30,15 @@ const faultSchema = z.discriminatedUnion('kind', [
   }),
   z.strictObject({ kind: z.literal('error-frame-then-done'), afterEvents: afterEvents.default(0) }),
   z.strictObject({ kind: z.literal('error-frame-no-done'), afterEvents: afterEvents.default(0) }),
-  /** Ends with an invalid finish reason, then `[DONE]`. */
+  /** Ends the stream with an invalid finish reason and `[DONE]`. */
   z.strictObject({ kind: z.literal('finish-abort'), finishReason: z.string().default('abort') }),
-  /** Ends the connection in mid-stream, with FIN or RST. */
+  /** Ends the connection in the middle of the stream, with FIN or RST. */
   z.strictObject({ kind: z.literal('cut'), afterEvents, reset: z.boolean().default(false) }),
-  /** Ends the body cleanly, but without the terminator. */
+  /** Ends the body cleanly, but without the terminating event. */
   z.strictObject({ kind: z.literal('clean-end-without-done'), afterEvents: afterEvents.optional() }),
-  /** Ends as Ollama does when it loses its worker: an empty chunk without a model, then a clean end. */
+  /** Ends as Ollama does when it loses its worker: with an empty chunk that names no model, and a clean end. */
   z.strictObject({ kind: z.literal('empty-chunk-end'), afterEvents: afterEvents.default(2) }),
-  /** Reports this usage, valid or not, or no usage if `usage` is left out. */
+  /** Reports this usage, which may be invalid, or no usage if `usage` is left out. */
   z.strictObject({ kind: z.literal('wrong-usage'), usage: z.json().optional() }),
   /** Sends the head or the body byte by byte. */
   z.strictObject({ kind: z.literal('slow-loris'), part: z.enum(['head', 'body']), everyMs: milliseconds }),
@@ -52,7 +52,7 @@ const faultSchema = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('extra-after-done'), text: z.string().optional() }),
   z.strictObject({ kind: z.literal('duplicate-finish') }),
   z.strictObject({ kind: z.literal('content-type'), contentType: z.string().regex(/^[\x20-\x7e]+$/) }),
-  /** Sends a correct answer late. */
+  /** Sends a correct answer, but late. */
   z.strictObject({
     kind: z.literal('latency'),
     firstTokenMs: milliseconds,
@@ -64,23 +64,26 @@ const faultSchema = z.discriminatedUnion('kind', [
 
 const matchSchema = z.strictObject({
   model: z.string().optional(),
-  /** Exact path. If omitted, the rule applies to POST requests under /v1. */
+  /** Exact path. If it is omitted, the rule applies to POST requests under /v1. */
   path: z.string().optional(),
   stream: z.boolean().optional(),
   /** Number of matching requests to let pass first. */
   afterRequests: z.number().int().min(0).optional(),
-  /** Applies only to every Nth of the remaining requests. */
+  /** Makes the rule apply only to every Nth of the remaining requests. */
   everyNth: z.number().int().min(1).optional(),
-  /** Highest number of requests to spoil. */
+  /** Largest number of requests to spoil. */
   times: z.number().int().min(1).optional(),
 });
 
 const behaviourSchema = z.strictObject({
-  /** `refused`: nothing listens. `reset`: connections are reset at once. Ends after `forMs` or when replaced. */
+  /**
+   * With `refused`, nothing listens on the port. With `reset`, connections are reset at once. Either ends after `forMs` or
+   * when the behaviour is replaced.
+   */
   connections: z
     .strictObject({ mode: z.enum(['refused', 'reset']), forMs: milliseconds.optional() })
     .optional(),
-  /** Number of words in an answer. `say N words` in the last message takes precedence. */
+  /** Number of words in an answer, unless the last message contains `say N words`. */
   answerWords: z.number().int().min(0).max(1_000_000).optional(),
   rules: z
     .array(z.strictObject({ match: matchSchema.default({}), fault: faultSchema }))
@@ -100,14 +103,17 @@ export interface SimRequestFacts {
   readonly stream: boolean;
 }
 
-/** Thrown if the document is not JSON, violates the schema, or names an unusable capture. The message contains the path. */
+/**
+ * Thrown if the document is not JSON, violates the schema, or names a capture that cannot be used. The message contains the
+ * path of the invalid member.
+ */
 export class BehaviourInvalid extends Error {
   override readonly name = 'BehaviourInvalid';
 }
 
 /**
- * Reads a document, as JSON text or as a parsed value. Captures named by `file` are read here, relative to `folder`. Without
- * a folder they are refused, because a document from the network must not open files. Throws BehaviourInvalid.
+ * Reads a document given as JSON text or as a parsed value. Throws BehaviourInvalid. Captures named by `file` are read
+ * relative to `folder`. Without a folder they are refused, because a document from the network must not open files.
  */
 export function parseBehaviour(document: unknown, folder?: string): Behaviour {
   const parsed = behaviourSchema.safeParse(typeof document === 'string' ? jsonOf(document) : document);
@@ -126,7 +132,7 @@ export class RuleBook {
     this.#rules = behaviour.rules.map((rule) => ({ ...rule, seen: 0, fired: 0 }));
   }
 
-  /** The fault of the first rule that applies to this request. Every call counts as one request. */
+  /** Returns the fault of the first rule that applies to this request. Every call counts as one request. */
   pick(facts: SimRequestFacts): Fault | undefined {
     for (const rule of this.#rules) {
       if (!means(rule.match, facts)) continue;
@@ -156,7 +162,7 @@ function jsonOf(text: string): unknown {
   }
 }
 
-/** Replaces a replay's file with its text. Throws if it cannot be replayed. */
+/** Replaces the file of a replay with its text. Throws if it cannot be replayed. */
 function loaded(fault: Fault, folder: string | undefined): Fault {
   if (fault.kind !== 'replay') return fault;
   const { file } = fault;

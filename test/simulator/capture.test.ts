@@ -1,4 +1,7 @@
-/** Recorded answers are replayed byte for byte. Shortened recordings are replayed without the events that the cut damaged. */
+/**
+ * Tests that recorded answers are replayed byte for byte, and that shortened recordings are replayed without the events that
+ * were damaged.
+ */
 import { expect, test } from 'vitest';
 import { readCapture } from './capture.ts';
 

@@ -1,6 +1,6 @@
 /**
- * Recorded answers of real engines: the bytes after `=== RESPONSE`, and whether the engine ended the connection. If a
- * recording was shortened, damaged events are left out and chunks are framed anew. A shortened body that is not an event
+ * Reads recorded answers of real engines: the bytes after `=== RESPONSE`, and whether the engine ended the connection. If a
+ * recording was shortened, damaged events are left out and chunks are framed again. A shortened body that is not an event
  * stream cannot be replayed.
  */
 
@@ -13,7 +13,7 @@ export interface Capture {
 
 const cutMark = /\n\[\.\.\. \d+ bytes cut \.\.\.\]\n/;
 
-/** Reads a capture, one character per byte (latin1). Throws Error if it has no answer or cannot be replayed. */
+/** Reads a recording, one character per byte (latin1). Throws an error if it has no answer or cannot be replayed. */
 export function readCapture(text: string): Capture {
   const recorded = /^=== RESPONSE\n([\s\S]*?)\n=== END ([^;\n]*)/m.exec(text);
   const bytes = recorded?.[1] ?? '';
@@ -21,7 +21,7 @@ export function readCapture(text: string): Capture {
   return { bytes: cutMark.test(bytes) ? reframed(bytes) : bytes, held: recorded?.[2] !== 'eof' };
 }
 
-/** Rebuilds a shortened event stream without the events that the cut damaged. */
+/** Rebuilds a shortened event stream without the events that were damaged by the cut. */
 function reframed(bytes: string): string {
   const headEnd = bytes.indexOf('\r\n\r\n') + 4;
   const head = bytes.slice(0, headEnd);
@@ -29,7 +29,7 @@ function reframed(bytes: string): string {
     throw new Error('its body was shortened and is no event stream');
   const body = bytes.slice(headEnd);
   const ended = body.endsWith('\r\n0\r\n\r\n');
-  // Lines within events end with LF alone, so CRLF marks the chunk framing.
+  // Lines inside events end with LF alone, so a CRLF can only belong to the chunk framing.
   const events = body.replaceAll(/(?:^|\r\n)[0-9a-f]+\r\n/gi, '').replace(/\r\n$/, '');
   const whole = events
     .split(cutMark)

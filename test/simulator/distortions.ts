@@ -1,4 +1,6 @@
-/** Spoils the end or the usage of an otherwise correct chat answer. The answer's tokens stay unchanged. */
+/**
+ * Spoils the end or the reported usage of an otherwise correct chat answer. The tokens of the answer itself stay unchanged.
+ */
 import { doneFrame, type Plan } from '../../tools/simulator/plan.ts';
 import type { Fault } from './behaviour.ts';
 

@@ -1,5 +1,5 @@
 /**
- * Checks that every fault does on the wire what its name says. Each test has one node, one rule and one request over a plain
+ * Tests that every fault does on the wire what its name says. Each test has one node, one rule and one request over a plain
  * socket. The client records all bytes and how the connection ended.
  */
 import { connect, type Socket } from 'node:net';
@@ -15,7 +15,7 @@ afterEach(async () => {
 interface Seen {
   readonly socket: Socket;
   text: string;
-  /** How the connection ended, or undefined while it is open. */
+  /** How the connection ended, or undefined while it is still open. */
   end: 'fin' | 'reset' | undefined;
 }
 
@@ -58,7 +58,7 @@ async function ended(seen: Seen): Promise<Seen> {
   return seen;
 }
 
-/** Waits for the text and then for one round trip, in which any further bytes would have arrived. */
+/** Waits for the text and then for one round trip, during which any further bytes would have arrived. */
 async function held(node: FaultyNode, seen: Seen, text: string): Promise<void> {
   await vi.waitFor(() => expect(seen.text).toContain(text), { timeout: 5000, interval: 2 });
   await fetch(`${node.url}/sim/stats`);
@@ -66,7 +66,7 @@ async function held(node: FaultyNode, seen: Seen, text: string): Promise<void> {
   expect(node.stats().inFlight).toBe(1);
 }
 
-/** The data frames of a raw answer, without chunk framing. */
+/** Returns the data frames of a raw answer, without chunk framing. */
 function frames(seen: Seen): string[] {
   const body = seen.text.slice(seen.text.indexOf('\r\n\r\n') + 4).replaceAll(/(?:^|\r\n)[0-9a-f]+\r\n/g, '');
   return [...body.matchAll(/^data: (.*)$/gm)].map((match) => match[1] ?? '');

@@ -1,4 +1,6 @@
-/** Turns the plan of a correct answer into the plan of a faulty one. Pure functions; spoilt-plan.ts sends the plan. */
+/**
+ * Turns the plan of a correct answer into the plan of a faulty one. All functions are pure; spoilt-plan.ts sends the plan.
+ */
 import { STATUS_CODES } from 'node:http';
 import type { Dialect } from '../../schemas/names.ts';
 import { errorBody, type SimError } from '../../tools/simulator/engine-error.ts';
@@ -11,7 +13,7 @@ import { joined, type SpoiltPlan, take, withoutDone } from './spoilt-plan.ts';
 const hugePart = 'a'.repeat(65_536);
 const lateFrame = 'data: {"choices":[{"index":0,"delta":{"content":"late"},"finish_reason":null}]}\n\n';
 
-/** The error as a frame of a stream that has already begun. */
+/** Returns the error as a frame of a stream that has already begun. */
 function errorFrame(dialect: Dialect, error: SimError): unknown {
   const body = errorBody(dialect, error);
   return dialect === 'sglang' ? { error: body } : body;
@@ -140,7 +142,7 @@ function statusPlan(fault: Extract<Fault, { kind: 'status' }>, dialect: Dialect)
   return jsonPlan(status, body, fault.headers);
 }
 
-/** The whole answer as raw bytes, with the slow part split into single bytes. */
+/** Returns the whole answer as raw bytes, in which the slow part is split into single bytes. */
 function slow(plan: Plan, part: 'head' | 'body', everyMs: number): SpoiltPlan {
   const lines = Object.entries(plan.headers).map(([name, value]) => `${name}: ${value}\r\n`);
   const head = `HTTP/1.1 ${plan.status} ${STATUS_CODES[plan.status]}\r\n${lines.join('')}connection: close\r\n\r\n`;
@@ -149,7 +151,7 @@ function slow(plan: Plan, part: 'head' | 'body', everyMs: number): SpoiltPlan {
   return { ...raw(plan, parts), gapMs: everyMs };
 }
 
-/** The parts with one character per byte. */
+/** Converts the parts to latin1 text, with one character per byte. */
 function* asBytes(parts: Iterable<string>): Generator<string> {
   for (const part of parts) yield Buffer.from(part).toString('latin1');
 }

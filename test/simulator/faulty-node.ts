@@ -1,6 +1,6 @@
 /**
- * A simulated node for tests: it fails as its behaviour says, and records what it did. Its listener also serves the control
- * API under `/sim/`, without authentication. Control requests meet no faults and are not counted.
+ * A simulated node for tests that fails as its behaviour says, and records what it did. Its listener also serves the control
+ * API under `/sim/` without authentication. Faults do not affect requests to the control API, and these are not counted.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -22,7 +22,7 @@ import { Ledger, type LedgerEntry, type SimStats } from './ledger.ts';
 import { emitSpoilt } from './spoilt-plan.ts';
 
 const controlBytesMax = 8 * 2 ** 20;
-/** Pause in ms before listening again on a port that another process took. */
+/** Pause before trying again to listen on a port that another process has taken, in ms. */
 const listenAgainMs = 100;
 
 export interface FaultyNodeOptions extends SimNodeOptions {
@@ -147,7 +147,7 @@ export class FaultyNode extends SimNode {
   #replaceBehaviour(document: unknown, response: ServerResponse): Plan {
     try {
       const behaviour = parseBehaviour(document);
-      // A behaviour that ends connections takes effect only after this answer is sent.
+      // A behaviour that ends connections takes effect only after this answer has been sent.
       if (behaviour.connections === undefined) this.setBehaviour(behaviour);
       else response.once('close', () => this.setBehaviour(behaviour));
       return jsonPlan(200, { rules: behaviour.rules.length }, { connection: 'close' });
@@ -158,7 +158,7 @@ export class FaultyNode extends SimNode {
   }
 }
 
-/** Starts a node; resolves once it listens. Rejects if the address is not available. */
+/** Starts a node and resolves once it listens. Rejects if the address is not available. */
 export async function startFaultyNode(options: FaultyNodeOptions): Promise<FaultyNode> {
   const node = new FaultyNode(options);
   await node.open();

@@ -1,4 +1,4 @@
-/** A simulated node survives TLS connection faults and documents that its code cannot traverse. */
+/** Tests that a simulated node survives faults of TLS connections, and JSON documents that its code cannot traverse. */
 import { request } from 'node:https';
 import { afterEach, expect, test } from 'vitest';
 import { Certificate } from '../../shared/runtime/tls.ts';
@@ -9,7 +9,7 @@ const fixture = (name: string): string => new URL(`../fixtures/tls/${name}`, imp
 let node: FaultyNode | undefined;
 afterEach(() => node?.close());
 
-/** Status and length of an answer over TLS, or the code of the error that ended it. */
+/** Returns the status and length of an answer over TLS, or the code of the error that ended it. */
 function ask(url: string, body: object | string): Promise<string> {
   return new Promise((resolve) => {
     const options = {

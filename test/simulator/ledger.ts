@@ -1,11 +1,11 @@
 /**
- * Records what a simulated node did, so that tests can compare it with the gateway's reports. Counters are exact; lists keep
- * only the newest entries.
+ * Records what a simulated node did, so that tests can compare it with the gateway's reports. Counters are exact, but lists
+ * keep only the newest entries.
  */
 import type { ServerResponse } from 'node:http';
 import type { Plan } from '../../tools/simulator/plan.ts';
 
-/** Number of entries that a list keeps. */
+/** Largest number of entries in a list. */
 const exchangesMax = 1000;
 const bodiesMax = 100;
 
@@ -14,9 +14,9 @@ export type Outcome = 'completed' | 'spoilt' | 'aborted';
 
 /** A request that has ended. */
 export interface EndedExchange {
-  /** The id in the node's answer. Empty if the node sent none. */
+  /** The id in the node's answer, or empty if the node sent none. */
   readonly id: string;
-  /** `x-request-id` of the request, or empty. */
+  /** Value of the request's `x-request-id` header, or empty. */
   readonly requestId: string;
   readonly path: string;
   readonly model: string;
@@ -25,29 +25,29 @@ export interface EndedExchange {
 }
 
 export interface SimStats {
-  /** Requests begun, except those to `/sim/`. */
+  /** Number of requests begun, except those to `/sim/`. */
   readonly requests: number;
   readonly requestsByPath: Readonly<Record<string, number>>;
-  /** Requests begun but not ended. */
+  /** Number of requests that have begun but not ended. */
   readonly inFlight: number;
-  /** Answers written in full, including the engine's refusals, while the client was still connected. */
+  /** Number of answers written in full while the client was still connected, including the engine's refusals. */
   readonly completed: number;
-  /** Unspoilt streams whose terminator was written while the client was still connected. */
+  /** Number of unspoilt streams whose terminating event was written while the client was still connected. */
   readonly terminated: number;
-  /** Requests whose connection the client closed first. */
+  /** Number of requests whose connection the client closed first. */
   readonly abortedByClient: number;
-  /** Requests spoilt by a fault. Merely late answers do not count. */
+  /** Number of requests spoilt by a fault. Answers that were only late do not count. */
   readonly faults: number;
-  /** Tokens of unspoilt completions, embeddings and rerankings that were written in full. */
+  /** Number of prompt tokens in unspoilt completions, embeddings and rerankings that were answered in full. */
   readonly promptTokens: number;
   readonly completionTokens: number;
-  /** Request bodies, newest last. Empty unless recording is on. */
+  /** Request bodies, the newest last. Empty unless recording is on. */
   readonly bodies: readonly unknown[];
-  /** Ended requests, newest last. */
+  /** Requests that have ended, the newest last. */
   readonly exchanges: readonly EndedExchange[];
 }
 
-/** A request in flight. Mutable: the server fills it in as it learns more. */
+/** A request in flight. The server changes it as it learns more about the request. */
 export interface LedgerEntry {
   readonly requestId: string;
   readonly path: string;
@@ -83,7 +83,7 @@ export class Ledger {
       this.#byPath.set(path, (this.#byPath.get(path) ?? 0) + 1);
     const { socket } = response;
     let written = false;
-    // A response also emits `finish` if its last write fails. By then its socket is gone.
+    // A response emits `finish` even if its last write fails, but its socket is then gone.
     response.prependOnceListener('finish', () => {
       written = socket?.destroyed === false;
     });
@@ -94,7 +94,7 @@ export class Ledger {
     return exchange;
   }
 
-  /** Keeps a request body. */
+  /** Keeps a request body in the list. */
   record(body: unknown): void {
     this.#bodies.push(body);
     if (this.#bodies.length > bodiesMax) this.#bodies.shift();

@@ -1,4 +1,4 @@
-/** Runs a node that fails as its behaviour says. Takes the options of `headgate sim-node`, and `--behaviour`. */
+/** Runs a node that fails as its behaviour says. Takes the options of `headgate sim-node`, and also `--behaviour`. */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { parseArgs } from 'node:util';

@@ -1,4 +1,7 @@
-/** A healthy simulated node answers like the engine that it imitates, identically each time, and counts what it did. */
+/**
+ * Tests that a healthy simulated node answers like the engine that it imitates, identically each time, and counts what it
+ * did.
+ */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
@@ -232,7 +235,7 @@ test.each([
     expect(results.map(({ index }) => index)).toEqual([1, 2, 0, 3]);
     for (const [at, { relevance_score, score }] of results.entries())
       expect(relevance_score ?? score).toBeCloseTo(scores[at] ?? Number.NaN);
-    // The query's four tokens count once per document, plus the documents' own tokens.
+    // The query's four tokens count once for each document, in addition to the documents' own tokens.
     if (dialect !== 'sglang') expect(answer.usage).toEqual({ prompt_tokens: 24, total_tokens: 24 });
     expect(node.stats()).toMatchObject({ promptTokens: 24, completionTokens: 0 });
   },
@@ -398,7 +401,7 @@ test('a client that goes in mid-stream is counted, and nothing more is done for 
   expect(node.stats().completionTokens).toBe(0);
 });
 
-/** A client that sends a request and never reads the answer. */
+/** Opens a client that sends a request and never reads the answer. */
 async function deaf(node: FaultyNode, body: object): Promise<Socket> {
   const text = JSON.stringify(body);
   const socket = connect(node.port, '127.0.0.1');

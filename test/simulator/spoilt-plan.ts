@@ -1,6 +1,6 @@
 /**
- * The plan of a spoilt answer, and the code that sends it. It may end a connection by force, hold it open, or write raw bytes
- * instead of an HTTP answer.
+ * The plan of a spoilt answer, and the code that sends it. The code can end a connection by force, hold it open, or write raw
+ * bytes instead of an HTTP answer.
  */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -10,11 +10,11 @@ import { doneFrame, type Plan } from '../../tools/simulator/plan.ts';
 
 export interface SpoiltPlan extends Plan {
   /**
-   * `cut`: the connection ends after the parts, with the answer unfinished. `reset`: the same, with RST. `hold`: it stays
-   * open. If undefined, the answer ends cleanly.
+   * How the connection ends after the parts. `cut` closes it with the answer unfinished, `reset` does so with RST, and `hold`
+   * keeps it open. If undefined, the answer ends cleanly.
    */
   readonly end?: 'cut' | 'reset' | 'hold';
-  /** Interval in ms of the comments sent while the connection is held open. */
+  /** Time between the comments that are sent while the connection is held open, in ms. */
   readonly commentEveryMs?: number;
   /** The parts are raw bytes of the connection, one per character, including the head. Status and headers are ignored. */
   readonly isRaw?: boolean;
@@ -24,7 +24,10 @@ export interface SpoiltPlan extends Plan {
 const resetAfterMs = 20;
 const comment = ': still here\n\n';
 
-/** Starts the answer. `beforeEnd` runs when the node ends the connection, so the end is not blamed on the client. */
+/**
+ * Sends the answer. Calls `beforeEnd` when the node is about to end the connection, so that the client is not blamed for the
+ * end.
+ */
 export function emitSpoilt(plan: SpoiltPlan, response: ServerResponse, beforeEnd: () => void): void {
   const { socket } = response;
   if (socket === null || socket.destroyed) return;
@@ -60,7 +63,10 @@ function resetAfterLastBytes(socket: Socket): void {
   else socket.write('', () => setTimeout(() => reset(socket), resetAfterMs).unref());
 }
 
-/** Resets a connection. Node cannot reset a TLS socket, so that one is cut: without close_notify, clients see the same. */
+/**
+ * Resets a connection. Node cannot reset a TLS socket, so a TLS connection is cut instead. Clients cannot tell the
+ * difference, because there is no close_notify.
+ */
 function reset(socket: Socket): void {
   if (socket instanceof TLSSocket) socket.destroy();
   else socket.resetAndDestroy();
@@ -74,7 +80,7 @@ function commentEvery(everyMs: number, response: ServerResponse, socket: Socket)
   }, everyMs).unref();
 }
 
-/** The first `count` parts. */
+/** Returns the first `count` parts. */
 export function* take(parts: Iterable<string>, count: number): Generator<string> {
   let taken = 0;
   if (count === 0) return;
@@ -85,12 +91,12 @@ export function* take(parts: Iterable<string>, count: number): Generator<string>
   }
 }
 
-/** All parts except the terminator. */
+/** Returns all parts except the terminating event. */
 export function* withoutDone(parts: Iterable<string>): Generator<string> {
   for (const part of parts) if (part !== doneFrame) yield part;
 }
 
-/** All parts of all lists. */
+/** Returns all parts of all lists. */
 export function* joined(...lists: readonly Iterable<string>[]): Generator<string> {
   for (const list of lists) yield* list;
 }

@@ -1,4 +1,7 @@
-/** Tests both paths with real processes: a request to its answer, and an event to its effect. Also kills each plane (-9). */
+/**
+ * Tests both main paths with real processes: from a request to its answer, and from an event to its effect. Also kills a
+ * gateway and a control plane with SIGKILL.
+ */
 import { expect } from 'vitest';
 import { organisation, ProcessFleet, statusWith } from '../support/process-fleet.ts';
 import { endpointOf, exchange, statusesIn } from '../support/raw-peer.ts';

@@ -1,7 +1,7 @@
 /**
  * Compares three accounts of the same requests: what clients received in full, what was billed, and what nodes finished. For
  * every client, received ≤ billed ≤ finished must hold. Every difference must be explained by a request that the client
- * abandoned, that a gateway kill interrupted, or that the gateway gave up.
+ * abandoned, that the kill of a gateway interrupted, or that the gateway gave up.
  */
 import type { UsageRow } from '../../schemas/records/usage.ts';
 import { promptTokensOf, type Seen } from './clients.ts';
@@ -21,13 +21,13 @@ export interface Settled {
   readonly clients: number;
   readonly rows: number;
   readonly nodes: number;
-  /** Billed requests that the client did not receive in full because it left or lost its gateway. */
+  /** Number of billed requests that the client did not receive in full, because it left or lost its gateway. */
   readonly billedNotReceived: number;
-  /** Requests that a node finished but that were not billed. The client received none of them in full. */
+  /** Number of requests that a node finished but that were not billed. The client received none of them in full. */
   readonly finishedNotBilled: number;
-  /** Requests received in full but not billed. */
+  /** Number of requests that were received in full but not billed. */
   readonly missing: number;
-  /** Differences that no request explains. */
+  /** Descriptions of the differences that no request explains. */
   readonly faults: readonly string[];
 }
 
@@ -70,7 +70,10 @@ class Book {
   readonly rows: UsageRow[] = [];
 }
 
-/** Limits refuse a request before it reaches a node. A node may have finished any other request that was not received. */
+/**
+ * Whether a node may have finished a request that the client did not receive. Limits refuse a request before it reaches a
+ * node.
+ */
 function mayHaveReachedANode({ refusal }: Seen): boolean {
   return refusal === undefined || refusal === 'InferenceUnavailableError';
 }
@@ -100,11 +103,12 @@ function matchRows(
     if (!isOf(row, one)) faults.push(`${one.requestId} was billed with other tokens`);
     if (one.completed) continue;
     billedNotReceived++;
-    // A client that neither left nor lost its gateway must have received every billed response.
+    // Only a client that left or lost its gateway may be billed for a response that it did not receive.
     if (one.whole || !(one.left || wasKilled(one)))
       faults.push(`${one.requestId} was billed and not delivered`);
   }
-  // A client that left before the response headers arrived does not know the request id, so match the row by its tokens.
+  // A client that left before the response headers arrived does not know its request id, so these rows are matched by their
+  // tokens.
   const nameless = seen.filter((one) => one.requestId === undefined && (one.left || wasKilled(one)));
   for (const row of left.values()) {
     const at = nameless.findIndex((one) => isOf(row, one));

@@ -1,6 +1,6 @@
 /**
- * Concurrent clients of a soak, some of which leave at a random moment. Each client asks for a model of its own, so node work
- * and bills can be attributed to it. What the clients see is the first of the three accounts.
+ * The concurrent clients of a soak test, some of which leave at a random moment. Each client asks for a model of its own, so
+ * that the work of nodes and bills can be attributed to it. What the clients see is the first of the three accounts.
  */
 import { Agent, type IncomingMessage, request } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -13,15 +13,15 @@ export interface Client {
 
 export interface Wanted {
   readonly kind: 'stream' | 'whole' | 'embeddings';
-  /** Words in the response; 0 for embeddings. */
+  /** Number of words in the response, or 0 for embeddings. */
   readonly words: number;
-  /** Time after which the client leaves, in ms; undefined if it stays. */
+  /** Time after which the client leaves, in ms. Undefined if it stays. */
   readonly leavesMs: number | undefined;
 }
 
 export interface Seen extends Wanted {
   readonly model: string;
-  /** Undefined if no response headers arrived. */
+  /** Request id from the response headers, or undefined if no headers arrived. */
   readonly requestId: string | undefined;
   /** HTTP status, or 0 if no response headers arrived. */
   readonly status: number;
@@ -32,7 +32,7 @@ export interface Seen extends Wanted {
   /** Whether the client ended the request. */
   readonly left: boolean;
   readonly refusal: string | undefined;
-  /** Monotonic time in ms. */
+  /** Time at which the request ended, on the monotonic clock in ms. */
   readonly endedMs: number;
 }
 
@@ -43,9 +43,9 @@ export interface Asked {
   leave(): void;
 }
 
-/** A response that takes longer than this is a fault. */
+/** Longest time that a response may take, in ms. */
 const answerMsMax = 30_000;
-/** Pause before a client retries after a refusal for too many requests in flight. */
+/** Pause before a client retries after a refusal for too many requests in flight, in ms. */
 const pauseMs = 25;
 
 export function wantedFrom(random: () => number, leaving = 0.2): Wanted {
@@ -56,7 +56,7 @@ export function wantedFrom(random: () => number, leaving = 0.2): Wanted {
   return { kind, words: kind === 'embeddings' ? 0 : words, leavesMs };
 }
 
-/** Prompt tokens as a simulated node counts them. */
+/** Returns the number of prompt tokens as a simulated node counts them. */
 export function promptTokensOf({ kind, words }: Wanted): number {
   const bytes = Buffer.byteLength(promptOf(words));
   return kind === 'embeddings' ? Math.ceil(bytes / 4) : Math.ceil(bytes / 4) + 3;
@@ -146,12 +146,12 @@ function refusalIn(text: string): string {
 export interface LoadOptions {
   readonly api: string;
   readonly clients: readonly Client[];
-  /** Called before each request; undefined ends the load. */
+  /** Returns the next request to send, or undefined to end the load. */
   readonly next: () => Wanted | undefined;
   readonly onSeen?: (seen: Seen) => void;
 }
 
-/** Every client sends one request after another until `next` returns undefined or the gateway is gone. */
+/** Lets every client send one request after another, until `next` returns undefined or the gateway is gone. */
 export async function load({ api, clients, next, onSeen }: LoadOptions): Promise<Seen[]> {
   const agent = new Agent({ keepAlive: true });
   const all: Seen[] = [];

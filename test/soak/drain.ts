@@ -1,7 +1,7 @@
 /**
- * Scenario 3: a gateway receives SIGTERM while streams run. It loses readiness at once but accepts requests until the drain
- * delay is over. Streams that fit into the drain time end normally, longer ones are cut, and a second signal ends everything
- * at once.
+ * Scenario 3: a gateway receives SIGTERM while streams run. It must lose readiness at once, but accept requests until the
+ * drain delay is over. Streams that fit into the drain time end normally, longer ones are cut, and a second signal ends
+ * everything at once.
  */
 
 import { Agent } from 'node:http';
@@ -11,28 +11,31 @@ import { until } from '../support/until.ts';
 import { ask, type Seen } from './clients.ts';
 import type { SoakFleet, SoakGateway } from './fleet.ts';
 
-/** `short`: the streams fit into the drain time. `long`: they do not. `twice`: long streams and a second signal. */
+/**
+ * With `short`, the streams fit into the drain time. With `long`, they do not. With `twice`, long streams are ended by a
+ * second signal.
+ */
 export type DrainKind = 'short' | 'long' | 'twice';
 
 export interface DrainFigures {
   readonly streams: number;
   readonly completed: number;
-  /** Streams that ended without a terminator. */
+  /** Number of streams that ended without a terminating event. */
   readonly cut: number;
   readonly billed: number;
-  /** Streams that were still running when readiness was lost. */
+  /** Number of streams that were still running when readiness was lost. */
   readonly runningWhenUnready: number;
   /** Whether a new connection was served after readiness was lost. */
   readonly servedWhileUnready: boolean;
-  /** Time from the signal until the process ended. */
+  /** Time from the signal until the process ended, in ms. */
   readonly endedMs: number;
   readonly exitCode: number | null;
 }
 
 const delaySeconds = 1;
-/** Only `long` waits for its time-out, because the time-out must cut the streams. The others never reach theirs. */
+/** Drain time in seconds. Only `long` reaches it, because there it must cut the streams. */
 const timeoutSeconds = { short: 600, long: 1, twice: 600 } as const;
-/** Words per stream. Nodes generate a thousand words per second. */
+/** Number of words per stream. Nodes generate a thousand words per second. */
 const words = { short: 4000, long: 30_000, twice: 30_000 } as const;
 const secondSignalMs = 500;
 const streamCount = 30;
@@ -41,7 +44,7 @@ export async function drain(fleet: SoakFleet, kind: DrainKind): Promise<DrainFig
   await fleet.healNodes();
   const rowsBefore = (await fleet.usageRows()).length;
   const times = ['--drain-delay', String(delaySeconds), '--drain-timeout', String(timeoutSeconds[kind])];
-  // Far longer than a busy machine delays a node, so only the drain ends a stream.
+  // Time-outs that are far longer than a busy machine delays a node, so that only the drain can end a stream.
   const waits = ['--first-event-timeout', '30', '--idle-timeout', '30'];
   const gateway = await fleet.gateway(`drain-${kind}`, ...times, ...waits);
   const clients = fleet.clients.filter((client) => !fleet.narrow.includes(client)).slice(0, streamCount);
@@ -93,7 +96,7 @@ async function serves(fleet: SoakFleet, { ready }: SoakGateway): Promise<boolean
   return (await ask(ready.api, agent, client, wanted).seen).completed;
 }
 
-/** Starts the gateway again to ship the usage rows that the first run may have left behind. */
+/** Starts the gateway again, so that it publishes the usage rows that its first run may have left behind. */
 async function shipRest(fleet: SoakFleet, kind: DrainKind): Promise<void> {
   const again = await fleet.gateway(`drain-${kind}`);
   await until(async () => (await metric(again, 'headgate_outbox_rows')) === 0);

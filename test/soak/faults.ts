@@ -1,5 +1,5 @@
 /**
- * Makes nodes fail: about every fifth request fails, each in another way, and sometimes a node refuses all connections. No
+ * Makes nodes fail. About every fifth request fails, each in another way, and sometimes a node refuses all connections. No
  * client may ever receive one of these responses as complete.
  */
 import type { Behaviour, Fault } from '../simulator/behaviour.ts';
@@ -18,7 +18,7 @@ const spoilt: readonly Fault[] = [
   { kind: 'clean-end-without-done', afterEvents: 3 },
   { kind: 'garbage', afterEvents: 1 },
 ];
-/** A correct response that is so late that the gateway may have given up. It does not count as spoilt. */
+/** A correct response that may be so late that the gateway has given up. It does not count as spoilt. */
 const late: Fault = { kind: 'latency', firstTokenMs: 300, betweenTokensMs: 5 };
 const everyNth = 60;
 const outageEveryMs = 2_000;
@@ -29,7 +29,8 @@ function failing(shift: number): Pick<Behaviour, 'rules'> {
     match: {
       afterRequests: index + shift,
       everyNth,
-      // These faults would not spoil a response that has no events or no finish.
+      // Applies these faults only to responses with a finish reason, or with events, because others would not be spoilt by
+      // them.
       ...(fault.kind === 'finish-abort' && { path: '/v1/chat/completions' }),
       ...(fault.kind === 'clean-end-without-done' && { stream: true }),
     },

@@ -1,6 +1,6 @@
 /**
- * The real processes of a soak: an embedded or given log, a control plane, three simulated nodes, and the gateways that a
- * scenario starts. Also reads the other two accounts: what the nodes finished and what the usage log contains.
+ * The real processes of a soak test: an embedded or given log, a control plane, three simulated nodes, and the gateways that
+ * a scenario starts. Also reads the second and third account: what the nodes finished and what the usage log contains.
  */
 
 import { join } from 'node:path';
@@ -17,7 +17,7 @@ import { until } from '../support/until.ts';
 import type { Client } from './clients.ts';
 
 const nodeCount = 3;
-/** Every eighth client belongs to the organisation on the narrow tier, which allows few concurrent requests. */
+/** Number of clients. Every eighth belongs to the organisation on the narrow tier, which allows few concurrent requests. */
 export const clientCount = 64;
 /** Concurrency of the narrow tier, in in-flight units. */
 export const narrowUnits = 8;
@@ -44,7 +44,7 @@ class SoakNode {
     return (await (await fetch(`${this.url}/sim/stats`)).json()) as SimStats;
   }
 
-  /** Collects the exchanges that have ended since the last call. Rejects if the node may have dropped some of them. */
+  /** Collects the exchanges that have ended since the last call. Throws if the node may have dropped some of them by now. */
   async note(): Promise<void> {
     const { exchanges } = await this.stats();
     const fresh = exchanges.filter(({ id }) => id !== '' && !this.#known.has(id));
@@ -55,7 +55,7 @@ class SoakNode {
     }
   }
 
-  /** Returns false if the node currently accepts no connections. */
+  /** Changes the node's behaviour. Returns false if the node currently accepts no connections. */
   async behave(behaviour: Partial<Behaviour>): Promise<boolean> {
     const sent = await fetch(`${this.url}/sim/behaviour`, {
       method: 'PUT',
@@ -67,13 +67,13 @@ class SoakNode {
 
 export class SoakFleet extends ProcessFleet {
   readonly nodes: SoakNode[] = [];
-  /** Clients, each with a model of its own. Every eighth is a narrow one. */
+  /** The clients, each with a model of its own. Every eighth belongs to the narrow organisation. */
   clients: Client[] = [];
   narrow: Client[] = [];
   #admin: DevAdmin | undefined;
   #files = 0;
 
-  /** Uses an embedded log of its own unless `logUrl` is given. */
+  /** Starts the processes, with an embedded log unless `logUrl` is given. */
   static async start(logUrl?: string): Promise<SoakFleet> {
     const fleet = new SoakFleet({ logUrl });
     return opened(fleet, () => fleet.#open());
@@ -90,7 +90,7 @@ export class SoakFleet extends ProcessFleet {
     return this.admin(await this.startPlane(name));
   }
 
-  /** An organisation's totals, by default from the control plane that has run since the start. */
+  /** Returns the organisation's totals. Defaults to the control plane that has run since the start. */
   totals(organisation: string, admin = this.#admin): Promise<OrganisationTotals> {
     if (admin === undefined) throw new Error('the fleet has not started');
     return admin.call('GET', `/usage?organisation=${organisation}`);
@@ -102,7 +102,7 @@ export class SoakFleet extends ProcessFleet {
     return (await this.#admin.call('GET', `/organisations/${organisation}/limits`)).tokens.used;
   }
 
-  /** Every row of a fresh fold of the usage log, in log order. */
+  /** Returns every row of a fresh fold of the usage log, in the order of the log. */
   async usageRows(): Promise<UsageRow[]> {
     const mac = new RecordMac(usageTopic, gatewayToken);
     const store = openUsageStore(join(this.dir, `rows-${this.#files++}.db`), { keepRows: true, mac });
@@ -121,11 +121,11 @@ export class SoakFleet extends ProcessFleet {
   }
 
   async note(): Promise<void> {
-    // A node that refuses connections keeps its exchanges until it accepts connections again.
+    // A node that refuses connections is skipped. It keeps its exchanges until it accepts connections again.
     await Promise.all(this.nodes.map((node) => node.note().catch(ignoreUnreachable)));
   }
 
-  /** Number of responses that the nodes finished, per model. */
+  /** Returns the number of responses that the nodes finished, by model. */
   async finished(): Promise<Map<string, number>> {
     await this.note();
     const counts = new Map<string, number>();

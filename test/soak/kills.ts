@@ -1,6 +1,6 @@
 /**
- * Scenario 2: a gateway under load is repeatedly killed with SIGKILL and restarted on the same data folder. Bills never
- * exceed what nodes finished, miss only the last moments before a kill, and agree in every fold of the usage log.
+ * Scenario 2: a gateway under load is repeatedly killed with SIGKILL and restarted on the same data folder. Bills must never
+ * exceed what nodes finished, may miss only the last moments before a kill, and must agree in every fold of the usage log.
  */
 
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -19,24 +19,24 @@ export interface KillsOptions {
   readonly kills: number;
   readonly seed: number;
   readonly say?: (progress: string) => void;
-  /** Further flags of the gateway that is killed. */
+  /** Additional flags of the gateway that is killed. */
   readonly flags?: readonly string[];
   /** Minimum time under load before each kill, in ms. */
   readonly lifeMs?: number;
-  /** The kill, counted from 1, after which the outbox is deleted. */
+  /** Number of the kill after which the outbox is deleted. The first kill has the number 1. */
   readonly outboxDeletedAfter?: number;
 }
 
 export interface KillsFigures {
   readonly requests: number;
   readonly settled: Settled;
-  /** Time from a response's arrival to the kill, in ms, for each request without a row. Longest first. */
+  /** Time between the arrival of a response and the kill, in ms, for each request without a row, longest first. */
   readonly missingAgesMs: readonly number[];
-  /** `missingAgesMs` minus the time in which the gateway waited for a processor. */
+  /** `missingAgesMs` without the time for which the gateway waited for a processor. */
   readonly missingOwnAgesMs: readonly number[];
-  /** Rows lost with the deleted outbox. */
+  /** Number of rows lost with the deleted outbox. */
   readonly missingWithOutbox: number;
-  /** Requests received in full in the last 10 ms before a kill, billed or not. */
+  /** Number of requests received in full in the last 10 ms before a kill, whether billed or not. */
   readonly receivedInLastMoments: number;
   /** Totals from three sources: the sum of the rows, the first control plane, and a control plane with a fresh fold. */
   readonly totals: readonly Readonly<Record<string, OrganisationTotals>>[];
@@ -45,13 +45,13 @@ export interface KillsFigures {
 }
 
 /**
- * Longest loss before a kill, in ms of the gateway's own time. Rows are written in batches at most 10 ms after their request;
- * a cold process, slow disk writes and a busy client account for the rest.
+ * Longest time before a kill whose requests may be lost, in ms of the gateway's own time. Rows are written in batches at most
+ * 10 ms after their request. A cold process, slow disk writes and a busy client account for the rest.
  */
 export const forgottenMsMax = 50;
 const sampleMs = 10;
 const organisations = ['narrow', 'wide'] as const;
-/** Time under load before a kill, in ms: the default minimum, and the largest random addition. */
+/** Time under load before a kill, in ms: the default minimum, and the largest random addition to it. */
 const lifeMsMin = 250;
 const lifeMsSpread = 600;
 
@@ -72,7 +72,7 @@ export async function kills(fleet: SoakFleet, options: KillsOptions): Promise<Ki
     }
     options.say?.(`${kill} of ${options.kills} kills, ${seen.length} requests`);
   }
-  // A start without load ships the rows that the killed gateways left behind.
+  // Starts the gateway without load, so that it publishes the rows that the killed gateways left behind.
   const last = await fleet.gateway('killed');
   await until(async () => (await metric(last, 'headgate_outbox_rows')) === 0, 60_000);
   await last.end();
@@ -112,7 +112,7 @@ async function countedAtRest(
   const counted: Record<string, number> = {};
   for (const organisation of organisations) {
     const { totalTokens } = sumOf(rows, organisation);
-    // If the outbox was deleted, its unpublished counts are gone and the sums never match.
+    // If the outbox was deleted, counts that it had not published are lost, so the sums never match.
     if (outboxDeletedAfter === undefined)
       await until(async () => (await fleet.counted(organisation)) === totalTokens).catch(() => undefined);
     counted[organisation] = await fleet.counted(organisation);
@@ -131,15 +131,15 @@ function longestFirst(ages: readonly number[]): number[] {
   return rounded.sort((one, other) => other - one);
 }
 
-/** A gateway from its start to its kill. */
+/** The life of a gateway, from its start to its kill. */
 interface Life {
   readonly seen: readonly Seen[];
   readonly killedMs: number;
-  /** Samples of the total time that its threads have waited for a processor since its start, in ms. */
+  /** Samples of the total time for which the gateway's threads have waited for a processor since the start, in ms. */
   readonly waits: readonly { readonly atMs: number; readonly waitedMs: number }[];
 }
 
-/** Time that a gateway waited for a processor between `sinceMs` and its kill. */
+/** Returns the time for which a gateway waited for a processor between `sinceMs` and its kill, in ms. */
 function waitedMs(life: Life | undefined, sinceMs: number): number {
   const before = life?.waits.findLast(({ atMs }) => atMs <= sinceMs) ?? life?.waits[0];
   return (life?.waits.at(-1)?.waitedMs ?? 0) - (before?.waitedMs ?? 0);
@@ -177,12 +177,15 @@ async function liveAndDie(
   return { seen, killedMs, waits };
 }
 
-/** Total wait of the request thread and the file-writing thread, in ms. A row passes both, one after the other. */
+/**
+ * Returns how long the request thread and the thread that writes files have waited in total, in ms. A row passes through one
+ * after the other.
+ */
 function waitedSoFarMs(pid: number): number {
   const of = (thread: string): number =>
     Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[1]) / 1e6;
   const others = readdirSync(`/proc/${pid}/task`).filter((thread) => thread !== String(pid));
-  // It is not known which other thread writes the files, so take the one that waited longest.
+  // It is not known which of the other threads writes the files, so take the one that waited longest.
   return of(String(pid)) + Math.max(0, ...others.map(of));
 }
 
@@ -199,7 +202,7 @@ function deleteOutbox(folder: string): Set<string> {
   return waiting;
 }
 
-/** Totals from each fold of the usage log, once the fold contains all rows. */
+/** Returns the totals from each fold of the usage log, once the fold contains all rows. */
 async function everyFold(
   fleet: SoakFleet,
   rows: readonly UsageRow[],

@@ -1,6 +1,6 @@
 /**
- * The long soak (`npm run soak`): SOAK_REQUESTS requests within SOAK_SECONDS, then SOAK_KILLS kills. SEED repeats the
- * clients' choices. Prints its progress, ends with all figures as one line of JSON, and exits with 1 if a figure is wrong.
+ * The long soak test (`npm run soak`): SOAK_REQUESTS requests within SOAK_SECONDS, then SOAK_KILLS kills. SEED repeats the
+ * clients' choices. Prints progress, then all figures as one line of JSON. Exits with 1 if a figure is wrong.
  */
 import { drain } from './drain.ts';
 import { clientCount, narrowUnits, SoakFleet } from './fleet.ts';
@@ -11,7 +11,7 @@ const requests = Number(process.env['SOAK_REQUESTS'] ?? 100_000);
 const secondsMax = Number(process.env['SOAK_SECONDS'] ?? 1200);
 const killCount = Number(process.env['SOAK_KILLS'] ?? 50);
 const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
-/** Largest growth of memory after the first third of the requests, in MB. The heap has reached its size by then. */
+/** Largest growth of memory after the first third of the requests, in MB. By then, the heap has reached its size. */
 const growthMegabytesMax = 40;
 
 const wrong: string[] = [];

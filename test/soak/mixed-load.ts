@@ -1,7 +1,7 @@
 /**
- * Scenario 1: many requests with clients that leave, nodes that fail and waits that time out. Afterwards no slot is taken,
- * the narrow tier admits its full concurrency, memory and descriptors are back at their warm-up level, and the three accounts
- * agree.
+ * Scenario 1: many requests with clients that leave, nodes that fail and waits that time out. Afterwards no slot may be
+ * taken, the narrow tier must admit its full concurrency, memory and descriptors must be back at their level after the
+ * warm-up, and the three accounts must agree.
  */
 
 import { readdirSync } from 'node:fs';
@@ -17,7 +17,7 @@ import { narrowUnits, type SoakFleet, type SoakGateway } from './fleet.ts';
 
 export interface MixedLoadOptions {
   readonly requests: number;
-  /** Time after which no further request is sent. */
+  /** Time after which no further request is sent, in seconds. */
   readonly secondsMax?: number;
   readonly seed: number;
   readonly say?: (progress: string) => void;
@@ -32,9 +32,12 @@ export interface MixedLoadFigures {
   /** The gateway's resident memory after each twentieth of the requests, in MB. */
   readonly rssMegabytes: readonly number[];
   readonly inFlightUnits: number;
-  /** The gateway's open files and sockets before and after the load. Connections to nodes stay open for a while. */
+  /**
+   * Number of files and sockets that the gateway had open before and after the load. Connections to nodes stay open for a
+   * while.
+   */
   readonly descriptors: readonly [number, number];
-  /** Requests admitted when the narrow organisation sends one more than its tier allows; measured twice. */
+  /** Number of requests admitted when the narrow organisation sends one more than its tier allows, measured twice. */
   readonly admitted: readonly [number, number];
 }
 
@@ -100,7 +103,7 @@ function descriptors({ ready }: SoakGateway): number {
   return readdirSync(`/proc/${ready.pid}/fd`).length;
 }
 
-/** Sends one more long request than the narrow tier allows and returns the number admitted. */
+/** Sends one long request more than the narrow tier allows, and returns the number admitted. */
 async function admits(fleet: SoakFleet, gateway: SoakGateway): Promise<number> {
   const agent = new Agent({ keepAlive: false });
   const light = fleet.narrow[1];
@@ -113,7 +116,7 @@ async function admits(fleet: SoakFleet, gateway: SoakGateway): Promise<number> {
     for (const one of asked) one.leave();
     await Promise.all(asked.map(({ seen }) => seen));
     await until(async () => (await metric(gateway, 'headgate_limiter_in_flight_units')) === 0);
-    // On a busy machine even a healthy node may be late. Such a 503 says nothing about the limit, so try again.
+    // On a busy machine even a healthy node may be late. The resulting 503 says nothing about the limit, so try again.
     if (attempt < 5 && statuses.includes(503)) continue;
     return statuses.filter((status) => status === 200).length;
   }
@@ -128,7 +131,7 @@ function outcomesOf(seen: readonly Seen[]): Record<string, number> {
   return counts;
 }
 
-/** Increase of each count since `before`. */
+/** Returns how much each count has increased since `before`. */
 export function difference(
   now: ReadonlyMap<string, number>,
   before: ReadonlyMap<string, number>,

@@ -1,5 +1,5 @@
-// Goal: nothing leaks and nothing is billed wrongly while clients leave, nodes fail and gateways die.
-// Method: the short form of the `npm run soak` scenarios, against real processes. SEED repeats the clients' choices.
+// Goal: nothing leaks and nothing is billed wrongly while clients leave, nodes fail and gateways die. Method: the short form
+// of the `npm run soak` scenarios, with real processes. SEED repeats the clients' choices.
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { drain } from './drain.ts';
@@ -38,9 +38,10 @@ test('Events: a gateway killed twice under load bills no more than was finished,
   const { settled, missingOwnAgesMs, totals } = figures;
   expect(settled.faults).toEqual([]);
   expect(settled.rows).toBeLessThanOrEqual(settled.nodes);
-  // Most of what clients receive is billed, however few requests a busy machine serves.
+  // Most of what clients received must be billed, however few requests a busy machine has served.
   expect(settled.rows).toBeGreaterThan(Math.max(8, settled.clients / 2));
-  // Sorted longest first. A flush that waits for a busy disk delays a few rows; rows held back by mistake would delay all.
+  // Compares the median. If a flush has to wait for a busy disk, a few rows are late; if rows were held back by mistake, all
+  // would be.
   expect(missingOwnAgesMs[Math.floor(missingOwnAgesMs.length / 2)] ?? 0).toBeLessThan(forgottenMsMax);
   expect(missingOwnAgesMs[0] ?? 0).toBeLessThan(4 * forgottenMsMax);
   expect(totals[1]).toEqual(totals[0]);
@@ -61,7 +62,7 @@ test('Events: streams longer than the drain time are cut without a terminator, a
   const figures = await drain(fleet, 'long');
   log(figures);
   expect(figures).toMatchObject({ cut: figures.streams, completed: 0, billed: 0, exitCode: 0 });
-  // One second of drain delay and one of drain time; a busy machine can only lengthen the sum.
+  // The sum of one second of drain delay and one of drain time. A busy machine can only lengthen it.
   expect(figures.endedMs).toBeGreaterThan(1900);
 });
 

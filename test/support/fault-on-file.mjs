@@ -1,7 +1,8 @@
-// Loaded into a gateway and its threads with --import. While one of these files exists, something fails:
-// $HEADGATE_TEST_FAULT         looking up a key throws an unexpected error
-// $HEADGATE_TEST_FAULT.clock   the main thread's clock is one hour later at each reading
-// $HEADGATE_TEST_FAULT.usage   the usage thread stops working, once the file .usage.stalled exists as well
+// Loaded into a gateway and its threads with --import. Something fails for as long as one of these files exists:
+//
+//   $HEADGATE_TEST_FAULT         looking up a key throws an unexpected error
+//   $HEADGATE_TEST_FAULT.clock   the main thread's clock is one hour later at each reading
+//   $HEADGATE_TEST_FAULT.usage   the usage thread stops working, once the file .usage.stalled exists as well
 import crypto from 'node:crypto';
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';

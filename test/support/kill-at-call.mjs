@@ -1,5 +1,6 @@
-// Loaded with --import. Kills the process (SIGKILL) before its n-th file change in the folders $HEADGATE_TEST_KILL_IN, with n in
-// $HEADGATE_TEST_KILL_AT. The database driver changes its files natively, so setImmediate callbacks count as changes too.
+// Loaded into a process with --import. Kills the process (SIGKILL) before its n-th file change in the folders
+// $HEADGATE_TEST_KILL_IN, with n from $HEADGATE_TEST_KILL_AT. The database driver changes its files in native code, so
+// setImmediate callbacks count as changes too.
 import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import { sep } from 'node:path';
@@ -21,7 +22,7 @@ for (const [of, names] of [
   for (const name of names) {
     const real = of[name];
     of[name] = (path, ...rest) => {
-      // Removing a missing file changes nothing.
+      // Removing a file that does not exist changes nothing.
       if (isWatched(path) && (!name.startsWith('rm') || fs.existsSync(path))) count();
       return real(path, ...rest);
     };

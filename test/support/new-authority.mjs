@@ -1,5 +1,6 @@
-// Runs a TLS client whose certificate authority is added to the NODE_EXTRA_CA_CERTS file after the start. It needs a process
-// of its own, because authorities apply to the whole process. Prints the outcomes that the client saw and the log, as JSON.
+// Runs a TLS client whose certificate authority is added to the file of NODE_EXTRA_CA_CERTS only after the start. Needs a
+// process of its own, because authorities apply to the whole process. Prints the outcomes that the client saw, and the log,
+// as JSON.
 import { once } from 'node:events';
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,7 +16,7 @@ server.on('tlsClientError', () => undefined);
 server.listen(0, '127.0.0.1');
 await once(server, 'listening');
 
-/** The outcome of one new connection. */
+/** Returns the outcome of one new connection. */
 async function seen() {
   const socket = connect({ port: server.address().port, host: '127.0.0.1' });
   const outcome = await Promise.race([

@@ -1,6 +1,6 @@
-// Loaded with --import into a process of the copied build that `recorded-build.ts` makes, and into its threads. Records the
-// file of every called function, once the folder $HEADGATE_TEST_CALLS contains a file `begin`. Each thread writes lines of a
-// time and a file name to its own file there. Times are in ns of the machine's monotonic clock.
+// Loaded with --import into a process of the copied build that `recorded-build.ts` makes, and into its threads. Once the
+// folder $HEADGATE_TEST_CALLS contains a file `begin`, records the file of every called function. Each thread writes lines
+// with a time and a file name to a file of its own in the folder. Times are in ns of the machine's monotonic clock.
 import { appendFileSync, existsSync } from 'node:fs';
 import { threadId } from 'node:worker_threads';
 

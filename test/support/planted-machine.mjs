@@ -1,5 +1,5 @@
-// Loaded into a process with --import. Simulates machines that a test cannot have: HEADGATE_TEST_NODE sets Node's version,
-// HEADGATE_TEST_NOW the time at the start, HEADGATE_TEST_DISK the free bytes on every disk, and HEADGATE_TEST_FETCH the
+// Loaded into a process with --import. Simulates machines that a test cannot have: HEADGATE_TEST_NODE sets the version of
+// Node, HEADGATE_TEST_NOW the time at the start, HEADGATE_TEST_DISK the free bytes on every disk, and HEADGATE_TEST_FETCH the
 // highest fetch version that brokers announce.
 import promises from 'node:fs/promises';
 import { createRequire, syncBuiltinESMExports } from 'node:module';

@@ -1,4 +1,5 @@
-// Loaded into a gateway with --import. Makes it report its request counts with every status report, not every ten seconds.
+// Loaded into a gateway with --import. Makes the gateway report its request counts with every status report instead of every
+// ten seconds.
 import { register } from 'node:module';
 
 const hooks = `export async function load(url, context, next) {

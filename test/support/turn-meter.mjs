@@ -1,6 +1,6 @@
 // Loaded into a process with --import. Measures the CPU time of the main thread between two ticks of a short timer. A turn of
-// the event loop cannot take longer, and other processes on the machine do not affect it. SIGUSR2 writes the longest turn so
-// far, in ms, to $HEADGATE_TEST_TURNS and starts over.
+// the event loop cannot have taken longer, and other processes on the machine do not affect the figure. On SIGUSR2, writes
+// the longest turn so far, in ms, to $HEADGATE_TEST_TURNS and starts over.
 import { openSync, readSync, renameSync, writeFileSync } from 'node:fs';
 import { isMainThread } from 'node:worker_threads';
 

@@ -1,5 +1,5 @@
-// Two inference servers in one process: `plain` answers properly, `worst` gives the answers that are hardest to read. The
-// prompt selects which of these answers it gives. Prints the addresses of both once they listen.
+// Two inference servers in one process. `plain` answers properly, and `worst` gives the answers that are hardest to read; the
+// prompt selects which one. Prints the addresses of both servers once they listen.
 import { createServer } from 'node:http';
 
 const MiB = 1024 * 1024;
@@ -26,7 +26,7 @@ const vectors = (inputs, numbers) => {
 const event = (content) => `data: {"choices":[{"index":0,"delta":{"content":"${content}"}}]}\n\n`;
 const eightTimes = (data) => `data: ${data}\n\n`.repeat(8);
 
-/** A complete answer with additional header or trailer lines. */
+/** Returns a complete answer with additional header or trailer lines. */
 const rawAnswer = (headLines, trailerLines) => {
   const body = answerOf('fine');
   return `HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n${headLines}\r\n${body.length.toString(16)}\r\n${body}\r\n0\r\n${trailerLines}\r\n`;
@@ -34,7 +34,7 @@ const rawAnswer = (headLines, trailerLines) => {
 const shortLines = 'a:b\r\n'.repeat(200_000);
 const foldedLine = `a:b${'\r\n c'.repeat(200_000)}\r\n`;
 
-/** Created once at the start, so that creating them does not delay probes. */
+/** Created at the start, so that creating them later does not delay probes. */
 const answers = {
   text: answerOf('a'.repeat(30 * MiB)),
   escapes: answerOf('"\\'.repeat(7 * MiB)),
@@ -49,7 +49,7 @@ const answers = {
   'event-text': event('a'.repeat(MiB - 200)).repeat(8),
   events: event('a').repeat(100_000),
 };
-/** Raw answers, written directly to the socket. */
+/** Raw answers that are written directly to the socket. */
 const rawAnswers = {
   'trailer-lines': rawAnswer('', shortLines),
   'trailer-folds': rawAnswer('', foldedLine),
@@ -85,7 +85,7 @@ function worst(name, response) {
     response.end(text);
     return;
   }
-  // Written directly to the socket, because the response object would join the bytes. The connection is used only once.
+  // Writes directly to the socket, because the response object would join the bytes. The connection is not reused.
   response.setHeader('connection', 'close');
   response.setHeader('transfer-encoding', 'chunked');
   response.flushHeaders();
@@ -105,6 +105,6 @@ for (const model of ['plain', 'worst']) {
   urls[model] = `http://127.0.0.1:${server.address().port}`;
 }
 process.stdout.write(`${JSON.stringify(urls)}\n`);
-// Ends together with the parent process.
+// Makes this process end together with its parent process.
 process.stdin.resume();
 process.stdin.on('end', () => process.exit(0));

@@ -1,6 +1,6 @@
 /**
- * Watches every process of a mixed-version fleet for differing digests: in the control planes' reports about gateways, and
- * between processes whose position and fold version are equal.
+ * Watches all processes of a fleet with mixed versions for digests that differ: in the control planes' reports about
+ * gateways, and between processes whose position and fold version are equal.
  */
 import { askAdmin } from '../support/ask-admin.ts';
 import type { Started } from '../support/processes.ts';
@@ -23,7 +23,7 @@ interface Status {
 }
 
 const everyMs = 250;
-/** Metrics of a process that must be 0 or absent. */
+/** Pattern of a process's metrics that must be 0 or absent. */
 const alarms = /^(headgate_(?:fold_diverged|fold_quarantined|fold_halted)\w*(?:\{[^}]*\})?) ([1-9]\S*)$/gm;
 
 export class Digests {
@@ -51,7 +51,7 @@ export class Digests {
     await this.#running;
   }
 
-  /** Returns everything seen since the last call. */
+  /** Returns everything observed since the last call. */
   take(): { readonly polls: number; readonly compared: number; readonly found: readonly string[] } {
     const taken = { polls: this.#polls, compared: this.#compared, found: this.#found };
     this.#polls = 0;
@@ -60,14 +60,14 @@ export class Digests {
     return taken;
   }
 
-  /** Resolves once two digests could be compared. */
+  /** Resolves once two digests have been compared. */
   async compare(): Promise<void> {
     for (let looks = 0; looks < 200 && this.#compared === 0; looks++) await pauseMs(everyMs);
   }
 
   async #poll(): Promise<void> {
     while (!this.#isStopped) {
-      // A process may end meanwhile.
+      // A process may end while it is being asked.
       await this.#look().catch(() => undefined);
       await pauseMs(everyMs);
     }

@@ -1,4 +1,4 @@
-/** Clients behind a load balancer. Each request goes to a gateway whose /readyz succeeded a moment ago. */
+/** Clients behind a load balancer. Each request goes to a gateway whose /readyz succeeded a moment before. */
 import { Agent, request } from 'undici';
 
 interface Target {

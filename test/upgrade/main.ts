@@ -1,8 +1,8 @@
 /**
- * Rolling upgrade of a running fleet under load, and the way back (`npm run upgrade-test`). Two control planes and two
- * gateways of the previous version are replaced one after the other on their data folders, while a staged change is open. No
- * request may fail, no gateway may diverge or be reported as such, no usage may be lost. Exits with 1 if a claim is wrong.
- * The last line is a JSON object.
+ * Tests the rolling upgrade of a running fleet under load, and the way back (`npm run upgrade-test`). Two control planes and
+ * two gateways of the previous version are replaced one after the other on their data folders, while a staged change is open.
+ * No request may fail, no gateway may diverge or be reported as diverging, and no usage may be lost. Exits with 1 if a check
+ * fails. The last line of output is a JSON object.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -26,9 +26,9 @@ const env = {
 type Kind = 'control-plane' | 'gateway';
 type Process = Started<{ readonly admin: string; readonly api: string; readonly metrics: string }>;
 
-/** Exceeds the commits between two checkpoints, so that each version writes a checkpoint that the other reads. */
+/** More commits than there are between two checkpoints, so that each version writes a checkpoint that the other reads. */
 const checkpoint = { commits: 1008 };
-/** The load asks for the first model; a change removes the second from the clients' plan. */
+/** The load asks for the first model. A change removes the second one from the clients' plan. */
 const models = ['echo-small', 'echo-large'];
 const running = new Map<string, Process>();
 const load = new Load();
@@ -49,7 +49,7 @@ function ofKind(kind: Kind): Process[] {
   return [...running].filter(([name]) => name.startsWith(prefix)).map(([, process]) => process);
 }
 
-/** Checks the digests of one phase: no process reports a difference, and equal builds at equal positions agree. */
+/** Checks the digests of one phase: no process may report a difference, and equal builds at equal positions must agree. */
 async function digestsAgree(
   when: string,
   plane: string,
@@ -98,7 +98,10 @@ async function start(kind: Kind, name: string, version: 'old' | 'new'): Promise<
   if (kind === 'gateway') load.add(name, started.ready);
 }
 
-/** Replaces a process like a rollout: SIGTERM, its end, the other version started on the same folder, ready. */
+/**
+ * Replaces a process as a rollout does: sends SIGTERM, waits until it has ended, and starts the other version on the same
+ * folder.
+ */
 async function replace(kind: Kind, name: string, version: 'old' | 'new'): Promise<void> {
   const before = running.get(name);
   running.delete(name);
@@ -129,7 +132,7 @@ async function usageAgrees(when: string): Promise<void> {
   load.resume();
 }
 
-/** Checks that completions by gateways of either version count once against the allowance. */
+/** Checks that completions count once against the allowance, whichever version of the gateway served them. */
 async function limitsAgree(when: string): Promise<void> {
   await load.pause();
   for (const plane of ['cp-1', 'cp-2']) {
@@ -181,7 +184,7 @@ async function answersAre(when: string, wanted: Readonly<Record<string, number>>
   check(last === expected, `${when}: the gateways answer ${last}, wanted ${expected}`);
 }
 
-/** Change staged on a new control plane; its first wave is a new gateway. */
+/** Id of the change that is staged on a new control plane. Its first wave is a gateway of the new version. */
 let change = '';
 async function stageChange(): Promise<void> {
   await statesAre('one control plane upgraded', 'SYNCED SYNCED');
@@ -202,7 +205,7 @@ async function completeChange(): Promise<void> {
   await answersAre('the change is completed', { 'gw-1': 403, 'gw-2': 403 });
 }
 
-/** Checks that both control planes have the same plans at one position. */
+/** Checks that both control planes have the same plans at one position of the log. */
 async function plansAgree(when: string): Promise<void> {
   const plans = async () =>
     Promise.all(
@@ -230,7 +233,7 @@ async function run(): Promise<void> {
     await digestsAgree('one gateway upgraded', 'cp-1', checkpoint);
     await replace('gateway', 'gw-2', 'new');
     await usageAgrees('gateways upgraded');
-    // Gateways and control planes cannot be compared if the new version raised the fold version.
+    // Gateways cannot be compared with control planes if the new version has raised the fold version.
     await digestsAgree('gateways upgraded', 'cp-1', { comparable: false });
     await replace('control-plane', 'cp-1', 'new');
     await stageChange();

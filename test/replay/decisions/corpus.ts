@@ -1,8 +1,9 @@
 /**
- * The golden decisions: one log, and requests at positions of it, each with the decision that every build must make.
- * `commits.jsonl` has one commit per line, `decisions.jsonl` one request per line without the defaults of `factsOf`. Both
- * only ever grow, as `added-only.test.ts` checks. A decision changed on purpose stays; `superseded.json` names it, the reason
- * and its replacement. `{name}` in a credential stands for a key of `keys.json`; these keys open nothing.
+ * The golden decisions: one log, and requests at certain positions in it, each with the decision that every build must make.
+ * `commits.jsonl` has one commit per line, and `decisions.jsonl` one request per line without the defaults of `factsOf`. Both
+ * only ever grow, which `added-only.test.ts` checks. If a decision is changed on purpose, its line stays, and
+ * `superseded.json` names it, the reason and its replacement. `{name}` in a credential stands for a key in `keys.json`. These
+ * keys give access to nothing.
  */
 
 import type { CounterFacts } from '../../../control-plane/explain/recorded-counters.ts';
@@ -23,12 +24,12 @@ export const corpusHosts: HostNames = {
   stackDomain: 'stacks.test',
 };
 
-/** 2026-11-21T12:00:00Z. */
+/** 21 November 2026, 12:00 UTC, in ms since 1970. */
 const corpusNowMs = Date.UTC(2026, 10, 21, 12);
 
 type Placed = Extract<ReplayedDecision, { readonly kind: 'placed' }>;
 
-/** The expected decision. A message only has to contain certain words, because its prose may be reworded. */
+/** The decision that is expected. A message needs to contain only certain words, because its wording may change. */
 export type GoldenDecision =
   | {
       readonly kind: 'refused';
@@ -39,7 +40,7 @@ export type GoldenDecision =
       readonly retryAfterSeconds?: number;
       readonly says?: readonly string[];
     }
-  /** The file calls its capacity `draw`. */
+  /** The file uses the member name `draw` for the capacity. */
   | (Omit<Placed, 'capacity'> & { readonly draw: Placed['capacity'] })
   | { readonly kind: 'listed'; readonly models: readonly string[] };
 
@@ -48,11 +49,11 @@ export interface GoldenCase
     Pick<Partial<Record<'counters', Partial<CounterFacts>>>, 'counters'> {
   readonly name: string;
   readonly clause: string;
-  /** Upper bound of the prompt's tokens. */
+  /** Largest number of tokens that the prompt can have. */
   readonly promptTokens?: number;
-  /** `seq` of the last commit that the decision knows. */
+  /** `seq` of the last commit that the gateway has read when it decides. */
   readonly atSeq: number;
-  /** Gateway whose name decides whether an open change applies to it. If absent, no change applies. */
+  /** Name of the gateway, which decides whether an open change applies to it. Without a name, no change applies. */
   readonly gateway?: string;
   readonly decision: GoldenDecision;
 }
@@ -66,7 +67,7 @@ const keys = JSON.parse(goldenText('decisions/keys.json')) as Record<string, str
 /** A golden decision that no longer holds. */
 export interface Superseded {
   readonly name: string;
-  /** The case with the same facts that holds now. */
+  /** Name of the case that has the same facts and replaces this one. */
   readonly instead: string;
   readonly because: string;
 }
@@ -88,7 +89,7 @@ function credential(text: string | undefined): string | undefined {
   });
 }
 
-/** The facts of a case, with defaults filled in. */
+/** Returns the facts of a case, with defaults filled in. */
 export function factsOf({
   name: _name,
   clause: _clause,
@@ -116,12 +117,15 @@ export function factsOf({
 export type GoldenPosition = Pick<GoldenCase, 'atSeq' | 'gateway'>;
 
 export interface Corpus {
-  /** The look-up at a position that some case names, as the case's gateway reads it. */
+  /** Returns the look-up at a position that a case names, as the case's gateway reads it. */
   at(position: number | GoldenPosition): Lookup;
   close(): void;
 }
 
-/** Opens the corpus: one snapshot per position that a case names, and extra ones for gateways in an open change's wave. */
+/**
+ * Opens the corpus, with one snapshot for each position that a case names, and separate ones for gateways in the wave of an
+ * open change.
+ */
 export function openCorpus(): Corpus {
   const records = recordsOfCorpus();
   const opened = new Map<string, { readonly snapshot: Snapshot; readonly lookup: Lookup }>();
@@ -147,7 +151,7 @@ export function openCorpus(): Corpus {
   };
 }
 
-/** The corpus as log records. The events come from the corpus, and the chain follows from them. */
+/** Returns the corpus as log records. Their events come from the files, and the chain is computed. */
 export function recordsOfCorpus() {
   const writer = new ChainWriter({ log: 'golden-decisions' });
   const commits = parsedLines<{ readonly seq: number; readonly events: readonly StoredEvent[] }>(
@@ -162,7 +166,7 @@ export function recordsOfCorpus() {
   ];
 }
 
-/** Differences between a decision and the expected one. Empty if there are none. */
+/** Returns the differences between a decision and the expected decision. */
 export function differences(golden: GoldenDecision, decision: ReplayedDecision): string[] {
   const { says, ...wanted } = golden.kind === 'refused' ? golden : { ...golden, says: undefined };
   const { message, ...got } = comparable(decision);
@@ -173,7 +177,7 @@ export function differences(golden: GoldenDecision, decision: ReplayedDecision):
   return found;
 }
 
-/** The decision in the file's format, except for its message. */
+/** Returns the decision in the file's format, without its message. */
 export function comparable(
   decision: ReplayedDecision,
 ): { readonly message?: string } & Record<string, unknown> {
@@ -192,7 +196,10 @@ function sorted(fields: object): string {
 
 const oneAnswer: readonly RefusalType[] = ['Unauthorized', 'TargetNotServingError'];
 
-/** Refusals whose causes must look alike, each with the distinct answers that its cases get: exactly one if all is well. */
+/**
+ * Returns the refusals whose causes must look alike, each with the distinct answers that its cases get. There should be
+ * exactly one answer each.
+ */
 export function answersByType(corpus: Corpus, replay: typeof replayDecision): Map<RefusalType, Set<string>> {
   const answers = new Map<RefusalType, Set<string>>(oneAnswer.map((type) => [type, new Set()]));
   for (const each of goldenCases) {
@@ -204,7 +211,7 @@ export function answersByType(corpus: Corpus, replay: typeof replayDecision): Ma
   return answers;
 }
 
-/** Re-decides every case, or those given, and describes those that differ. An exception counts as a difference. */
+/** Decides all or the given cases again and describes those that differ. An exception counts as a difference. */
 export function failingCases(
   corpus: Corpus,
   replay: typeof replayDecision,

@@ -1,6 +1,6 @@
 /**
- * Runs live serving over the corpus: the code around a request, with the look-up, counters and clock of a golden decision. It
- * stops before it would call a node, so that its decision can be compared with that of replay.
+ * Runs the code of live serving on the corpus, with the look-up, counters and clock of a golden decision. Stops before a node
+ * would be called, so that the decision can be compared with that of replay.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { BodyWorker } from '../../../data-plane/body-worker/body-worker.ts';
@@ -23,7 +23,7 @@ import type { ReplayedDecision, ReplayFacts } from './replay.ts';
 export interface LiveOptions {
   /** Whether the caller's usage can be loaded. */
   readonly knowsUsage?: boolean;
-  /** Replaces the body that the facts imply. */
+  /** A body to send instead of the one that the facts imply. */
   readonly body?: string;
 }
 
@@ -37,7 +37,7 @@ function gatewayOf(
   { observe, knowsUsage = true }: LiveGatewayOptions,
 ): Gateway {
   const { counters } = facts;
-  // Usage is 0 until it has been loaded, so a decision that does not wait for it differs.
+  // Usage is 0 until it has been loaded. So if live serving does not wait for it, the decision differs.
   let used = { poolTokens: 0, freeTurns: 0 };
   const loadTotal = async (): Promise<boolean> => {
     await nextTurn();
@@ -58,7 +58,7 @@ function gatewayOf(
       freeTurns: () => used.freeTurns,
       networkTurns: () => 0,
       visitorTokens: () => 0,
-      // No other gateway holds capacity.
+      // No other gateway holds capacity, so there is nothing to wait for.
       waitForRoom: () => undefined,
       reserve: () => ({ release: () => undefined, cancel: () => undefined }),
     } satisfies Partial<Gateway['counters']>,
@@ -93,7 +93,10 @@ function bodyOf({ path, model }: ReplayFacts): string {
   return JSON.stringify({ model, messages, ...(path === '/v1/messages' && { max_tokens: 1 }) });
 }
 
-/** The decision of live serving. It counts the prompt itself, so the facts must not set its size. */
+/**
+ * Returns the decision of live serving. Live serving counts the prompt itself, so the facts must not set the number of its
+ * tokens.
+ */
 export async function serveLive(
   lookup: Lookup,
   facts: ReplayFacts,
@@ -103,7 +106,7 @@ export async function serveLive(
   return decisionOf(record, body);
 }
 
-/** The record that live serving writes of a request with these facts, and the body of its answer. */
+/** Returns the record that live serving writes for a request with these facts, and the body of the response. */
 export async function recordLive(
   lookup: Lookup,
   facts: ReplayFacts,

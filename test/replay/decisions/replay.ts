@@ -1,7 +1,7 @@
 /**
- * Decides a golden request over a look-up at any position of the log, with the same phases before `forward` as live serving.
- * Pure: counters and the time are facts, so the same facts always give the same decision. The shape phase is left out,
- * because bodies are never recorded; its results (model, tokens) are part of the facts.
+ * Decides a golden request by the state at any position of the log, with the same phases before `forward` as live serving.
+ * The function is pure: counters and the time are facts, so equal facts always give the same decision. The shape phase is
+ * left out, because bodies are never recorded. Its results (model, tokens) are part of the facts.
  */
 
 import { type CounterFacts, fixedCounters } from '../../../control-plane/explain/recorded-counters.ts';
@@ -18,7 +18,7 @@ import type { Lookup } from '../../../shared/snapshot/lookup.ts';
 
 export interface ReplayFacts extends AdmissionFacts {
   readonly counters: CounterFacts;
-  /** Wall clock, ms since 1970. */
+  /** Time of the wall clock, in ms since 1970. */
   readonly nowMs: number;
   /** Whether the snapshot was too old to prove a key. */
   readonly fenced?: boolean;
@@ -34,7 +34,10 @@ export type ReplayedDecision =
       readonly reason: string;
       readonly message: string;
       readonly retryAfterSeconds?: number;
-      /** Whether the refusal counts against the limits. Only requests that passed them and were refused by routing count. */
+      /**
+       * Whether the refused request counts towards the limits. It does only if the limits admitted it and routing then
+       * refused it.
+       */
       readonly counted: boolean;
     }
   | {
@@ -48,14 +51,14 @@ export type ReplayedDecision =
   /** A model listing; `body` is its JSON. */
   | { readonly kind: 'listed'; readonly body: string };
 
-/** Decides these facts at the look-up's position. Throws only if this program has a fault. */
+/** Decides these facts at the look-up's position. Throws only if the program has a bug. */
 export function replayDecision(lookup: Lookup, facts: ReplayFacts, hosts: HostNames): ReplayedDecision {
   const { fenced = false, outboxFull = false, nowMs } = facts;
   const conditions = { fenced, outboxFull, nowMs };
   return replayed(admission({ lookup, hosts }, facts, fixedCounters(facts.counters), conditions));
 }
 
-/** A verdict without the parts that only this process could use. */
+/** Converts a verdict of live serving, leaving out the parts that only this process can use. */
 export function replayed(verdict: Verdict): ReplayedDecision {
   if (verdict.kind === 'listed') return verdict;
   if (verdict.kind === 'refused') return refused(verdict.refusal, verdict.counted);
