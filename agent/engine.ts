@@ -31,7 +31,7 @@ export interface EngineView {
 /** The engine from the agent's point of view. */
 export interface Engine {
   readonly view: EngineView;
-  /** Loads and unloads models. undefined if the engine cannot, or as long as its kind is unknown. */
+  /** Loads and unloads models, or undefined if the engine cannot, or as long as its kind is unknown. */
   readonly loader: ModelLoader | undefined;
   /** Starts polling; calls `onChange` whenever the engine goes up or down. Resolves after the first poll. */
   start(onChange: () => void): Promise<void>;

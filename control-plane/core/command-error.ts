@@ -1,6 +1,6 @@
 /**
- * Reason why an admin command was not carried out. This is the only list of types and statuses; anything else thrown is a bug
- * and becomes InternalError. Messages and details must never contain the value of a key or a token.
+ * Reason why an admin command was not carried out. This is the only list of error types and statuses. Anything else that is
+ * thrown is a bug and becomes `InternalError`. Messages and details must never contain the value of a key or a token.
  */
 
 export const commandErrorKinds = {
@@ -8,14 +8,14 @@ export const commandErrorKinds = {
   Forbidden: { status: 403, code: 'PERMISSION_DENIED' },
   InvalidCommand: { status: 400, code: 'INVALID_ARGUMENT' },
   NotFound: { status: 404, code: 'NOT_FOUND' },
-  /** The resource exists already, the Idempotency-Key belongs to another command, or other writers won too often. */
+  /** The resource already exists, the Idempotency-Key belongs to another command, or others changed the state too often. */
   Conflict: { status: 409, code: 'CONFLICT' },
-  /** `If-Match` names an earlier position. */
+  /** `If-Match` contains a position that is no longer current. */
   PositionMoved: { status: 409, code: 'CONFLICT' },
-  /** Allowed only with `force`. */
+  /** A guard refused the command, which is allowed only with `force`. */
   GuardRefused: { status: 409, code: 'FAILED_PRECONDITION' },
   CommandTooLarge: { status: 413, code: 'OUT_OF_RANGE' },
-  /** The caller has reached a limit; `retry-after` says when to try again. */
+  /** The caller has reached a limit. The header `retry-after` says when to try again. */
   TooManyRequests: { status: 429, code: 'RESOURCE_EXHAUSTED' },
   /** Another operation is in progress, or the queue is full. */
   Busy: { status: 503, code: 'UNAVAILABLE' },
@@ -33,10 +33,10 @@ export interface CommandErrorDetail {
 }
 
 export interface CommandErrorOptions {
-  /** The next step for the user. */
+  /** What the user should do next. */
   readonly next?: string;
   readonly details?: readonly CommandErrorDetail[];
-  /** Set if known; otherwise the error's type decides. */
+  /** Seconds to wait before trying again. If absent, the error's type determines the time. */
   readonly retryAfterSeconds?: number;
   readonly cause?: unknown;
 }
@@ -60,7 +60,7 @@ export class CommandError extends Error {
     return commandErrorKinds[this.type].status;
   }
 
-  /** The envelope of the admin API. `path` is the request's path without its query. */
+  /** Returns the error as the body of an admin API response. `path` is the request's path without its query. */
   envelope(path: string): { readonly error: Readonly<Record<string, unknown>> } {
     const { code, status } = commandErrorKinds[this.type];
     const { type, message, next, details } = this;

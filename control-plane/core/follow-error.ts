@@ -1,4 +1,4 @@
-/** Maps errors of following the log to a command error. A replica whose fold has stopped recovers only by a restart. */
+/** Converts errors of following the log to command errors. A replica whose fold has stopped recovers only by a restart. */
 import { LogReplaced, LogTruncated, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import {
   DatabaseBusy,
@@ -9,7 +9,7 @@ import {
 import { FoldHalted } from '../../shared/snapshot/replicator.ts';
 import { CommandError } from './command-error.ts';
 
-/** Undefined if the error does not come from the log, the fold or the state file. */
+/** Returns the command error, or undefined if `thrown` does not come from the log, the fold or the state file. */
 export function asFollowError(thrown: unknown): CommandError | undefined {
   const error = mapSqliteError(thrown, 'state.db');
   if (error instanceof LogTruncated || error instanceof LogReplaced)

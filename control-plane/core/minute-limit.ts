@@ -1,17 +1,19 @@
-/** Limits how often each name may act within any minute. Refused calls do not count, so the limits also bound the memory. */
+/**
+ * Limits how often each name may act within any minute. Refused calls are not counted, so the limits also bound memory use.
+ */
 const minuteMs = 60_000;
 
 export class MinuteLimit {
   readonly #now: () => number;
-  /** Times within the last minute, by name, in the order in which the names were last counted. */
+  /** Times in ms within the last minute, by name. The name that was counted longest ago comes first. */
   readonly #times = new Map<string, number[]>();
 
-  /** `now` is monotonic, in ms. */
+  /** `now` returns a monotonic time in ms. */
   constructor(now: () => number = () => performance.now()) {
     this.#now = now;
   }
 
-  /** Counts once for each name. If a name has reached its bound, counts nothing and returns the seconds to wait. */
+  /** Counts one action for each name. If a name has reached its limit, counts nothing and returns the seconds to wait. */
   tryAcquire(bounds: Readonly<Record<string, number>>): number | undefined {
     const nowMs = this.#now();
     this.#forget(nowMs);

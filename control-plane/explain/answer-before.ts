@@ -1,4 +1,4 @@
-/** Finds the last position at which a question had another answer, by bisection over past states. */
+/** Finds the last position of the log at which a question had a different answer, by bisection over past states. */
 import type { ExplainedVerdict, RuledVerdict } from '../../schemas/records/explanations.ts';
 import type { StateView } from '../../shared/snapshot/waves.ts';
 
@@ -7,17 +7,19 @@ export interface EarlierAnswer extends Pick<RuledVerdict, 'served' | 'status' | 
 }
 
 export interface AnswerBefore {
-  /** Position of the answer `now`. */
+  /** Position of the log for which `now` is the answer. */
   readonly at: number;
   readonly now: ExplainedVerdict;
-  /** Positions just before the deciding commits, newest first. The answer probably differed at one of them. */
+  /** Positions just before the commits that decided the answer, newest first. The answer probably differed at one of them. */
   readonly candidates: readonly number[];
   readonly view: StateView;
 }
 
 const candidatesMax = 3;
 
-/** Finds the earlier answer. Calls `answerAt` about fifty times at most, each for one past state from `begin` on. */
+/**
+ * Finds the last different answer. Calls `answerAt` at most about fifty times, each time for a past state from `begin` on.
+ */
 export function answerBefore(
   { at, now, candidates }: Omit<AnswerBefore, 'view'>,
   begin: number,
@@ -39,7 +41,7 @@ export function answerBefore(
   return { position: low, served, status, ...(type !== undefined && { type }) };
 }
 
-/** Positions before `at`, at doubling distances. */
+/** Yields positions before `at`, doubling the distance each time. */
 function* backwards(at: number): Iterable<number> {
   for (let step = 1; step < at; step *= 2) yield at - step;
 }

@@ -1,4 +1,4 @@
-/** Decides a question on a state, with the same composition of decisions as serving, and labels the answer to compare it. */
+/** Decides a question on a state as serving would, and reduces the answer to a label that can be compared. */
 
 import type { Verdict } from '../../shared/decision/admission.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
@@ -7,7 +7,7 @@ import { cachedLookup } from '../../shared/snapshot/cached-lookup.ts';
 import { createLookup, type Lookup } from '../../shared/snapshot/lookup.ts';
 import { type Question, verdictWithLookup } from './question.ts';
 
-/** `served pool`, `served stack`, `served own`, `listed`, or `STATUS Type`. */
+/** `served pool`, `served stack`, `served own`, `listed`, or a status and error type such as `404 NotFoundError`. */
 export type AnswerLabel = string;
 
 export function answerLabel(verdict: Verdict): AnswerLabel {
@@ -25,7 +25,7 @@ export function isServed(label: AnswerLabel): boolean {
   return !/^\d/.test(label);
 }
 
-/** Whether a request was served before and is refused after. */
+/** Whether a request was served before a change and is refused after it. */
 export function isRefusedAfter({
   from,
   to,
@@ -36,7 +36,7 @@ export function isRefusedAfter({
   return isServed(from) && !isServed(to);
 }
 
-/** Decides many questions on one state. The state must not change meanwhile, because look-ups are cached. */
+/** Decides many questions on one state. The state must not change in between, because look-ups are cached. */
 export class Answers {
   readonly #lookup: Lookup;
 

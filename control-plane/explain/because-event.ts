@@ -1,4 +1,4 @@
-/** Returns the event of a commit that set a row, with its type, author and reason. */
+/** Finds the event of a commit that set a given row, and returns its type, author and reason. */
 
 import { createHash } from 'node:crypto';
 import { type Commit, parseCommit } from '../../schemas/events/commit.ts';
@@ -22,10 +22,10 @@ export async function becauseOf(
 
 function findEventType({ events }: Commit, { table, id, mark }: Read): string {
   const ofRow = events.filter(({ data }) => isAbout(data, table, id));
-  // A tier's models are set together with the tier.
+  // A tier's models are set by the same event as the tier.
   const of = table === 'tier_model' ? 'tier' : table;
   const found = ofRow.findLast(({ type }) => explains(type, of, mark)) ?? ofRow.at(-1);
-  // Rows of a removed organisation or stack are removed with it.
+  // Rows of a removed organisation or stack have no event of their own, because they are removed with it.
   return (found ?? events.findLast(({ type }) => type.endsWith('.removed')) ?? events[0])?.type ?? 'no_op';
 }
 
@@ -40,10 +40,10 @@ function isAbout(data: unknown, table: string, id: string): boolean {
 
 const recordsPerRead = 50;
 
-/** Returns undefined if the commit is missing or is not the one that was folded. Throws the errors of a tail. */
+/** Reads a commit from the log, or returns undefined if that is not the one that was folded. Throws the errors of `tail`. */
 async function findCommit(log: ControlLog, snapshot: Snapshot, seq: number): Promise<Commit | undefined> {
   if (seq < 1 || seq > snapshot.seq) return undefined;
-  // At least one record per commit lies between the commit and the head.
+  // Reading can start here, because there is at least one record per commit between this commit and the head.
   const last = snapshot.headOffset - (snapshot.seq - seq);
   const first = Math.min(seq - 1, last);
   const folded = snapshot.journal.commandAt(seq)?.record;
@@ -57,7 +57,7 @@ async function findCommit(log: ControlLog, snapshot: Snapshot, seq: number): Pro
   return undefined;
 }
 
-/** Commits older than the journal are accepted by their position alone. */
+/** Whether the record was folded. For commits older than the journal, their position alone is trusted. */
 function isFolded({ value }: LogRecord, folded: string | undefined): boolean {
   return folded === undefined || createHash('sha256').update(value).digest('hex') === folded;
 }

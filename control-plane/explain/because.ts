@@ -1,4 +1,6 @@
-/** Finds the commit that set or removed a row: by its marks in the present state, by its versions in a past state. */
+/**
+ * Finds the commit that set or removed a row. Uses the row's marks in the present state, and its versions in a past state.
+ */
 import { type Database, prepare } from '../../shared/runtime/sqlite.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import {
@@ -11,14 +13,14 @@ import {
 
 export interface SetAt {
   readonly seq: number;
-  /** Whether that commit removed the row. */
+  /** Whether the commit removed the row. */
   readonly removed: boolean;
 }
 
-/** Limit on the versions read. It is reached only if a row changes often but the aspect never does. */
+/** Maximum number of versions to read. It is reached only if a row changes often while the wanted aspect never does. */
 const versionsMax = 20_000;
 
-/** Finds when the row was last set or removed, or undefined if not known. `key` contains the key columns, separated by `/`. */
+/** Finds when a row was last set or removed, if that is known. `key` contains the key columns, separated by `/`. */
 export function findSetCommit(
   db: Database,
   table: TableName,
@@ -28,7 +30,7 @@ export function findSetCommit(
   const spec: TableSpec = tableSpecs[table];
   const columns = spec.marks && Object.hasOwn(spec.marks, mark) ? spec.marks[mark] : undefined;
   const isPast = hasVersions(db);
-  // Every row has versions, but only some have marks.
+  // Every row has versions, but only some aspects of rows have marks.
   if (columns === undefined && !(isPast && mark === 'set_at')) return undefined;
   const parts = splitKey(table, key);
   const where = spec.key.map((column) => `${column} = ?`).join(' AND ');
@@ -37,7 +39,7 @@ export function findSetCommit(
     : setAtMark(db, table, { where, parts, mark, key });
 }
 
-/** Whether this is a past state, which consists of views over all versions of its rows. */
+/** Whether this is a past state, which consists of views over all versions of the rows. */
 function hasVersions(db: Database): boolean {
   return db.prepare("SELECT 1 FROM temp.sqlite_master WHERE name = 'position'").get() !== undefined;
 }
@@ -79,7 +81,7 @@ function setAtVersion(
   return found && { seq: found.set_seq, removed: false };
 }
 
-/** Whether the later version follows without a gap and leaves the aspect unchanged. */
+/** Whether the later version directly follows this one and leaves the aspect unchanged. */
 function isContinued(version: Version, later: Version, columns: readonly string[]): boolean {
   if (columns.length === 0 || version.end_seq !== later.set_seq) return false;
   return columns.every((column) => version[column] === later[column]);

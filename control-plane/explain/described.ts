@@ -1,4 +1,4 @@
-/** Describes a decision on one state: every step, and the commits behind it. It can run on the history thread. */
+/** Describes a decision on one state: its steps, and the commits behind each step. It can also run on the history thread. */
 
 import type { PlaceKey } from '../../schemas/names.ts';
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
@@ -26,30 +26,30 @@ export interface DescribedStep {
   readonly result: StepResult;
   readonly facts: StepFacts;
   readonly text: string;
-  /** Whether the step is one of those that determine the answer. */
+  /** Whether the step is one of those that determined the answer. */
   readonly decides: boolean;
-  /** Commits that set the rows behind the step, newest first. */
+  /** Commits that set the rows on which the step depends, newest first. */
   readonly seqs: readonly { readonly mark: Read; readonly seq: number }[];
-  /** Open change that the step depends on. */
+  /** Id of the open change on which the step depends. */
   readonly change?: string | undefined;
 }
 
 export interface DescribedDecision {
-  /** Position of the state. */
+  /** Log position of the state. */
   readonly seq: number;
-  /** Recorded verdict, if there is a record. */
+  /** Verdict recorded by the gateway if there is a record, otherwise the verdict of the rules. */
   readonly verdict: ExplainedVerdict;
   readonly rederived: RuledVerdict;
-  /** Cause, more detailed than the type. For operators only. */
+  /** Cause of the refusal, more detailed than its type. For operators only. */
   readonly cause?: string | undefined;
-  /** Whether the rules lead to the recorded result. */
+  /** Whether the rules lead to the same result as the record. */
   readonly same: boolean;
   readonly steps: readonly DescribedStep[];
-  /** Open change that modifies one of the rows, although this state does not include the change. */
+  /** Id of an open change that affects one of these rows but is not included in this state. */
   readonly unreached?: string | undefined;
 }
 
-/** All steps in order. Undecided steps are skipped. */
+/** Returns all steps to show, in order. Steps that were not decided are marked as skipped. */
 function ladder(
   question: Question,
   { trace, verdict }: TracedVerdict,
@@ -68,13 +68,13 @@ function ladder(
     (name): Step => (unread.has(name) ? undefined : found.get(name)) ?? skippedStep(name),
   );
   const shape = names.indexOf('shape');
-  // The body is not read if the decision does not need tokens.
+  // If the decision does not need token counts, the body is not read, so this step is assumed.
   if (shape !== -1 && found.has('plan') && !unread.has('shape'))
     asked[shape] = { step: 'shape', result: record === undefined ? 'assumed' : 'ok', facts: {}, reads: [] };
   return record === undefined ? asked : asRecorded(asked, record);
 }
 
-/** Adds the recorded end of a request that did not follow from the rules alone. */
+/** Adds how a recorded request ended if that did not follow from the rules alone. */
 function asRecorded(asked: readonly Step[], record: DecisionRecord): readonly Step[] {
   const { stage, type, reason } = record;
   const { outcome, phase, endedBy } = deriveVerdict(record);
@@ -87,7 +87,7 @@ function asRecorded(asked: readonly Step[], record: DecisionRecord): readonly St
   const facts = { ...(type !== undefined && { type }), ...(reason !== undefined && { reason }) };
   const refused: Step = { step, result: 'refused', facts, reads: [], cause: findCause(record) };
   if (step === 'answer') return [...asked, refused];
-  // A request that could not be read has no facts, so no rule was applied.
+  // A request that could not be read has no facts, so no rule was applied to it.
   if (step === 'http') return [refused, ...asked.map((each) => skippedStep(each.step))];
   const at = asked.findIndex((each) => each.step === step);
   return asked.map((each, index) => {
@@ -100,7 +100,7 @@ function isRefusedOwn({ step, result }: Step): boolean {
   return step === 'own nodes' && result === 'refused';
 }
 
-/** Shows the step `own nodes` as skipped if the organisation has none, because having none is no reason for a refusal. */
+/** Marks the step `own nodes` as skipped if the organisation has no nodes, because that is no reason for a refusal. */
 function withoutOwn(step: Step, of: Described): Step {
   const place = String(step.facts['place']) as PlaceKey;
   if (!isRefusedOwn(step) || of.nodesAt(place).length > 0) return step;
@@ -117,17 +117,20 @@ function ruledVerdict({ verdict }: TracedVerdict): RuledVerdict {
   return { outcome: 'refused', served: false, status, type, message };
 }
 
-/** Answer on this state, without its steps. */
+/** Decides the question on a state, without describing the steps. */
 export function decideAnswer(db: Database, question: Question): RuledVerdict {
   return ruledVerdict(decideInState(db, question));
 }
 
-/** Answer for one of many questions on the same state. */
+/** Decides one of many questions on the same state. */
 export function decideAnswerWithLookup(lookup: Lookup, question: Question): RuledVerdict {
   return ruledVerdict(decideWithLookup(lookup, question));
 }
 
-/** Steps that determine the answer: the one that supplied the node, or the refusing one with the refused routes before it. */
+/**
+ * Returns the steps that determine the answer. If it is served, this is the step that supplied the node. Otherwise it is the
+ * refusing step, with refused routes before it.
+ */
 function deciding(asked: readonly Step[], isServed: boolean): readonly Step[] {
   if (isServed)
     return asked.filter(({ step, result }) => result === 'ok' && steps[step].gives === true).slice(0, 1);
@@ -186,7 +189,7 @@ function readsChange(overlaid: OpenOverlay, marks: readonly Read[]): boolean {
   return marks.some(({ table, id }) => overlaid.has(table, id));
 }
 
-/** Mark for rows that an open change has staged. */
+/** Refers to the commit that staged the open change. */
 const staging: Read = { table: 'change', id: openSlot, mark: 'staged_at' };
 
 function withSeqs(

@@ -1,4 +1,4 @@
-/** Lists the limits that a change lowers beside their peak use, because recorded requests do not show effects on bursts. */
+/** Lists limits that a change lowers, with the peak use of each, because recorded requests do not show effects on bursts. */
 import type { LoweredLimit } from '../../schemas/admin/effect.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -7,7 +7,7 @@ import { createLookup } from '../../shared/snapshot/lookup.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import { findAnonymous } from '../state/catalog.ts';
 
-/** Columns of the tier table, by field name. */
+/** Columns of the tier table, by limit. */
 const columns = {
   requestsPerMinute: 'requests_per_minute',
   concurrency: 'concurrency',
@@ -16,12 +16,12 @@ const columns = {
 } as const;
 const fields = Object.keys(columns) as (keyof typeof columns)[];
 
-/** Limits by their names in a fleet file. null means unlimited. */
+/** Limits by their names in a fleet document. null means unlimited. */
 type Limits = Readonly<Record<string, number | null>>;
-/** Peak use of each limit by organisation, and by visitors under `visitorsSubject`, as far as it is known. */
+/** Known peak use of each limit, by organisation. Visitors are listed under `visitorsSubject`. */
 export type Peaks = ReadonlyMap<string, Readonly<Record<string, number>>>;
 
-/** Limits by organisation and for visitors. Organisations without a plan are left out. */
+/** Returns the limits of each organisation and of visitors. Omits organisations without a tier and suspended ones. */
 export function readLimits(db: Database): ReadonlyMap<string, Limits> {
   const tiers = new Map(
     all<RowOf<'tier'>>(db, 'SELECT * FROM tier').map((row): [string, Limits] => [row.id, toLimits(row)]),
@@ -41,7 +41,7 @@ function toLimits(row: RowOf<'tier'>): Limits {
   return Object.fromEntries(fields.map((field) => [field, row[columns[field]]]));
 }
 
-/** Limits of a single visitor and of all visitors together. */
+/** Returns the limits on a single visitor and on all visitors together. */
 function visitorLimits(db: Database): Limits | undefined {
   const anonymous = findAnonymous(db);
   const total = createLookup(db).visitorTotals();
@@ -63,11 +63,11 @@ function isLower(to: number, from: number | null): boolean {
 
 interface LimitScope {
   readonly peaks: Peaks;
-  /** Restricts the result to this organisation. */
+  /** If set, only this organisation is considered. */
   readonly only?: string | undefined;
 }
 
-/** Lowered limits, each once, with the number of affected organisations. */
+/** Finds lowered limits. Organisations with the same change are combined and counted. */
 export function findLoweredLimits(
   before: ReadonlyMap<string, Limits>,
   after: ReadonlyMap<string, Limits>,

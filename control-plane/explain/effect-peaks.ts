@@ -4,7 +4,7 @@ import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Peaks } from './effect-limits.ts';
 import type { SampledDecision, SampledRecord } from './sampled.ts';
 
-/** Peak use by subject. `counted` contains the peak requests per minute by organisation. */
+/** Computes the peak use by subject. `counted` contains the peak number of requests per minute by organisation. */
 export function computePeaks(
   counted: ReadonlyMap<string, number>,
   records: readonly SampledDecision[],
@@ -24,7 +24,7 @@ export function computePeaks(
 
 type Used = readonly [subject: string, what: string, used: number];
 
-/** Use of each limit at a recorded decision, including the request itself. */
+/** Returns the use of each limit at the time of a recorded decision, including the request itself. */
 function recordedUses(record: SampledRecord): Used[] {
   const { organisation, visitor, maxTokens = 0, counters } = record;
   const { windowUsed, inFlight, requests, concurrency, poolTokens, freeTurns, visitors } = counters;
@@ -45,7 +45,7 @@ function recordedUses(record: SampledRecord): Used[] {
   ];
 }
 
-/** Actual use if the gateway recorded it. The compared value also includes what other gateways might use. */
+/** Returns the actual use if it was recorded. The compared value also includes what other gateways might use. */
 function actualUse(use: SeenLimit | undefined, compared: number): number {
   return use === undefined ? compared : use.here + (use.elsewhere ?? 0);
 }

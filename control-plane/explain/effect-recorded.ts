@@ -1,6 +1,6 @@
 /**
- * Decides recorded requests of the last hour again, before and after a change. Each represents several requests: `decided`
- * counts the recorded ones, every other count the represented ones.
+ * Decides recorded requests of the last hour again, before and after a change. Each recorded request represents several
+ * requests. `decided` is the number of recorded ones; all other counts are of represented ones.
  */
 import type { Effect, RecordedGroup } from '../../schemas/admin/effect.ts';
 import type { OperationKind } from '../../schemas/api/operations.ts';
@@ -10,7 +10,7 @@ import { type Question, questionFromRecord } from './question.ts';
 import type { SampledDecision, SampledRecord } from './sampled.ts';
 
 const sharedHost = 'shared';
-/** Maximum number of groups in an answer, and of examples in a group. */
+/** Maximum number of groups in an answer. `examplesMax` limits the examples per group. */
 const groupsMax = 200;
 const examplesMax = 5;
 
@@ -19,15 +19,15 @@ export type RecordedEffect = Omit<
   'since' | 'gatewaysSilent' | 'gatewaysUnseen'
 >;
 
-/** Requests of one kind that are served on the state before the change. */
+/** Requests of one kind that are served before the change. */
 export interface ServedRequests {
-  /** Absent for visitors. */
+  /** Absent if the requests come from visitors. */
   readonly organisation?: string | undefined;
   readonly stack?: string | undefined;
   readonly model?: string | undefined;
   readonly operation: OperationKind;
   readonly requests: number;
-  /** Id of an example. Absent if only traffic reports contain these requests. */
+  /** Id of one of the requests. Absent if they are known only from traffic reports. */
   readonly req?: string | undefined;
   readonly question: Question;
   readonly from: AnswerLabel;
@@ -37,7 +37,7 @@ export interface TurnedRequests extends ServedRequests {
   readonly to: AnswerLabel;
 }
 
-/** Leaves out organisations and keys that are meant to be refused. Reports do not name keys. */
+/** Omits organisations and keys that the command intends to refuse. Traffic reports do not contain keys. */
 export function notMeant<Reported extends { readonly organisation: string }>(
   records: readonly SampledDecision[],
   reported: readonly Reported[],
@@ -52,7 +52,10 @@ export function notMeant<Reported extends { readonly organisation: string }>(
   };
 }
 
-/** Recorded requests that are served on the state before the change. The others are refused already, so no change can refuse them. */
+/**
+ * Decides recorded requests on the state before the change and returns those that are served. The others are refused already,
+ * so no change can refuse them.
+ */
 export function* recordedAnswers(
   before: Answers,
   records: readonly SampledDecision[],
@@ -69,12 +72,12 @@ export function* recordedAnswers(
   return found;
 }
 
-/** Minimum number of questions decided in one turn. That takes far less time than a caller notices. */
+/** Minimum number of questions decided in one turn of the event loop. That takes less time than callers notice. */
 const pieceMin = 500;
-/** Bound on the total time spent rebuilding the changed state, which happens for each piece. */
+/** Maximum total time in ms for rebuilding the changed state, which happens once per piece. */
 const remadeMsMax = 300;
 
-/** Splits the requests into pieces. The changed state is rebuilt for each piece, which takes `madeMs`. */
+/** Splits requests into pieces. `madeMs` is the time for rebuilding the changed state, which happens for each piece. */
 export function* splitIntoPieces(
   served: readonly ServedRequests[],
   madeMs: number,
@@ -84,7 +87,7 @@ export function* splitIntoPieces(
   for (let from = 0; from < served.length; from += size) yield served.slice(from, from + size);
 }
 
-/** Requests that are answered differently on the state after the change. */
+/** Decides requests on the state after the change and returns those with a different answer. */
 export function findTurnedRequests(after: Answers, served: readonly ServedRequests[]): TurnedRequests[] {
   const turned: TurnedRequests[] = [];
   for (const each of served) {
@@ -94,12 +97,12 @@ export function findTurnedRequests(after: Answers, served: readonly ServedReques
   return turned;
 }
 
-/** Whether rules alone decided the request. A change of rules cannot affect other requests. */
+/** Whether only rules decided the request. A change of rules cannot affect other requests. */
 function isDecidedByRules({ stage }: SampledRecord): boolean {
   return stage === 'admission' || stage === 'answer';
 }
 
-/** Whether no key, organisation or visitor is known. Anyone can flood such requests and hide those that a change refuses. */
+/** Whether the caller is unknown. Anyone can send many such requests, which could hide those that a change refuses. */
 function isOfNobody({ key, organisation, visitor }: SampledRecord): boolean {
   return (key ?? organisation ?? visitor) === undefined;
 }
@@ -123,7 +126,7 @@ export function recordedEffect(
   };
 }
 
-/** Organisations with some requests served before the change and none after it. */
+/** Lists organisations of which some requests are served before the change and none after it. */
 function findLostOrganisations(
   served: readonly ServedRequests[],
   turned: readonly TurnedRequests[],
@@ -156,7 +159,7 @@ function recordedGroup(of: readonly [TurnedRequests, ...TurnedRequests[]]): Reco
   };
 }
 
-/** Groups items by key, in the order in which the keys first occur. */
+/** Groups items by key, in order of each key's first occurrence. */
 function groupBy<Item>(
   items: Iterable<Item>,
   keyOf: (item: Item) => string,

@@ -1,4 +1,4 @@
-/** Requests of gateways whose records cannot be read, from their traffic reports. They are decided like recorded ones. */
+/** Requests of gateways whose records cannot be read, taken from their traffic reports and decided like recorded ones. */
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import { type Answers, isServed } from './answer-labels.ts';
 import type { ServedRequests } from './effect-recorded.ts';
@@ -6,20 +6,23 @@ import { buildFacts, type Question } from './question.ts';
 import type { CounterFacts } from './recorded-counters.ts';
 
 export interface ReportedRequests {
-  /** All visitors together count as one organisation. */
+  /** Organisation that made the requests. All visitors together count as one organisation. */
   readonly organisation: string;
-  /** Absent for requests to the shared host. */
+  /** Absent if the requests were sent to the shared host. */
   readonly stack?: string | undefined;
   readonly model: string;
   readonly requests: number;
-  /** Requests per minute of this organisation, averaged over the hour. */
+  /** Number of the organisation's requests per minute, averaged over the hour. */
   readonly perMinute: number;
 }
 
-/** Reports do not contain the operation, so each row is decided as the first of these that is served. */
+/** Operations to try in this order, because reports do not contain the operation. The first one that is served is assumed. */
 const operations = ['chat', 'messages', 'rerank'] as const;
 
-/** Reported requests that are served on the state before the change. There are few reports, so all are decided in one turn. */
+/**
+ * Decides reported requests on the state before the change and returns those that are served. There are few reports, so one
+ * turn of the event loop is enough.
+ */
 export function reportedAnswers(
   before: Answers,
   reported: readonly ReportedRequests[],
@@ -44,7 +47,7 @@ function servedAs({ organisation, stack, model, requests }: ReportedRequests) {
   };
 }
 
-/** A request for one token, because the prompt's length is not known. */
+/** Builds a request for one token, because reports do not contain the prompt's length. */
 function toQuestion(
   { organisation, stack, model, perMinute }: ReportedRequests,
   operation: (typeof operations)[number],
@@ -65,7 +68,7 @@ function toQuestion(
   return { facts, counters, fenced: false, outboxFull: false, nowMs };
 }
 
-/** Counters as they would be if the hour's requests had been evenly distributed. */
+/** Returns counters as if the hour's requests had been evenly distributed. */
 function evenCounters(windowUsed: number, byVisitors: number): CounterFacts {
   const none = { inFlight: 0, poolTokens: 0, freeTurns: 0, networkTurns: 0 };
   return { ...none, windowUsed, visitors: { windowUsed: byVisitors, inFlight: 0, tokens: 0 } };

@@ -1,6 +1,7 @@
 /**
- * Finds which answers some events would change: decides the requests served in the last hour again, before and after the
- * events. Recorded requests keep the counters that they met. The events are applied to one snapshot and then undone.
+ * Finds out which answers a list of events would change. It decides the requests of the last hour that are served now again,
+ * with and without the events. Recorded requests keep the counter values that they met. The events are applied to a snapshot
+ * and then undone.
  */
 import type { Effect } from '../../schemas/admin/effect.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
@@ -28,15 +29,15 @@ export interface EffectQuestion {
   readonly events: readonly KnownEvent[];
   readonly by: string;
   readonly nowMs: number;
-  /** Recorded decisions of the last hour. undefined if the gateways were not asked. */
+  /** Recorded decisions of the last hour, or undefined if the gateways were not asked. */
   readonly records?: readonly SampledDecision[] | undefined;
-  /** Requests of the last hour that only the gateways' traffic reports contain. */
+  /** Requests of the last hour that are known only from the gateways' traffic reports. */
   readonly reported?: readonly ReportedRequests[] | undefined;
-  /** Requests in the busiest minute of the last hour, by organisation. Absent if unknown. */
+  /** Number of requests in the busiest minute of the last hour, by organisation. Absent if unknown. */
   readonly busiest?: ReadonlyMap<string, number> | undefined;
-  /** Requests that the command is meant to refuse. They are left out. */
+  /** Callers whose requests the command intends to refuse. Their requests are omitted. */
   readonly meant?: MeantRefusals | undefined;
-  /** Restricts the result to this organisation. */
+  /** If set, only this organisation is considered. */
   readonly organisation?: string | undefined;
 }
 
@@ -44,7 +45,7 @@ export type FoundEffect = Pick<Effect, 'limits'> & { readonly recorded?: Recorde
 
 type Previewed = <Result>(read: (db: Database) => Result) => Result;
 
-/** Reads the state after the events. Throws CommandError Conflict if an event does not apply. */
+/** Returns a function that reads the state after the events, or throws CommandError `Conflict` if one does not apply. */
 export function previewEvents(
   snapshot: Snapshot,
   { events, by, nowMs }: Pick<EffectQuestion, 'events' | 'by' | 'nowMs'>,
@@ -57,7 +58,7 @@ export function previewEvents(
     });
 }
 
-/** Computes the effect in steps; the state must not change between them. Throws Conflict if the events no longer fit. */
+/** Computes the effect in steps, between which the state must not change. Throws Conflict if an event does not apply. */
 export function* effectSteps(snapshot: Snapshot, question: EffectQuestion): Generator<void, FoundEffect> {
   const { records, organisation, busiest = new Map() } = question;
   const previewed = previewEvents(snapshot, question);

@@ -1,7 +1,8 @@
 /**
- * Explains a decision: every step, the events behind it, the answer before them, and single changes that would turn a
- * refusal. The room `control-plane/explain` uses the same decision functions as serving, so that an explanation never
- * contradicts a gateway. It must not write to the log or show members the names of other organisations' things.
+ * Explains a decision: every step, the events behind it, the answer before them, and single changes that would turn a refusal
+ * into success. Code in `control-plane/explain` uses the same decision functions as serving, so that an explanation never
+ * contradicts a gateway. It must not write to the log, and must not show members the names of what belongs to other
+ * organisations.
  */
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 import type { Because, ExplainedStep, Explanation } from '../../schemas/records/explanations.ts';
@@ -28,12 +29,12 @@ import { wouldTurn } from './would.ts';
 
 export interface Explainer {
   readonly log: ControlLog;
-  /** False if reading the log would only run into a time-out. */
+  /** Whether the log can be read. If not, trying would only run into a timeout. */
   readonly isLogReachable: boolean;
   readonly snapshot: Snapshot;
-  /** Whether the caller is an operator. Members do not see names of other organisations' things. */
+  /** Whether the caller is an operator. Members do not see the names of what belongs to other organisations. */
   readonly isOperator: boolean;
-  /** Searches past states up to position `last`, the newest that may be read. */
+  /** Finds an earlier answer by searching past states. `last` is the newest position that may be read. */
   answerBefore(last: number, question: Question, asked: AnswerBefore): Promise<EarlierAnswer | undefined>;
 }
 
@@ -41,11 +42,11 @@ export interface ToExplain {
   readonly question: Question;
   readonly decision: DescribedDecision;
   readonly record?: DecisionRecord | undefined;
-  /** Whether the question is about a past moment. */
+  /** Whether the question is about a past state. */
   readonly isPast: boolean;
-  /** State view for other positions too: with or without the rows of an open change. */
+  /** View of the state for other positions: with or without the rows of an open change. */
   readonly view: StateView;
-  /** For a hypothetical request: age of the counters in seconds. Left out if the gateways' use is unknown. */
+  /** Age of the counters in seconds, for a hypothetical request. Absent if the gateways' current use is unknown. */
   readonly countedSecondsAgo?: number | undefined;
 }
 
@@ -109,7 +110,7 @@ async function wouldBeServed(
 
 type ReadBecause = (mark: Read, seq: number) => Promise<Because | undefined>;
 
-/** Reads the events behind a step. If the log fails once, the remaining steps get no events. */
+/** Creates a function that reads the event behind a row. If the log fails once, it returns undefined from then on. */
 function becauseReader(explainer: Explainer): ReadBecause {
   let isAway = !explainer.isLogReachable;
   return async (mark, seq) => {
@@ -150,13 +151,13 @@ function withoutActor({ position, type, at }: Because): Because {
   return { position, type, at };
 }
 
-/** Finds the answer before the deciding events, if rules alone determined it: past load and failures are not recorded. */
+/** Finds the answer before the deciding events, if rules alone determined it. Past load and failures are not recorded. */
 async function answerBefore(
   explainer: Explainer,
   { question, decision: { seq: at, verdict: now, steps }, record, view }: ToExplain,
 ): Promise<EarlierAnswer | undefined> {
   if (!isRuled(record) || at <= 1) return undefined;
-  // A served request passed every step, so an earlier refusal may have come from any of them.
+  // A served request passed every step, so any of them may have caused an earlier refusal.
   const changed = steps.filter(({ decides, result }) => decides || (now.served && result === 'ok'));
   const seqs = changed.flatMap(({ seqs: own }) => own.map(({ seq }) => seq - 1));
   const candidates = [...new Set(seqs)].filter((seq) => seq > 0 && seq < at).sort((a, b) => b - a);
@@ -192,7 +193,7 @@ function listAssumptions(
   ];
 }
 
-/** Names of the steps whose result or text differs. */
+/** Names of the steps whose results or texts differ. */
 export function differingSteps(a: Explanation, b: Explanation): string[] {
   const names = [...new Set([...a.steps, ...b.steps].map(({ step }) => step))];
   const view = ({ steps }: Explanation, name: string): string => {

@@ -1,4 +1,4 @@
-/** Builds a hypothetical request: its caller, as the state knows it, and the facts for its decision. */
+/** Builds a hypothetical request for an explanation: its caller, as the state contains it, and the facts to decide on. */
 import type { ExplainRequest } from '../../schemas/records/explanations.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
@@ -8,15 +8,17 @@ import { findKey, findOrganisation } from '../state/tenants.ts';
 import { buildFacts, type Question } from './question.ts';
 import type { CounterFacts } from './recorded-counters.ts';
 
-/** Calling organisation and the period in which its tokens count. */
+/** Calling organisation, and the billing period in which its tokens count. */
 export interface Asker {
   readonly organisation: string;
   readonly period: string;
-  /** Tokens that an operator added or subtracted in that period. */
+  /** Number of tokens that an operator added or subtracted in the period. */
   readonly adjustment: number;
 }
 
-/** Finds the calling organisation, or undefined for callers whose tokens are not counted. Throws NotFound. */
+/**
+ * Finds the calling organisation. Returns undefined for callers whose tokens are not counted. Throws CommandError `NotFound`.
+ */
 export function findAsker(
   db: Database,
   { key, organisation }: Pick<ExplainRequest, 'key' | 'organisation'>,
@@ -37,7 +39,7 @@ function notFound(message: string): CommandError {
   return new CommandError('NotFound', message);
 }
 
-/** Builds the question. `counters` contains the use that the request would meet. */
+/** Builds the question. `counters` contains the counter values that the request would meet. */
 export function imagineQuestion(ask: ExplainRequest, counters: CounterFacts, nowMs: number): Question {
   const { host, path, model, promptTokens, maxTokens, key, organisation = '', visitor } = ask;
   const credential = key === undefined ? { organisation } : { keyId: key, header: 'authorization' as const };

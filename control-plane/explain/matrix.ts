@@ -1,4 +1,4 @@
-/** Answers for every model at every host of an organisation, one page of models at a time. */
+/** Computes the answers for every model on every host of an organisation, one page of models at a time. */
 import type { AdminResponse } from '../../schemas/admin/admin.ts';
 import type { PlaceKey } from '../../schemas/names.ts';
 import { explainRequestSchema } from '../../schemas/records/explanations.ts';
@@ -13,7 +13,7 @@ import type { CounterFacts } from './recorded-counters.ts';
 
 export interface MatrixQuestion {
   readonly organisation: string;
-  /** `shared`, or a stack's id. Absent for all hosts. */
+  /** `shared` or a stack's id. Absent to include all hosts. */
   readonly host?: string | undefined;
   /** Last model of the previous page. */
   readonly after?: string | undefined;
@@ -23,10 +23,10 @@ type Matrix = AdminResponse<'GET /explain/matrix'>;
 type Cell = Matrix['items'][number];
 export type MatrixPage = Pick<Matrix, 'items' | 'next'>;
 
-/** Maximum number of answers on a page. All hosts of a model are on the same page. */
+/** Maximum number of answers on a page. All hosts of a model are always on the same page. */
 const cellsMax = 1000;
 
-/** Ids of the models in the organisation's tier, stacks and own nodes. */
+/** Lists the models of the organisation's tier, stacks and own nodes. */
 function listMatrixModels(db: Database, id: string): string[] {
   const tier = findOrganisation(db, id)?.tier ?? null;
   const planned = tier === null ? [] : (findTier(db, tier)?.models ?? []);
@@ -52,7 +52,9 @@ function planPage(db: Database, { organisation, host, after = '' }: MatrixQuesti
   };
 }
 
-/** Chooses the operation to explain for a model at a host, by the stack's API surface and whether the model only reranks. */
+/**
+ * Chooses which operation to decide for a model. It depends on the stack's API surface and on whether the model only reranks.
+ */
 function chooseOperation(
   lookup: Lookup,
   organisation: string,
@@ -65,7 +67,7 @@ function chooseOperation(
   return routes.length > 0 && routes.every(({ reranks }) => reranks) ? 'rerank' : 'chat';
 }
 
-/** Computes one answer per step, so that the caller can run other work in between. */
+/** Computes one answer at a time and yields after each, so that the caller can run other work in between. */
 export function* matrixSteps(
   db: Database,
   question: MatrixQuestion,

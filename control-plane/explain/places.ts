@@ -1,4 +1,4 @@
-/** Explains why the nodes of a place do or do not serve a model. */
+/** Finds out why the nodes of a place do or do not serve a model. */
 import type { PlaceKey } from '../../schemas/names.ts';
 import type { NodeReport } from '../../shared/decision/step-texts.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -6,7 +6,7 @@ import { all } from '../../shared/runtime/statements.ts';
 import { servedModels } from '../../shared/snapshot/routes.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 
-/** Nodes of the place, those with the model loaded first. */
+/** Lists the nodes of a place, with those first that have the model loaded. */
 export function listNodeReports(db: Database, place: PlaceKey, model: string): NodeReport[] {
   const rows = all<RowOf<'node'>>(db, 'SELECT * FROM node WHERE place = ? ORDER BY id', place);
   return rows

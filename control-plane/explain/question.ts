@@ -1,4 +1,4 @@
-/** A question is a request to explain, hypothetical or recorded. It is converted into the facts of a decision and decided. */
+/** Questions are requests to explain, hypothetical or recorded. They are converted into facts and decided here. */
 
 import { operations } from '../../schemas/api/operations.ts';
 import { type DecisionRecord, readPromptTokensMax } from '../../schemas/records/decisions.ts';
@@ -28,10 +28,10 @@ export interface TracedVerdict {
   readonly trace: Trace;
 }
 
-/** Empty, because host names are a setting of each gateway. Questions name their target instead. */
+/** Empty, because host names are a setting of each gateway. A question names its target instead. */
 const noHosts: HostNames = { shared: new Set(), stackDomain: 'invalid' };
 
-/** No model can have this id, so it is decided like any unknown name. */
+/** Stands for a model that was not recorded. No model can have this id, so it is decided like any unknown name. */
 const unknownModel = '(unknown)';
 
 export function decideInState(db: Database, question: Question): TracedVerdict {
@@ -51,7 +51,7 @@ export function decideWithLookup(
   };
 }
 
-/** Returns only the verdict, for very many questions whose traces are not needed. */
+/** Decides a question without tracing its steps, because very many questions are decided this way. */
 export function verdictWithLookup(lookup: Lookup, question: Question): Verdict {
   const { facts, counters, fenced, outboxFull, nowMs } = question;
   return admission({ lookup, hosts: noHosts }, facts, fixedCounters(counters), { fenced, outboxFull, nowMs });
@@ -71,7 +71,7 @@ interface QuestionFields
 
 export function buildFacts(asked: QuestionFields): AdmissionFacts {
   const { operation, host, stack, model = unknownModel, credential } = asked;
-  // Field by field, because spreading the objects costs as much as a decision.
+  // Fields are copied one by one, because spreading the objects would cost as much as a decision.
   const { promptTokensMax, promptTokensLeast, maxTokens, visitor, network } = asked;
   const { method, path } = operations[operation];
   const fixed = host === 'shared' ? ({ kind: 'shared' } as const) : undefined;
@@ -92,13 +92,16 @@ export function buildFacts(asked: QuestionFields): AdmissionFacts {
   };
 }
 
-/** State view that the gateway used, or would have used at another position. For its own position, the record states it. */
+/**
+ * Returns the view of the state that the gateway used. The record tells it only for the gateway's own position, so for other
+ * positions it is derived from the gateway's name.
+ */
 export function chooseView({ gateway, position, change }: DecisionRecord, at: number): StateView {
   if (at !== position) return { gateway };
   return change === undefined ? 'base' : 'wave';
 }
 
-/** Fields of a record that make up a question. The other fields are about the answer. */
+/** Fields of a record that form the question. The other fields describe the answer. */
 export const askedFields = {
   ...{ at: true, host: true, stack: true, operation: true, key: true, header: true, fault: true },
   ...{ carried: true, visitor: true, model: true, promptTokensMax: true, promptTokens: true },
@@ -107,7 +110,7 @@ export const askedFields = {
 } as const satisfies Partial<Record<keyof DecisionRecord, true>>;
 export type AskedRecord = Pick<DecisionRecord, keyof typeof askedFields>;
 
-/** Builds the question from a recorded decision. The record contains everything that the gateway knew of the headers. */
+/** Builds the question from a recorded decision, which contains everything that the gateway learned from the headers. */
 export function questionFromRecord(record: AskedRecord): Question {
   const { key, header = 'authorization', fault = 'missing', carried = false } = record;
   const { operation, host, stack, model, visitor, promptTokensLeast, maxTokens } = record;
@@ -123,7 +126,7 @@ export function questionFromRecord(record: AskedRecord): Question {
       promptTokensMax: readPromptTokensMax(record),
       promptTokensLeast,
       maxTokens,
-      // Records contain only the network's use, not the network itself.
+      // Records contain how much the network has used, but not the network itself.
       network: record.counters.networkTurns === undefined ? undefined : 'n-recorded',
       credential,
     }),

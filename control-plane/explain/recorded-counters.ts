@@ -1,38 +1,38 @@
-/** Counters with fixed values, taken from a record or from the gateways' reports. */
+/** Counters with fixed values, which come from a record or from the gateways' reports. */
 import type { SeenLimit } from '../../schemas/records/decisions.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import { type Counters, windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import type { LimitUsers } from '../../shared/decision/limits.ts';
 
 interface LimitCounters {
-  /** Value compared with the limit per minute: the limit minus its remaining room. */
+  /** Value that was compared with the limit per minute: the limit minus the room that was left. */
   readonly windowUsed: number;
-  /** Value compared with the concurrency limit: the limit minus its remaining room. */
+  /** Value that was compared with the concurrency limit: the limit minus the room that was left. */
   readonly inFlight: number;
   readonly requests?: SeenLimit | undefined;
   readonly concurrency?: SeenLimit | undefined;
 }
 
-/** Values of the counters when the request arrived. */
+/** Counter values at the time when the request arrived. */
 export interface CounterFacts extends LimitCounters {
-  /** Set if `windowUsed` and `inFlight` are sums that all gateways published. */
+  /** Set if `windowUsed` and `inFlight` are sums of what all gateways published. */
   readonly published?: true | undefined;
-  /** Tokens of the allowance used in the present period. */
+  /** Number of tokens of the allowance that were used in the billing period. */
   readonly poolTokens: number;
-  /** Completed turns of the visitor. */
+  /** Number of turns that the visitor had completed. */
   readonly freeTurns: number;
-  /** Turns of the visitor's network on that day. */
+  /** Number of turns that the visitor's network had used on that day. */
   readonly networkTurns?: number | undefined;
-  /** Counters of all visitors together. */
+  /** Counters for all visitors together. */
   readonly visitors?: VisitorCounters | undefined;
 }
 
 interface VisitorCounters extends LimitCounters {
-  /** Tokens of that day. */
+  /** Number of tokens that all visitors used on that day. */
   readonly tokens: number;
 }
 
-/** Counters that always return the recorded values. */
+/** Creates counters that always return the recorded values. */
 export function fixedCounters(counters: CounterFacts): Counters {
   const { visitors = { windowUsed: 0, inFlight: 0, tokens: 0 } } = counters;
   const of = (subject: string) => (subject === visitorsSubject ? visitors : counters);
@@ -54,7 +54,10 @@ export function fixedCounters(counters: CounterFacts): Counters {
   };
 }
 
-/** Value to compare. The recorded room applied to one limit, so for another limit the known use counts. */
+/**
+ * Returns the value to compare with a limit. The recorded room is valid only for the limit of that time, so if the limit
+ * differs, the known use counts.
+ */
 function comparedUse(limit: number | null, compared: number, use: SeenLimit | undefined): number {
   if (use === undefined || limit === null || compared + use.room === limit) return compared;
   return use.here + (use.elsewhere ?? 0);

@@ -1,4 +1,4 @@
-/** Compares a recorded decision with the present decision on the same facts. */
+/** Compares a recorded decision with what the rules decide now on the same facts. */
 
 import { type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
@@ -10,7 +10,7 @@ import { stepNames, steps } from '../../shared/decision/steps.ts';
 import type { TracedVerdict } from './question.ts';
 
 export interface Difference {
-  /** First step that differs. */
+  /** Earliest step that differs. */
   readonly step: StepName;
   readonly recorded: string;
   readonly now: string;
@@ -21,23 +21,26 @@ export function isDecided(record: DecisionRecord): boolean {
   return deriveVerdict(record).phase !== 'undecided';
 }
 
-/** Returns the difference, if any. If the answer did not follow from the rules, they only have to let the request pass. */
+/**
+ * Returns the difference, or undefined if there is none. If something other than the rules caused the answer, the rules only
+ * have to let the request pass.
+ */
 export function findDifference(record: DecisionRecord, decided: TracedVerdict): Difference | undefined {
   if (!isDecided(record) || (record.stage !== 'admission' && record.stage !== 'answer')) return undefined;
-  // An internal fault can occur before any fact is known.
+  // An internal error can occur before any fact is known, so it cannot be compared.
   if (record.type === 'InternalError') return undefined;
   const isPassed = record.stage === 'answer' || deriveOutcome(record) !== 'refused';
   const wanted = isPassed ? 'served' : refusalText(record);
   const now = decidedText(decided);
   const step = recordedStep(record);
-  // Records do not contain paths, so an extra slash cannot be judged again.
+  // Records do not contain paths, so a refusal because of an extra slash cannot be decided again.
   if (step === 'path' && (now.step === 'path' || record.operation === 'model')) return undefined;
   if (wanted !== now.text) return { step: earlier(step, now.step), recorded: wanted, now: now.text };
   return placeDifference(record, decided);
 }
 
 function refusalText({ type = '', message = '', status }: DecisionRecord): string {
-  // The record has no status if the client had left.
+  // The record contains no status if the client had already left.
   return `${status ?? refusalKinds[type as RefusalType]?.status} ${type} ${message}`;
 }
 
@@ -48,24 +51,26 @@ function decidedText({ verdict, trace }: TracedVerdict): { readonly text: string
   return { text: `${status} ${type} ${message}`, ...(step !== undefined && { step }) };
 }
 
-/** Step at which the rules refused the recorded request. */
+/** Returns the step at which the rules refused the recorded request. */
 function recordedStep(record: DecisionRecord): StepName | undefined {
   if (deriveOutcome(record) !== 'refused' || record.stage !== 'admission') return undefined;
   const cause = findCause(record);
   return cause && causes[cause].step;
 }
 
-/** Steps without facts in the record, because the request was refused or the client left before them. */
+/**
+ * Lists the steps about which the record contains no facts, because the request was refused or its client left before them.
+ */
 export function unreadSteps(record: DecisionRecord): readonly StepName[] {
   if (!isDecided(record)) return stepNames.filter((name) => !isPassedUndecided(name, record));
   const step = recordedStep(record);
   if (step === undefined) return [];
   const { group } = steps[step];
-  // A fenced gateway does not look up keys.
+  // A fenced gateway does not look up keys, so the record has no key.
   const isKeyUnread = step === 'fresh' && record.carried === true && record.key === undefined;
   if (group === 'head')
     return stepNames.filter((name) => steps[name].needs !== 'head' || (name === 'key' && isKeyUnread));
-  // Listings do not read limits, and a node counts the prompt only after all limits have passed.
+  // Listings do not read limits. If a node counted the prompt, all limits had been passed.
   if (group === 'listing' || (step === 'context' && record.counted === 'node')) return [];
   const at = stepNames.indexOf(step);
   const readsNoSums = at < stepNames.indexOf('context');
@@ -75,7 +80,7 @@ export function unreadSteps(record: DecisionRecord): readonly StepName[] {
   });
 }
 
-/** Whether an undecided request has passed a step. Limits and routing are one decision, so it has passed none of their steps. */
+/** Whether an undecided request passed a step. Limits and routing are decided together, so it passed none of their steps. */
 function isPassedUndecided(name: StepName, { ms }: DecisionRecord): boolean {
   return name === 'shape' ? ms.shaped !== undefined : steps[name].group === 'head';
 }
@@ -84,7 +89,7 @@ function earlier(a: StepName | undefined, b: StepName | undefined): StepName {
   return stepNames.find((name) => name === a || name === b) ?? 'nodes';
 }
 
-/** Difference in the capacity or node that serves the request. */
+/** Returns the difference in the capacity or the node that serves the request. */
 function placeDifference(
   { capacity, node }: DecisionRecord,
   { verdict }: TracedVerdict,

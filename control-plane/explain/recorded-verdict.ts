@@ -1,4 +1,4 @@
-/** Verdict that a gateway recorded, as explanations state it. */
+/** Converts the verdict that a gateway recorded into the form that explanations use. */
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 import type { ExplainedVerdict } from '../../schemas/records/explanations.ts';
 import { deriveVerdict } from '../../schemas/records/verdict.ts';
@@ -16,7 +16,7 @@ export function recordedVerdict(record: DecisionRecord): ExplainedVerdict {
   };
 }
 
-/** Reason why a request ended early; `it` stands for who ended it. Decisions that version 0.2.0 exported have none. */
+/** Returns why a request ended early. `it` stands for whoever ended it. Exports of version 0.2.0 contain no reason. */
 export function endReason({ finish = '' }: DecisionRecord): string {
   const [, by, reason = 'it ended early'] = /^(\w+): (.+)/.exec(finish) ?? [];
   return reason.startsWith(`the ${by} `) ? reason.replace(`the ${by}`, 'it') : reason;
@@ -28,7 +28,7 @@ const moments = {
   answering: '',
 };
 
-/** Says who ended a request, when and why. Members do not see names of pool nodes. */
+/** Describes who ended a request, when and why. Members do not see the names of pool nodes. */
 export function endedText(record: DecisionRecord, isOperator: boolean): string {
   const { endedBy, phase = 'answering' } = recordedVerdict(record);
   const { node, capacity, ms } = record;

@@ -1,10 +1,10 @@
-/** Parses the lines of a sample of recorded decisions. */
+/** Parses lines from a sample of recorded decisions. */
 import type { z } from 'zod';
 import { gatewaySampledSchema, sampledMax } from '../../schemas/admin/gateway-requests.ts';
 import { decisionRecordSchema } from '../../schemas/records/decisions.ts';
 import { askedFields } from './question.ts';
 
-/** Only the fields in use are validated, because a sample has very many lines. */
+/** Validates only the fields that are used, because a sample has very many lines. */
 const recordSchema = decisionRecordSchema.pick({
   ...askedFields,
   req: true,
@@ -16,11 +16,13 @@ const lineSchema = gatewaySampledSchema.extend({ decision: recordSchema });
 export type SampledRecord = z.output<typeof recordSchema>;
 export interface SampledDecision {
   readonly record: SampledRecord;
-  /** Number of requests that the sampled one represents. */
+  /** Number of requests that this sampled one represents. */
   readonly requests: number;
 }
 
-/** Parses decisions of one organisation or of all, one text per step. Invalid lines are left out. */
+/**
+ * Parses decisions of one organisation or of all. Yields after each text, so that other work can run. Omits invalid lines.
+ */
 export function* parseSample(
   texts: readonly string[],
   organisation: string | undefined,

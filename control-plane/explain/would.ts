@@ -1,4 +1,4 @@
-/** Suggests commands that would turn a refusal, by trying single changes on the state and undoing each of them. */
+/** Suggests commands that would turn a refusal into success. Tries single changes on the state and undoes each one. */
 
 import type { Organisation } from '../../schemas/admin/admin.ts';
 import { pathSurface } from '../../schemas/api/operations.ts';
@@ -19,17 +19,19 @@ import { decideInState, type Question, type TracedVerdict } from './question.ts'
 interface Change {
   readonly command: string;
   readonly events: readonly KnownEvent[];
-  /** Modified question, for changes that concern the request itself rather than the state. */
+  /** Changed question, if the change concerns the request itself and not the state. */
   readonly ask?: Question;
 }
 
-/** Maximum number of changes tried for one explanation. */
+/** Maximum number of changes to try for one explanation. */
 const triesMax = 24;
-/** Maximum number of suggested commands, in all and of one kind. */
+/** Maximum number of suggested commands. `ofKindMax` limits those of the same kind. */
 const shownMax = 4;
 const ofKindMax = 2;
 
-/** Tries each change on the present state in a separate turn of the event loop. */
+/**
+ * Finds commands that would turn the refusal. Tries each change on the present state, in a turn of the event loop of its own.
+ */
 export async function wouldTurn(
   snapshot: Snapshot,
   question: Question,
@@ -47,7 +49,7 @@ export async function wouldTurn(
   return found;
 }
 
-/** Whether two commands are of one kind. Bounding each kind leaves room for other kinds of changes. */
+/** Whether two commands are of the same kind. The number per kind is limited to leave room for other kinds. */
 function sameKind({ command }: Change): (other: string) => boolean {
   const kind = (text: string): string => text.split(' ', 3).join(' ');
   return (other) => kind(other) === kind(command);
@@ -59,7 +61,7 @@ function turns(snapshot: Snapshot, { events, ask }: Change, question: Question):
     if (passedOver.length > 0) return false;
     const { verdict, trace } = decideInState(db, ask ?? question);
     if (verdict.kind !== 'refused') return true;
-    // If a request was refused for its key, the model is not recorded, so only the key can be judged.
+    // If a request was refused because of its key, its model is not recorded, so only the key can be checked.
     return ask !== undefined && isUnknown(question) && trace.steps.some(isGoodKey);
   });
 }
@@ -148,7 +150,7 @@ function* planChanges(
   }
 }
 
-/** Credits this organisation alone with whole thousands of tokens, just enough that its allowance has room again. */
+/** Proposes to credit this organisation with just enough tokens, in whole thousands, that its allowance has room again. */
 function adjustment({ counters, ...question }: Question, id: string, { facts }: Step): Change {
   const used = Number(facts['used']);
   const tokens = Math.ceil((used - Number(facts['allowed']) + 1) / 1000) * 1000;
@@ -157,7 +159,7 @@ function adjustment({ counters, ...question }: Question, id: string, { facts }: 
   return { command, events: [], ask };
 }
 
-/** Other tiers for the organisation: first the higher ones, then the lower ones, nearest first. */
+/** Proposes other tiers for the organisation: first higher ones, then lower ones, nearest first. */
 function* otherPlans(db: Database, { id, name, anchor, tier, suspended }: Organisation): Iterable<Change> {
   if (suspended)
     yield change('organisation.suspended', { id, suspended: false }, `headgate org resume ${id}`);
@@ -171,7 +173,7 @@ function* otherPlans(db: Database, { id, name, anchor, tier, suspended }: Organi
     );
 }
 
-/** Smallest settings that give a visitor one more turn. Turn limits cannot be removed, only raised. */
+/** Proposes the smallest settings that allow a visitor one more turn. Turn limits can only be raised, not removed. */
 function* moreTurns(db: Database, step: StepName, used: number): Iterable<Change> {
   const before = findAnonymous(db)?.freeTurns ?? 0;
   const turns = { flag: '--free-turns', field: 'freeTurns', value: used + 1 };
@@ -183,7 +185,7 @@ function* moreTurns(db: Database, step: StepName, used: number): Iterable<Change
     yield { command: `headgate tier set anonymous ${more.flag} ${more.value}`, events: [event] };
 }
 
-/** The tier without the refusing limit, or with the model added. */
+/** Proposes the tier without the limit that refused the request, or with the model added. */
 function* tierChanges(db: Database, tier: string, step: StepName, model: string): Iterable<Change> {
   const set = `headgate tier set ${word(tier)}`;
   const others = countOnTier(db, tier) - 1;
@@ -201,7 +203,7 @@ function* tierChanges(db: Database, tier: string, step: StepName, model: string)
   yield { command: `${set} --models ${event.data.models.map(word).join(',')}${reach}`, events: [event] };
 }
 
-/** Quotes a word for a shell. Model ids cannot contain quotes. */
+/** Quotes a word for the shell. Model ids cannot contain quotes. */
 function word(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text}'`;
 }
@@ -210,7 +212,7 @@ type TierEvent =
   | { readonly type: 'tier.set'; readonly data: EventData<'tier.set'> }
   | { readonly type: 'anonymous.set'; readonly data: EventData<'anonymous.set'> };
 
-/** Event for the tier. `changed` contains limits with new values, or undefined for no limit. `model` is a model to add. */
+/** Returns the event that changes a tier. In `changed`, an undefined limit means no limit. `model` is a model to add. */
 function exactTierEvent(
   db: Database,
   id: string,

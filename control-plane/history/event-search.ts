@@ -21,7 +21,7 @@ export interface EventSearch {
 
 export interface FoundEvents {
   readonly items: ListedEvent[];
-  /** Position of the next page in the requested order. undefined at the end. */
+  /** Position of the next page in the requested order, or undefined at the end. */
   readonly next?: number;
   /** First position in the history if it was cut. Only the log contains earlier events. */
   readonly begin?: number;

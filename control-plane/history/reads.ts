@@ -33,7 +33,7 @@ import {
 export type ReadQuery = Omit<PageQuery, 'owner'> & { readonly organisation?: string | undefined };
 
 interface StateRead<Params> {
-  /** Organisation whose members may read the result. undefined if only operators may. */
+  /** Organisation whose members may read the result, or undefined if only operators may. */
   organisationOf?(db: Database, params: Params, query: ReadQuery): string | undefined;
   /** Returns a list, a resource, or undefined if there is none. `live` adds the agent's last report to a node. */
   read(

@@ -135,7 +135,7 @@ const insertCommitSql = `INSERT INTO history_commit
   (seq, at, clock_ms, author, why, via, command, kind, events, signers)
   VALUES (@seq, @at, @clock_ms, @author, @why, @via, @command, @kind, @events, @signers)`;
 
-/** Signers that an accepted commit sets, by the accept rule in shared/log/core/chain.ts. null if it does not set any. */
+/** Signers that an accepted commit sets, by the accept rule in shared/log/core/chain.ts, or null if it does not set any. */
 function readSetSigners({ seq, events }: Commit): string | null {
   const [event] = events;
   const type = seq === 1 ? 'log.created' : 'log.signers_set';

@@ -93,7 +93,7 @@ export class AbsentAgents {
     }
   }
 
-  /** Reason why the node is down after this probe. undefined if it stays up. */
+  /** Reason why the node is down after this probe, or undefined if it stays up. */
   #reasonOfDown(absence: Absence, row: NodeRow, answer: Probed): string | undefined {
     if (!this.#options.canAttach(absence.id)) return 'its token was revoked';
     if (provesNothing(answer)) return undefined;

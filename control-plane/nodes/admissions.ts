@@ -19,7 +19,7 @@ export class Admissions {
     this.#byId = db.prepare('SELECT 1 FROM node_token WHERE id = ? AND revoked_at IS NULL');
   }
 
-  /** Admission of a token. undefined if the token is unknown or revoked. */
+  /** Admission of a token, or undefined if the token is unknown or revoked. */
   of(token: string): AgentAdmission | undefined {
     const row = this.#byHash.get(hashSecret(token));
     return row && { node: row.node, token: row.id };

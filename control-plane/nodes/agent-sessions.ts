@@ -37,7 +37,7 @@ export interface AgentSessionsOptions {
   readonly snapshot: Snapshot;
   /** Whether this replica reaches the log. If it does not, agents are sent to another replica. */
   readonly canReport: () => boolean;
-  /** Returns a node's credential by its name. undefined if this replica does not have it. */
+  /** Returns a node's credential by its name, or undefined if this replica does not have it. */
   readonly credential: (name: string) => string | undefined;
   readonly intervals: NodeIntervals;
   /** Counts, by node, the reports that were kept out of the log. */
@@ -58,7 +58,7 @@ interface AgentSession {
 
 /** Details of an event that its effects need. */
 interface EventDetails {
-  /** Health to report. undefined until an up has lasted long enough. */
+  /** Health to report, or undefined until an up has lasted long enough. */
   readonly health?: Health | undefined;
   readonly cause?: EndCause;
   /** Reason why the node is down. */
@@ -123,7 +123,7 @@ export class AgentSessions {
     await Promise.all([this.#orphans.stop(), this.#absent.stop()]);
   }
 
-  /** Admission of a token. undefined if the token is unknown or revoked. */
+  /** Admission of a token, or undefined if the token is unknown or revoked. */
   admit(token: string): AgentAdmission | undefined {
     return this.#admissions.of(token);
   }

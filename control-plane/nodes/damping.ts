@@ -9,11 +9,11 @@ const dampSecondsMax = 60;
 const resetAfterSeconds = 300;
 
 export interface Damped {
-  /** Last reported health. undefined before the first report. */
+  /** Last reported health, or undefined before the first report. */
   readonly reportedUp: boolean | undefined;
   /** Time that an up must last before it is reported. */
   readonly dampSeconds: number;
-  /** Start of the present uptime in ms. undefined while the node is down. */
+  /** Start of the present uptime in ms, or undefined while the node is down. */
   readonly upSinceMs: number | undefined;
 }
 

@@ -18,7 +18,7 @@ export class Installs {
     );
   }
 
-  /** Models to load. undefined for an organisation's own node, because nothing is installed there. */
+  /** Models to load, or undefined for an organisation's own node, because nothing is installed there. */
   of({ place, models }: PlacedNode): readonly string[] | undefined {
     const rows = this.#rows(place);
     if (rows === undefined) return undefined;

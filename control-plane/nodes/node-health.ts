@@ -15,7 +15,7 @@ export interface Health {
   readonly reason?: string | undefined;
 }
 
-/** Last reported health of a node. undefined before the first report. */
+/** Last reported health of a node, or undefined before the first report. */
 export function lastReportedUp(node: NodeRow): boolean | undefined {
   return node.changed_at === null ? undefined : node.up === 1;
 }

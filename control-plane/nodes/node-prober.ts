@@ -21,7 +21,7 @@ export interface ProberOptions {
   readonly liveness: ReplicaLiveness;
   /** Whether this replica has stopped folding. It then cannot report, and other replicas claim its nodes. */
   readonly isHalted: () => boolean;
-  /** Returns a node's credential by its name. undefined if this replica does not have it. */
+  /** Returns a node's credential by its name, or undefined if this replica does not have it. */
   readonly credential: (name: string) => string | undefined;
   /** Counts, by node, the reports that were kept out of the log. */
   readonly withheld: RateLimitedLine;

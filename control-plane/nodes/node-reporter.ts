@@ -33,7 +33,7 @@ export class NodeReporter {
   readonly #all: Statement<[number], NodeRow>;
   readonly #catalog: Statement<[], { readonly id: string }>;
   readonly #takeovers = new Takeovers();
-  /** Ids in the catalog. undefined until they are needed after a change. */
+  /** Ids in the catalog, or undefined until they are needed after a change. */
   #models: ReadonlySet<string> | undefined;
   #pending = new Map<string, PendingReport>();
   #next: Promise<void> | undefined;

@@ -59,7 +59,7 @@ export function findTier(db: Database, id: string): Tier | undefined {
   return tiers.at(db, id);
 }
 
-/** Limits of visitors. undefined if visitors are not served. */
+/** Limits of visitors, or undefined if visitors are not served. */
 export function findAnonymous(db: Database) {
   return visitors.at(db, anonymousTier);
 }
@@ -69,7 +69,7 @@ export function listOverweight(db: Database): Overweight[] {
   return overweightPairs({ models: listModels(db), tiers: listTiers(db), anonymous: findAnonymous(db) });
 }
 
-/** Bounds that the fleet sets. undefined if it does not set any. */
+/** Bounds that the fleet sets, or undefined if it does not set any. */
 export function findBoundsSet(db: Database): Partial<Bounds> | undefined {
   return bounds.at(db, 'fleet');
 }

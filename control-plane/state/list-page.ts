@@ -157,7 +157,7 @@ function countListed(
   return count(db, `SELECT count(*) FROM ${table}`) - hidden;
 }
 
-/** Number of rows that match a filter. undefined if counting would read all of a long list. */
+/** Number of rows that match a filter, or undefined if counting would read all of a long list. */
 function countMatches(
   db: Database,
   listing: Pick<AnyListing, 'from' | 'table'>,
@@ -167,7 +167,7 @@ function countMatches(
   return isLong ? undefined : count(db, `SELECT count(*) FROM ${fromOf(listing)} WHERE ${sql}`, ...values);
 }
 
-/** Place of the last row that this page may search. undefined if the remaining list is shorter. */
+/** Place of the last row that this page may search, or undefined if the remaining list is shorter. */
 function endOfSearch(
   db: Database,
   listing: Pick<AnyListing, 'table' | 'owner' | 'key' | 'searchedMax'>,
