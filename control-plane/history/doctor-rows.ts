@@ -1,12 +1,12 @@
-/** Reads for `doctor` that may take long in a large state, so they run on the history thread. */
+/** Database reads for `doctor` that may take long in a large state, so they run on the history thread. */
 import { dayMs, hourMs } from '../../schemas/durations.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 
-/** Rows that `doctor` needs and that may be numerous. */
+/** Rows that `doctor` needs. There may be many of them. */
 export interface DoctorRows {
   /** Number of active keys by organisation. */
   readonly activeKeys: Readonly<Record<string, number>>;
-  /** Active keys that expire soon or whose creator is no longer a member. */
+  /** Active keys that expire soon, or whose creator is no longer a member of the organisation. */
   readonly keys: readonly {
     readonly id: string;
     readonly organisation: string;
@@ -40,7 +40,7 @@ export function readDoctorRows(db: Database, nowMs: number): DoctorRows {
     .prepare('SELECT coalesce(min(seq), 9e15) FROM history_commit WHERE clock_ms > ?')
     .pluck()
     .get(nowMs - hourMs);
-  // One query per node, because the index on subjects is by kind and id.
+  // Runs one query per node, because the index on subjects begins with kind and id.
   const changes = db
     .prepare(
       `SELECT n.id AS name, (SELECT count(*) FROM subject s WHERE s.kind = 'node' AND s.id = n.id AND s.seq >= ? AND EXISTS (

@@ -1,4 +1,4 @@
-/** Searches events by their subjects, from the oldest or the newest end. */
+/** Searches the events of commits by their subjects, in either direction. */
 import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
 import type { StoredEvent } from '../../schemas/events/events.ts';
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
@@ -9,11 +9,11 @@ export interface EventSearch {
   readonly from: number;
   readonly to: number;
   readonly order: 'asc' | 'desc';
-  /** Maximum number of events. The last commit is complete, so there may be a few more unless `isExact` is set. */
+  /** Maximum number of events. Without `isExact` there may be a few more, because the last commit is returned completely. */
   readonly limit: number;
-  /** Whether the limit is exact, even if that splits a commit. */
+  /** Whether the limit is exact, even if this splits a commit. */
   readonly isExact: boolean;
-  /** Ids to match, by kind of subject. */
+  /** Id to match for each kind of subject. */
   readonly subjects: Readonly<Partial<Record<(typeof subjectKinds)[number], string | undefined>>>;
   /** Text to find in the event, its author, its reason or its command. */
   readonly text?: string | undefined;
@@ -21,16 +21,16 @@ export interface EventSearch {
 
 export interface FoundEvents {
   readonly items: ListedEvent[];
-  /** Position of the next page in the requested order, or undefined at the end. */
+  /** Position at which the next page starts, in the requested order. Absent on the last page. */
   readonly next?: number;
-  /** First position in the history if it was cut. Only the log contains earlier events. */
+  /** First position that the history contains, if earlier ones were removed. Earlier events are only in the log. */
   readonly begin?: number;
 }
 
-/** Maximum number of commits read for one answer. The search for a rare text continues on the next page. */
+/** Maximum number of commits that are read for one answer. A search for a rare text continues on the next page. */
 const readMax = 200_000;
 const bytesMax = 32 * 1024 * 1024;
-/** Kinds of subjects, most selective first. */
+/** Kinds of subjects, starting with the one that matches the fewest events. */
 const byRarity = ['key', 'node', 'stack', 'organisation', 'actor', 'type'] as const;
 
 export function listCommitEvents(commit: HistoryCommit): ListedEvent[] {
@@ -75,7 +75,7 @@ function cut(items: ListedEvent[], { limit, isExact }: EventSearch): ListedEvent
 
 interface Candidate {
   readonly seq: number;
-  /** Indexes of the matching events. If left out, all events match. */
+  /** Indexes of the matching events in the commit. If absent, all its events match. */
   readonly indexes?: ReadonlySet<number>;
 }
 

@@ -1,4 +1,4 @@
-/** Opens `history.db` for folding. If it is damaged, of another build or log, or contradicts a checkpoint, it is rebuilt. */
+/** Opens `history.db` for folding. Rebuilds it if it is damaged, of another build or log, or contradicts a checkpoint. */
 import { existsSync, rmSync, statSync } from 'node:fs';
 import {
   type Database,
@@ -13,20 +13,20 @@ import { historyFormat, historySql } from './tables.ts';
 
 export interface HistoryFile {
   readonly snapshot: Snapshot;
-  /** Reason why an earlier file was removed. Absent if none was. */
+  /** Reason why an earlier file was removed. Absent if none was removed. */
   readonly rebuiltBecause?: string;
 }
 
 const suffixes = ['', '-wal', '-shm'];
-/** A power failure may lose the last commits, which are still in the log, but cannot damage the file. */
+/** A power failure may remove the last commits from the file, which are still in the log, but cannot damage it. */
 const durability = 'normal';
 
-/** Thrown if the file is not what this build wrote from this log. */
+/** Thrown if this build did not write the file from this log. */
 export class HistorySpoiled extends Error {
   override readonly name = 'HistorySpoiled';
 }
 
-/** Opens or creates the file. Throws if a new file would not help, for example if the disk is full. */
+/** Opens or creates the file. Throws only if a new file would not help, for example because the disk is full. */
 export function openHistory(path: string, log: string | null): HistoryFile {
   if (!existsSync(path)) return { snapshot: create(path) };
   try {

@@ -1,4 +1,4 @@
-/** Main function of the history thread, which answers questions about the past. */
+/** Code of the history thread, which answers questions about past states. */
 import type { MessagePort } from 'node:worker_threads';
 import { controlTopic } from '../../schemas/events/commit.ts';
 import { openLog } from '../../shared/log/open-log.ts';
@@ -6,7 +6,7 @@ import { CommandError } from '../core/command-error.ts';
 import { History } from './history.ts';
 import type { FromThread, ThreadData, ToThread } from './thread-messages.ts';
 
-/** Answers questions until it is told to stop. */
+/** Answers questions that arrive on the port until it receives the message to stop. */
 export function serveHistory(port: MessagePort, { path, logUrl, bytesMax }: ThreadData): void {
   const send = (message: FromThread): void => port.postMessage(message);
   const history = new History({
@@ -37,7 +37,7 @@ export function serveHistory(port: MessagePort, { path, logUrl, bytesMax }: Thre
   });
 }
 
-/** Converts an error to plain data, because errors lose their class between threads. */
+/** Converts an error to plain data, because errors lose their class when they are sent between threads. */
 function plain(error: unknown) {
   if (error instanceof CommandError) {
     const { type, message, next } = error;

@@ -1,7 +1,7 @@
 /**
  * Maintains `history.db`, which contains every version of every row with the positions at which it was valid, so that past
- * states are read without folding. It runs on a thread of its own with its own reader of the log, so it never delays the
- * control plane. The file must never be the only copy of anything.
+ * states can be read without folding the log again. It runs on a thread of its own with its own reader of the log, so it
+ * never delays the control plane. The file must never be the only copy of anything.
  */
 import type { LogText } from '../../schemas/records/log-events.ts';
 import { type ControlLog, LogReplaced } from '../../shared/log/core/control-log.ts';
@@ -18,16 +18,16 @@ import { trimHistory } from './trim.ts';
 
 export interface HistorySettings {
   readonly path: string;
-  /** Size at which the oldest part of the history is cut. */
+  /** File size in bytes at which the oldest part of the history is removed. */
   readonly bytesMax?: number | undefined;
   openLog(): Promise<ControlLog>;
-  /** Writes a warning to the process's log. */
+  /** Writes a warning to this process's own log output. */
   note(message: LogText<'warn'>, because: string): void;
 }
 
-/** Access to the history, on the same thread or another. */
+/** Access to the history, from its own thread or from another one. */
 export interface HistoryAccess {
-  /** Answers a query once the history has the position in its first argument. Rejects at once if `client` is aborted. */
+  /** Answers a query once the history has reached the position in its first argument. Rejects as soon as `client` aborts. */
   ask<Name extends keyof HistoryQueries>(
     name: Name,
     args: Parameters<HistoryQueries[Name]>,
@@ -40,14 +40,14 @@ const bytesMaxDefault = 8 * 1024 ** 3;
 const waitMs = 10_000;
 const reopenMs = 1000;
 const trimEveryMs = 1000;
-/** Pause after a step of background work, as a multiple of the step's duration. */
+/** Pause after each step of background work, as a multiple of the step's duration. */
 const pauseFactor = 4;
 
 interface OpenHistory {
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
   readonly reader: HistoryReader;
-  /** Stops folding this file. */
+  /** Stops folding this file, because of an error. */
   fail(error: Error): void;
 }
 
@@ -86,7 +86,7 @@ export class History implements HistoryAccess {
     }
   }
 
-  /** Resolves once the history has the position. Rejects with CommandError Busy, or with the reason of `client`. */
+  /** Resolves once the history has reached the position. Rejects with CommandError `Busy`, or if `client` aborts. */
   async #ready(seq: number, client: AbortSignal): Promise<OpenHistory> {
     const until = performance.now() + waitMs;
     while (this.#opened === undefined && performance.now() < until && !this.#stop.signal.aborted) {
@@ -116,7 +116,7 @@ export class History implements HistoryAccess {
     }
   }
 
-  /** Follows the log until folding stops. Removes the file if it is spoiled. */
+  /** Opens the file and follows the log until folding stops. Removes the file if it is spoiled. */
   async #follow(): Promise<void> {
     const { path, openLog, note } = this.#settings;
     const log = await openLog();
@@ -153,7 +153,7 @@ export class History implements HistoryAccess {
       onFault: fail,
       onCommits: () => {
         if (snapshot.divergedAt === null) return;
-        // This build folded the file from the first record, so the checkpoint must come from a different build.
+        // This build folded the file from the first record, so another build must have written the checkpoint.
         if (isNew) snapshot.overrideCheckpoint();
         else fail(new HistorySpoiled(`it differs from the checkpoint at ${snapshot.divergedAt}`));
       },
@@ -174,7 +174,7 @@ export class History implements HistoryAccess {
     }
   }
 
-  /** Waits until the log can be opened. The past remains readable meanwhile. */
+  /** Waits until the log can be opened again. Meanwhile, past states can still be read. */
   async #untilLogOpens(): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
@@ -197,7 +197,7 @@ export class History implements HistoryAccess {
   }
 }
 
-/** Runs background work in steps, with pauses for reads and for folding. */
+/** Runs background work in steps. Pauses after each step, so that queries and folding can run. */
 async function inSteps(steps: Generator<void>, signal: AbortSignal): Promise<void> {
   for (let beganMs = performance.now(); !signal.aborted; beganMs = performance.now()) {
     if (steps.next().done) return;

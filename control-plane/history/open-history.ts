@@ -1,4 +1,4 @@
-/** Starts the history's thread at the first question or soon after the process starts. Restarts the thread if it ends. */
+/** Starts the history thread with the first question, or soon after the process starts. Restarts the thread if it ends. */
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -10,7 +10,7 @@ interface HistoryThreadSettings extends ThreadData {
   readonly logger: Logger;
 }
 
-/** Delay before the thread starts, because its start takes a third as much CPU time as the process's own start. */
+/** Delay in ms before the thread starts, because that takes a third as much CPU time as the process's own start. */
 const startMs = 10_000;
 const restartMs = 1000;
 const stopTimeoutMs = 10_000;
@@ -65,7 +65,7 @@ export class HistoryThread implements HistoryAccess {
     await this.#thread?.terminate();
   }
 
-  /** Returns the thread and starts it if necessary. */
+  /** Returns the thread, and starts it first if it is not running. */
   #started(): WorkerThread<ToThread, FromThread> {
     this.#thread ??= this.#start();
     return this.#thread;

@@ -1,4 +1,4 @@
-/** Past states for reads of the admin API, from the history thread. Callers take turns, so that none delays the others. */
+/** Past states for the admin API, read on the history thread. Callers take turns, so that none delays the others. */
 import { momentForms, type NamedMoment, parseMoment } from '../../schemas/admin/moments.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -8,20 +8,20 @@ import { CallerQueue } from '../state/caller-queue.ts';
 import type { HistoryAccess } from './history.ts';
 import type { HistoryQueries } from './queries.ts';
 
-/** Facts about a state that do not need its rows. */
+/** Facts about a state that can be known without reading its rows. */
 export interface StateFacts {
   readonly seq: number;
   readonly log: string | null;
   readonly head: { readonly signers: readonly string[] };
 }
 
-/** Moment of the past: a position, and the time at which keys count as expired there. */
+/** A moment in the past: a position of the log, and the time that decides which keys count as expired. */
 export interface PastMoment {
   readonly seq: number;
   readonly nowMs: number;
 }
 
-/** Caller whose turn a question takes, and the signal that the client has left. */
+/** The caller for whose turn a question waits, and the signal that aborts when its client leaves. */
 export interface PastReader {
   readonly caller: string;
   readonly client: AbortSignal;
@@ -32,10 +32,10 @@ export interface PastOptions {
   readonly history: HistoryAccess;
 }
 
-/** Used if no request is behind the question. */
+/** Returns the caller to use if no request caused the question. */
 const alwaysThere = (): PastReader => ({ caller: 'operator', client: new AbortController().signal });
 
-/** Throws InvalidCommand. */
+/** Parses a moment. Throws CommandError `InvalidCommand` if the text is not one. */
 function namedMoment(text: string): NamedMoment {
   const parsed = parseMoment(text, wallClockMs());
   if (parsed) return parsed;
@@ -56,7 +56,7 @@ export class PastStates {
     this.#history = history;
   }
 
-  /** Resolves the moment given as `--at`. Throws InvalidCommand, Busy, or NotFound if the log has no such moment. */
+  /** Resolves a moment given as `--at`. Throws CommandError: InvalidCommand, Busy, or NotFound if there is no such moment. */
   async moment(text: string, reader = alwaysThere()): Promise<PastMoment> {
     const parsed = namedMoment(text);
     const head = this.#present.seq;
@@ -74,14 +74,14 @@ export class PastStates {
     return { seq: position, nowMs: atMs };
   }
 
-  /** Time of a moment, which may be before the log. Throws InvalidCommand, NotFound, Busy. */
+  /** Returns a moment's time in ms since 1970, which may be before the log. Throws InvalidCommand, NotFound or Busy. */
   async timeOf(text: string, reader = alwaysThere()): Promise<number> {
     const parsed = namedMoment(text);
     if ('timeMs' in parsed) return parsed.timeMs;
     return (await this.moment(text, reader)).nowMs;
   }
 
-  /** State after commit `seq`. Throws NotFound, Busy. */
+  /** Returns the state after commit `seq`. Throws CommandError `NotFound` or `Busy`. */
   async at(seq: number, reader = alwaysThere()): Promise<StateFacts> {
     if (seq === this.#present.seq) return this.#present;
     if (seq < 1 || seq > this.#present.seq)
@@ -90,7 +90,7 @@ export class PastStates {
     return { seq, log: this.#present.log, head: { signers } };
   }
 
-  /** Digest of each table after commit `seq`. Throws NotFound, Busy. */
+  /** Returns the digest of each table after commit `seq`. Throws CommandError `NotFound` or `Busy`. */
   async digestsAt(seq: number, reader?: PastReader): Promise<Readonly<Record<TableName, string>>> {
     return seq === this.#present.seq ? this.#present.digests() : this.ask('digests', [seq], reader);
   }

@@ -1,4 +1,4 @@
-/** Questions that the history answers. The first argument of each is the position that must have been folded. */
+/** Queries that the history answers. The first argument of each is the position that must have been folded before. */
 import type { AdminResponse, StateReadName } from '../../schemas/admin/admin.ts';
 import type { RowChange } from '../../schemas/admin/admin-history.ts';
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
@@ -29,14 +29,14 @@ import { type CommitInverse, inverseOfCommit } from './undo.ts';
 
 export interface HistoryFacts {
   readonly position: number;
-  /** Size of the file on the disk. */
+  /** Size of the file on disk, in bytes. */
   readonly bytes: number;
 }
 
-/** Facts about a past state that do not need its rows. */
+/** Facts about a past state that can be known without reading its rows. */
 export interface PastFacts {
   readonly seq: number;
-  /** Time of the commit, by its own clock. */
+  /** Time of the commit in ms since 1970, from the writer's clock but never earlier than the commits before it. */
   readonly atMs: number;
   readonly signers: readonly string[];
 }
@@ -44,14 +44,14 @@ export interface PastFacts {
 export interface PastRead {
   /** Organisation whose members may read the result. Absent if only operators may. */
   readonly organisation?: string | undefined;
-  /** Result as JSON. Absent if nothing was found. A list is an object without its position. */
+  /** Result as JSON, or absent if nothing was found. A list is an object that does not contain its position yet. */
   readonly found?: string | undefined;
   readonly isList: boolean;
 }
 
 export type ShownCommit = AdminResponse<'GET /events/:position'>;
 
-/** Queries as another thread sees them. A query that works in steps looks the same as any other. */
+/** The same queries as another thread calls them. A query that works in steps returns its final answer like any other. */
 export type HistoryQueries = {
   readonly [Name in keyof HistoryReader]: (
     ...args: Parameters<HistoryReader[Name]>
@@ -59,7 +59,7 @@ export type HistoryQueries = {
 };
 type QueryAnswer<Found> = Found extends Generator<void, infer Answer> ? Answer : Found;
 
-/** Answers queries from one history, on the thread that folds it. */
+/** Answers queries from one history file, on the thread that folds it. */
 export class HistoryReader {
   readonly #snapshot: Snapshot;
   readonly #versions: VersionReader;
@@ -77,7 +77,7 @@ export class HistoryReader {
     return this.#facts();
   }
 
-  /** Last commit written up to this time, or 0 if there is none. */
+  /** Returns the position of the last commit written up to this time, or 0 if there is none. */
   positionAt(_head: number, timeMs: number): number {
     const found = this.#snapshot.db
       .prepare('SELECT seq FROM history_commit WHERE clock_ms <= ? ORDER BY clock_ms DESC, seq DESC LIMIT 1')
@@ -103,13 +103,13 @@ export class HistoryReader {
     };
   }
 
-  /** Digests of the state after the commit. */
+  /** Returns the digests of the state after commit `seq`. */
   digests(seq: number): Readonly<Record<TableName, string>> {
     this.#needKept(seq);
     return this.#versions.digestsAt(seq);
   }
 
-  /** Reads a resource. If `addsWave` is set, adds the resource as an open change modifies it. */
+  /** Reads a resource. If `addsWave` is set, adds the resource as the open change would make it. */
   read(seq: number, name: StateReadName, params: ReadParams, query: ReadQuery, addsWave: boolean): PastRead {
     const { organisationOf, read } = stateReads[name];
     return this.#at(seq, ({ db }) => {
@@ -125,12 +125,12 @@ export class HistoryReader {
     });
   }
 
-  /** Describes a decision on the state after the commit. */
+  /** Describes a decision on the state after commit `seq`. */
   described(seq: number, question: Question, view: StateView, record?: DecisionRecord): DescribedDecision {
     return this.#at(seq, (state) => describeDecision(state, question, record), view);
   }
 
-  /** Calling organisation of a question. Throws CommandError NotFound. */
+  /** Finds the organisation that asks. Throws CommandError `NotFound`. */
   asker(seq: number, ask: Pick<ExplainRequest, 'key' | 'organisation'>, nowMs: number): Asker | undefined {
     return this.#at(seq, ({ db }) => findAsker(db, ask, nowMs));
   }
@@ -142,7 +142,7 @@ export class HistoryReader {
     return this.#at(seq, ({ db }) => atOnce(matrixSteps(db, ...asked)));
   }
 
-  /** Effect of events on the latest state, at or after the position. `sample` contains lines of recorded decisions. */
+  /** Computes the effect of events on the latest state. `sample` contains lines of recorded decisions. */
   *effect(
     _seq: number,
     asked: Omit<EffectQuestion, 'records'>,
@@ -158,13 +158,13 @@ export class HistoryReader {
           const isUnserved = value.recorded?.asked === 0 && asked.organisation === undefined;
           return { position: seq, ...value, ...(isUnserved && { changes: this.#changedBy(asked) }) };
         }
-        // If the state keeps changing between steps, compute the effect without interruption.
+        // After several tries, finishes without yielding, because the state might change again in between.
         if (tries < effectTriesMax) yield;
       }
     }
   }
 
-  /** Rows that the events would change in the latest state, up to a bound. */
+  /** Returns the rows that the events would change in the latest state, up to a maximum number. */
   #changedBy(asked: Pick<EffectQuestion, 'events' | 'by' | 'nowMs'>): RowChange[] {
     const rows = new Map<string, RowAtTwo>();
     this.#snapshot.watchRows((table, before, after) => {
@@ -209,7 +209,7 @@ export class HistoryReader {
     };
   }
 
-  /** Rows that differ between two positions, at most `max`. Callers ask for one more than they show, to detect that. */
+  /** Returns at most `max` rows that differ between two positions. Callers ask for one more than they show, to detect more. */
   changes(_head: number, from: number, to: number, max: number): RowChange[] {
     this.#needKept(Math.min(from, to));
     if (from <= to) return shownChanges(this.#versions.between(from, to, max));
@@ -221,7 +221,7 @@ export class HistoryReader {
     return readDoctorRows(this.#snapshot.db, nowMs);
   }
 
-  /** Latest names of keys, including forgotten keys. */
+  /** Returns the latest names of keys, including keys that are no longer in the state. */
   keyNames(_head: number, ids: readonly string[]): (readonly [id: string, name: string])[] {
     const nameOf = this.#snapshot.db
       .prepare<[string], string | null>(
@@ -234,7 +234,7 @@ export class HistoryReader {
     });
   }
 
-  /** Inverse of the commit. Throws CommandError Conflict if it has none. */
+  /** Returns the inverse of a commit. Throws CommandError `Conflict` if there is none. */
   inverse(seq: number): CommitInverse {
     const events = JSON.parse(this.#commit(seq).events);
     return this.#at(seq - 1, ({ db: before }) =>
@@ -242,7 +242,10 @@ export class HistoryReader {
     );
   }
 
-  /** Throws NotFound if the position was cut from the history. The state before the first commit is empty. */
+  /**
+   * Throws CommandError `NotFound` if the position was removed from the history. If nothing was removed, even the empty state
+   * before the first commit can be read.
+   */
   #needKept(seq: number): void {
     const begin = this.#begin();
     if (seq >= begin || begin === 1) return;
@@ -282,7 +285,7 @@ export class HistoryReader {
   }
 }
 
-/** Error for a position that the history no longer contains. */
+/** Creates the error for a position that the history no longer contains. */
 function beforeHistory(begin: number): CommandError {
   return new CommandError('NotFound', `the history of this control plane begins at position ${begin}`, {
     next: keepMore,

@@ -1,4 +1,4 @@
-/** All reads of the state. The same functions read the present and the past. */
+/** Lists all reads of the state. The same functions read the present state and past ones. */
 import type { NodeResource, OperationParams, StateReadName } from '../../schemas/admin/admin.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { State } from '../../shared/snapshot/views.ts';
@@ -29,13 +29,13 @@ import {
   organisationListing,
 } from '../state/tenants.ts';
 
-/** Parameters of a read besides those in the path. */
+/** Parameters of a read, except those in the path. */
 export type ReadQuery = Omit<PageQuery, 'owner'> & { readonly organisation?: string | undefined };
 
 interface StateRead<Params> {
-  /** Organisation whose members may read the result, or undefined if only operators may. */
+  /** Returns the organisation whose members may read the result, or undefined if only operators may. */
   organisationOf?(db: Database, params: Params, query: ReadQuery): string | undefined;
-  /** Returns a list, a resource, or undefined if there is none. `live` adds the agent's last report to a node. */
+  /** Returns a list, a resource, or undefined if nothing was found. `live` adds the agent's last report to a node. */
   read(
     db: Database,
     params: Params,
@@ -50,7 +50,7 @@ function one(find: Find): StateRead<{ readonly id: string }> {
   return { read: (db, { id }, { nowMs }) => find(db, id, nowMs) };
 }
 
-/** Read of a resource that belongs to the organisation in its row. */
+/** Defines the read of a resource that belongs to the organisation in its row. */
 function ownOne<Row extends { readonly organisation: string }>(
   find: (...asked: Parameters<Find>) => Row | undefined,
 ): StateRead<{ readonly id: string }> {
@@ -61,7 +61,7 @@ function page<Row, Item>(listing: Listing<Row, Item>): StateRead<unknown> {
   return { read: (db, _params, query) => listPage(db, listing, query) };
 }
 
-/** Read of a list, restricted to the organisation in the query if there is one. */
+/** Defines the read of a list. If the query contains an organisation, the list is restricted to it. */
 function ownPage<Row, Item>(listing: Listing<Row, Item>): StateRead<unknown> {
   return {
     organisationOf: (_db, _params, { organisation }) => organisation,

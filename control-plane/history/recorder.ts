@@ -1,4 +1,4 @@
-/** Writes the history while a snapshot in the same file is folded. Both use the same transaction. */
+/** Writes the history while a snapshot in the same file is folded, in the same transaction. */
 import type { Commit } from '../../schemas/events/commit.ts';
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
@@ -46,12 +46,12 @@ export class HistoryRecorder implements FoldObserver {
     this.#ownerOfStack = db
       .prepare<[string], string>('SELECT organisation FROM stack WHERE id = ?')
       .pluck() as Statement<[string], string>;
-    // After a rollback this value would be wrong, so the file is then opened again.
+    // This value is wrong after a rollback, so the file is opened again then.
     this.#clockMs = Number(db.prepare('SELECT max(clock_ms) FROM history_commit').pluck().get() ?? 0);
   }
 
   event({ seq, by, events }: Commit, index: number): void {
-    // An event that repeats means that its previous transaction was rolled back.
+    // If an event is folded again, the transaction in which it was folded before was rolled back.
     if (seq !== this.#seq || index <= this.#index) this.#begin(seq);
     this.#index = index;
     const stored = events[index];
@@ -114,7 +114,7 @@ export class HistoryRecorder implements FoldObserver {
   }
 }
 
-/** Row of a commit. `clockMs` is the latest time of all earlier commits. */
+/** Converts a commit to a row. `clockMs` is the latest time of all earlier commits. */
 function toHistoryCommit(commit: Commit, clockMs: number, signers: string | null): HistoryCommit {
   const { seq, at, by, why, via, id, events } = commit;
   return {
@@ -135,7 +135,7 @@ const insertCommitSql = `INSERT INTO history_commit
   (seq, at, clock_ms, author, why, via, command, kind, events, signers)
   VALUES (@seq, @at, @clock_ms, @author, @why, @via, @command, @kind, @events, @signers)`;
 
-/** Signers that an accepted commit sets, by the accept rule in shared/log/core/chain.ts, or null if it does not set any. */
+/** Returns the signers that an accepted commit sets (accept rule of `shared/log/core/chain.ts`), or null if it sets none. */
 function readSetSigners({ seq, events }: Commit): string | null {
   const [event] = events;
   const type = seq === 1 ? 'log.created' : 'log.signers_set';
@@ -151,7 +151,7 @@ function isSame(before: TableRow, after: TableRow): boolean {
   });
 }
 
-/** Data may be nested so deeply that they can be parsed but not serialised. */
+/** Serialises events. Data may be nested so deeply that they can be parsed but not serialised again; they become null. */
 function serialiseEvents(events: Commit['events']): string {
   try {
     return JSON.stringify(events);
@@ -182,7 +182,7 @@ class VersionTable {
     this.#insertKey = db.prepare(`INSERT OR IGNORE INTO key_${name} VALUES (${places(this.#key.length)})`);
   }
 
-  /** Returns the row's key as text. */
+  /** Ends the previous version and adds the new one. Returns the row's key as text. */
   write(seq: number, before: TableRow | undefined, after: TableRow | undefined): string {
     const row = (after ?? before) as TableRow;
     const key = this.#key.map((column): SqlValue => row[column] ?? null);

@@ -1,4 +1,4 @@
-/** Finds the rows that differ between two positions, and computes the digests of any position. */
+/** Finds the rows that differ between two positions, and computes the digests of the state at any position. */
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import {
@@ -30,7 +30,7 @@ type ChangedStatement = Statement<
 >;
 type SpanStatement = Statement<[number], { readonly seq: number; readonly digests: string }>;
 
-/** Reads versions of rows. Its statements belong to one connection. */
+/** Reads versions of rows through prepared statements of one database connection. */
 export class VersionReader {
   readonly #versions: Readonly<Record<TableName, Statement<SqlValue[], TableRow>>>;
   readonly #changed: ChangedStatement;
@@ -59,7 +59,7 @@ export class VersionReader {
     return Number(endSeq) > seq ? row : undefined;
   }
 
-  /** Up to `max` rows that changed after `from`, up to and including `to`. */
+  /** Returns up to `max` rows that changed after position `from`, up to and including position `to`. */
   between(from: number, to: number, max: number): RowAtTwo[] {
     return this.#changed.all(from, to, max).map(({ tbl, key: text }) => {
       const key = JSON.parse(text) as SqlValue[];
@@ -67,7 +67,7 @@ export class VersionReader {
     });
   }
 
-  /** Digests of the state after commit `seq`: the stored digests of the preceding span, plus the changes since. */
+  /** Computes the digests of the state after commit `seq`, from the last stored digests before it and the changes since. */
   digestsAt(seq: number): Digests {
     const span = this.#span.get(seq);
     if (span === undefined) throw new Error('the history has no spans');

@@ -1,10 +1,10 @@
-/** Presents changes of rows to people: the fields, with their values before and after. */
+/** Converts changes of rows to a form for people: each changed field with its values before and after. */
 import type { RowChange } from '../../schemas/admin/admin-history.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { tableSpecs } from '../../shared/snapshot/tables.ts';
 import type { RowAtTwo } from './row-changes.ts';
 
-/** Leaves out routes, because they follow from other rows, and the hashes of keys and tokens. */
+/** Converts changes. Omits routes, because they follow from other rows, and the hashes of keys and tokens. */
 export function shownChanges(changes: readonly RowAtTwo[]): RowChange[] {
   return changes.filter(({ table }) => table !== 'routes').flatMap(shownChange);
 }

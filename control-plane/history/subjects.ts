@@ -1,11 +1,11 @@
-/** Collects the subjects of events, by which lists of events are filtered. */
+/** Collects the subjects of events, which are used to filter lists of events. */
 import { idKind } from '../../schemas/events/event-sentences.ts';
 import { type TableName, type TableRow, tableSpecs } from '../../shared/snapshot/tables.ts';
 
 export const subjectKinds = ['type', 'actor', 'organisation', 'key', 'stack', 'node'] as const;
 type SubjectKind = (typeof subjectKinds)[number];
 
-/** Set of subjects without duplicates. */
+/** Set of subjects, without duplicates. */
 export class Subjects {
   readonly #found = new Map<string, readonly [SubjectKind, string]>();
 
@@ -14,14 +14,14 @@ export class Subjects {
     this.#found.set(`${kind} ${id}`, [kind, id.toWellFormed()]);
   }
 
-  /** Adds the place in a column: `stack:ID` or `organisation:ID`. */
+  /** Adds the subject of a place, which is `stack:ID` or `organisation:ID`. */
   addPlace(place: unknown): void {
     if (typeof place !== 'string') return;
     const [kind, id] = place.split(':', 2);
     if (kind === 'stack' || kind === 'organisation') this.add(kind, id);
   }
 
-  /** Adds the subjects that an event's data name, even if the fold skipped the event. */
+  /** Adds the subjects named in an event's data, even if the fold skipped the event. */
   addEvent(type: string, data: unknown): void {
     this.add('type', type);
     if (typeof data !== 'object' || data === null) return;

@@ -1,4 +1,4 @@
-/** Tables of `history.db`: every commit, and every version of a row, valid from `set_seq` up to but not at `end_seq`. */
+/** Tables of `history.db`: every commit, and every version of a row, which is valid from `set_seq` to just before `end_seq`. */
 import { createHash } from 'node:crypto';
 import { columnsSql, integer, orNull, type RowWith, text } from '../../shared/runtime/table-columns.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
@@ -12,15 +12,15 @@ import {
 } from '../../shared/snapshot/tables.ts';
 import type { StateKind } from '../../shared/snapshot/views.ts';
 
-/** `end_seq` of a version that is still valid. */
+/** Value of `end_seq` in versions that are still valid. */
 export const openEnd = Number.MAX_SAFE_INTEGER;
-/** Number of commits between two stored digests. The digests of other positions are computed from these. */
+/** Number of commits between two stored digests. Digests at other positions are computed from the stored ones. */
 export const commitsPerSpan = 1000;
 
 /**
- * Tables whose rows are created once, revoked at most once, and searched by a hash, so a filter on the interval reads few
- * versions. Rows of other tables change any number of times: each is found by its key and its last version before the
- * position.
+ * Tables whose rows are created once and revoked at most once, and are looked up by a hash. A filter on the positions reads
+ * few versions of them. Rows of other tables may change any number of times, so each is looked up by its key and its last
+ * version before a position.
  */
 const madeOnce: ReadonlySet<TableName> = new Set(['api_key', 'node_token']);
 
@@ -50,15 +50,15 @@ function versionSql(table: TableName): string {
 
 const commitColumns = {
   seq: integer(),
-  at: text(), // as the writer wrote it
-  clock_ms: integer(), // latest time of this and all earlier commits
+  at: text(), // time as text, exactly as the writer wrote it
+  clock_ms: integer(), // latest time of this commit and all earlier ones, in ms since 1970
   author: text(),
   why: orNull(text()),
   via: orNull(text()),
   command: text(),
   kind: text(), // first part of the type of the commit's first event
-  events: text(), // JSON
-  signers: orNull(text()), // JSON, only if the commit sets signers
+  events: text(), // as JSON
+  signers: orNull(text()), // as JSON; NULL if the commit does not set signers
 } as const;
 
 export type HistoryCommit = RowWith<typeof commitColumns>;
@@ -82,27 +82,27 @@ PRAGMA user_version = ${historyFormat()};
 `;
 }
 
-/** Version of the file's format. It changes with the fold and with these tables, so a file of another build is discarded. */
+/** Version of the file format. It changes with the fold and with these tables, so that files of other builds are discarded. */
 export function historyFormat(): number {
   const tables = JSON.stringify([3, foldVersion, tableSpecs]);
   return createHash('sha256').update(tables).digest().readUInt32BE(0) & 0x7fff_ffff;
 }
 
-/** SQL that selects the table as it was after commit `seq`. */
+/** Returns SQL that selects the table as it was after commit `seq`. */
 function selectAsOf(table: TableName, seq: number): string {
   const columns = columnsOf(table);
   if (madeOnce.has(table))
     return `SELECT ${columns.join(', ')} FROM main.past_${table} WHERE set_seq <= ${seq} AND end_seq > ${seq}`;
   const key = keyOf(table);
   const shown = columns.map((name) => `${key.includes(name) ? 'k' : 'v'}.${name} AS ${name}`);
-  // CROSS JOIN fixes the order, so SQLite reads the keys and one version of each, never all versions.
+  // CROSS JOIN fixes the join order. SQLite then reads the keys and one version of each, never all versions.
   return `SELECT ${shown.join(', ')} FROM main.key_${table} k CROSS JOIN main.past_${table} v
     ON ${same(table, 'v', 'k')} AND v.set_seq =
       (SELECT max(x.set_seq) FROM main.past_${table} x WHERE ${same(table, 'x', 'k')} AND x.set_seq <= ${seq})
     WHERE v.end_seq > ${seq}`;
 }
 
-/** The state after commit `seq`, as a snapshot of this file presents it. */
+/** Describes the state after commit `seq` in the form that a snapshot of this file can present. */
 export function pastState(seq: number, isOfWave = false): Extract<StateKind, { readonly kind: 'past' }> {
   const overlaid = isOfWave ? overlaidTables : [];
   const select = (table: TableName): string => {

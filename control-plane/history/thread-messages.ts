@@ -1,4 +1,4 @@
-/** Messages between the history thread and its owner. */
+/** Messages between the history thread and the thread that owns it. */
 import type { LogText } from '../../schemas/records/log-events.ts';
 import type { CommandErrorType } from '../core/command-error.ts';
 import type { HistoryQueries } from './queries.ts';
@@ -11,7 +11,7 @@ export interface ThreadData {
 
 export type ToThread =
   | { readonly stop: true }
-  /** The answer is no longer needed. */
+  /** The answer to the question with this id is no longer needed. */
   | { readonly cancel: number }
   | { readonly id: number; readonly name: keyof HistoryQueries; readonly args: readonly unknown[] };
 

@@ -1,28 +1,28 @@
-/** Bounds the size of `history.db` by cutting whole spans from the oldest end. All states after the cut stay complete. */
+/** Limits the size of `history.db` by removing whole spans of commits from the oldest end. All later states stay complete. */
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { type TableName, tableNames, tableSpecs } from '../../shared/snapshot/tables.ts';
 
-/** Share of the bound that remains after a cut. Cuts should be rare, because each ends with a pass over all subjects. */
+/** Share of the size limit that remains after trimming. Trimming should be rare, because it ends with a pass over all subjects. */
 const keptShare = 7 / 8;
 const subjectsPerStep = 20_000;
 
-/** Advice for a question about a part of the past that was cut. */
+/** Advice for a question about a part of the past that was removed. */
 export const keepMore =
   'raise --history-gigabytes, and delete history.db, which is then rebuilt from the log';
 
-/** First position whose state can be read. */
+/** Returns the first position whose state can be read. */
 export function firstPosition(db: Database): number {
   return Math.max(1, Number(db.prepare('SELECT min(seq) FROM span').pluck().get() ?? 0));
 }
 
-/** Bytes of the pages in use. */
+/** Returns the number of bytes in pages that are in use. */
 function usedBytes(db: Database): number {
   const value = (name: string): number => Number(db.pragma(name, { simple: true }));
   return (value('page_count') - value('freelist_count')) * value('page_size');
 }
 
-/** Trims the history in steps. Each step cuts one span or reads some subjects. The last span always stays. */
+/** Trims the history in steps. Each step removes one span or examines some subjects. The last span is never removed. */
 export function* trimHistory(db: Database, bytesMax: number): Generator<void> {
   if (usedBytes(db) <= bytesMax) return;
   const spans = new SpanCutter(db);
@@ -54,7 +54,7 @@ class SpanCutter {
       (name, where) =>
         `DELETE FROM key_${name} WHERE ${where} AND NOT EXISTS (SELECT 1 FROM past_${name} WHERE ${where})`,
     );
-    // Commits that set signers stay, because the valid signers are found at their last change, however old it is.
+    // Commits that set signers stay, because the valid signers come from the last such commit, however old it is.
     this.#rest = [
       db.prepare('DELETE FROM history_commit WHERE seq < ? AND signers IS NULL'),
       db.prepare('DELETE FROM row_change WHERE seq < ?'),
@@ -62,7 +62,7 @@ class SpanCutter {
     ];
   }
 
-  /** Cuts the first span, except its last commit's changes, which can be shown. Returns false if it is the only span. */
+  /** Removes the first span, or returns false if it is the only one. Its last commit's changes stay, because they can be shown. */
   cutFirst(): boolean {
     const [first, next] = this.#spans.all();
     if (first === undefined || next === undefined) return false;
@@ -83,7 +83,7 @@ class SpanCutter {
   }
 }
 
-/** Removes the subjects of cut commits. The table is sorted by subject, so all rows must be visited. */
+/** Removes the subjects of removed commits. All rows must be visited, because the table is sorted by subject. */
 function* trimSubjects(db: Database, begin: number): Generator<void> {
   const after = '(kind, id, seq, idx) > (?, ?, ?, ?)';
   const last = db.prepare<unknown[], Subject>(

@@ -1,4 +1,4 @@
-/** Undoes a commit with a single new one. The commands of its inverse are decided in turn, and written all or not at all. */
+/** Undoes a commit with a single new one. The commands of the inverse are decided one by one, and all or none are written. */
 import { adminOperations, type OperationAnswer } from '../../schemas/admin/admin.ts';
 import { operationRoute, resolvePath } from '../../schemas/admin/admin-routes.ts';
 import type { OperationRow } from '../../schemas/admin/admin-row.ts';
@@ -10,7 +10,7 @@ import { type CommandDefinition, defineCommand, parseInput, planCommand } from '
 import { commandsByName } from '../commands/registry.ts';
 import { type CommitInverse, checkUnchanged } from './undo.ts';
 
-/** Command definition of the undo. It is decided in one turn, so that nothing is written between decision and append. */
+/** Defines the undo as a command. It is decided in one turn of the event loop, so that nothing is written in between. */
 export function undoDefinition(snapshot: Snapshot, inverse: CommitInverse): CommandDefinition {
   return defineCommand('commit.undo', {
     decide: (db, { params: { position } }, context) => {
@@ -36,7 +36,7 @@ export function undoDefinition(snapshot: Snapshot, inverse: CommitInverse): Comm
   });
 }
 
-/** A command as the API presents it to people. */
+/** Converts a command to the form that the API shows to people. */
 export function shownCommand({
   name,
   input,

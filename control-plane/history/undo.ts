@@ -1,19 +1,21 @@
-/** Computes the commands that undo a commit, if all its events have an inverse and nothing that it set has changed. */
+/** Computes commands that undo a commit, if all its events have an inverse and nothing that it set has changed since. */
 import { type KnownEvent, readEvent, type StoredEvent } from '../../schemas/events/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { Inverse, UndoCommand } from '../../shared/snapshot/effect.ts';
 import { eventEffects } from '../../shared/snapshot/effects.ts';
 import { CommandError } from '../core/command-error.ts';
 
-/** Inverse of a commit, with what the commit left, to compare with the present. It can be sent between threads. */
+/**
+ * Inverse of a commit, with the rows that the commit left for comparison with the present. It can be sent between threads.
+ */
 export interface CommitInverse {
-  /** Commands in the order of execution. */
+  /** Commands in execution order. */
   readonly commands: readonly UndoCommand[];
-  /** Subject of each event immediately after the commit, as JSON. */
+  /** Value of each event's subject immediately after the commit, as JSON. */
   readonly subjects: readonly { readonly event: StoredEvent; readonly was: string | undefined }[];
 }
 
-/** Computes the inverse from the states before and after the commit. Throws Conflict if an event has no inverse. */
+/** Computes the inverse from the states before and after the commit. Throws CommandError `Conflict` if there is none. */
 export function inverseOfCommit(
   events: readonly StoredEvent[],
   states: { readonly before: Database; readonly after: Database },
@@ -22,7 +24,7 @@ export function inverseOfCommit(
   if (events.length === 0) throw noInverse(position, 'it has no events');
   const commands = new Map<string, UndoCommand>();
   const subjects: CommitInverse['subjects'][number][] = [];
-  // Last event first, because a later event may depend on what an earlier one created.
+  // Starts with the last event, because a later event may depend on what an earlier one created.
   for (const event of events.toReversed()) {
     const refused = (reason: string) => noInverse(position, reason, events.length > 1 ? event : undefined);
     const inverse = inverseOrReason(event);
@@ -30,13 +32,13 @@ export function inverseOfCommit(
     const command = inverse.command(states.before);
     if (typeof command === 'string') throw refused(command);
     subjects.push({ event, was: JSON.stringify(inverse.subject(states.after)) });
-    // Several events with the same subject share one inverse, which restores what was before all of them.
+    // Events with the same subject share one inverse, which restores the state before all of them.
     if (command !== undefined) commands.set(JSON.stringify(command), command);
   }
   return { commands: [...commands.values()], subjects };
 }
 
-/** Throws CommandError Conflict if anything that the commit set has changed since. */
+/** Throws CommandError `Conflict` if anything that the commit set has changed since. */
 export function checkUnchanged({ subjects }: CommitInverse, now: Database, position: number): void {
   for (const { event, was } of subjects) {
     const inverse = inverseOrReason(event);
@@ -45,7 +47,7 @@ export function checkUnchanged({ subjects }: CommitInverse, now: Database, posit
   }
 }
 
-/** `of` is the event without an inverse, if the commit has several events. */
+/** Creates the error. `of` is the event without an inverse, if the commit has several events. */
 function noInverse(position: number, reason: string, of?: StoredEvent): CommandError {
   const why = of === undefined ? reason : `${of.type}: ${reason}`;
   return new CommandError('Conflict', `commit ${position} has no inverse: ${why}`, {
@@ -58,12 +60,12 @@ interface InverseOfEvent {
   command(before: Database): UndoCommand | string | undefined;
 }
 
-/** Inverse of any event type, untyped in the event's data. */
+/** Inverse of any event type, without a type for the event's data. */
 interface Invertible {
   readonly inverse: Inverse<KnownEvent['data']> | string | null;
 }
 
-/** Returns the inverse, or the reason why there is none as text. */
+/** Returns the inverse, or the reason why there is none. */
 function inverseOrReason(stored: StoredEvent): InverseOfEvent | string {
   const read = readEvent(stored);
   if (read.outcome !== 'known') return 'this build does not know its event';

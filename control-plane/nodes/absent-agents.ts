@@ -1,7 +1,8 @@
 /**
- * Checks nodes whose agent is silent. That proves nothing about a node, so its owner probes the node before reporting it
- * down. A node that answers stays up and is probed until its agent returns; another one is down after the first probe. If
- * most of this replica's nodes stop answering at once, the replica itself is probably cut off, so the nodes stay as they are.
+ * Checks nodes whose agent is silent. Silence proves nothing about the node, so its owner probes the node before reporting it
+ * down. A node that answers stays up and is probed until its agent returns; a node that does not answer the first probe is
+ * reported down. If most of this replica's nodes fall silent at once, the replica itself is probably cut off, so their state
+ * is left unchanged.
  */
 import { setMaxListeners } from 'node:events';
 import { AskedModels } from '../../shared/engines/asked-models.ts';
@@ -17,33 +18,33 @@ import type { NodeReporter } from './node-reporter.ts';
 
 export interface AbsentAgentsOptions {
   readonly reporter: NodeReporter;
-  /** Whether this replica reaches the log. If it does not, other replicas will soon own its nodes. */
+  /** Whether this replica can reach the log. If it cannot, other replicas will soon own its nodes. */
   readonly canReport: () => boolean;
   readonly credential: (name: string) => string | undefined;
   readonly intervals: NodeIntervals;
   readonly logger: Logger;
   isAttached(id: string): boolean;
-  /** Whether an agent of the node has a valid token. */
+  /** Whether the node has a valid token with which an agent could attach. */
   canAttach(id: string): boolean;
-  /** Numbers of nodes whose agent reports, and of this replica's healthy nodes whose agent is silent. */
+  /** Returns the number of nodes whose agent reports, and of this replica's healthy nodes whose agent is silent. */
   reportingAndSilent(): readonly [reporting: number, silent: number];
-  /** Rejects if the log cannot be written. */
+  /** Reports the node down. Rejects if the log cannot be written. */
   reportDown(id: string, reason: string): Promise<void>;
 }
 
 interface Absence {
   readonly id: string;
-  /** Description of the agent's absence. */
+  /** Reason why the agent is considered absent. */
   readonly reason: string;
   readonly asked: AskedModels;
-  /** Result of the latest probe. `silent` until the node has answered once, even with an error. */
+  /** Result of the latest probe. It is `silent` until the node has answered once, even with an error. */
   answer: 'silent' | 'up' | 'bad';
   misses: number;
-  /** Consecutive misses after which the node is down. 1 until the node has answered once. */
+  /** Number of consecutive failed probes after which the node is down. It is 1 until the node has answered once. */
   missesMax: number;
 }
 
-/** Minimum number of silent nodes that indicates a cut-off replica. */
+/** Minimum number of silent nodes from which this replica may be considered cut off. */
 const cutOffNodesMin = 3;
 
 export class AbsentAgents {
@@ -55,14 +56,14 @@ export class AbsentAgents {
 
   constructor(options: AbsentAgentsOptions) {
     this.#options = options;
-    // Every absence listens to this signal, so many listeners do not indicate a leak.
+    // Allow any number of listeners, because every absence listens to this signal.
     setMaxListeners(0, this.#stop.signal);
     this.#held = new RateLimitedLine(({ probe: probes }) =>
       options.logger.warn({ probes }, 'most nodes fell silent at once; their state is left unchanged'),
     );
   }
 
-  /** Reports the node down unless it answers or its agent returns first. `reason` describes the agent's absence. */
+  /** Probes the node, and reports it down unless it answers or its agent returns. `reason` says why the agent is absent. */
   verify(id: string, reason: string): void {
     if (this.#absent.has(id) || this.#stop.signal.aborted) return;
     const asked = new AskedModels();
@@ -81,7 +82,7 @@ export class AbsentAgents {
     this.#held.close();
   }
 
-  /** Probes the node while its agent is away. Stops if the log cannot be written; the next scan then starts again. */
+  /** Probes the node while its agent is absent. Stops if the log cannot be written, because the next scan starts again. */
   async #probeWhileAway(absence: Absence): Promise<void> {
     const { credential, intervals, reportDown } = this.#options;
     for (let row = this.#awayRow(absence.id); row !== undefined; row = this.#awayRow(absence.id)) {
@@ -93,7 +94,7 @@ export class AbsentAgents {
     }
   }
 
-  /** Reason why the node is down after this probe, or undefined if it stays up. */
+  /** Returns the reason why the node is down after this probe, or undefined if it stays up. */
   #reasonOfDown(absence: Absence, row: NodeRow, answer: Probed): string | undefined {
     if (!this.#options.canAttach(absence.id)) return 'its token was revoked';
     if (provesNothing(answer)) return undefined;
@@ -111,7 +112,7 @@ export class AbsentAgents {
     return undefined;
   }
 
-  /** The node's row, as long as this replica is responsible for checking it. */
+  /** Returns the node's row while this replica is responsible for probing the node. */
   #awayRow(id: string): NodeRow | undefined {
     const { reporter, canReport, isAttached } = this.#options;
     if (this.#stop.signal.aborted || isAttached(id) || !canReport()) return undefined;
@@ -119,7 +120,7 @@ export class AbsentAgents {
     return row?.owner === reporter.owner && row.agent === 1 && row.up === 1 ? row : undefined;
   }
 
-  /** Whether more nodes are silent, both by agent and by probe, than answer. Nodes not probed yet count as silent. */
+  /** Whether more nodes are silent, when probed and by agent, than answer. Nodes not probed yet count as silent. */
   #isCutOff(): boolean {
     const [reporting, away] = this.#options.reportingAndSilent();
     const answered = [...this.#absent.values()].filter(({ answer }) => answer !== 'silent').length;
@@ -128,7 +129,7 @@ export class AbsentAgents {
   }
 }
 
-/** Reports a fault if the node no longer serves any of the models that the log lists for it. */
+/** Returns a fault if the node no longer serves any of the models that the log lists for it. */
 function modelsFault(row: NodeRow, served: readonly string[]): string | undefined {
   const loaded = parseColumn(row.loaded);
   return loaded.length === 0 || loaded.some((name) => served.includes(name))

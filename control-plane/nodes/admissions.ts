@@ -1,4 +1,4 @@
-/** Checks agents' tokens against the present state. */
+/** Checks the tokens of agents against the present state. */
 import { hashSecret } from '../../shared/ids/api-key.ts';
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
@@ -19,18 +19,18 @@ export class Admissions {
     this.#byId = db.prepare('SELECT 1 FROM node_token WHERE id = ? AND revoked_at IS NULL');
   }
 
-  /** Admission of a token, or undefined if the token is unknown or revoked. */
+  /** Returns the node and token id for a token, or undefined if the token is unknown or revoked. */
   of(token: string): AgentAdmission | undefined {
     const row = this.#byHash.get(hashSecret(token));
     return row && { node: row.node, token: row.id };
   }
 
-  /** False once all tokens of the node are revoked. */
+  /** Whether the node has at least one token that is not revoked. */
   canAttach(node: string): boolean {
     return this.#ofNode.get(node) !== undefined;
   }
 
-  /** False once the token is revoked. */
+  /** Whether the token has not been revoked. */
   isValid({ token }: AgentAdmission): boolean {
     return this.#byId.get(token) !== undefined;
   }

@@ -1,6 +1,6 @@
 /**
- * WebSocket of a node's agent. It bounds the agent's frames and detects silence. Apart from its token, the agent is
- * untrusted: a frame that breaks the protocol, or too many frames, end the session.
+ * WebSocket connection to a node's agent. It limits the rate of the agent's frames and detects silence. An agent is untrusted
+ * even with a valid token: a frame that breaks the protocol, or too many frames, end the session.
  */
 import {
   type AgentMessage,
@@ -14,7 +14,7 @@ import { perProcess } from '../../shared/runtime/per-process.ts';
 import { RateLimit } from '../../shared/runtime/rate-limit.ts';
 import { Ticker, type Timed } from '../../shared/runtime/ticker.ts';
 
-/** Subset of a WebSocket that a connection uses. */
+/** The part of a WebSocket that a connection uses. */
 export interface AgentSocket {
   readonly bufferedAmount: number;
   send(text: string): void;
@@ -26,7 +26,7 @@ export interface AgentSocket {
   on(event: 'error', listener: (error: Error) => void): unknown;
 }
 
-/** Node and token that the upgrade request proved. */
+/** Node and token that the agent's upgrade request proved. */
 export interface AgentAdmission {
   readonly node: string;
   readonly token: string;
@@ -36,27 +36,27 @@ export interface AgentAdmission {
 export type EndCause =
   /** The other side closed the socket, or the network failed. */
   | 'lost'
-  /** Three heartbeats were missed. */
+  /** The agent missed three heartbeats. */
   | 'silent'
-  /** A frame broke the protocol, or there were too many frames. */
+  /** The agent sent a frame that breaks the protocol, or too many frames. */
   | 'protocol'
-  /** This side ended the connection with `dismiss`. */
+  /** This side ended the connection by calling `dismiss`. */
   | 'dismissed';
 
 interface ConnectionHandlers {
   onHeartbeat(heartbeat: Beat): void;
   onLeaving(): void;
-  /** Called exactly once. */
+  /** Called exactly once, when the connection ends. */
   onEnd(cause: EndCause): void;
 }
 
-/** Rate limit for frames of all kinds. A well-behaved agent sends one heartbeat and one ping per second. */
+/** Rate limit for all frames together. A well-behaved agent sends one heartbeat and one ping per second. */
 const framesSize = { burst: 20, perSecond: 5 };
-/** Unsent bytes at which the agent counts as not reading. */
+/** Number of unsent bytes above which the agent counts as no longer reading. */
 const bufferedBytesMax = 2 * 1024 * 1024;
-/** Time between the close frame and the termination of the socket. */
+/** Time in ms from sending the close frame to terminating the socket. */
 const closeGraceMs = 1000;
-/** Timer for the silence of all agents. */
+/** One timer that checks all agents for silence. */
 const ticker = perProcess(() => new Ticker(250));
 
 export class AgentConnection implements Timed {
@@ -92,14 +92,14 @@ export class AgentConnection implements Timed {
     if (nowMs >= this.#silentAtMs) this.#fail('silent', 'no beat in time');
   }
 
-  /** Sends unless the connection has ended. Ends the connection if the agent does not read. */
+  /** Sends a message unless the connection has ended. If the agent does not read, ends the connection instead. */
   send(message: ControlPlaneMessage): void {
     if (this.#ended) return;
     if (this.#socket.bufferedAmount > bufferedBytesMax) this.#fail('protocol', 'frames are not read');
     else this.#socket.send(JSON.stringify(message));
   }
 
-  /** Ends the connection from this side. `reason` is for the agent's log. */
+  /** Ends the connection from this side. The agent logs `reason`. */
   dismiss(code: number, reason: string): void {
     if (this.#ended) return;
     this.#end('dismissed');
@@ -120,7 +120,7 @@ export class AgentConnection implements Timed {
     }
   }
 
-  /** Checks that hello comes first, only once, and with the node of the token. */
+  /** Checks that `hello` comes first and only once, and that it names the node of the token. */
   #orderFault(message: AgentMessage): string | undefined {
     if (message.type !== 'hello') return this.#hasHello ? undefined : 'hello comes first';
     if (this.#hasHello) return 'hello comes once';
@@ -131,7 +131,7 @@ export class AgentConnection implements Timed {
 
   #count(): boolean {
     if (this.#frames.tryAcquire()) return true;
-    // Stop reading, because a flood continues until the socket is closed and each of its frames costs time.
+    // Stops reading, because each frame of a flood costs time, and the flood continues until the socket is closed.
     this.#socket.pause();
     this.#fail('protocol', 'too many frames');
     return false;

@@ -1,7 +1,8 @@
 /**
- * Sessions of the agents attached to this replica. They derive from heartbeats who owns a node and whether it is healthy:
- * down is reported at once, up only after a delay. Heartbeats never enter the log, and each node's reports are bounded. Every
- * heartbeat and every scan compares the present with the log, so the next one repeats a failed report.
+ * Sessions of the agents that are attached to this replica. They derive from heartbeats who owns a node and whether it is
+ * healthy. Down is reported at once, up only after a delay. Heartbeats themselves never enter the log, and each node's
+ * reports are limited. Every heartbeat and every scan compares the present with the log, so the next one makes up for a
+ * failed report.
  */
 import {
   type Beat,
@@ -35,12 +36,12 @@ export interface AgentSessionsOptions {
   readonly reporter: NodeReporter;
   readonly liveness: ReplicaLiveness;
   readonly snapshot: Snapshot;
-  /** Whether this replica reaches the log. If it does not, agents are sent to another replica. */
+  /** Whether this replica can reach the log. If it cannot, agents are sent to another replica. */
   readonly canReport: () => boolean;
-  /** Returns a node's credential by its name, or undefined if this replica does not have it. */
+  /** Returns the credential with this name, or undefined if this replica does not have it. */
   readonly credential: (name: string) => string | undefined;
   readonly intervals: NodeIntervals;
-  /** Counts, by node, the reports that were kept out of the log. */
+  /** Warns about reports that were kept out of the log, with their number per node. */
   readonly withheld: RateLimitedLine;
   readonly logger: Logger;
 }
@@ -50,22 +51,22 @@ interface AgentSession {
   readonly connection: AgentConnection;
   state: SessionState;
   held: HeldHeartbeat;
-  /** Arrival of the last heartbeat, in monotonic ms. */
+  /** Monotonic time in ms when the last heartbeat arrived. */
   heartbeatMs: number;
-  /** Installs last sent to the agent, as JSON. */
+  /** The installed models last sent to the agent, as JSON. */
   sentInstalls: string | undefined;
 }
 
-/** Details of an event that its effects need. */
+/** Details of a session event that its effects use. */
 interface EventDetails {
-  /** Health to report, or undefined until an up has lasted long enough. */
+  /** Health to report. Undefined while the node has not been up for long enough. */
   readonly health?: Health | undefined;
   readonly cause?: EndCause;
   /** Reason why the node is down. */
   readonly reason?: string;
 }
 
-/** Age of the last heartbeat from which an agent counts as silent. */
+/** Age in ms of the last heartbeat above which an agent counts as silent. */
 const reportingMsMax = 2 * heartbeatIntervalMs;
 
 const lostReasons: Readonly<Record<EndCause, string>> = {
@@ -77,7 +78,7 @@ const lostReasons: Readonly<Record<EndCause, string>> = {
 
 export class AgentSessions {
   readonly #options: AgentSessionsOptions;
-  /** Sessions by node. */
+  /** Attached sessions, by node. */
   readonly #attached = new Map<string, AgentSession>();
   /** Sessions that have not sent a heartbeat yet. */
   readonly #connected = new Set<AgentSession>();
@@ -116,26 +117,26 @@ export class AgentSessions {
     this.#orphans.start();
   }
 
-  /** Sends the agents to other replicas. Their nodes stay as they are. */
+  /** Sends all agents to other replicas. The state of their nodes does not change. */
   async stop(): Promise<void> {
     this.#stopping = true;
     this.#dismissAll('this replica ends');
     await Promise.all([this.#orphans.stop(), this.#absent.stop()]);
   }
 
-  /** Admission of a token, or undefined if the token is unknown or revoked. */
+  /** Returns the node and token id for a token, or undefined if the token is unknown or revoked. */
   admit(token: string): AgentAdmission | undefined {
     return this.#admissions.of(token);
   }
 
-  /** Reason why no agent may attach to this node at present. If undefined, the attempt counts against the node's rate. */
+  /** Returns why no agent may attach to this node at present. If undefined, counts the attempt against the node's rate. */
   obstacle({ node }: AgentAdmission): 'elsewhere' | 'too-often' | 'not-by-agent' | undefined {
     if (this.#stopping || !this.#options.canReport()) return 'elsewhere';
     if (this.#options.reporter.node(node)?.agent !== 1) return 'not-by-agent';
     return this.#limitsOf(node).attaches.tryAcquire() ? undefined : 'too-often';
   }
 
-  /** Takes over a socket whose token was admitted. */
+  /** Starts a session on a socket whose token was admitted. */
   attach(socket: AgentSocket, admission: AgentAdmission): void {
     const session: AgentSession = {
       node: admission.node,
@@ -153,7 +154,7 @@ export class AgentSessions {
     else this.#connected.add(session);
   }
 
-  /** Call after commits that may affect agents: revoked tokens, removed nodes, installed models. */
+  /** Schedules a scan. To be called after commits that may affect agents: revoked tokens, removed nodes, installed models. */
   stateMoved(): void {
     this.#orphans.scheduleScan();
   }
@@ -164,7 +165,9 @@ export class AgentSessions {
     return { beatSeconds: Math.round(performance.now() - session.heartbeatMs) / 1000, ...session.held };
   }
 
-  /** Live state of all attached nodes, for other replicas. Bounded, because it must fit into one record. */
+  /**
+   * Returns the live state of attached nodes, for other replicas. It is limited in size, because it must fit into one record.
+   */
   report(): NodesReport {
     const all = new Map<string, LiveNode>();
     for (const id of this.#attached.keys()) {
@@ -174,7 +177,10 @@ export class AgentSessions {
     return buildNodesReport(all);
   }
 
-  /** Numbers of reporting and silent nodes. One missing heartbeat counts, to notice nodes that fall silent together. */
+  /**
+   * Returns the number of reporting and of silent nodes. Late heartbeats count as silence, so that nodes that fall silent
+   * together are noticed early.
+   */
   #reportingAndSilent(): readonly [number, number] {
     const sinceMs = performance.now() - reportingMsMax;
     let reporting = 0;
@@ -217,11 +223,11 @@ export class AgentSessions {
       const isAdmitted = this.#admissions.isValid(session.connection.admission);
       this.#dispatch(session, isAdmitted ? 'first-heartbeat' : 'token-revoked');
     }
-    // Ignore heartbeats of an agent that is stopping, so that they do not delay its next start.
+    // Ignores heartbeats of an agent that is stopping, so that they do not delay its next start.
     if (!['leaving', 'released', 'ended'].includes(session.state)) this.#reconcile(session, heartbeat);
   }
 
-  /** Compares the owner and health in the log with a heartbeat. */
+  /** Compares the owner and health in the log with a heartbeat, and dispatches the resulting event. */
   #reconcile(session: AgentSession, heartbeat: Beat): void {
     const { reporter } = this.#options;
     const row = reporter.node(session.node);
@@ -239,7 +245,7 @@ export class AgentSessions {
     else this.#dispatch(session, 'heartbeat-unchanged');
   }
 
-  /** Attaches the session and ends an earlier session of the node. */
+  /** Makes this the node's session, and ends an earlier session of the node. */
   #attach(session: AgentSession): void {
     const { node } = session;
     this.#connected.delete(session);
@@ -253,7 +259,7 @@ export class AgentSessions {
   #claim(session: AgentSession, health: Health | undefined): void {
     const { reporter } = this.#options;
     const { node } = session;
-    // Refuse, because two agents with the same token would move their node between two replicas forever.
+    // Refuses frequent claims, because two agents with the same token would move their node between two replicas forever.
     if (reporter.mayClaim(node)) {
       const isAdmitted = health !== undefined && this.#admits(node, health);
       this.#track(session, isAdmitted ? reporter.claimAndReport(node, health) : reporter.claim(node));
@@ -301,7 +307,9 @@ export class AgentSessions {
     }
   }
 
-  /** Rejects if the log cannot be written. The next scan tries again. */
+  /**
+   * Reports the node down, if the log does not say so yet. Rejects if the log cannot be written; the next scan tries again.
+   */
   async #reportDown(id: string, reason: string): Promise<void> {
     const { reporter } = this.#options;
     const row = reporter.node(id);
@@ -317,7 +325,9 @@ export class AgentSessions {
     }
   }
 
-  /** Ends sessions whose node was removed or whose token was revoked, and sends changed installs. */
+  /**
+   * Ends sessions whose node was removed or whose token was revoked. Sends changed lists of installed models to the others.
+   */
   #onScan(known: ReadonlySet<string>): void {
     for (const session of [...this.#attached.values()]) {
       if (known.has(session.node) && this.#admissions.isValid(session.connection.admission))

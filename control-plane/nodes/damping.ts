@@ -1,23 +1,23 @@
 /**
- * Decides when a node's observed health becomes an event. Down is reported at once, up only after it has lasted. The wait
- * grows for a node that keeps going down, so that a flapping node causes few commits. The functions are pure.
+ * Decides when a node's observed health is written to the log. Down is reported at once, up only after it has lasted for a
+ * time. This time grows for a node that keeps going down, so that a flapping node causes few commits. The functions are pure.
  */
 import { nodeIntervals } from './intervals.ts';
 
 const dampSecondsMax = 60;
-/** Uptime after which the delay for a flapping node is reset. */
+/** Seconds of continuous uptime after which the delay for a flapping node is reset. */
 const resetAfterSeconds = 300;
 
 export interface Damped {
   /** Last reported health, or undefined before the first report. */
   readonly reportedUp: boolean | undefined;
-  /** Time that an up must last before it is reported. */
+  /** Seconds that a node must be up before it is reported up. */
   readonly dampSeconds: number;
   /** Start of the present uptime in ms, or undefined while the node is down. */
   readonly upSinceMs: number | undefined;
 }
 
-/** Initial state before the first observation, from the log. A node reported down must first stay up like any other. */
+/** Returns the state to start with, derived from the log. A node that was reported down must stay up for a time first. */
 export function resumeDamping(
   reportedUp: boolean | undefined,
   dampSecondsMin = nodeIntervals.dampSecondsMin,
@@ -25,7 +25,7 @@ export function resumeDamping(
   return { reportedUp, dampSeconds: reportedUp === false ? dampSecondsMin : 0, upSinceMs: undefined };
 }
 
-/** Records one observation. `reportedUp` of the result is the health that the log should contain. */
+/** Adds one observation. `reportedUp` of the result is the health that the log should contain. */
 export function observe(
   before: Damped,
   up: boolean,

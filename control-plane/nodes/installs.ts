@@ -1,4 +1,4 @@
-/** Determines which models a node should have loaded: those installed at its place, under the engine's names. */
+/** Determines which models a node should have loaded: those installed at its place, under the names that its engine uses. */
 import { modelsPerNodeMax } from '../../schemas/records/node-messages.ts';
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
@@ -18,7 +18,7 @@ export class Installs {
     );
   }
 
-  /** Models to load, or undefined for an organisation's own node, because nothing is installed there. */
+  /** Returns the models to load, or undefined for an organisation's own node, because nothing is installed there. */
   of({ place, models }: PlacedNode): readonly string[] | undefined {
     const rows = this.#rows(place);
     if (rows === undefined) return undefined;

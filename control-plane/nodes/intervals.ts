@@ -1,14 +1,14 @@
-/** Intervals at which a replica probes its nodes, and how long it waits for silent ones. */
+/** Intervals at which a replica probes its nodes and scans for others, and how long it waits for silent agents. */
 import { heartbeatIntervalMs, heartbeatsMissedMax } from '../../schemas/records/node-messages.ts';
 
 export interface NodeIntervals {
-  /** Time between two probes of a node without an agent. */
+  /** Time in ms between two probes of a node without an agent. */
   readonly probeMs: number;
-  /** Time between two searches for nodes that this replica should probe. */
+  /** Time in ms between two searches for nodes that this replica should probe. */
   readonly scanMs: number;
-  /** Minimum time that a node must be up after an outage before it is reported up. */
+  /** Minimum time in seconds that a node must be up after an outage before it is reported up. */
   readonly dampSecondsMin: number;
-  /** Silence after which an agent is disconnected. */
+  /** Silence in ms after which an agent is disconnected. */
   readonly agentSilenceMsMax: number;
 }
 

@@ -1,4 +1,7 @@
-/** Last report of a node's agent, from its session here or from its owner's status report, at most two seconds older. */
+/**
+ * Finds the last report of a node's agent. It comes from the session here, or from the status report of the replica that owns
+ * the node, which is at most two seconds older.
+ */
 import type { LiveNode } from '../../schemas/records/node-messages.ts';
 import type { StatusBoard } from '../gateways/status-board.ts';
 import type { AgentSessions } from './agent-sessions.ts';
@@ -22,7 +25,7 @@ export class LiveNodes {
     this.#board = board;
   }
 
-  /** A node from the state with its live facts, including loaded models that the log does not list. */
+  /** Adds live facts to a node from the state, including loaded models that the log does not list. */
   with<Node extends ReadNode>(node: Node): Node & Partial<LiveNode> {
     const { id, up, loaded } = node;
     const live = this.#agents.live(id) ?? this.#prober.live(id) ?? this.#elsewhere(node);
@@ -35,7 +38,7 @@ export class LiveNodes {
     };
   }
 
-  /** Names the gateways whose requests the node does not answer although it is up. */
+  /** Returns a reason with the names of gateways whose requests the node does not answer, although it is up. */
   #silence(id: string): { readonly reason?: string } {
     const reports = this.#board.gateways().map(({ report }) => report);
     const names = reports.flatMap(({ name, unanswering }) => (unanswering?.includes(id) ? [name] : []));

@@ -1,21 +1,21 @@
-/** Bounds the live state of nodes that a replica keeps, because agents choose its texts. Omitted entries are counted. */
+/** Limits the live state of nodes that a replica keeps, because agents choose its texts. Omitted entries are counted. */
 import type { Beat, LiveNode } from '../../schemas/records/node-messages.ts';
 
-/** Bounds per node. The first failed loads show the cause, and more would add nothing. */
+/** Maximum number of installs kept per node. The first failed loads show the cause, so more would add nothing. */
 const installsHeldMax = 20;
 const installsReportedMax = 5;
 const nodesReportedMax = 2000;
-/** Bytes for all nodes in one status record, which must fit into a Kafka message. */
+/** Maximum number of bytes for all nodes in one status record, which must fit into a Kafka message. */
 const reportBytesMax = 150_000;
 
 export type HeldHeartbeat = Omit<LiveNode, 'beatSeconds'>;
 
-/** Part of a heartbeat that stays in memory until the next one. */
+/** Returns the part of a heartbeat that stays in memory until the next one. */
 export function toHeldHeartbeat({ inFlight, installs = [] }: Beat): HeldHeartbeat {
   return { ...(inFlight !== undefined && { inFlight }), ...truncate(installs, installsHeldMax, 0) };
 }
 
-/** Facts about a node, with or without an agent, that the log does not contain. */
+/** Returns facts about a node that the log does not contain, whether or not the node has an agent. */
 export function toLiveNode(
   unlisted: readonly string[],
   { hasWithheld }: { readonly hasWithheld: boolean },
@@ -40,7 +40,7 @@ export interface NodesReport {
   readonly nodesOmitted?: number;
 }
 
-/** Report that first includes every attached node, then installs and unlisted models as far as space remains. */
+/** Builds the report. It includes every attached node first, then installs and unlisted models as far as space remains. */
 export function buildNodesReport(live: ReadonlyMap<string, LiveNode>): NodesReport {
   const nodes: Record<string, LiveNode> = {};
   let bytes = 0;

@@ -1,4 +1,4 @@
-/** Health of a node: the observed health, the part that belongs in the log, and the comparison of the two. */
+/** Health of a node: what was observed, which part of that belongs in the log, and how the two differ. */
 import { type Beat, type LiveNode, unlistedMax } from '../../schemas/records/node-messages.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
 import { formatNames } from '../../shared/snapshot/effects-capacity.ts';
@@ -15,14 +15,14 @@ export interface Health {
   readonly reason?: string | undefined;
 }
 
-/** Last reported health of a node, or undefined before the first report. */
+/** Returns the last reported health of a node, or undefined before the first report. */
 export function lastReportedUp(node: NodeRow): boolean | undefined {
   return node.changed_at === null ? undefined : node.up === 1;
 }
 
 /**
- * Whether a model name belongs in the log, because requests can use it: a catalog name, one of the node's own names, or any
- * name on an organisation's node.
+ * Returns a function that tells whether a model name belongs in the log, because requests can use it. This is true for names
+ * in the catalog, the names that the node was registered with, and all names on an organisation's own node.
  */
 export function isForLog(row: NodeRow, isCatalogued: (model: string) => boolean): (name: string) => boolean {
   if (row.place.startsWith('organisation:')) return () => true;
@@ -30,7 +30,7 @@ export function isForLog(row: NodeRow, isCatalogued: (model: string) => boolean)
   return (name) => declared.has(name) || isCatalogued(name);
 }
 
-/** Splits an observed health into the part for the log and some of the remaining names, for people. */
+/** Splits the observed health: into the part for the log, and some of the other names, to show to people. */
 export function partForLog(
   health: Health,
   isKnown: (name: string) => boolean,
@@ -42,10 +42,10 @@ export function partForLog(
   const rerankers = new Set(health.rerankModels);
   const kept: string[] = [];
   let bytes = 0;
-  // Sorted, so that the selection does not depend on the order.
+  // Sorts the names, so that the selection does not depend on their order.
   for (const name of [...new Set(health.models)].sort()) {
     const window = Object.hasOwn(health.windows, name) ? health.windows[name] : undefined;
-    // Size with quotes, the model's window, and its entries among image models and rerankers.
+    // Counts the quoted name four times: as a model, with its window, as an image model and as a reranker.
     const size = 4 * (Buffer.byteLength(JSON.stringify(name)) + 1) + 20;
     if (!isKnown(name)) {
       if (unlisted.length < unlistedMax) unlisted.push(name);
@@ -60,7 +60,7 @@ export function partForLog(
   return { health: { ...health, models: kept, windows, imageModels, rerankModels }, unlisted };
 }
 
-/** Health in a heartbeat. Down if the engine is not the registered one, because requests would use the wrong dialect. */
+/** Extracts health from a heartbeat. An engine of the wrong dialect counts as down, because it cannot answer requests. */
 export function toHealth(heartbeat: Beat, row: NodeRow): Health {
   const { up, dialect, models, windows = {}, imageModels = [], rerankModels = [], reason } = heartbeat;
   if (!up) return down(reason);
@@ -80,7 +80,7 @@ export function down(reason: string | undefined): Health {
   return { up: false, models: [], windows: {}, imageModels: [], rerankModels: [], reason };
 }
 
-/** Whether the log has another health. Names that do not belong in the log are ignored. */
+/** Whether the health in the log differs from this one. Ignores names that do not belong in the log. */
 export function differs(node: NodeRow, health: Health, isKnown: (name: string) => boolean): boolean {
   if ((node.up === 1) !== health.up) return true;
   if (!health.up) return node.changed_at === null;

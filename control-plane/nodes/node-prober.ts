@@ -1,4 +1,4 @@
-/** Probes nodes without an agent every two seconds. After five seconds of an owner's silence, another replica claims them. */
+/** Probes nodes without an agent every two seconds. If a node's owner is silent for five seconds, another replica claims it. */
 import { setMaxListeners } from 'node:events';
 import { AskedModels, type ProbeTarget } from '../../shared/engines/asked-models.ts';
 import { type Probed, probe, provesNothing } from '../../shared/engines/probe.ts';
@@ -13,17 +13,17 @@ import { NodeLimits } from './node-limits.ts';
 import type { NodeReporter } from './node-reporter.ts';
 import type { ReplicaLiveness } from './replica-liveness.ts';
 
-/** Consecutive probes without an answer after which a node is down. */
+/** Number of consecutive probes without an answer after which a node is down. */
 export const missesUntilDown = 3;
 
 export interface ProberOptions {
   readonly reporter: NodeReporter;
   readonly liveness: ReplicaLiveness;
-  /** Whether this replica has stopped folding. It then cannot report, and other replicas claim its nodes. */
+  /** Whether this replica has stopped folding. Then it cannot report, and other replicas claim its nodes. */
   readonly isHalted: () => boolean;
-  /** Returns a node's credential by its name, or undefined if this replica does not have it. */
+  /** Returns the credential with this name, or undefined if this replica does not have it. */
   readonly credential: (name: string) => string | undefined;
-  /** Counts, by node, the reports that were kept out of the log. */
+  /** Warns about reports that were kept out of the log, with their number per node. */
   readonly withheld: RateLimitedLine;
   readonly logger: Logger;
   readonly intervals: NodeIntervals;
@@ -39,7 +39,7 @@ export class NodeProber {
 
   constructor(options: ProberOptions) {
     this.#options = options;
-    // Every node listens to this signal, so many listeners do not indicate a leak.
+    // Allow any number of listeners, because every probed node listens to this signal.
     setMaxListeners(0, this.#stop.signal);
   }
 
@@ -47,7 +47,7 @@ export class NodeProber {
     this.#scanning = this.#scan();
   }
 
-  /** Facts about a node probed by this replica that the log does not contain. */
+  /** Returns facts about a node that the log does not contain, if this replica probes it. */
   live(id: string): ReturnType<typeof toLiveNode> | undefined {
     return this.#live.get(id);
   }
@@ -79,7 +79,7 @@ export class NodeProber {
     }
   }
 
-  /** Probes one node until it is removed or another replica owns it. */
+  /** Probes one node until it is removed, gets an agent or belongs to another replica. */
   async #probeOwned(id: string): Promise<void> {
     const { reporter, isHalted, logger, intervals } = this.#options;
     const { probeMs, dampSecondsMin } = intervals;
@@ -102,7 +102,7 @@ export class NodeProber {
         await sleep(probeMs, signal);
       }
     } catch (error) {
-      // The log is unreachable or another replica was faster. The next scan tries again.
+      // The log is unreachable or another replica was faster, so leave the node to the next scan.
       logger.debug(
         { node: id, reason: error instanceof Error ? error.message : 'unknown' },
         'node not reported',
@@ -128,7 +128,7 @@ function missesAfter(misses: number, answer: Probed): number {
   return provesNothing(answer) ? misses : misses + 1;
 }
 
-/** Address of the node's engine. `credential` returns a credential by name, or undefined if this replica does not have it. */
+/** Returns how to reach a node's engine. `credential` finds a credential by name, if this replica has it. */
 export function probeTarget(
   { url, dialect, credential: name }: NodeRow,
   credential: (name: string) => string | undefined,

@@ -1,7 +1,7 @@
 /**
- * Writes observations of nodes to the log: it claims nodes for this replica and reports changes of their health. The chain
- * makes a claim unique (generation + 1), and the fold ignores reports of a replica that is not the owner. Reports that arrive
- * during a write are combined into the next commit.
+ * Writes observations of nodes to the log: it claims nodes for this replica, and reports changes of their health. Each claim
+ * has the next generation number, so the log accepts only one of several claims, and the fold ignores reports from replicas
+ * that do not own the node. Reports that arrive during a write are combined into the next commit.
  */
 import { randomUUID } from 'node:crypto';
 import type { KnownEvent } from '../../schemas/events/events.ts';
@@ -14,26 +14,26 @@ import { differs, type Health, isForLog, type NodeRow, partForLog } from './node
 import { nodeLogLimits } from './node-limits.ts';
 import { Takeovers } from './takeovers.ts';
 
-/** Facts about one node that the log should contain. */
+/** What the log should say about one node. */
 interface PendingReport {
   /** Whether to claim the node even if another replica owns it. */
   readonly claim: boolean;
   readonly health: Health | undefined;
 }
 
-/** Bounds on the nodes and bytes in one commit. The bound of a commit is 900 KB. */
+/** Maximum number of nodes and bytes in one commit. Commits of any kind are limited to 900 KB. */
 const nodesPerCommitMax = 500;
 const bytesPerCommitMax = 500_000;
 
 export class NodeReporter {
-  /** Name of this replica in the log. */
+  /** Name of this replica, by which the log identifies it as an owner. */
   readonly owner: string;
   readonly #writer: CommandWriter;
   readonly #byId: Statement<[string], NodeRow>;
   readonly #all: Statement<[number], NodeRow>;
   readonly #catalog: Statement<[], { readonly id: string }>;
   readonly #takeovers = new Takeovers();
-  /** Ids in the catalog, or undefined until they are needed after a change. */
+  /** Ids of the models in the catalog, read when they are next needed after a change. */
   #models: ReadonlySet<string> | undefined;
   #pending = new Map<string, PendingReport>();
   #next: Promise<void> | undefined;
@@ -55,40 +55,40 @@ export class NodeReporter {
     return this.#all.all(kind === 'agent' ? 1 : 0);
   }
 
-  /** False if replicas contend for the node and this one took it a moment ago. */
+  /** Whether the node may be claimed now. False if replicas contend for it and this one took it only a moment ago. */
   mayClaim(id: string): boolean {
     const owner = this.node(id)?.owner ?? null;
     return owner === null || owner === this.owner || this.#takeovers.mayTake(id);
   }
 
-  /** Claims the node; returns whether this replica then owns it. Rejects with CommandError if the log cannot be written. */
+  /** Claims the node and returns whether this replica then owns it. Rejects with CommandError if the log cannot be written. */
   async claim(id: string): Promise<boolean> {
     if (!this.mayClaim(id)) return false;
     await this.#enqueue(id, { claim: true, health: undefined });
     return this.node(id)?.owner === this.owner;
   }
 
-  /** Claims the node if another replica owns it, and reports its health. Leaves out what the log already contains. */
+  /** Claims the node if another replica owns it, and reports its health. Writes nothing that the log already contains. */
   claimAndReport(id: string, health: Health): Promise<void> {
     return this.#enqueue(id, { claim: true, health });
   }
 
-  /** Reports the node's health. Does nothing if the log already has it or if this replica does not own the node. */
+  /** Reports the node's health. Does nothing if the log already contains it or this replica does not own the node. */
   reportHealth(id: string, health: Health): Promise<void> {
     return this.#enqueue(id, { claim: false, health });
   }
 
-  /** Call after commits that may change the catalog. */
+  /** Discards the cached catalog. The caller calls this after commits that may have changed the catalog. */
   catalogMoved(): void {
     this.#models = undefined;
   }
 
-  /** Part of an observed health that belongs in the log, and some of the other names. */
+  /** Splits the observed health into the part that belongs in the log and some of the other names. */
   partForLog(node: NodeRow, health: Health): ReturnType<typeof partForLog> {
     return partForLog(health, this.#isForLog(node), nodeLogLimits.reportBytesMax);
   }
 
-  /** Whether the log has another health. */
+  /** Whether the health in the log differs from this one. */
   differs(id: string, health: Health): boolean {
     const node = this.node(id);
     return node !== undefined && differs(node, health, this.#isForLog(node));
@@ -100,7 +100,7 @@ export class NodeReporter {
     return isForLog(node, (name) => models.has(name));
   }
 
-  /** Queues a report. The latest health counts, and a later report does not cancel a claim. */
+  /** Queues a report. Only the latest health is written, but a queued claim stays even if a later report does not claim. */
   #enqueue(id: string, report: PendingReport): Promise<void> {
     const before = this.#pending.get(id);
     this.#pending.set(id, {
@@ -111,7 +111,7 @@ export class NodeReporter {
     return this.#next;
   }
 
-  /** Keeps the models that an organisation's own node last had, so that their requests are refused as an outage. */
+  /** Keeps the models of an organisation's own node while it is down, so that requests are refused because of the outage. */
   #withLastLoaded(id: string, health: Health): Health {
     const node = health.up ? undefined : this.node(id);
     if (!node?.place.startsWith('organisation:')) return health;
@@ -164,7 +164,7 @@ export class NodeReporter {
   }
 }
 
-/** End of the slice that begins at `from`. A slice contains at least one report. */
+/** Returns the end of the slice that begins at `from`. A slice contains at least one report. */
 function sliceEnd(reports: readonly (readonly [string, PendingReport])[], from: number): number {
   let bytes = 0;
   let to = from;

@@ -1,7 +1,7 @@
 /**
- * Monitors a replica's nodes: probes those without an agent, and serves the agents of the others. The room
- * `control-plane/nodes` promises one owner at most per node, and a log that no node can fill: it gets transitions, never
- * heartbeats.
+ * Monitors a replica's nodes: probes those without an agent, and serves the agents of the others. Code in
+ * `control-plane/nodes` promises that a node has at most one owner, and that no node can fill the log, which contains changes
+ * but never heartbeats.
  */
 import type { Commit } from '../../schemas/events/commit.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
@@ -20,7 +20,6 @@ import { NodeReporter } from './node-reporter.ts';
 import { ReplicaLiveness } from './replica-liveness.ts';
 
 export interface NodeWatchOptions {
-  /** Name of this replica. */
   readonly name: string;
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
@@ -39,9 +38,9 @@ export interface NodeWatch {
   stop(): Promise<void>;
 }
 
-/** Time without a published status after which a replica counts as cut off. By then, other replicas may claim its nodes. */
+/** Time in ms without a published status after which a replica counts as cut off. Other replicas may then claim its nodes. */
 const cutOffMs = 6000;
-/** Events that may change which agents are admitted or which models are installed. */
+/** Types of events that may change the catalog. `concernsAgents`: those that may affect tokens or installed models. */
 const concernsCatalog = /^model\./;
 const concernsAgents = /^(?:node\.(?!health_changed)|stack\.|pool\.|organisation\.removed)/;
 

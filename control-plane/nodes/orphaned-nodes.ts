@@ -1,6 +1,6 @@
 /**
- * Finds nodes with agents on which no replica reports: claims those of a dead replica, and checks those of this replica after
- * five seconds without an agent. It scans twice a second, and soon after the state has changed.
+ * Finds nodes for which no agent reports. Claims nodes whose owner is dead, and checks this replica's own nodes after five
+ * seconds without an agent. It scans twice a second, and soon after a change of the state.
  */
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
@@ -14,22 +14,22 @@ export interface OrphanedNodesOptions {
   readonly canReport: () => boolean;
   readonly logger: Logger;
   isAttached(id: string): boolean;
-  /** Reports the node down unless it answers. */
+  /** Probes the node, and reports it down unless it answers. */
   verify(id: string, reason: string): void;
-  /** Called with the ids of all nodes that have agents. */
+  /** Called after each scan with the ids of all nodes that have agents. */
   onScan(known: ReadonlySet<string>): void;
   onLogUnreachable(): void;
 }
 
 const scanIntervalMs = 500;
 const orphanedMsMax = 5000;
-/** Delay of a scan from which this process counts as suspended or starved. */
+/** Delay of a scan in ms above which this process counts as having been suspended or starved. */
 const starvedMs = 1500;
 
 export class OrphanedNodes {
   readonly #options: OrphanedNodesOptions;
   readonly #stop = new AbortController();
-  /** Time since which each node of this replica has had no agent, in monotonic ms. */
+  /** Monotonic time in ms since which each of this replica's nodes has had no agent. */
   readonly #orphanedSinceMs = new Map<string, number>();
   #scannedMs = performance.now();
   #resumedMs = Number.NEGATIVE_INFINITY;
@@ -51,7 +51,7 @@ export class OrphanedNodes {
     await this.#scanning;
   }
 
-  /** False for a while after this process was starved, because missed heartbeats then prove nothing. */
+  /** Whether this process has run without a pause recently. If it was starved, missed heartbeats prove nothing. */
   get hasRunContinuously(): boolean {
     const nowMs = performance.now();
     return nowMs - this.#scannedMs < starvedMs && nowMs - this.#resumedMs > orphanedMsMax;
@@ -67,7 +67,7 @@ export class OrphanedNodes {
     this.#orphanedSinceMs.set(id, performance.now());
   }
 
-  /** Schedules a scan. Many commits in one turn of the event loop cause one scan. */
+  /** Schedules a scan. Many commits within one turn of the event loop cause only one scan. */
   scheduleScan(): void {
     this.#scheduled ??= setImmediate(() => {
       this.#scheduled = undefined;

@@ -1,22 +1,23 @@
 /**
- * Decides which replicas are dead, by when their status reports arrived here. A replica that announced its end is dead at
- * once. Silence counts only up to this replica's own last report that it read back, because it may be cut off itself, and not
- * while this process was suspended. A replica whose fold has stopped cannot write, so it counts as silent for its nodes.
+ * Decides which replicas are dead, from the times at which their status reports arrived here. A replica that announced its
+ * end is dead at once. Silence is measured only up to this replica's own last report that it read back, because it may be cut
+ * off itself. Time in which this process was suspended does not count either. A replica whose fold has stopped cannot write,
+ * so it counts as silent.
  */
 import type { Seen, StatusBoard } from '../gateways/status-board.ts';
 
-/** Silence after which an owner may lose its nodes. */
+/** Seconds of silence after which other replicas may claim an owner's nodes. */
 const silentSeconds = 5;
-/** Gap between two checks from which this process counts as suspended or starved. It normally checks twice a second. */
+/** Gap in ms between checks above which this process was suspended or starved. It normally checks twice a second. */
 const starvedMs = 1500;
 
 export class ReplicaLiveness {
   readonly #self: string;
   readonly #board: StatusBoard;
-  /** Time since which this process has run without a pause and has read back its own reports, in monotonic ms. */
+  /** Monotonic time in ms since which this process has run without a pause and has read back its own reports. */
   #resumedMs = performance.now();
   #checkedMs = this.#resumedMs;
-  /** Time since which each replica has reported a stopped fold, in monotonic ms. */
+  /** Monotonic time in ms since which each replica has reported that its fold has stopped. */
   readonly #haltedSinceMs = new Map<string, number>();
 
   constructor(self: string, board: StatusBoard) {
@@ -24,7 +25,7 @@ export class ReplicaLiveness {
     this.#board = board;
   }
 
-  /** Returns a function that says whether an owner may lose its nodes. Reads the board once, so use the function for one scan only. */
+  /** Returns a function that tells whether an owner is dead. It is valid for one scan, because the board is read only once. */
   check(): (owner: string | null) => boolean {
     const nowMs = performance.now();
     const readBackMs = this.#board.readBackMs(this.#self);
@@ -42,7 +43,7 @@ export class ReplicaLiveness {
     };
   }
 
-  /** Arrival of the last report in which the replica still followed the log. */
+  /** Returns the arrival time of the last report in which the replica still followed the log. */
   #lastAliveMs({ report: { name, halted }, seenMs }: Seen, nowMs: number): number {
     if (halted === undefined) {
       this.#haltedSinceMs.delete(name);

@@ -17,65 +17,65 @@
  */
 
 export type SessionState =
-  /** The socket is open and its token valid. No heartbeat has arrived. */
+  /** The socket is open and its token is valid, but no heartbeat has arrived yet. */
   | 'connected'
   /** Heartbeats arrive, but this replica does not own the node yet. */
   | 'attached'
-  /** Attached, and a claim is being written. */
+  /** The session is attached, and a claim is being written. */
   | 'claiming'
   /** The log names this replica as the node's owner. */
   | 'owned'
-  /** Owned, and a report or a new claim is being written. */
+  /** This replica owns the node, and a report or a new claim is being written. */
   | 'reporting'
-  /** The agent has announced its stop, which is being written. Heartbeats no longer count. */
+  /** The agent has announced its stop, which is being written. Its heartbeats no longer count. */
   | 'leaving'
-  /** The log contains the stop, so the agent may end. */
+  /** The log contains the stop, so the agent may exit. */
   | 'released'
   | 'ended';
 
 export type SessionEvent =
   | 'first-heartbeat'
-  /** A heartbeat. This replica owns the node, and the log has the same health. */
+  /** A heartbeat arrived for a node that this replica owns, and the log contains the same health. */
   | 'heartbeat-unchanged'
-  /** A heartbeat. This replica owns the node, and the log has another health. */
+  /** A heartbeat arrived for a node that this replica owns, and the log contains a different health. */
   | 'heartbeat-changed'
-  /** A heartbeat. No replica owns the node. */
+  /** A heartbeat arrived for a node that no replica owns. */
   | 'heartbeat-unowned'
-  /** A heartbeat. Another replica owns the node. */
+  /** A heartbeat arrived for a node that another replica owns. */
   | 'heartbeat-foreign'
   /** The claim or report that was being written is now in the log. */
   | 'report-acked'
-  /** The claim or report was not written: the log was unavailable or the rate used up. The next heartbeat tries again. */
+  /** The claim or report was not written: the log is unavailable or the rate is used up. The next heartbeat tries again. */
   | 'report-failed'
   | 'stop-announced'
-  /** The log contains the agent's stop. */
+  /** The log now contains the agent's stop. */
   | 'stop-recorded'
   | 'token-revoked'
   /** This side closed the socket. */
   | 'dismissed'
-  /** The connection failed or heartbeats stopped. That says nothing about the node. */
+  /** The connection failed or heartbeats stopped, which says nothing about the node. */
   | 'lost'
   /** The agent broke the protocol. */
   | 'misbehaved'
-  /** The agent was lost or misbehaved, but this replica did not run continuously and may itself have missed heartbeats. */
+  /** The agent was lost or misbehaved, but this replica was starved and may itself have missed heartbeats. */
   | 'lost-while-starved';
 
 export type SessionEffect =
-  /** Make this session the node's session. */
+  /** Makes this session the node's only session. */
   | 'attach'
   | 'claim'
   | 'report'
-  /** Report that the agent was stopped. */
+  /** Reports the node down, because its agent was stopped. */
   | 'record-stop'
-  /** Tell the agent that it may end. */
+  /** Tells the agent that it may exit. */
   | 'send-released'
-  /** Close the socket, because another replica now owns the node. */
+  /** Closes the socket, because another replica now owns the node. */
   | 'close-superseded'
-  /** Close the socket, because the token is no longer valid. */
+  /** Closes the socket, because the token is no longer valid. */
   | 'close-revoked'
-  /** The node no longer has a session. */
+  /** Removes the session from the node. */
   | 'detach'
-  /** Report the node down unless it answers. */
+  /** Probes the node, and reports it down unless it answers. */
   | 'verify'
   | 'report-down';
 
@@ -88,7 +88,7 @@ type Row = Readonly<Record<SessionEvent, Transition>>;
 
 const to = (state: SessionState, ...effects: SessionEffect[]): Transition => ({ to: state, effects });
 
-/** Row of a state in which no event has an effect. The states override the events that do. */
+/** Returns a row in which no event has an effect. Each state replaces the entries of events that do. */
 function staying(state: SessionState): Row {
   const stay = to(state);
   return {
@@ -109,13 +109,13 @@ function staying(state: SessionState): Row {
   };
 }
 
-/** Events that end a session with a node in the same way in every state. */
+/** Events that end any session that has a node in the same way, whatever its state. */
 const ends = {
   'token-revoked': to('ended', 'close-revoked', 'detach', 'report-down'),
   dismissed: to('ended', 'detach'),
   'lost-while-starved': to('ended', 'detach'),
 } as const;
-/** Ends of a session whose agent was not expected to stop. */
+/** Events that end a session whose agent was not expected to stop. */
 const breaks = {
   lost: to('ended', 'detach', 'verify'),
   misbehaved: to('ended', 'detach', 'report-down'),
@@ -123,7 +123,9 @@ const breaks = {
 const superseded = to('ended', 'close-superseded', 'detach');
 const leave = to('leaving', 'record-stop');
 
-/** Row of a state in which the agent is stopping. Only the record of its stop and its end matter. */
+/**
+ * Returns the row of a state in which the agent is stopping. Only the record of its stop and the end of the session matter.
+ */
 const stopping = (state: SessionState): Row => ({
   ...staying(state),
   ...ends,
@@ -132,7 +134,7 @@ const stopping = (state: SessionState): Row => ({
 });
 
 const transitions: Readonly<Record<SessionState, Row>> = {
-  /** A session without a heartbeat ends without effects. All other events are impossible. */
+  /** A session that has not sent a heartbeat ends without effects on its node. All other events are impossible. */
   connected: {
     ...staying('connected'),
     'first-heartbeat': to('attached', 'attach'),

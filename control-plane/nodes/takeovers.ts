@@ -1,7 +1,7 @@
-/** Decides when to take a node from another replica. Contending replicas must not write a takeover with each scan. */
+/** Decides when this replica may take a node from another one. Contending replicas must not write a takeover at each scan. */
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 
-/** Shortest time in ms between two takeovers of a node by this replica. Doubles while another replica contends. */
+/** Minimum time in ms between two takeovers of a node by this replica. It doubles while another replica contends. */
 const waitMs = { first: 5000, longest: 320_000 };
 const nodesMax = 20_000;
 
@@ -19,7 +19,7 @@ export class Takeovers {
     return last === undefined || nowMs - last.atMs >= last.waitMs;
   }
 
-  /** Counts a takeover. If no other replica took the node back within twice the wait, the shortest wait applies again. */
+  /** Counts a takeover. If no other replica took the node back within twice the wait, the minimum wait applies again. */
   count(id: string, nowMs = performance.now()): void {
     const last = this.#last.get(id);
     const isContested = last !== undefined && nowMs - last.atMs < 2 * last.waitMs;
