@@ -1,6 +1,4 @@
-/**
- * Starts a body worker and wraps its messages and its end. If a body uses up the worker's bounded heap, only the worker ends.
- */
+/** Starts a body worker and wraps its messages and its end. If a body uses up the worker's heap, only the worker ends. */
 import { errorCode } from '../../shared/runtime/error-code.ts';
 import { withinMemory } from '../../shared/runtime/memory-limit.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';

@@ -1,6 +1,4 @@
-/**
- * Worker thread for work on large bodies. Runs one job at a time, and keeps the texts of requests until they are discarded.
- */
+/** Worker thread for large bodies. Runs one job at a time, and keeps the texts of requests until they are discarded. */
 import type { MessagePort } from 'node:worker_threads';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { readTokenCount } from '../../shared/engines/node-answers.ts';

@@ -1,5 +1,5 @@
 /**
- * One gateway process's part in the exchange of limits. Admits requests against the claims that the log has granted, decides
+ * A gateway process's part in the exchange of limits. Admits requests against the claims that the log has granted, decides
  * what to claim and when to publish, and reports which other processes have ended. Uses neither a log nor a clock: `nowMs` is
  * monotonic, and `wallMs` is in ms since 1970.
  */
@@ -31,7 +31,6 @@ const resumeMs = 1500;
 
 export interface ClaimantOptions {
   readonly name: string;
-  /** Creates a new process id. */
   readonly mint: () => string;
   /** Number of live gateways that the previous process stored. */
   readonly live: number;
@@ -57,7 +56,6 @@ export class Claimant {
   #live: number;
   /** The process that used this data folder before, until the log knows that it has ended. */
   #ended: LastSeen[] = [];
-  /** Final records under ids that this process used earlier. */
   readonly #farewells = new Farewells();
   #isUrgent = false;
   #tickMs = Number.NEGATIVE_INFINITY;
@@ -91,7 +89,6 @@ export class Claimant {
     return this.#own.size === 0;
   }
 
-  /** Whether requests are waiting for room. */
   get isAwaited(): boolean {
     return this.#waiters.size > 0;
   }
@@ -115,7 +112,7 @@ export class Claimant {
     return this.feedAgeMs(nowMs) > cutOffMs;
   }
 
-  /** Whether the claims in the log can decide requests. If not, this gateway may use only a cut-off gateway's share. */
+  /** Whether the claims in the log can decide requests. If not, this gateway must decide by its share alone. */
   isReady(nowMs: number): boolean {
     if (this.isCutOff(nowMs)) return false;
     return this.#fold.alone === this.#process || (this.#fold.alone === undefined && this.#fold.live > 1);
@@ -158,10 +155,7 @@ export class Claimant {
     return used + weight <= this.room(limit, nowMs) || (used === 0 && this.#isFirst(limit, weight, nowMs));
   }
 
-  /**
-   * Whether a first request may start before its claim is granted. This requires that no standing shares exist and that every
-   * gateway could do so at once.
-   */
+  /** Whether a first request may start before its claim is granted. Without standing shares, and if every gateway could. */
   #isFirst(limit: Limit, weight: number, nowMs: number): boolean {
     if (this.isCutOff(nowMs) || this.#fold.alone !== undefined) return false;
     const row = this.#fold.row(limit);
@@ -308,7 +302,7 @@ export class Claimant {
     return records;
   }
 
-  /** Limits to include in the next record, and whether none of them requires that a record is sent now. */
+  /** Limits to include in the next record, and whether none of them requires a record now. */
   #due(nowMs: number, wallMs: number, urgent: boolean, yields: boolean) {
     const due: OwnLimit[] = [];
     let isQuiet = true;
@@ -359,8 +353,7 @@ export class Claimant {
     return {
       ...rest,
       ended: [[this.#process, Number.MAX_SAFE_INTEGER], ...rest.ended],
-      // A claim for a minute outlives the process, so reduce it to the weight used. Entries that do not fit into the record
-      // keep their claims until their minute ends.
+      // A claim for a minute outlives the process, so reduce it to the use. Entries left out end with their minute.
       entries: entries.slice(0, gaugeEntriesMax).map((entry) => ({ ...entry, claim: entry.used })),
     };
   }

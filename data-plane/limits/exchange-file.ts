@@ -1,7 +1,6 @@
 /**
- * File that keeps the limit exchange's state over a restart. It contains the process id, so that the next process can end its
- * claims in flight, and the number of live gateways, which determines this gateway's share of a limit while the log is
- * unreachable.
+ * File that keeps the limit exchange's state over a restart: the process id, so that the next process can end its claims in
+ * flight, and the number of live gateways, which determines this gateway's share while the log is unreachable.
  */
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -55,8 +54,7 @@ export class ExchangeFile {
       this.#wanted = undefined;
       const part = `${this.#path}.part`;
       try {
-        // The lock on the data folder makes this process the only writer. Removing the part file first also removes a
-        // symbolic link.
+        // The data folder's lock makes this process the only writer. Removing the file also removes a symbolic link.
         await rm(part, { force: true });
         await writeFile(part, JSON.stringify(state), { flag: 'wx', mode: 0o600 });
         await rename(part, this.#path);

@@ -77,7 +77,6 @@ export class GatewayCounters {
     this.#plan.grown(key, tokens, nowMs, limit);
   }
 
-  /** Records that should be published now. */
   due(nowMs: number): CounterRecord[] {
     if (this.#plan.size === 0) return [];
     return this.#records(this.#plan.take(nowMs, this.#options.live(nowMs), this.#usedTokens), nowMs);
@@ -103,8 +102,7 @@ export class GatewayCounters {
   /** Marks entries for publication again, because their record was not published or may be lost. */
   unpublished({ replica, entries }: CounterRecord, nowMs: number): void {
     if (replica !== this.#options.ledger.replica) return;
-    // Count all tokens of the entries as unpublished, so that subjects near their limit are published at the next
-    // opportunity.
+    // Count all their tokens as unpublished, so that subjects near their limit are published at the next opportunity.
     for (const [subject, period, tokens] of entries)
       this.#plan.grown(counterKey(subject, period), tokens, nowMs);
   }

@@ -219,8 +219,7 @@ export class LimitExchange {
     const report = decodePlacements(value);
     if (report === undefined) this.#ignored.add('malformed');
     if (report === undefined || report.process === this.#claimant.process) return;
-    // Until this process has read back a record of its own, it may be reading old reports. Their placements still hold, but
-    // their loads do not.
+    // Before a record of its own is read back, this process may be reading old reports, whose loads no longer hold.
     const isPast = this.#claimant.isCutOff(nowMs);
     this.#options.placements?.receive(isPast ? { ...report, loads: [] } : report);
   }
@@ -243,8 +242,7 @@ export class LimitExchange {
 
   #aheadNow(): { readonly ms: number; readonly periodsMs: number } {
     const ownMs = wallClockMs();
-    // Cached, because one request needs these values several times and reading the monotonic clock costs more than all else
-    // here.
+    // Cached, because a request needs these values several times and reading the monotonic clock is costly.
     if (ownMs !== this.#ahead.atMs) {
       const ms = this.#clock.aheadMs(monotonicMs(), ownMs);
       this.#ahead = { atMs: ownMs, ms, periodsMs: this.#time.now() - ownMs };
@@ -321,8 +319,7 @@ export class LimitExchange {
     try {
       await this.#options.topic.append(value);
     } catch {
-      // Ignore the error. The topic itself reports that the log is unreachable, and the next record repeats what this one
-      // said.
+      // Ignore the error. The topic itself reports that the log is unreachable, and the next record repeats this one.
     } finally {
       this.#appending[kind]--;
     }

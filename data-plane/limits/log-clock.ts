@@ -17,7 +17,7 @@ export class LogClock {
   /** Wall clock minus monotonic clock, in ms. */
   #wallAheadMs: number | undefined;
 
-  /** Lead of the log's clock over this process's clock in ms. 0 if they agree well enough to label minutes. */
+  /** Lead of the log's clock over this process's clock in ms. 0 if they agree well enough to assign requests to minutes. */
   aheadMs(nowMs: number, ownMs: number): number {
     const wallAheadMs = ownMs - nowMs;
     const movedMs = wallAheadMs - (this.#wallAheadMs ?? wallAheadMs);

@@ -1,6 +1,6 @@
 /**
- * One process's view of one limit: the weight that the process has admitted, the weight waiting, and the claims it sent last.
- * Times are monotonic, in ms.
+ * View that one process has of one limit: the weight admitted, the weight waiting, and the claims sent last. Times are
+ * monotonic, in ms.
  */
 import { type GaugeEntry, inFlightWindow } from '../../schemas/records/gauges.ts';
 import type { Cell, LimitName, LimitRow } from '../../shared/limits/claims-rows.ts';
@@ -13,7 +13,7 @@ const heldMs = 30_000;
 const givenUpMs = 5000;
 /** Time in ms for which a process keeps its standing share after it had to refuse a request. */
 const lackingMs = 1000;
-/** Period in ms. Its admissions determine how much room is claimed in advance. */
+/** Period in ms whose admissions determine how much room is claimed in advance. */
 const recentMs = 1000;
 /** Time in ms for which the limit of a minute is kept after the minute began, in case other gateways' clocks are behind. */
 const windowKeptMs = 63_000;
@@ -70,7 +70,6 @@ export class OwnLimit {
   #contendedMs = Number.NEGATIVE_INFINITY;
   /** Time at which this process last refused a request because others use the room, in monotonic ms. */
   #refusedMs = Number.NEGATIVE_INFINITY;
-  /** Claims in records that were sent but not read back yet. */
   #outstanding: Sent[] = [];
   #last: LastSent = neverSent;
 
@@ -81,7 +80,7 @@ export class OwnLimit {
     this.limit = limit;
   }
 
-  /** Whether this limit can be dropped: its minute is over for all gateways, or nothing is in flight and the log knows so. */
+  /** Whether this limit can be dropped: its minute is over everywhere, or nothing is in flight and the log shows so. */
   isOver(readN: number, wallMs: number): boolean {
     if (this.waiting > 0) return false;
     if (this.window !== inFlightWindow) return this.window + windowKeptMs < wallMs;
@@ -163,10 +162,7 @@ export class OwnLimit {
     return this.used !== used || wanted > claim || (wanted < claim && ageMs >= givenUpMs) || gives !== yields;
   }
 
-  /**
-   * Whether to give up the standing share. True while another process lacks room and for some seconds afterwards, unless this
-   * process lacks room itself.
-   */
+  /** Whether to give up the standing share: while and shortly after another process lacks room, unless this one does too. */
   yields({ share, isContended }: OwnState, nowMs: number): boolean {
     if (isContended) this.#contendedMs = nowMs;
     const isLacking = this.window === inFlightWindow && nowMs - this.#refusedMs < lackingMs;

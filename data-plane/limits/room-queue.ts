@@ -42,10 +42,7 @@ export class RoomQueue {
     else this.#counts.delete(own);
   }
 
-  /**
-   * Releases the requests that now fit or never can. In calls to `verdict`, `ahead` is the total weight that this call has
-   * already released for the limit.
-   */
+  /** Releases requests that now fit or never can. `ahead` is the weight released for the same limit during this call. */
   settle(verdict: (own: OwnLimit, ahead: number, weight: number) => 'fits' | 'waits' | 'never'): void {
     this.mayFit = false;
     const ahead = new Map<OwnLimit, number>();

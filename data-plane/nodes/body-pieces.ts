@@ -1,6 +1,4 @@
-/**
- * Large request body for a node, which is sent in pieces. Each piece is released as soon as the connection has accepted it.
- */
+/** Large request body that is sent to a node in pieces. Each piece is released once the connection has accepted it. */
 
 /** Size of a piece in bytes. Encrypting a whole body in one turn of the event loop would block other requests. */
 const pieceBytesMax = 256 * 1024;

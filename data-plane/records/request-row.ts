@@ -1,6 +1,4 @@
-/**
- * Converts requests to rows for people, and tests whether they match a filter. Unknown values of a stored request are null.
- */
+/** Converts requests to rows for people, and tests them against a filter. Unknown values of a stored request are null. */
 import type { GatewayQuery, GatewayRow } from '../../schemas/admin/gateway-requests.ts';
 import { refusalKinds } from '../../schemas/api/refusals.ts';
 import { type RecordedName, recordedNames } from '../../schemas/records/request-record.ts';

@@ -1,6 +1,4 @@
-/**
- * Decides which model names records and reports may contain. They must never contain a text that only a caller has chosen.
- */
+/** Decides which model names records and reports may contain: never a text that only a caller has chosen. */
 import type { Decision } from '../../shared/decision/decide.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 

@@ -1,6 +1,4 @@
-/**
- * Times in ms that determine how often a gateway proves, checks and repairs its snapshot, and how often it publishes reports.
- */
+/** Times in ms that determine how often a gateway proves, checks and repairs its snapshot, and publishes reports. */
 export interface SnapshotIntervals {
   /** Interval at which the end of the log is requested. Each answer may prove freshness. */
   readonly proveMs: number;

@@ -91,7 +91,6 @@ export interface ValidRequest {
   readonly form: AnswerForm | undefined;
 }
 
-/** A validated request that contains its own text. */
 export interface WholeValidRequest extends ValidRequest {
   readonly asked: WholeRequest;
 }
@@ -134,13 +133,11 @@ export function wholeAnswer(
   facts: AnswerFacts,
   { surface, context }: AnswerForm,
 ): RebuiltBody<string> {
-  // The type of the pair ensures that the context fits the surface, but TypeScript cannot express that for a union of
-  // functions.
+  // The type of the pair ensures that both belong together, but TypeScript cannot express that for a union of functions.
   const { body, ...rest } = surfaces[surface].whole(answer, facts, context as never);
   return { body: typeof body === 'string' ? body : JSON.stringify(body), ...rest };
 }
 
-/** Creates the stream that converts a node's streamed answer for the client. */
 export function streamedAnswer(
   facts: AnswerFacts,
   { surface, context }: AnswerForm,

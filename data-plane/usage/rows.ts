@@ -1,6 +1,4 @@
-/**
- * Converts usage rows between their forms: as recorded in the row log, as shipped to the usage log, and as sums for counters.
- */
+/** Converts usage rows between their forms in the row log, on the usage log and, as sums, in the counters. */
 import type { CounterEntry } from '../../schemas/records/limits.ts';
 import { type Capacity, type UsageRow, usageRowSchema } from '../../schemas/records/usage.ts';
 import { counterKey } from '../../shared/limits/counters.ts';

@@ -1,6 +1,4 @@
-/**
- * Reads the segments of a log while another thread appends to it. Synchronous, because its thread waits for the disk anyway.
- */
+/** Reads a log's segments while another thread appends to them. Synchronous, because its thread waits for the disk anyway. */
 import {
   closeSync,
   constants,

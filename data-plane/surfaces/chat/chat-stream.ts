@@ -1,7 +1,4 @@
-/**
- * Writes a streamed chat completion. All its events have one id and the model's name as requested. Usage follows at the end
- * if the client requested it.
- */
+/** Writes a streamed chat completion. All events have one id and the requested model name, and usage follows if requested. */
 
 import { type AnswerFacts, completionId } from '../common/chat-parts.ts';
 import type { ChoiceDelta } from '../common/node-stream.ts';

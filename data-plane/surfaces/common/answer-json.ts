@@ -22,10 +22,7 @@ export function parseSmallAnswer(raw: Buffer): { readonly value: unknown } | 'la
   return { value: tryParse(text) };
 }
 
-/**
- * Parses a large response. Call it only in the worker. Returns undefined if the response is not JSON. Throws `NodeFailure` if
- * it exceeds the bounds.
- */
+/** Parses a large response, only in the worker. Undefined if it is not JSON. Throws `NodeFailure` if it is too large. */
 export function parseAnswer(raw: Buffer): unknown {
   const text = raw.toString('utf8');
   if (scanJson(text, answerBounds).exceeded !== undefined) throw tooLarge('the answer of the node');

@@ -1,7 +1,7 @@
 /**
- * Request to a node, in one form for all surfaces: a chat, embeddings, or scores of documents. Its facts are plain values
- * whose size does not depend on the prompt, and they suffice for limits, routing and the answer. The prompt itself is either
- * part of the object or held by the body worker, which then also writes the node's body.
+ * Request to a node, in one form for all surfaces: a chat, embeddings, or scores of documents. Its facts are plain values of
+ * bounded size, which suffice for limits, routing and the answer. The prompt is either part of the object or held by the body
+ * worker, which then also writes the node's body.
  */
 import type { ChatSettings } from '../../../schemas/api/chat-fields.ts';
 import type { ChatFields, EmbeddingsFields } from '../../../schemas/api/openai.ts';
@@ -104,11 +104,9 @@ export type AskedRequest =
   | (RerankFacts & TextOnWorker);
 
 export interface NodeTarget {
-  /** Name of the model on the node. */
   readonly servedName: string;
   /** Maximum number of answer tokens, reduced to what the context window allows. At least 1. Only chats use it. */
   readonly maxTokens: number;
-  /** Whether the model is known to accept images. */
   readonly seesImages?: boolean;
   /** Salt that separates the organisation's prompt cache on a shared node, if the engine supports one. */
   readonly cacheSalt?: string | undefined;

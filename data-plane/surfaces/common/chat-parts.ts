@@ -14,7 +14,6 @@ export interface AnswerFacts {
   readonly unique: string;
   /** Unix time in seconds at which the answer was created. */
   readonly created: number;
-  /** Name of the model as the client requested it. */
   readonly model: string;
   /** Number of UTF-8 bytes in the prompt's texts, from which usage is estimated. */
   readonly promptTextBytes: number;
@@ -56,7 +55,6 @@ export function completionId({ unique }: Pick<AnswerFacts, 'unique'>): string {
 const legalEnds = ['stop', 'length', 'tool_calls', 'content_filter', 'function_call'];
 export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'content_filter';
 
-/** Maximum number of tool calls in one choice. */
 export const toolCallsMax = 128;
 
 /** Patterns for the finish reasons of engines: failed, cut by the token limit, and filtered. */
@@ -96,10 +94,7 @@ export function oddFinish(value: unknown): string | undefined {
 /** Arguments of a tool call that has none. An empty text would not do, because clients parse the arguments as JSON. */
 export const noArguments = '{}';
 
-/**
- * Returns a text, or the joined texts of a list of parts. Undefined if the value is missing, null or an empty list. Throws
- * `NodeFailure` for any other value.
- */
+/** Text, or joined texts of a list of parts. Undefined if missing, null or an empty list. Otherwise throws `NodeFailure`. */
 export function optionalText(value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
   if (typeof value === 'string') return value;
@@ -202,7 +197,7 @@ function tokenLogprob(entry: unknown): TokenLogprob {
   };
 }
 
-/** Throws NodeFailure if the node answered with an error, in any of the formats that engines use. */
+/** Throws `NodeFailure` if the node answered with an error, in any of the formats that engines use. */
 export function refuseError(answer: unknown): void {
   const error = member(answer, 'error') ?? '';
   if ((error !== '' && error !== false) || member(answer, 'object') === 'error') {

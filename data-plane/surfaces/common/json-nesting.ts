@@ -5,7 +5,6 @@ export class JsonNesting {
   #isEscaped = false;
   #hasBegun = false;
 
-  /** Whether the text contains more than white space. */
   get hasBegun(): boolean {
     return this.#hasBegun;
   }

@@ -11,7 +11,6 @@ import { Refusal } from '../../../shared/decision/refusal.ts';
 import { type JsonCounts, scanJson } from '../../../shared/runtime/json-scan.ts';
 import { findBadName, pathText } from './json-path.ts';
 
-/** Maximum nesting of arrays and objects. */
 export const jsonDepthMax = 64;
 export const jsonNamesMax = 50_000;
 export const jsonValuesMax = 500_000;

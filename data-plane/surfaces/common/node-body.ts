@@ -26,7 +26,6 @@ import { chatFieldGrants } from './chat-fields.ts';
 import { writeJson } from './json-source.ts';
 import { shapeRefusal } from './validate.ts';
 
-/** Writes the body for a node as JSON. Throws `UnsupportedShapeError` if the dialect does not support a field. */
 export function renderBody(
   asked: AskedRequest,
   dialect: Dialect,

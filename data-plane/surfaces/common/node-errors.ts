@@ -14,10 +14,8 @@ import { notForThisModel, pathOfImage } from './node-body.ts';
 type Path = readonly PropertyKey[];
 
 export interface FailedAttempt {
-  /** Description of the failure for the log. */
   readonly reason: string;
   readonly status?: number;
-  /** Parsed error body of the node. */
   readonly detail?: unknown;
 }
 

@@ -11,7 +11,6 @@ export type NodeFailureKind =
   | 'cut'
   /** The finish reason says that the node gave up the request. */
   | 'aborted'
-  /** The answer does not have the expected format. */
   | 'malformed'
   /** The answer, or a part of it, exceeds a bound. */
   | 'too_large'

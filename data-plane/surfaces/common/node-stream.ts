@@ -28,7 +28,6 @@ import { estimateUsage, outputBytes, readUsage, type Usage } from './usage.ts';
 /** Content that one chunk adds to one choice of the answer. */
 export interface ChoiceDelta {
   readonly index: number;
-  /** Whether this is the first delta of its choice. */
   readonly first: boolean;
   readonly content?: string | undefined;
   readonly reasoning?: string | undefined;
@@ -63,7 +62,6 @@ export class NodeStream {
     return this.#state;
   }
 
-  /** Reason why the stream failed, or undefined if it has not failed. */
   get failure(): NodeFailure | undefined {
     return this.#failure;
   }

@@ -29,7 +29,6 @@ export interface PromptSize {
   readonly textBytes: number;
 }
 
-/** Fields of a chat that make up its prompt. */
 type ChatPromptFields = Readonly<Pick<ChatFields, 'messages' | 'tools' | 'response_format'>>;
 
 export function chatPromptSize(body: ChatPromptFields): Omit<PromptSize, 'leastTokens'> {
@@ -76,10 +75,7 @@ export function leastChatTokens(body: ChatPromptFields): number {
   return least;
 }
 
-/**
- * Size of an embeddings request. Each input is a prompt of its own, so the bounds apply to the largest input. `textBytes` is
- * the sum over all inputs.
- */
+/** Size of an embeddings request. Bounds apply to the largest input, because each is a prompt. `textBytes` is the sum. */
 export function embeddingsPromptSize(input: EmbeddingsFields['input']): PromptSize {
   let largest = 0;
   let least = 0;
@@ -103,10 +99,7 @@ export function embeddingsPromptSize(input: EmbeddingsFields['input']): PromptSi
   };
 }
 
-/**
- * Size of a rerank request. The query with each document is a prompt of its own, so the bounds apply to the largest.
- * `textBytes` is the sum over all.
- */
+/** Size of a rerank request. Each document with the query is a prompt. Bounds apply to the largest; `textBytes` is the sum. */
 export function rerankPromptSize(query: string, documents: readonly string[]): PromptSize {
   const queryBytes = byteLength(query);
   const queryLeast = leastTokens(query);

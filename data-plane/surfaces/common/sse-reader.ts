@@ -9,7 +9,6 @@ import { NodeFailure } from './node-failure.ts';
 export const eventCharactersMax = 1024 * 1024;
 
 export interface SseHandlers {
-  /** Called with the data of one event. */
   readonly onData: (data: string) => void;
   /** Called for a comment, or for an event that is not part of an answer. Engines send both to show that they are alive. */
   readonly onComment?: () => void;
@@ -70,7 +69,7 @@ export class SseReader {
     return text;
   }
 
-  /** Fast path for events that consist of one `data` line. Returns the text from the first event with another form on. */
+  /** Fast path for events that consist of one `data` line. Returns the rest of the text, from the first other event on. */
   #takePlain(text: string): string {
     let at = 0;
     while (at < text.length) {

@@ -46,7 +46,6 @@ export class SurfaceStream extends NodeStream {
     }
   }
 
-  /** Frame that keeps the client's connection open while the node is silent. */
   get keepAlive(): string {
     return this.#writer.keepAlive ?? ': keep-alive\n\n';
   }

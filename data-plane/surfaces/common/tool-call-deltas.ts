@@ -64,10 +64,7 @@ export class ToolCallDeltas {
     return deltas;
   }
 
-  /**
-   * Returns `{}` for each call that ended without arguments. Returns nothing if the token limit ended the choice, because
-   * clients would run an incomplete call.
-   */
+  /** Returns `{}` for each call without arguments. Not after the token limit, because clients run a call that looks whole. */
   completed(finish: FinishReason | undefined): ToolCallDelta[] {
     if (finish === undefined || finish === 'length') return [];
     if (this.#unnamed.size > 0) throw namelessCall();

@@ -1,6 +1,6 @@
 /**
- * Collects the JSON input of one tool call while it arrives, and knows when it is complete. If the engine writes anything but
- * an object, no client could read it, so the request fails. Each character is read once.
+ * Collects the JSON input of one tool call while it arrives. If it is anything but an object, no client could read it, so the
+ * request fails. Each character is read once.
  */
 
 import { parseText } from './answer-json.ts';
@@ -22,12 +22,10 @@ export class ToolInput {
   #isEscaped = false;
   #isWhole = false;
 
-  /** Whether the input contains more than white space. */
   get #hasBegun(): boolean {
     return this.#text !== '';
   }
 
-  /** Whether the object has been closed. */
   get isWhole(): boolean {
     return this.#isWhole;
   }
@@ -43,10 +41,7 @@ export class ToolInput {
     return kept;
   }
 
-  /**
-   * Parses the input, and keeps its text. An empty input gives an empty object. With `cut`, returns only the complete part of
-   * the input. Otherwise, throws `NodeFailure` if the input is incomplete.
-   */
+  /** Parses the input; an empty one gives `{}`. If `cut`, drops an incomplete end, for which it otherwise throws. */
   value(cut: boolean): object {
     if (!this.#hasBegun) return {};
     const value = parseObject(this.#text);

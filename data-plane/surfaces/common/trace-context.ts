@@ -1,6 +1,4 @@
-/**
- * Implements W3C Trace Context. A client's valid `traceparent` is passed on to the node, but it never identifies the caller.
- */
+/** Implements W3C Trace Context. A client's valid `traceparent` is passed on to the node, but never identifies the caller. */
 import { randomBytes } from 'node:crypto';
 
 export interface RequestTrace {
@@ -48,10 +46,7 @@ export function passTrace(header: unknown): RequestTrace | undefined {
   );
 }
 
-/**
- * Starts the trace of a request with an exporter. Records a fraction `ratio` of all requests. With `followsClient`, a
- * decision that the client sent takes precedence.
- */
+/** Starts the trace of a request. Records a fraction `ratio`, unless with `followsClient` the client has decided. */
 export function beginTrace(header: unknown, ratio: number, followsClient = true): RequestTrace {
   const parent = readTraceparent(header);
   const sampled = (followsClient ? parent?.sampled : undefined) ?? Math.random() < ratio;

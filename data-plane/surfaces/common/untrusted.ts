@@ -1,7 +1,4 @@
-/**
- * Value of a member of an object that a node sent, or undefined if there is none. Assumes nothing about types and ignores
- * inherited members.
- */
+/** Own member of an object that a node sent, or undefined. Assumes nothing about types and ignores inherited members. */
 
 export function member(value: unknown, name: string): unknown {
   return typeof value === 'object' && value !== null && Object.hasOwn(value, name)

@@ -37,10 +37,7 @@ const imageFactor = 16;
 /** Maximum number of tokens that a model adds to each input. The templates of some rerankers include instructions. */
 const tokensPerInput = { embeddings: 32, rerank: tokensPerPair } as const;
 
-/**
- * Computes the maximum usage of a request. No honest engine exceeds it, because `promptBytes` allows for the template's text
- * and counts the tools twice.
- */
+/** Maximum usage of a request. `promptBytes` allows for the template and counts tools twice, so honest engines fit. */
 export function usageBounds(asked: AskedFacts, { maxTokens, windowTokens }: AnsweringNode): UsageBounds {
   const { promptBytes, textBytes } = asked;
   if (asked.kind !== 'chat')
@@ -86,7 +83,6 @@ export function estimateUsage(promptBytes: number, completionBytes: number, most
   };
 }
 
-/** Text that a model has generated: a complete answer or a part of it. */
 export interface Output {
   readonly content?: string | null | undefined;
   readonly reasoning?: string | undefined;

@@ -36,7 +36,6 @@ export class ContentBlocks {
   /** Accounts for the text held since the first tool call. Undefined before it, when text passes through at once. */
   #held: HeldText | undefined;
   readonly #calls: Call[] = [];
-  /** Index of the tool call that is being written. */
   #current = 0;
   readonly #late: { readonly kind: TextKind; text: string }[] = [];
   #open: TextKind | 'tool_use' | undefined;

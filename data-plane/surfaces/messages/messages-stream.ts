@@ -1,7 +1,4 @@
-/**
- * Writes the events of a streamed Anthropic-style message. The first event contains the prompt's tokens if the node has
- * reported them by then.
- */
+/** Writes the events of a streamed Anthropic-style message. The first contains the prompt's tokens if they are known. */
 
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
 import type { AnswerFacts } from '../common/chat-parts.ts';

@@ -1,6 +1,6 @@
 /**
  * Validates POST /v1/rerank strictly. The folder `surfaces/rerank` contains the rerank API. The result contains only fields
- * that may be sent to a node. A refusal names a JSON path and never a value.
+ * that may be sent to a node. A refusal names a JSON path, never a value.
  */
 import { rerankRequestSchema } from '../../../schemas/api/rerank.ts';
 import type { WholeRerank } from '../common/asked.ts';
@@ -10,7 +10,6 @@ import { parseFields, shapeRefusal } from '../common/validate.ts';
 export interface RerankContext {
   /** Number of scores that the node must return, one for each document. */
   readonly inputs: number;
-  /** Maximum number of results in the answer. */
   readonly topN: number;
   /** Texts to repeat in the results, if the client requests it. They are held until the answer, so their size is bounded. */
   readonly documents?: readonly string[];

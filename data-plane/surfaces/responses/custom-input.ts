@@ -36,7 +36,6 @@ export class CustomInput {
   #opened = 0;
   #blanks = 0;
 
-  /** Whether the input has ended. */
   get isWhole(): boolean {
     return this.#form === 'closed';
   }

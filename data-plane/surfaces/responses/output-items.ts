@@ -29,7 +29,6 @@ export interface ItemsOptions {
   readonly context: ResponsesContext;
   /** Collects the events of a stream. Undefined if the answer is not streamed. */
   readonly events: ResponseEvents | undefined;
-  /** Accounts for the text that a stream holds. */
   readonly held: HeldText | undefined;
 }
 
@@ -45,7 +44,6 @@ export class OutputItems {
   readonly #calls: CallItem[] = [];
   readonly #late: LateText[] = [];
   #text: TextItem | undefined;
-  /** Index of the tool call that is being written. */
   #current = 0;
   #nextIndex = 0;
   #characters = 0;

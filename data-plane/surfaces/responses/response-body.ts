@@ -1,7 +1,4 @@
-/**
- * Builds the response object of the Responses API around an answer's items, as JSON. The object has the same members in
- * streams and in whole answers.
- */
+/** Builds the response object of the Responses API, as JSON. It has the same members in streams and in whole answers. */
 import type { AnswerFacts, FinishReason } from '../common/chat-parts.ts';
 import type { Usage } from '../common/usage.ts';
 import type { ResponsesContext } from './shape-responses.ts';

@@ -1,7 +1,4 @@
-/**
- * A text item of the Responses API while the model writes it: the model's reasoning, or a message with its parts. One part is
- * open at a time.
- */
+/** A text item of the Responses API while it grows: reasoning, or a message with parts. One part is open at a time. */
 import { deltaHead, type ResponseEvents } from './response-events.ts';
 
 export type TextKind = 'summary_text' | 'output_text' | 'refusal';
