@@ -18,7 +18,7 @@ export interface GatewaySettings {
   /** Address on which health checks and metrics are served. The default is loopback. */
   readonly metricsBind?: string | undefined;
   readonly metricsPort: number;
-  /** Address at which control planes reach that listener, in a form that `advertisedUrl` accepts. */
+  /** Address at which control planes reach the health listener, in a form that `advertisedUrl` accepts. */
   readonly advertise?: string | undefined;
   /** Limits on the connections of all listeners, except that for health checks and metrics. */
   readonly connections?: Partial<ConnectionLimits> | undefined;
@@ -45,13 +45,12 @@ export interface GatewaySettings {
   readonly forwarding: ForwardSettings;
   /** Time in seconds between reporting not ready and closing the listeners. */
   readonly drainDelaySeconds: number;
-  /** Time in seconds that requests in flight then have to finish. */
+  /** Time in seconds that requests in flight have to finish once the listeners are closed. */
   readonly drainTimeoutSeconds: number;
-  /** Certificate that all listeners use. */
   readonly certificate?: Certificate | undefined;
   /** Intervals for the control log and its snapshot. Missing ones have defaults. */
   readonly intervals?: Partial<SnapshotIntervals>;
-  /** One of this many completed requests is recorded in the decision journal, and all others are. 0 turns the journal off. */
+  /** Share of completed requests in the decision journal: one in this many. It records all other requests. 0 turns it off. */
   readonly decisionsOneIn?: number | undefined;
   readonly logger: Logger;
   /** Receives the log lines about requests. The default is `logger`. */

@@ -24,7 +24,7 @@ export interface ApiListenerOptions extends ListenAddress {
   readonly handler: Handler;
   /** Called when a request is refused before it could be handled, because its bytes are invalid. */
   readonly onRefusal: (refused: EarlyRefusal) => void;
-  /** The stack that this port serves. Undefined if the Host header selects it. */
+  /** Stack that this port serves. Undefined if the Host header selects the stack. */
   readonly fixed?: Target;
   readonly certificate?: Certificate | undefined;
   readonly connections: Connections;
@@ -46,7 +46,6 @@ export interface Listener {
   stopAccepting(): void;
   /** Refuses all requests whose answers have not begun, and ends all other answers early. */
   cutOff(refusal: Refusal): void;
-  /** Stops accepting connections and closes all that are open. */
   destroy(): void;
 }
 

@@ -16,7 +16,7 @@ import { memoryRefusal } from '../surfaces/common/memory-refusal.ts';
 export interface BodyPace {
   readonly bytes: number;
   readonly ms: number;
-  /** Calls the check of the speed. */
+  /** Clock whose ticks check the speed. */
   readonly ticker: Ticker;
 }
 /** Default minimum speed, 8 KiB per second. Most bodies arrive together with their head, so it does not matter to them. */
@@ -27,7 +27,6 @@ const slowestPace = perProcess(
 /** Maximum size in bytes of a body that never waits behind larger ones. Small bodies are parsed and released at once. */
 const turnlessBytesMax = 256 * 1024;
 
-/** Reason why a body was not read completely. */
 type BodyFault = 'large' | 'slow' | MemoryShortage;
 
 interface BodyBounds {

@@ -6,7 +6,6 @@ export const value = 4;
 
 const symbols = "!#$%&'*+-.^_`|~";
 
-/** Classes that each byte value belongs to. */
 const classes = Uint8Array.from({ length: 256 }, (_, code) => {
   const character = String.fromCharCode(code);
   const isToken = /[0-9A-Za-z]/.test(character) || symbols.includes(character);
@@ -27,10 +26,7 @@ export function isClass(code: number, wanted: number): boolean {
   return ((classes[code] ?? 0) & wanted) !== 0;
 }
 
-/**
- * Index, from `at` on, of the first character outside the class. The length of the text if there is none. Each character of
- * the text stands for one byte.
- */
+/** Index from `at` on of the first character outside the class, or the text's length. One character is one byte. */
 export function spanLength(text: string, at: number, wanted: number): number {
   let next = at;
   while (next < text.length && ((classes[text.charCodeAt(next)] ?? 0) & wanted) !== 0) next++;

@@ -17,10 +17,7 @@ import type { ParsedRequest } from './message-head.ts';
 import { MessageReader, type MessageSink } from './message-reader.ts';
 import { destroyStalledWriter } from './untaken.ts';
 
-/**
- * Time-outs of a connection, most of them as a number of checks. A stall of the process counts as one check, so that bytes
- * that arrived meanwhile are read before a time-out passes.
- */
+/** Time-outs, mostly as numbers of checks. A stall counts as one check, so bytes that arrived meanwhile are read first. */
 export interface ConnectionBounds {
   readonly headLooks: number;
   readonly requestLooks: number;
@@ -65,7 +62,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
   /** Bytes that are being read. If they are refused, the path for the refusal is read from them. */
   #reading: Buffer | undefined;
   #isLate = false;
-  /** Whether these bytes arrived before the previous request was answered. */
+  /** Whether the bytes being read arrived before the previous request was answered. */
   #isAhead = false;
   #hadRequest = false;
   /** Closes the connection if the client reads nothing for too long. */
@@ -294,7 +291,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     this.#exchange?.onDrained();
   }
 
-  /** Handles that the client will not send anything more. If it awaits an answer, it counts as gone. */
+  /** Handles a half-close by the client. If the client awaits an answer, it counts as gone. */
   #onEnd(): void {
     this.#isEnded = true;
     if (this.#state === 'answering') {

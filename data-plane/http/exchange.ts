@@ -46,7 +46,6 @@ export interface ClientAnswer {
   end(): Promise<boolean>;
   /** Ends the answer early. Sends what has been written and destroys the connection, so that the body has no proper end. */
   destroy(): void;
-  /** Sets the listener in place of the previous one. */
   listen(listener: AnswerListener | undefined): void;
   /** Adds a header field to whatever answer this request gets, unless the answer sets the field itself. */
   setField(name: string, value: string): void;
@@ -71,7 +70,6 @@ export interface ExchangeConnection {
 }
 
 export class Exchange implements BodySource, BodyFlow, ClientAnswer {
-  /** Head of the request. It has been read completely. */
   readonly head: ParsedRequest;
   readonly #connection: ExchangeConnection;
   #sink: BodySink | undefined;
@@ -79,7 +77,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
   #early: Buffer | undefined;
   #isWhole = false;
   #isDiscarded = false;
-  /** Whether these early bytes will be delivered to the sink on the next tick. */
+  /** Whether the early bytes of the body will be delivered to the sink on the next tick. */
   #isDue = false;
   #gone: AbortController | undefined;
   #isGone = false;
@@ -108,7 +106,6 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     return this.head.fault === undefined ? undefined : httpFault(this.head);
   }
 
-  /** IP address from which the connection comes. */
   get peer(): string | undefined {
     return this.#connection.peer;
   }
@@ -121,7 +118,6 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     return this.head.framing === 'chunked' ? Number.POSITIVE_INFINITY : this.head.bodyBytes;
   }
 
-  /** Whether the request has been read completely. */
   get isWhole(): boolean {
     return this.#isWhole;
   }
@@ -192,7 +188,6 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     return this.#isLast || this.#connection.isEnding;
   }
 
-  /** Makes the connection close after this answer. */
   makeLast(): void {
     this.#isLast = true;
   }

@@ -16,7 +16,7 @@ import type { FaultName } from './faults.ts';
 
 /** Result of reading a line that is not complete yet. */
 export const incomplete = -1;
-/** Result of reading an invalid line. `fault` then tells why. */
+/** Result of reading an invalid line. `fault` then says why. */
 export const broken = -2;
 
 const headEnd = Buffer.from('\r\n\r\n');

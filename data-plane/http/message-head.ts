@@ -73,7 +73,7 @@ class FramingFields {
   }
 }
 
-/** Lengths of the names of these fields. A name with another length need not be compared. */
+/** Lengths of the names of the fields that `FramingFields` reads. Names of other lengths need not be compared. */
 const framingLengths = new Set([4, 6, 10, 14, 17]);
 
 const closing = /(?:^|,)[\t ]*close[\t ]*(?:,|$)/i;

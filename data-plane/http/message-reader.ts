@@ -149,7 +149,6 @@ export class MessageReader<Head extends MessageHead> {
     return this.#take(bytes, at, to);
   }
 
-  /** Adds some bytes to the piece for the sink. */
   #take(bytes: Buffer, from: number, to: number): number {
     if (this.#to === 0) this.#from = from;
     else if (this.#to !== from) bytes.copyWithin(this.#to, from, to);

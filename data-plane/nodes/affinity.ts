@@ -53,10 +53,7 @@ interface Candidate {
 /** Counts the requests for one model in one place. */
 interface Group {
   requests: number;
-  /**
-   * Average number of requests in flight per candidate, when it was computed (ms), and the number of requests since. Used
-   * only with many candidates.
-   */
+  /** Average requests in flight per candidate, its time (ms), and the requests since then. Only used with many candidates. */
   mean: number;
   meanMs: number;
   meanRequests: number;
@@ -96,7 +93,7 @@ const seenMs = 600_000;
 const groupsMax = 1024;
 /** Number of candidates above which only a few of them are compared. */
 const manyFrom = 64;
-/** Time in ms, or number of candidates per request, after which the average load of many candidates is computed again. */
+/** Limits on reusing the average load of many candidates: 100 ms, and one request per 8 candidates. */
 const meanEveryMs = 100;
 const meanShare = 8;
 /** Minimum number of candidates that are compared if there are many. */
@@ -137,10 +134,7 @@ export class Affinity {
     return this.#place(open, mean, this.#levels(open, group, mean, keyed), keyed);
   }
 
-  /**
-   * Chooses among many candidates. Compares only a few: those selected by the first prefix that needs few homes, and the node
-   * that has seen most of the prompt.
-   */
+  /** Chooses among many. Compares those selected by the first prefix that needs few homes, and the node last seen. */
   #chooseAmongMany<Of extends Candidate>(
     candidates: readonly Of[],
     group: Group,
@@ -202,8 +196,7 @@ export class Affinity {
     this.chosen[seen ? 'seen' : homes.includes(chosen) ? 'home' : 'spill'] += 1;
     const key = combine(prefixes[prefixes.length - 1] ?? 0, seed);
     this.#remember([sharer, key, chosen.node]);
-    // Report the choice if the other gateways would not make it. They would choose the node that has seen the prompt, or else
-    // its first home.
+    // Report the choice unless other gateways would make it too: the node that has seen the prompt, or its first home.
     if (chosen.node !== (last ?? pickBest(open, levels[0]?.key ?? 0)?.node))
       this.#unreported.use(sharer, key).node = chosen.node;
     return chosen;

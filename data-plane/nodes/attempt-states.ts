@@ -83,7 +83,7 @@ export type AttemptEvent =
   | 'drained'
   /** The kernel has accepted the last byte of the answer to the client. */
   | 'delivered'
-  /** This program has made an error. */
+  /** An error has occurred in this program. */
   | 'fault';
 
 type Row = Readonly<Record<AttemptEvent, LiveState | EndState | 'ignored'>>;

@@ -1,5 +1,5 @@
 /**
- * One attempt to get an answer from one node. Owns the state that the call to the node, the converter and the client's
+ * An attempt to get an answer from one node. Owns the state that the call to the node, the converter and the client's
  * response share. attempt-states.ts contains the diagram. The converters know neither the node nor the client.
  */
 
@@ -50,9 +50,9 @@ export interface AttemptFailure {
   /** Reason for the log. Contains no text from the node or the client. */
   readonly reason: string;
   readonly timedOut: boolean;
-  /** What the failure says about the node's health. */
+  /** Evidence about the node's health. */
   readonly outcome: Exclude<NodeOutcome, 'answered'>;
-  /** HTTP status of the node's answer, if the node answered. */
+  /** HTTP status of the error that the node answered with, if any. */
   readonly status?: number;
   /** Error that the node sent, as parsed JSON. Never log or show it. */
   readonly detail?: unknown;
@@ -384,7 +384,7 @@ const callOutcomes: Readonly<Record<CallFailureKind, AttemptFailure['outcome']>>
   lost: 'broken',
 };
 
-/** What each failure says about the node. The request may be the cause of an error, an early end, or unusable output. */
+/** Evidence about the node for each failure. The request may be the cause of an error, an early end, or unusable output. */
 const outcomes: Readonly<Record<NodeFailureKind, AttemptFailure['outcome']>> = {
   error: 'neutral',
   aborted: 'neutral',

@@ -23,8 +23,7 @@ export class BodyPieces {
     }
     const isLast = rest.length <= pieceBytesMax;
     this.#rest = isLast ? undefined : rest.subarray(pieceBytesMax);
-    // Copy the last piece. The connection may buffer its end for a while, which would otherwise keep the whole body in
-    // memory.
+    // Copy the last piece. While the connection buffers its end, the whole body would otherwise stay in memory.
     return isLast ? rest.slice() : rest.subarray(0, pieceBytesMax);
   }
 

@@ -31,7 +31,6 @@ export class ByteCollector {
     return !this.#isTooLarge && this.#bytes.add(piece);
   }
 
-  /** Returns the collected body in one buffer. */
   whole(): Buffer {
     return this.#bytes.whole();
   }

@@ -24,10 +24,7 @@ export interface CountWatch {
   readonly onUnreached?: () => void;
 }
 
-/**
- * Asks a node for the number of tokens in a prompt, or returns undefined if the node cannot tell. The memory for the node's
- * answer is charged to `owner`.
- */
+/** Lets a node count the tokens in a prompt. Undefined if it cannot. Memory for the node's answer is charged to `owner`. */
 export type PromptCounter = (
   route: Route,
   asked: AskedRequest,

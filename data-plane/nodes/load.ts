@@ -11,7 +11,7 @@
 
 import type { PlacementReport } from '../../schemas/records/placements.ts';
 
-/** How an attempt ended, as evidence about the health of its node. */
+/** End of an attempt, as evidence about the health of its node. */
 export type NodeOutcome =
   /** The node sent a complete answer. */
   | 'answered'
@@ -47,9 +47,8 @@ interface NodeState {
   lastUsedMs: number;
 }
 
-/** Time in ms for which a report counts. A busy gateway reports at least every 1.2 s, so it must have stopped. */
+/** Time in ms for which a report counts. A busy gateway reports at least every 1.2 s, so a silent one has stopped. */
 const reportValidMs = 3000;
-/** Maximum number of gateways whose reports count. */
 const reportsMax = 1000;
 const brokenInARowMax = 3;
 const ejectionFirstMs = 1000;

@@ -1,5 +1,5 @@
 /**
- * One request to one node. The reader gets the head, the body and exactly one end, and nothing afterwards. If a reused
+ * A request to one node. The reader gets the head, the body and exactly one end, and nothing afterwards. If a reused
  * connection ends without a byte of the answer, the request is sent once more, on a new connection. A failure says whether
  * any byte of the request was sent. Everything that a node sends is bounded: the head by the pool, interim responses (1xx) by
  * number, the time by the reader's deadline, and the bytes after the answer by size.
@@ -12,10 +12,7 @@ import type { BodyPieces } from './body-pieces.ts';
 import type { NodePools, Upstream } from './node-pools.ts';
 import { type WireCall, type WireController, WireFault, type WireRequest } from './wire-call.ts';
 
-/**
- * Reason why a call failed. `unreached` means that no byte of the request was sent. `own` means the same, with this process
- * as the cause. `timeout` means that a deadline passed, and `lost` is any other failure.
- */
+/** Reason why a call failed. For `unreached` and `own`, no byte was sent. `own` is our own fault. `lost` is the rest. */
 export type CallFailureKind = 'unreached' | 'own' | 'timeout' | 'lost';
 
 /** Error of a failed call. Its message is for the log and contains no text from the node or the client. */
@@ -38,14 +35,12 @@ export interface CallReader {
   onTaken?(): void;
   onHead(status: number, contentType: string): void;
   onData(chunk: Buffer): void;
-  /** Called when the body is complete. */
   onEnd(): void;
   /** Called with a `CallFailure`, or with any other error if this program is at fault. */
   onFailure(error: Error): void;
 }
 
 export interface NodeRequest {
-  /** Base address of the node. */
   readonly url: string;
   /** Path below the base address, beginning with a slash. */
   readonly path: string;

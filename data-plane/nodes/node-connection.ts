@@ -255,7 +255,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     call?.onResponseEnd();
   }
 
-  /** Handles that the node has closed its side of the connection. */
+  /** Handles a half-close: the node will not send anything more. */
   #onPeerEnd(): void {
     this.readUnread();
     if (!this.#isOpen) return;

@@ -58,7 +58,6 @@ export class NodePools {
     return this.#upstreams.size;
   }
 
-  /** Number of open connections in all pools. */
   get connections(): number {
     let sum = 0;
     for (const { pool } of this.#upstreams.values()) sum += pool.connected;

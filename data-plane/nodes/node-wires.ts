@@ -17,17 +17,13 @@ export interface NodeWiresOptions {
   readonly onOutOfFiles: () => void;
 }
 
-/** Maximum number of idle connections. */
 const restingMax = 512;
 /** Number of sweeps over idle connections in the longest idle time. */
 const looksInRest = 8;
 const probeAfterMs = 60_000;
 
 const readBytes = 64 * 1024;
-/**
- * Buffer into which all connections read in turn. It must be smaller than its `ArrayBuffer`, because readers may keep an
- * `ArrayBuffer` that holds nothing else.
- */
+/** Buffer into which all connections read in turn. Smaller than its `ArrayBuffer`, because readers may keep a full one. */
 const shared = Buffer.from(new ArrayBuffer(readBytes + 1), 0, readBytes);
 
 /** Reads from connections, in turns that nodes share equally, so that no node can block the others. */
@@ -62,7 +58,6 @@ export class NodeWires implements NodeConnectionOwner {
     this.fields = `host: ${this.#url.host}\r\n`;
   }
 
-  /** Number of open connections. */
   get connected(): number {
     return this.#connected;
   }

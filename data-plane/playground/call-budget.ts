@@ -1,7 +1,4 @@
-/**
- * Limits the number of calls, or of checked proofs of work, per second. One connection can carry many calls, so a limit on
- * connections is not enough.
- */
+/** Limits calls, or checks of proofs of work, per second, because one connection can carry many of them. */
 import { networkPrefix } from './network.ts';
 
 /** Largest part of the remaining calls that one network may use, so that a few networks can never use all of them. */

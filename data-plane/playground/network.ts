@@ -8,7 +8,6 @@ import type { Exchange } from '../http/exchange.ts';
 /** Maximum number of addresses read from `X-Forwarded-For`. No proxy sends more. */
 const hopsMax = 32;
 
-/** Address of the client that sent a request. */
 export function addressOf({ peer, head }: Exchange, proxies: BlockList): string {
   const forwarded = head.headers['x-forwarded-for'];
   const text = Array.isArray(forwarded) ? forwarded.join(',') : forwarded;

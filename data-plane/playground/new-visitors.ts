@@ -14,10 +14,7 @@ export const newPerHourMax = 30;
 const checkedPerHourMax = 60;
 /** Maximum number of networks counted per hour. Beyond it, every new visitor from another network needs a proof of work. */
 const networksMax = 100_000;
-/**
- * Number of solutions checked per second: for all counted networks together, and for all others together. A check takes up to
- * a millisecond of CPU time, and one network may use only a part of them.
- */
+/** Number of solutions checked per second, for all counted networks and for all others. A check takes up to a millisecond. */
 const checksPerSecond = 100;
 const othersChecksPerSecond = 20;
 /** Maximum number of answered challenges remembered. More can only be valid at once if a clock was set back. */

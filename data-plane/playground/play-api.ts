@@ -1,7 +1,4 @@
-/**
- * API for the playground's own page: the state of the visitor, the models that an API key may use, and the turns of a
- * conversation.
- */
+/** API for the playground's page: the state of a visitor, models that an API key may use, and turns of a conversation. */
 import type { BlockList } from 'node:net';
 import { z } from 'zod';
 import { operations } from '../../schemas/api/operations.ts';

@@ -26,7 +26,6 @@ export interface PlaySettings {
   readonly hosts: readonly string[];
   /** Addresses and CIDR ranges of proxies whose `X-Forwarded-For` header is trusted. */
   readonly trustedProxies: readonly string[];
-  /** Address of the console, where visitors can sign in. */
   readonly consoleUrl?: string | undefined;
 }
 

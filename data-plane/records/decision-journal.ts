@@ -25,10 +25,7 @@ const closeTimeoutMs = 2_000;
 /** Maximum number of queries at a time, because each holds a segment in memory. */
 const asksMax = 4;
 
-/**
- * Limits on recording decisions that anyone can cause, because their callers need neither a key nor a turn. At these rates, a
- * day's decisions of all three kinds take less space than the files may use.
- */
+/** Limits on recording what anyone can cause without a key or a turn. A whole day at these rates fits into the files. */
 const limitsDefault: DecisionLimits = {
   unknown: { burst: 10_000, perSecond: 5 },
   visitor: { burst: 10_000, perSecond: 5 },
@@ -40,10 +37,7 @@ export class JournalSilent extends Error {
   override readonly name = 'JournalSilent';
 }
 
-/**
- * Kind of decision whose recording is limited. `fenced` means that a fenced gateway did not check the credential, and
- * `unknown` that the request had no known key.
- */
+/** Kind of decision whose recording is limited: by a visitor, without a known key, or refused by a fenced gateway. */
 type LimitedKind = 'unknown' | 'visitor' | 'fenced';
 type DecisionLimits = Readonly<Record<LimitedKind, RateLimitSize>>;
 
@@ -51,7 +45,7 @@ export interface DecisionJournalOptions {
   readonly folder: string;
   /** Name of this gateway, which every decision record contains. */
   readonly gateway: string;
-  /** One of this many completed requests is kept. All other decisions are kept, as far as the limits allow. */
+  /** Share of completed requests that are recorded: one in this many. Other requests are all recorded, within the limits. */
   readonly oneIn: number;
   readonly limits?: DecisionLimits;
 }

@@ -1,7 +1,4 @@
-/**
- * Builds log lines and decision records from a recorded request. request-record.ts lists the fields of each. Unknown values
- * are left out.
- */
+/** Builds log lines and decision records, whose fields request-record.ts lists. Unknown values are left out. */
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 import {
   type RecordColumn,

@@ -54,10 +54,7 @@ export class RecordGroupBuffer {
     return true;
   }
 
-  /**
-   * Returns a copy of the group's content and empties the group. The requests are a JSON list in UTF-8, in which a 0 stands
-   * for each id. The ids are returned in binary, which takes half the space.
-   */
+  /** Returns the requests as UTF-8 JSON, with a 0 for each id, and the ids in binary, at half the size. Empties the group. */
   take(): RecordGroup {
     this.#length += this.#text.write(this.#count === 0 ? '[]' : ']', this.#length);
     const group = {

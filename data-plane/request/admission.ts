@@ -1,7 +1,4 @@
-/**
- * Admits a request by its head alone: determines the host, the operation and the caller. A listener whose callers have no
- * keys uses another authenticator.
- */
+/** Admits a request by its head alone: its host, operation and caller. Listeners without keys use another authenticator. */
 import {
   type Admission,
   type AdmittedInference,

@@ -1,7 +1,4 @@
-/**
- * Chooses the node for a request among the candidates, either by the prefixes of its prompt or as the less busy of two random
- * ones.
- */
+/** Chooses among candidate nodes, by the prefixes of a prompt or as the less busy of two random ones. */
 
 import { memorySharer } from '../../shared/decision/authenticate.ts';
 import type { Placement } from '../../shared/decision/route.ts';

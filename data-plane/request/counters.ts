@@ -217,10 +217,7 @@ export class LocalCounters implements Counters {
     return sum - this.inFlight(visitorsSubject);
   }
 
-  /**
-   * Removes past minutes, and subjects without requests in flight. Runs once a minute and not for each request, because a map
-   * whose entries often come and go would be reallocated as often.
-   */
+  /** Removes past minutes and idle subjects, once a minute. Doing so per request would reallocate the map too often. */
   #sweep(nowMs: number): void {
     if (nowMs - this.#sweptMs < windowMs) return;
     this.#sweptMs = nowMs;

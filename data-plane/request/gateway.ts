@@ -36,7 +36,6 @@ export interface Gateway extends ForwardMeans {
   logNow(): number;
   /** Trace of a request, from its `traceparent` header. Undefined if the request is not traced. */
   trace(header: unknown): RequestTrace | undefined;
-  /** Called when a request begins. */
   begin(): void;
   /** Called when a request ends, for metrics and records. */
   observe(record: RequestRecord): void;

@@ -56,7 +56,6 @@ async function pass(
   record: RequestRecord,
   admission: RequestAdmission,
 ): Promise<void> {
-  // Head: identify the caller and the operation.
   const proof = gateway.awaitFreshProof();
   if (proof !== undefined) await proof;
   const acceptedMs = gateway.now();
@@ -69,7 +68,6 @@ async function pass(
   }
   refuseEncoded(exchange.head);
 
-  // Body: read and parse it.
   const { operation } = admitted;
   const owner = memorySharer(limitSubject(admitted.caller));
   const body = await admission.readBody(gateway.bodies.of(owner), operations[operation.kind].bodyBytesMax);
@@ -79,19 +77,16 @@ async function pass(
   const shapedBody = shaping instanceof Promise ? await shaping : shaping;
   record.at.shaped = performance.now();
   try {
-    // Decision: reserve room in the limits and find the candidate nodes.
     const { asked } = shapedBody.shaped;
     const reservation = await decideAndReserve(gateway, exchange, record, asked, admission);
     const { facts, decision, lease } = reservation;
     try {
-      // Node: choose one, and limit the length of its answer.
       const placement = recordPlacement(record, decision);
       const choose = nodeChooser(gateway, reservation, placement, asked);
       const measuring = measure(gateway, reservation, asked, placement, choose, record);
       const measured = measuring instanceof Promise ? await measuring : measuring;
       noteDecision(record, decision);
 
-      // Answer: send it and record its usage.
       if (facts.onlyCounts)
         return sendOwn(exchange, record, JSON.stringify(countTokensBody(measured.tokens)));
       const placed = { facts, decision, capacity: placement.capacity, measured, choose };

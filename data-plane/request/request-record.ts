@@ -16,15 +16,12 @@ import type { SeenCounters } from './seen-counters.ts';
 class Milestones {
   /** Time at which the caller was accepted. */
   accepted: number | undefined;
-  /** Time at which the body had been read. */
   read: number | undefined;
   /** Time at which the body had been parsed. */
   shaped: number | undefined;
-  /** Time at which limits and routing had been decided. */
   decided: number | undefined;
   /** Time at which the last attempt was sent to a node. */
   sent: number | undefined;
-  /** Time at which the answer began. */
   begun: number | undefined;
 }
 

@@ -1,15 +1,9 @@
-/**
- * Counters that remember the values that one decision has read. When the decision is explained later, the values will have
- * changed.
- */
+/** Counters that remember what one decision has read, because values will have changed when it is explained. */
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Counters } from '../../shared/decision/decide.ts';
 import type { LimitKind, RateWindow } from '../../shared/decision/limits.ts';
 
-/**
- * Amounts used and free. For a limit over the fleet, also the amounts used and held by others. An array saves memory, because
- * each request keeps two.
- */
+/** Amounts used and free, and for a fleet-wide limit those that others use and hold. An array saves memory. */
 export type UseCells = readonly number[];
 
 interface SeenLimits {

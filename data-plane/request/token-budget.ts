@@ -104,10 +104,7 @@ export interface Counted {
 /** Maximum time in ms to find a node that can count, however many candidates are left. */
 const searchMs = waits.nodeSearch.ms;
 
-/**
- * Lets one of the candidates count the tokens of a prompt. Another one is tried only while no node has received the prompt,
- * because a node that has received it must also answer.
- */
+/** Lets a candidate count the prompt. Tries another only while none has received it, because that one must also answer. */
 export async function countAtOne(
   { countTokens, load }: { readonly countTokens: PromptCounter; readonly load: NodeLoad },
   candidates: readonly Route[],

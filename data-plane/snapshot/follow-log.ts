@@ -54,7 +54,6 @@ export interface FollowSettings {
   readonly trusted?: TrustedSigners | undefined;
   readonly metrics: SupervisorOptions['metrics'] & { readonly registry: Registry };
   readonly logger: Logger;
-  /** Intervals that replace the defaults. */
   readonly intervals?: Partial<SnapshotIntervals> | undefined;
 }
 
@@ -65,10 +64,7 @@ export interface GatewayState {
   readonly lookup: Lookup;
   /** Whether keys must be refused now. Computed at every call, so that a process that was suspended refuses at once. */
   fenced(): boolean;
-  /**
-   * Waits until a new proof of freshness may have arrived, for at most two seconds. Returns undefined unless the wall clock
-   * was set forward, because waiting helps in no other case.
-   */
+  /** Waits at most two seconds for a new proof of freshness. Undefined unless the wall clock was set forward. */
   awaitFreshProof(): Promise<void> | undefined;
   checks(): Check[];
   /** Publishes the gateway's first report. Control planes must know the gateway before it accepts keys. */
@@ -146,10 +142,7 @@ export async function openPublisher(
   return publisher;
 }
 
-/**
- * Opens the snapshot on disk. If there is none, downloads one from a control plane. The replicator compares it with the log
- * before it folds, so that a wrong log cannot destroy a good state.
- */
+/** Opens the snapshot on disk, or a downloaded one. It is compared with the log before folding, so a wrong log is harmless. */
 async function openSnapshot(settings: FollowSettings, log: ControlLog): Promise<Snapshot> {
   const { dataDir, logger, controlPlanes, gatewayToken: token, intervals } = settings;
   const { downloadSpreadMs: spreadMs } = { ...snapshotIntervals, ...intervals };

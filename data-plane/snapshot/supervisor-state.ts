@@ -59,7 +59,7 @@ export function faultState(event: FaultEvent): FaultState {
   return faults[event];
 }
 
-/** How to recover from each state. `none` if no recovery is needed, or nothing that this process can do would help. */
+/** Recovery from each state. `none` if no recovery is needed, or nothing that this process can do would help. */
 export const recoveryOf: Readonly<Record<SupervisorState, 'none' | 'resume' | 'reopen-log' | 'rebuild'>> = {
   live: 'none',
   unwritable: 'resume',

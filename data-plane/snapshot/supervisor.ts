@@ -49,7 +49,6 @@ interface SnapshotFault {
 }
 
 export interface SupervisorOptions {
-  /** Name of this gateway. */
   readonly name: string;
   readonly logUrl: string;
   readonly log: ControlLog;
@@ -69,7 +68,6 @@ export interface SupervisorOptions {
 const awayAttemptsMax = 1;
 
 export class SnapshotSupervisor {
-  /** Reads from the snapshot in use. */
   readonly lookup: Lookup = liveLookup(() => this.#active.lookup);
   readonly #options: SupervisorOptions;
   readonly #intervals: SnapshotIntervals;
@@ -124,10 +122,7 @@ export class SnapshotSupervisor {
     return true;
   }
 
-  /**
-   * Whether reading the end of the log may prove freshness. With several brokers it does not suffice, because the answer may
-   * come from a former leader.
-   */
+  /** Whether the log's end may prove freshness. With several brokers it does not suffice: a former leader may answer. */
   readonly #mayProve = (): boolean =>
     this.#log.isReplicated !== true || this.#options.publisher.isAcknowledged;
 
@@ -180,8 +175,7 @@ export class SnapshotSupervisor {
     const { logger, publisher } = this.#options;
     let isLogAway = false;
     for (let attempt = 0; recoveryOf[this.#state] !== 'none'; attempt++) {
-      // Do not wait longer while the log is unreachable. An attempt is cheap, and recovery must be quick when the log
-      // returns.
+      // Do not wait longer while the log is unreachable: attempts are cheap, and recovery must be quick when it returns.
       if (isLogAway) attempt = Math.min(attempt, awayAttemptsMax);
       await sleep(this.#pauseMs(attempt), this.#closing.signal);
       const state = this.#state;

@@ -1,7 +1,4 @@
-/**
- * Metrics of prefix affinity: how many prompts reached a node that was chosen for their prefix, and how many of their tokens
- * were cached.
- */
+/** Metrics of prefix affinity: prompts that reached a node chosen for their prefix, and their cached tokens. */
 import { Counter, type Registry } from 'prom-client';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 

@@ -27,7 +27,6 @@ export interface TraceExport {
 }
 
 interface Options extends WatchOptions {
-  /** Name of this gateway. */
   readonly name: string;
   /** Called when the process stops. Waiting spans are then sent for at most two seconds. */
   readonly closers: Closers;

@@ -17,10 +17,7 @@ interface DecisionCount {
 }
 
 export class PhaseMetrics {
-  /**
-   * Time by phase. Excludes reading the body, which depends on the client, and everything after `connect`, which depends on
-   * the node. Limits and routing are decided in one call.
-   */
+  /** Time by phase. Leaves out reading the body (the client's time) and everything after `connect` (the node's time). */
   readonly #overhead: Readonly<Record<'auth' | 'shape' | 'limit_route' | 'connect', Observations>>;
   /** Number of requests by tier and decision. */
   readonly #decisions = new Map<string, DecisionCount>();

@@ -19,7 +19,6 @@ export interface FetchCountersOptions {
   readonly controlPlanes: readonly string[];
   readonly token: string;
   readonly state: CounterState;
-  /** Maximum time in ms for the answer of one control plane. */
   readonly timeoutMs?: number;
 }
 

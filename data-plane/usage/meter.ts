@@ -36,7 +36,7 @@ export interface MeterOptions {
   readonly totalTimeoutMs?: number;
 }
 
-/** Who is billed: an organisation, identified by one of its keys, or an anonymous visitor, identified by an opaque id. */
+/** Billed party: an organisation, identified by one of its keys, or an anonymous visitor, identified by an opaque id. */
 export type UsageOwner =
   | { readonly organisation: string; readonly anchor: string; readonly keyId?: string }
   | VisitingOwner;
@@ -156,16 +156,13 @@ export class Meter {
     return loaded.then((results) => results.every((isKnown) => isKnown));
   }
 
-  /**
-   * Number of tokens that count against the allowance of the period that begins on the date `period` (specification, Limits
-   * 4). Includes this gateway's most recent use.
-   */
+  /** Tokens that count against a period's allowance (specification, Limits 4), also the latest. `period` is its first day. */
   poolTokens(organisation: string, period: string): number {
     const used = this.#used(accountOfOrganisation(organisation, period));
     return Math.max(used + (this.#options.adjustmentOf?.(organisation, period) ?? 0), 0);
   }
 
-  /** Number of tokens that count in the billing period of `atMs`. `anchor` is the organisation's first billing day. */
+  /** Number of tokens that count in the billing period of `atMs`. The date `anchor` determines where periods begin. */
   poolTokensAt(organisation: string, anchor: string, atMs: number): number {
     return this.poolTokens(organisation, billingPeriod(anchor, atMs).start);
   }

@@ -27,7 +27,6 @@ export interface UsageWorkerOptions {
   readonly logUrl: string;
   /** Data folder, which contains `outbox.db` and `counters.db`. */
   readonly dataDir: string;
-  /** Name of this gateway, for people. */
   readonly name: string;
   readonly gatewayToken: string;
   /** Base URLs of control planes. A new data folder starts with the counters of one of them. */

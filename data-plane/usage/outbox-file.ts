@@ -68,7 +68,7 @@ export interface TakenPlace {
   readonly nextN: number;
 }
 
-/** What one transaction writes. */
+/** Contents of one transaction. */
 export interface Batch {
   readonly taken: TakenPlace;
   /** Sums to add to the counters, one entry per subject and period. */

@@ -44,7 +44,6 @@ export function openOutbox(options: OutboxOptions): Outbox {
 export class Outbox {
   /** Number of invalid rows that were refused. Their usage is lost. */
   refused = 0;
-  /** Number of failed writes. */
   failures = 0;
   /** Id of this start of the process. */
   readonly incarnation = randomUUID();

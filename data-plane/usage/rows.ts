@@ -25,7 +25,6 @@ export interface ReadRows {
   readonly rows: (string | undefined)[];
 }
 
-/** Splits the text of a group into rows. */
 export function textsIn(rows: string): string[] {
   // JSON never contains an unescaped line break within a string.
   return rows.slice(0, -2).split(',\n');

@@ -1,7 +1,4 @@
-/**
- * Format of a group of records in a segment file: a head with a checksum, the ids, and the text. Also the format of the
- * file's name.
- */
+/** Format of a group in a segment file: a head with a checksum, ids, and text. Also the format of the file's name. */
 import { promisify } from 'node:util';
 import { crc32, deflateRaw } from 'node:zlib';
 
@@ -11,7 +8,6 @@ export interface RecordGroup {
   readonly lastMs: number;
   /** Ids of 16 bytes each. Empty if no record is ever looked up by its id. */
   readonly ids: Uint8Array<ArrayBuffer>;
-  /** Text of the records, in UTF-8. */
   readonly text: Uint8Array<ArrayBuffer>;
 }
 
@@ -42,7 +38,6 @@ export interface Frame {
   readonly bytes: number;
 }
 
-/** A group that was read from a segment. */
 export interface ReadGroup {
   readonly position: number;
   readonly ids: Buffer;

@@ -76,7 +76,7 @@ interface Segment {
   bytes: number;
   /** Time of the latest record. For a segment of an earlier process, time of its last write. In ms since 1970. */
   lastMs: number;
-  /** Age in ms at a time by the monotonic clock. The time is set later for segments of earlier processes. */
+  /** Age in ms at the monotonic time `nowMs`, which is undefined until an earlier process's segment is first checked. */
   ageAt: { nowMs: number | undefined; readonly ageMs: number };
 }
 

@@ -51,7 +51,6 @@ export class SegmentReader {
   readonly #folder: string;
   #file: OpenFile | undefined;
   #damaged: string | undefined;
-  /** Buffer that is reused for most reads. */
   readonly #buffer = Buffer.allocUnsafeSlow(readAtOnce);
 
   constructor(folder: string, position: number) {
@@ -64,7 +63,6 @@ export class SegmentReader {
     return this.#segments()[0];
   }
 
-  /** Paths of all segment files. */
   get paths(): string[] {
     return this.#segments().map((first) => join(this.#folder, nameOf(first)));
   }

@@ -11,7 +11,6 @@ const keptRowsMax = 4_000;
 /** Consecutive rows of one incarnation, which become one record on the usage log. */
 export interface Shipment {
   readonly incarnation: string;
-  /** Rows as JSON. */
   readonly bodies: readonly string[];
   /** Places of the first row and after the last row in the row log. */
   readonly of: { readonly from: RowPlace; readonly to: RowPlace };
@@ -89,7 +88,7 @@ export class Shipper {
     this.#reader.close();
   }
 
-  /** Collects rows of one incarnation before `end`. None if `wanted` names another incarnation than that of the next rows. */
+  /** Collects rows of one incarnation before `end`. None if the next rows are not of the wanted incarnation. */
   #rows(
     from: RowPlace,
     end: number,

@@ -11,7 +11,7 @@ import { SegmentLog } from './segment-log.ts';
 const segmentBytes = 2 * 1024 * 1024;
 const bytesMax = 1024 * 1024 * 1024;
 
-/** Tells for which database and by which process the rows in a segment were written. */
+/** Says for which database and by which process the rows in a segment were written. */
 export interface RowsHeading {
   /** Id of the database, `outbox.db`. */
   readonly database: string;
@@ -19,7 +19,7 @@ export interface RowsHeading {
   readonly incarnation: string;
 }
 
-/** Tells a process where to continue the row log. */
+/** Says where a process must continue the row log. */
 export interface LogStart {
   readonly folder: string;
   readonly heading: RowsHeading;

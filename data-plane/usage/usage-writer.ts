@@ -9,7 +9,7 @@ import type { AccountLimit, UsageWorkerRequest } from './worker-messages.ts';
 
 /** Time in ms during which rows are collected into a group. Including the timer's delay, a row is written within 10 ms. */
 const groupMs = 7;
-/** Time in ms after a group, and number of rows, until the worker is told. It counts all rows in one transaction. */
+/** Time in ms, or number of rows, after which the worker is told of written rows. It counts them in one transaction. */
 const gatherMs = 100;
 const gatherRowsMax = 500;
 /** Pause in ms after a failed write. */
@@ -39,7 +39,7 @@ export class UsageWriter {
   #unsent = 0;
   #sendTimer: NodeJS.Timeout | undefined;
   #isClosed = false;
-  /** For each account of such rows: its limit, including adjustments, and the number of tokens in the rows. */
+  /** Limit (with adjustments) and tokens for each account whose rows the worker has not been told of. */
   readonly #limits = new Map<string, { readonly limit: number | null; readonly tokens: number }>();
   #onWritten: () => void = () => undefined;
   #post: (request: UsageWorkerRequest) => void = () => undefined;

@@ -9,10 +9,7 @@ import type { FaultFields } from '../../shared/runtime/fault.ts';
 import type { LoggedLine } from '../../shared/runtime/logger.ts';
 import type { LogStart } from './usage-log.ts';
 
-/**
- * Subject and period in which usage is counted: an organisation in its billing period, a visitor in a month, or a network or
- * all visitors together on a day.
- */
+/** Subject and period: an organisation's billing period, a visitor's month, or a day of a network or of all visitors. */
 export interface Account {
   readonly subject: string;
   readonly period: string;
@@ -26,26 +23,26 @@ export type AccountLimit = readonly [key: string, limit: number | null];
 
 /** Message from the main thread to the worker. */
 export type UsageWorkerRequest =
-  /** Tells that the row log contains all rows before this position. */
+  /** Says that the row log contains all rows before this position. */
   | { readonly kind: 'written'; readonly position: number; readonly limits: readonly AccountLimit[] }
   /** Requests the total of an account. The answer is `totals`, now and whenever the total changes. */
   | { readonly kind: 'total'; readonly account: Account }
-  /** Tells that the main thread has dropped all totals. Only those requested from now on are sent. */
+  /** Says that the main thread has dropped all totals. Only those requested from now on are sent. */
   | { readonly kind: 'forget' }
   /** Ships the remaining rows, for at most two seconds, and closes the files. The answer is `closed`. */
   | { readonly kind: 'close' };
 
 /** Message from the worker to the main thread. */
 export type UsageWorkerEvent =
-  /** Tells that the worker is open. Sent once, and before everything else but `log`. */
+  /** Says that the worker is open. Sent once, and before everything else but `log`. */
   | { readonly kind: 'opened'; readonly log: LogStart }
-  /** Tells why the worker could not be opened. Sent instead of `opened`. */
+  /** Says why the worker could not be opened. Sent instead of `opened`. */
   | { readonly kind: 'failed'; readonly name: string; readonly message: string }
   | UsageWorkerState
   /** `totals` are new totals of all gateways. Own amounts in `settled` are now contained in them, or were dropped. */
   | { readonly kind: 'totals'; readonly settled: readonly Amount[]; readonly totals: readonly Amount[] }
   | ({ readonly kind: 'log' } & LoggedLine)
-  /** Tells that the worker has failed. Its thread ends. */
+  /** Says that the worker has failed. Its thread ends. */
   | { readonly kind: 'ended'; readonly fault: FaultFields }
   | { readonly kind: 'closed' };
 
@@ -88,7 +85,7 @@ type CountedUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'> & VisitFacts;
 export interface VisitFacts {
   /** Time that determines the periods in which the request counts, in ms since 1970. By default, when it was completed. */
   readonly admittedMs?: number | undefined;
-  /** Set if the answer is incomplete. It leaves no row and is no turn of the visitor. Its tokens and network turn count. */
+  /** Set if the answer is incomplete. No row is written and no visitor's turn used, but tokens and network turn count. */
   readonly unfinished?: true | undefined;
 }
 

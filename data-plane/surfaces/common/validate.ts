@@ -1,7 +1,4 @@
-/**
- * Validates a request body against a schema. Refusals name a JSON path and the broken rule, but never a value or an unsafe
- * name.
- */
+/** Validates a request body. Refusals name a JSON path and the broken rule, but never a value or an unsafe name. */
 
 import type { z } from 'zod';
 import type { CauseWithType } from '../../../shared/decision/causes.ts';
