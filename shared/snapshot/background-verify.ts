@@ -1,7 +1,7 @@
 /**
- * Repeatedly recomputes a snapshot's digests from its rows while the process serves, and so finds rows that were not changed
- * by the fold. It reads through its own connection, with one read transaction per table and at most a tenth of the
- * processor's time.
+ * Repeatedly recomputes a snapshot's digests from its rows while the process serves, to find rows that something other than
+ * the fold has changed. It reads through its own connection, opens one read transaction per table, and uses at most a tenth
+ * of the processor's time.
  */
 
 import { sleep } from '../runtime/retry.ts';
@@ -10,7 +10,7 @@ import type { Snapshot } from './snapshot.ts';
 import { type TableName, tableNames } from './tables.ts';
 import { verifyTable } from './verify.ts';
 
-/** Rows read per turn of the event loop. */
+/** Number of rows read per turn of the event loop. */
 const rowsPerSlice = 50;
 /** Pause after a slice, as a multiple of the slice's duration. */
 const pauseFactor = 9;
@@ -19,12 +19,12 @@ const pauseFactor = 9;
  * transaction open.
  */
 const pauseMsMax = 50;
-/** Pause after a pass, as a multiple of the pass's duration. */
+/** Pause between two passes over all tables, as a multiple of a pass's duration. */
 const passPauseFactor = 3;
-/** Write-ahead log size at which reading stops, because an open read transaction keeps the log from being truncated. */
+/** Size in bytes of the write-ahead log at which reading stops, because an open read transaction prevents its truncation. */
 const walBytesMeanwhileMax = walBytesMax / 2;
 
-/** Resolves with the differing tables, or with none once `signal` aborts. Rejects on damaged pages. */
+/** Resolves with the tables that differ from their digests, or with none once `signal` aborts. Rejects on damaged pages. */
 export async function verifyContinuously(
   snapshot: Pick<Snapshot, 'path'>,
   signal: AbortSignal,
@@ -46,7 +46,7 @@ export async function verifyContinuously(
   }
 }
 
-/** Whether the table matches its digest. Also true if reading was abandoned. */
+/** Whether the table matches its digest. Also returns true if reading was abandoned before the end. */
 async function isWhole(
   db: Database,
   table: TableName,

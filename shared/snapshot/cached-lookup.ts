@@ -1,14 +1,14 @@
-/** A look-up that remembers answers, within bounds. A commit drops only the answers that depend on the rows it touches. */
+/** Caches the answers of a look-up, within bounds. A commit removes only the answers that depend on the rows it changes. */
 import { BoundedMap } from '../runtime/bounded-map.ts';
 import type { KeyOwner, Lookup } from './lookup.ts';
 import type { RowOf, TableName, TableRow } from './tables.ts';
 
 export interface CachedLookup extends Lookup {
-  /** Drops every answer that depends on this row, before the next query. Call it for each row written or removed. */
+  /** Removes every answer that depends on this row. Call it for each row written or removed, before the next query. */
   forget(table: TableName, before: TableRow | undefined, after: TableRow | undefined): void;
 }
 
-/** Maximum answers remembered per query. One more empties that query's cache. */
+/** Maximum number of answers cached per query. The query's whole cache is emptied when the next answer arrives. */
 const answersMax = 10_000;
 
 /** Joins key parts with a NUL character, which names cannot contain. */
@@ -38,13 +38,13 @@ function forgetAll(answers: Caches): void {
   for (const known of Object.values(answers)) known.clear();
 }
 
-/** Drops the answers that depend on a row of each table; null if no answer does. */
+/** For each table, removes the answers that depend on one of its rows. null if no answer depends on the table. */
 const forgetters: {
   readonly [Name in TableName]: ((answers: Caches, row: RowOf<Name>) => void) | null;
 } = {
-  // Clears the owners of all keys. Finding those of one tier or organisation would be costly in a commit of many rows.
+  // Clear the owners of all keys, because finding those of one tier or organisation would be costly in large commits.
   tier: ({ owners }) => owners.clear(),
-  // A row with `*` includes all models.
+  // Clear all answers, because a row with the model `*` includes every model.
   tier_model: ({ included }) => included.clear(),
   model: ({ catalogued, weights, affinities }, { id }) => {
     for (const answers of [catalogued, weights, affinities]) answers.delete(id);
@@ -65,7 +65,7 @@ const forgetters: {
   usage_adjustment: ({ adjustments }, { organisation, period }) =>
     void adjustments.delete(join(organisation, period)),
   bounds: null,
-  // An open change can replace the rows of any definition.
+  // Clear everything, because an open change can replace rows of many tables.
   change: forgetAll,
   overlay: forgetAll,
   closed_change: null,
@@ -81,7 +81,7 @@ export function cachedLookup(lookup: Lookup): CachedLookup {
       const key = latin1(hash);
       const known = owners.get(key);
       if (known !== undefined) return known;
-      // Unknown keys are not remembered, so that guesses cannot evict real answers.
+      // Do not cache unknown keys, so that someone guessing keys cannot evict real answers.
       const owner = lookup.keyOwner(hash);
       return owner && owners.keep(key, owner);
     },

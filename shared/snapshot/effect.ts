@@ -1,4 +1,4 @@
-/** Types for the effects of events: how an event changes rows, how it can be undone, and which rows it explains. */
+/** Types that describe an event's effect: how it changes rows, how it can be undone, and which rows it explains. */
 import type { CommandName, OperationInput } from '../../schemas/admin/admin.ts';
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
 import type { EventData } from '../../schemas/events/events.ts';
@@ -8,30 +8,30 @@ import type { SqlValue } from '../runtime/table-columns.ts';
 import type { TableViews } from './table.ts';
 import { type MarkOf, type RowOf, type TableName, tableSpecs } from './tables.ts';
 
-/** Tier ID that holds the visitors' limits. No real tier may use it. */
+/** Id of the row in the tier table that contains the limits on visitors. No real tier may use it. */
 export const anonymousTier = 'anonymous';
 
 export interface EventContext {
   readonly seq: number;
-  /** Commit time in ms since 1970; 0 if it cannot be parsed. */
+  /** Time of the commit in ms since 1970, or 0 if it cannot be parsed. */
   readonly atMs: number;
   readonly by: string;
 }
 
-/** undefined if the event was applied; otherwise the reason for skipping it. */
+/** Reason why an event was skipped, or undefined if it was applied. */
 export type EventSkipReason = string | undefined;
 
-/** A table, followed by the marks of its rows that the event moves. */
+/** Name of a table, followed by the mark columns of its rows that an event updates. */
 type ExplainedRows = {
   [Table in TableName]: readonly [Table, ...MarkOf<Table>[]];
 }[TableName];
 
 export interface EventEffect<Name extends EventTypeName> {
-  /** Applies the event. Must be total and pure; see fold.ts. */
+  /** Applies the event. It must never throw, and must depend only on its arguments; see `fold.ts`. */
   fold(tables: TableViews, data: EventData<Name>, context: EventContext): EventSkipReason;
-  /** Undoes the event. A text says why that is not possible; null means that there is nothing to say. */
+  /** How to undo the event. A text explains why that is not possible. null means that there is nothing to explain. */
   readonly inverse: Inverse<EventData<Name>> | string | null;
-  /** Table and marks that this event sets. An explanation step that depends on such a row names the event. */
+  /** Table and mark columns that this event sets. An explanation that cites such a row also names the event. */
   readonly explains: ExplainedRows | readonly [];
 }
 export type EventEffects = { readonly [Name in EventTypeName]: EventEffect<Name> };
@@ -42,13 +42,15 @@ export interface UndoCommand {
 }
 
 export interface Inverse<Data> {
-  /** Reads the event's subject. Undo requires that the subject is still as the event left it. */
+  /** Reads the rows that the event concerned. Undo requires that they have not changed since the event. */
   subject(db: Database, data: Data): unknown;
   /** Returns the command that undoes the event, a text if that is impossible, or undefined if there is nothing to undo. */
   command(before: Database, data: Data): UndoCommand | string | undefined;
 }
 
-/** Builds an inverse. `was` is the subject before the event. */
+/**
+ * Builds an inverse. `subject` reads the rows concerned, and `command` returns the undo, given these rows before the event.
+ */
 export function inverse<Data, Subject>(
   subject: (db: Database, data: Data) => Subject,
   command: (was: Subject, data: Data) => UndoCommand | string | undefined,
@@ -61,11 +63,11 @@ export function undo<Name extends CommandName>(name: Name, input: OperationInput
 }
 
 export interface RowSource<Data> {
-  /** Reads the row with this key. Undefined if there is no such row, or if the event does not apply to it. */
+  /** Reads the row with this key. Returns undefined if it does not exist or the event does not apply to it. */
   at(db: Database, ...key: SqlValue[]): Data | undefined;
 }
 
-/** Converts a table's rows to the data of the event that sets them. */
+/** Builds a reader that converts a table's row back to the data of the event that would set it. */
 export function rowSource<Table extends TableName, Data>(
   table: Table,
   data: (row: RowOf<Table>, db: Database) => Data | undefined,

@@ -1,4 +1,4 @@
-/** Effects of events on stacks, the pool and nodes, and on the routes derived from nodes. */
+/** Effects of events about stacks, the pool and nodes, including the routes derived from nodes. */
 import { type Place, type PlaceKey, placeKey } from '../../schemas/names.ts';
 import type { Database } from '../runtime/sqlite.ts';
 import { present, readColumn } from '../runtime/statements.ts';
@@ -28,7 +28,7 @@ export function removeStack(tables: TableViews, stack: RowOf<'stack'>): undefine
   tables.stack.remove(stack);
 }
 
-/** Formats names for a column: sorted JSON without duplicates. */
+/** Formats a list of names for a column, as sorted JSON without duplicates. */
 export function formatNames(names: readonly string[]): string {
   return JSON.stringify([...new Set(names)].sort());
 }
@@ -41,7 +41,6 @@ function changeNode(tables: TableViews, id: string, change: Partial<RowOf<'node'
   return refreshRoutes(tables, after);
 }
 
-/** Parses a place from its column text. */
 function parsePlace(key: PlaceKey): Place {
   const [kind, id = ''] = key.split(':', 2);
   return kind === 'stack' || kind === 'organisation' ? { kind, id } : { kind: 'pool' };
@@ -58,7 +57,7 @@ export function listNodeIds(db: Database, place: PlaceKey): string[] {
 const stacks = rowSource('stack', ({ id, organisation, surface }) => ({ id, organisation, surface }));
 const stackModels = rowSource('stack_model', ({ stack, model }) => ({ stack, model }));
 const poolModels = rowSource('pool_model', ({ model }) => ({ model }));
-/** Converts a row back to the data with which the node was registered. */
+/** Converts a node's row back to the data of the event that registered it. */
 export function toRegistration({ id, place, url, dialect, credential, models, agent }: RowOf<'node'>) {
   return {
     ...{ id, place: parsePlace(place), url, dialect },
@@ -172,7 +171,8 @@ export const capacityEffects = {
         models: data.models ? JSON.stringify(data.models) : null,
         agent: data.agent ? 1 : 0,
         drained: before?.drained ?? 0,
-        // A new address must first be found healthy. The generation is kept, so that no former owner can report on it.
+        // A node with a new address must first be found healthy. The generation stays, so that no former owner can report on
+        // it.
         owner: null,
         generation: before?.generation ?? 0,
         up: 0,

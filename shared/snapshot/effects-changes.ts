@@ -1,4 +1,4 @@
-/** Effects of events on changes released in waves: the open change's row, and rows of recently closed changes. */
+/** Effects of events about changes released in waves, on the rows of the open change and of recently closed ones. */
 
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
 import { readEvent, type StoredEvent, toStored } from '../../schemas/events/events.ts';
@@ -7,7 +7,7 @@ import { type EventContext, type EventEffects, inverse, rowSource, undo } from '
 import type { TableViews } from './table.ts';
 import type { RowOf } from './tables.ts';
 
-/** Event types that a change may contain, all of them definitions. Every other type takes effect on all gateways at once. */
+/** Event types that a staged change may contain. All other types take effect on all gateways at once. */
 export const stagedEventTypes = [
   'tier.set',
   'tier.removed',
@@ -22,7 +22,7 @@ export const stagedEventTypes = [
   'stack.surface_set',
 ] as const satisfies readonly EventTypeName[];
 
-/** Key of the only slot: at most one change can be open. */
+/** Key of the open change's row. There is only one such key, so at most one change can be open. */
 export const openSlot = 'open';
 
 const closedKept = 20;
@@ -31,7 +31,7 @@ export function isStagedType(type: string): boolean {
   return stagedEventTypes.some((each) => each === type);
 }
 
-/** Returns the events as this build reads them, or undefined if one cannot be read or staged. */
+/** Converts staged events to the form that this build uses. Returns undefined if one of them cannot be read or staged. */
 function stagedEvents(events: readonly StoredEvent[]): readonly StoredEvent[] | undefined {
   const known: StoredEvent[] = [];
   for (const stored of events) {
@@ -61,7 +61,7 @@ function close(
   });
 }
 
-/** Removes the oldest closed changes when a new change is staged. */
+/** Removes the oldest closed changes. */
 function trimClosed(tables: TableViews): void {
   const closed = (['completed', 'withdrawn'] as const).flatMap((state) =>
     tables.closed_change.where('state', state),
@@ -132,7 +132,7 @@ export const changeEffects = {
       close(tables, open, context, { state: 'completed', reason: null });
       return undefined;
     },
-    // Nothing to undo here: the change's events follow in the same commit, each with its own inverse.
+    // Nothing to undo, because the change's own events follow in the same commit and each has an inverse.
     inverse: inverse(
       () => null,
       () => undefined,

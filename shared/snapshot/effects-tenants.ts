@@ -1,4 +1,4 @@
-/** Effects of events on tiers, visitors, fleet bounds, models, organisations, members, keys and usage adjustments. */
+/** Effects of events about tiers, visitors, fleet bounds, models, organisations, members, keys and usage adjustments. */
 import type { Database } from '../runtime/sqlite.ts';
 import { moment, present, readColumn } from '../runtime/statements.ts';
 import {
@@ -20,7 +20,7 @@ function setTierModels(tables: TableViews, tier: string, models: '*' | readonly 
   for (const model of models === '*' ? ['*'] : models) tables.tier_model.put({ tier, model });
 }
 
-/** Removes an organisation and all its rows, so that a new organisation with the same ID does not inherit its keys. */
+/** Removes an organisation and all its rows, so that a later organisation with the same id does not inherit its keys. */
 function removeOrganisation(tables: TableViews, organisation: RowOf<'organisation'>): undefined {
   const { id } = organisation;
   removeAll(tables.member.where('organisation', id), (row) => tables.member.remove(row));
@@ -44,7 +44,7 @@ function toTierLimits(row: RowOf<'tier'>) {
   });
 }
 
-/** Row of a real tier. Only the visitors' row does not have a rank. */
+/** Row of a real tier, which always has a rank. Only the row for visitors does not. */
 export interface TierRow extends RowOf<'tier'> {
   readonly rank: number;
 }
@@ -99,7 +99,7 @@ const members = rowSource('member', ({ organisation, person, role }) => ({ organ
 const createdKeys = rowSource(
   'api_key',
   ({ id, hash, organisation, name, expires, expires_at: expiresAtMs }) => {
-    // A key that was revoked before it was created does not have these columns.
+    // The row lacks these columns if only the revocation of the key is known.
     if (hash === null || organisation === null || name === null || expires === null) return undefined;
     const expiresAt = expiresAtMs === null ? null : formatMoment(expiresAtMs);
     return { id, organisation, name, hash: hash.toString('hex'), expires, expiresAt };
@@ -291,7 +291,7 @@ export const tenantEffects = {
     explains: ['api_key'],
   },
   'key.revoked': {
-    // A revocation may precede its key in the log. Keep it, so that no order of events can lose it.
+    // A revocation may precede its key in the log. Keep it, so that the key is revoked in whichever order the events arrive.
     fold: (tables, { id }, { atMs, by }) => {
       const key = tables.api_key.get(id);
       if (key && key.revoked_at !== null) return 'revoked already';
@@ -303,7 +303,7 @@ export const tenantEffects = {
     explains: ['api_key'],
   },
   'key.forgotten': {
-    // Never forget a key that was still in force at the commit's time, whoever wrote the event and by whichever clock.
+    // Keep a key that was still valid at the commit's time, whoever wrote the event and whichever clock they used.
     fold: (tables, { id }, { atMs }) => {
       const key = tables.api_key.get(id);
       if (!key) return 'no such key';
@@ -317,7 +317,7 @@ export const tenantEffects = {
   'usage.adjusted': {
     fold: (tables, { organisation, period, tokens }) => {
       const before = tables.usage_adjustment.get(organisation, period)?.tokens ?? 0;
-      // Clamp the sum to integers that JavaScript and SQLite hold exactly. Beyond, it would not be a function of the rows.
+      // Clamp the sum to integers that JavaScript and SQLite store exactly, so that it can be recomputed from the rows.
       const sum = Math.max(-Number.MAX_SAFE_INTEGER, Math.min(Number.MAX_SAFE_INTEGER, before + tokens));
       return tables.usage_adjustment.put({ organisation, period, tokens: sum });
     },

@@ -1,15 +1,15 @@
-/** Prepares log records for the fold: drops repeated offsets, cuts bounded chunks, and derives each commit's context. */
+/** Prepares log records for folding: drops repeated offsets, cuts bounded chunks, and derives each commit's context. */
 import type { Commit } from '../../schemas/events/commit.ts';
 import { momentSchema } from '../../schemas/names.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import type { EventContext } from './effect.ts';
 
-/** Records and bytes that fold in about 1 ms. A chunk between two clock checks is worth up to `msMax` ms. */
+/** Number of records and bytes that take about 1 ms to fold. The clock is checked after chunks worth up to `msMax` ms. */
 const recordsPerMs = 13;
 const bytesPerMs = 6 * 1024;
 const msMax = 5;
 
-/** Drops records that were read before. A record that is not folded must not move the chain either. */
+/** Drops records that were read before. They must not extend the chain of commits a second time. */
 export function withIncreasingOffsets(records: readonly LogRecord[], from: number): LogRecord[] {
   let next = from;
   return records.filter(({ offset }) => {
@@ -19,7 +19,7 @@ export function withIncreasingOffsets(records: readonly LogRecord[], from: numbe
   });
 }
 
-/** Returns the records from `start` that may be folded before the next clock check; at least one. */
+/** Returns the records from `start` that may be folded before the next check of the clock. Always returns at least one. */
 export function nextChunk(records: readonly LogRecord[], start: number, budgetMs: number): LogRecord[] {
   const ms = Math.min(budgetMs, msMax);
   let bytes = 0;
@@ -29,17 +29,17 @@ export function nextChunk(records: readonly LogRecord[], start: number, budgetMs
   return records.slice(start, end);
 }
 
-/** Returns the context in which a commit's events are folded. */
+/** Returns the facts about a commit that its events' effects depend on. */
 export function eventContext(commit: Pick<Commit, 'seq' | 'at' | 'by'>): EventContext {
   return {
     seq: commit.seq,
-    // Date.parse would read other time formats in this process's time zone.
+    // Accept only this format, because `Date.parse` reads some other formats in this process's time zone.
     atMs: momentSchema.safeParse(commit.at).success ? Date.parse(commit.at) : 0,
     by: commit.by.slice(0, 200),
   };
 }
 
-/** Makes text from the log safe for messages, because event type names are untrusted. */
+/** Replaces untrusted text from the log, such as an event type's name, unless it is safe to print. */
 export function printable(text: string): string {
   return /^[a-z0-9_.-]{1,64}$/i.test(text) ? text : '(unprintable)';
 }

@@ -1,4 +1,4 @@
-/** Metrics of every process with a snapshot: its build, fold position and freshness. */
+/** Metrics that every process with a snapshot exposes: its build, its fold position and its freshness. */
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { Commit } from '../../schemas/events/commit.ts';
 import { isEventType } from '../../schemas/events/event-definitions.ts';
@@ -10,7 +10,7 @@ import { foldVersion } from './fold.ts';
 import type { Replicator } from './replicator.ts';
 import type { Snapshot } from './snapshot.ts';
 
-/** The snapshot in use with its replicator; a gateway may replace both. */
+/** The current snapshot and its replicator. A gateway may replace both while it runs. */
 export interface FoldSource {
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
@@ -68,7 +68,7 @@ export class FoldMetrics {
     }).series({});
   }
 
-  /** Records a folded slice. `isLive`: the fold was at the head, so a commit's age is its propagation time. */
+  /** Records a folded slice. `isLive` means that the fold was at the log's end, so a commit's age is its propagation time. */
   folded(commits: readonly Commit[], seconds: number, isLive: boolean): void {
     this.#apply.observe(seconds);
     for (const { at, events } of commits)
@@ -84,7 +84,7 @@ export class FoldMetrics {
     this.#quarantined.inc();
   }
 
-  /** Registers the metrics read from the current fold. Call it once. */
+  /** Registers metrics that read the current snapshot and replicator. Call it once. */
   watch(source: () => FoldSource): void {
     const metrics = new ObservedMetrics(this.registry);
     metrics.gauge(
@@ -100,7 +100,7 @@ export class FoldMetrics {
     metrics.gauge('headgate_fold_head_offset', 'end of the log, when the process last asked for it', () =>
       Math.max(source().snapshot.nextOffset, source().replicator.endOffset),
     );
-    // The count belongs to the snapshot. If a gateway replaces the snapshot, it restarts at 0, as a counter may.
+    // The snapshot stores this count. If a gateway replaces its snapshot, the count restarts at 0, as a counter may.
     metrics.counter(
       'headgate_fold_skipped_total',
       'records skipped because they did not extend the chain',

@@ -24,7 +24,7 @@ export interface Moment {
 
 export type FreshnessState = 'unproven' | 'ready' | 'lagging' | 'draining' | 'fenced';
 
-/** Largest age in seconds at which a proven snapshot is in each state, in the order of the states. */
+/** Maximum age of the latest proof in each state, in seconds. States are listed in order of age. */
 const ageSecondsMax = {
   ready: 15,
   lagging: 30,
@@ -52,19 +52,19 @@ export class Freshness {
     return this.#asOf !== undefined;
   }
 
-  /** Notes that everything acknowledged before this moment is folded. */
+  /** Records that everything acknowledged by the log before this moment has been folded. */
   prove(moment: Moment): void {
     if (!this.#asOf || moment.monotonicMs > this.#asOf.monotonicMs) this.#asOf = moment;
   }
 
-  /** Age of the latest proof in seconds; infinite before the first. */
+  /** Age of the latest proof in seconds. Infinite before the first proof. */
   ageSeconds(): number {
     if (!this.#asOf) return Number.POSITIVE_INFINITY;
     const { monotonicMs, wallMs } = this.#clock();
     return Math.max(monotonicMs - this.#asOf.monotonicMs, wallMs - this.#asOf.wallMs, 0) / 1000;
   }
 
-  /** Whether the proof is too old by the wall clock alone, which may have been set forward, so a new proof must decide. */
+  /** Whether only the wall clock makes the proof too old. The clock may have been set forward, so a new proof must decide. */
   get isFencedByWallClock(): boolean {
     if (this.#asOf === undefined || this.state() !== 'fenced') return false;
     return this.#clock().monotonicMs - this.#asOf.monotonicMs <= ageSecondsMax.draining * 1000;

@@ -1,12 +1,12 @@
-/** Side records of a snapshot: commands (to recognise repeats), unreadable events and skipped events. They are bounded. */
+/** Bounded side tables of a snapshot: recent commands (to recognise repetitions), unreadable events and skipped events. */
 import type { Commit } from '../../schemas/events/commit.ts';
 import { toFieldTexts } from '../../schemas/events/event-definition.ts';
 import type { StoredEvent } from '../../schemas/events/events.ts';
 import type { Database, Statement } from '../runtime/sqlite.ts';
 
-/** Number of commits for which a repeated command is recognised. */
+/** Number of recent commits among which a repeated command is recognised. */
 const commandsKept = 100_000;
-/** Commits between two trims, because trimming in batches is cheaper. */
+/** Number of commits between two trims. Trimming in batches is cheaper. */
 const commandsTrimmedAtOnce = 64;
 const anomaliesKept = 1_000;
 const unreadKept = 10_000;
@@ -102,12 +102,12 @@ export class Journal {
     return this.#bySeq.get(seq);
   }
 
-  /** The first commit that this command made. */
+  /** Returns the first commit that resulted from the command with this id. */
   commandOf(id: string): CommandRow | undefined {
     return this.#byId.get(id);
   }
 
-  /** Stores an unreadable event as received, so that a later build can read it. */
+  /** Stores an event that this build cannot read, exactly as received, so that a later build can read it. */
   keepUnread(seq: number, index: number, stored: StoredEvent, outcome: 'unknown' | 'malformed'): void {
     const type = stored.type.slice(0, 200).toWellFormed();
     this.#insertUnread.run(
@@ -121,7 +121,7 @@ export class Journal {
     this.#trimUnread.run(seq - unreadKept);
   }
 
-  /** The newest stored event that this build could not read. */
+  /** Returns the newest stored event that this build could not read. */
   newestUnread(): UnreadRow | undefined {
     return this.#newestUnread.get();
   }
@@ -132,7 +132,7 @@ export class Journal {
   }
 }
 
-/** Serialises event data. Returns null if it is too long, or nested too deeply to serialise although it could be parsed. */
+/** Serialises event data. Returns null if the text is too long, or the data is too deeply nested to be serialised. */
 function serialiseData(data: unknown): string | null {
   try {
     const text = JSON.stringify(data ?? null);

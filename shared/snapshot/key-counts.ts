@@ -1,6 +1,6 @@
 /**
- * Counts keys by organisation and end day, so that key bounds are checked without reading all keys. Like digests, counts are
- * derived from the rows, and stored in the transaction of the fold that changed them.
+ * Counts keys by organisation and by the day on which they end, so that bounds on keys are checked without reading all keys.
+ * The counts are derived from the rows, and stored in the transaction that changes the rows.
  */
 import { dayMs } from '../../schemas/durations.ts';
 import type { Database, Statement } from '../runtime/sqlite.ts';
@@ -9,7 +9,7 @@ import { keyEndMs, type RowOf } from './tables.ts';
 type KeyRow = RowOf<'api_key'>;
 
 interface CountChange {
-  /** Organisation ID; empty for the total over all keys. */
+  /** Id of the organisation. An empty id means the total of all organisations. */
   readonly organisation: string;
   readonly day: number;
   keys: number;
@@ -37,7 +37,7 @@ export class KeyCounts {
     if (after) this.#count(after, 1);
   }
 
-  /** Counts keys only. A revocation whose key is unknown does not belong to any organisation. */
+  /** Skip revocations whose key is unknown, because they do not belong to any organisation. */
   #count(row: KeyRow, by: number): void {
     if (row.organisation === null) return;
     const day = dayNumber(keyEndMs(row));
@@ -49,7 +49,7 @@ export class KeyCounts {
     }
   }
 
-  /** Stores the pending counts. Call it in the transaction that changed the rows. */
+  /** Writes the pending counts to the database. Call it in the transaction that changed the rows. */
   store(): void {
     for (const { organisation, day, keys } of this.#changes.values()) {
       if (keys === 0) continue;
@@ -59,7 +59,7 @@ export class KeyCounts {
     this.#changes = new Map();
   }
 
-  /** Drops the pending counts after a rollback. */
+  /** Discards the pending counts after a rollback. */
   reset(): void {
     this.#changes = new Map();
   }

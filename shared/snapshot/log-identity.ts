@@ -1,4 +1,4 @@
-/** Checks that a log is still the one that was folded: a re-created or restored topic answers reads without an error. */
+/** Checks that a log is still the one that was folded. A re-created or restored topic answers reads without any error. */
 import { type Commit, parseCommit } from '../../schemas/events/commit.ts';
 import { batchesToEnd, readRecord } from '../log/core/batches-to-end.ts';
 import { emptyHead, judge, recordHash } from '../log/core/chain.ts';
@@ -11,21 +11,21 @@ import {
 } from '../log/core/control-log.ts';
 import type { TrustedSigners } from '../log/core/trust.ts';
 
-/** Junk before the first valid record is skipped, but only up to this many records. */
+/** Maximum number of invalid records that are skipped while searching for a log's first valid record. */
 const recordsBeforeGenesisMax = 10_000;
 
-/** First valid record of a log, and the log's ID. */
+/** First valid record of a log, with the log's id. */
 export interface Genesis {
   readonly log: string;
   readonly record: LogRecord;
 }
 
-/** Reads the log's ID from its first valid record. Null if the log does not have one yet. */
+/** Reads the log's id from its first valid record. Returns null if the log does not contain one yet. */
 export async function readLogId(log: ControlLog): Promise<string | null> {
   return (await readGenesis(log))?.log ?? null;
 }
 
-/** Reads the first valid record; null if there is none yet. Rejects with LogTruncated if the first records are lost. */
+/** Reads the first valid record, or null if there is none yet. Rejects with `LogTruncated` if the first records are lost. */
 export async function readGenesis(log: ControlLog): Promise<Genesis | null> {
   try {
     return await findGenesis(log);
@@ -57,12 +57,12 @@ export interface FoldedPosition {
   readonly head: { readonly hash: string };
 }
 
-/** Thrown if the log's record at the snapshot's offset is not the commit that the snapshot names: the snapshot is wrong. */
+/** Thrown if the record at the snapshot's offset is not the commit that the snapshot names. The snapshot is then wrong. */
 export class WrongPosition extends Error {
   override readonly name = 'WrongPosition';
 }
 
-/** Checks that the log still has the last folded commit. Throws LogTruncated, LogReplaced or WrongPosition. */
+/** Checks that the log still contains the last folded commit. Throws LogTruncated, LogReplaced or WrongPosition. */
 export async function checkIdentity(log: ControlLog, folded: FoldedPosition): Promise<void> {
   if (folded.seq === 0 && folded.headOffset < 0) return;
   const record = await readRecord(log, folded.headOffset);
@@ -76,7 +76,7 @@ export async function checkIdentity(log: ControlLog, folded: FoldedPosition): Pr
     : new LogTruncated(`the log ends before commit ${folded.seq}, which was folded from it`);
 }
 
-/** Checks the commit's number and log, which the hash does not cover: if wrong, every later commit would be skipped. */
+/** Checks the commit number and log, which the hash does not cover. If wrong, the fold would skip every later commit. */
 function checkCommit(commit: Commit | undefined, { log, seq }: FoldedPosition): void {
   if (commit?.log === log && commit.seq === seq) return;
   throw new WrongPosition(
@@ -84,7 +84,7 @@ function checkCommit(commit: Commit | undefined, { log, seq }: FoldedPosition): 
   );
 }
 
-/** Checks that a trusted signer signed the folded log's first record, or throws LogReplaced. An empty log passes. */
+/** Checks that a trusted signer signed the log's first record, and throws LogReplaced otherwise. An empty log passes. */
 export async function checkTrust(
   log: ControlLog,
   folded: FoldedPosition,

@@ -1,4 +1,4 @@
-/** Every query that a request may run on the snapshot, as a prepared statement. The look-up never writes. */
+/** Contains every query that a request may run on the snapshot, as prepared statements. Look-ups never write. */
 import type {
   Dialect,
   KeyId,
@@ -14,7 +14,7 @@ import { installsIn, servedModels } from './routes.ts';
 import type { RowOf } from './tables.ts';
 import type { OpenOverlay } from './waves.ts';
 
-/** Limits of a tier; null means unlimited. */
+/** Limits that a tier sets. null means unlimited. */
 export interface TierLimits {
   readonly id: string;
   readonly rank: number | null;
@@ -27,7 +27,7 @@ export interface TierLimits {
 
 /** Limits on each visitor network and on all visitors together; null means unlimited. */
 export interface VisitorTotals {
-  /** Daily turns of one network, as a multiple of one visitor's. */
+  /** Daily turns allowed per network, as a multiple of those allowed per visitor. */
   readonly networkFactor: number;
   readonly requestsPerMinute: number | null;
   readonly concurrency: number | null;
@@ -40,28 +40,28 @@ export interface KeyOwner {
   readonly keyId: KeyId;
   readonly organisation: OrganisationId;
   readonly revoked: boolean;
-  /** Expiry in ms since 1970; null if the key never expires. */
+  /** Time when the key expires, in ms since 1970. null if it never expires. */
   readonly expiresAtMs: number | null;
   readonly suspended: boolean;
-  /** Date on which a billing period begins, YYYY-MM-DD. */
+  /** Start date of a billing period, YYYY-MM-DD. The other periods are counted from it. */
   readonly anchor: string;
-  /** null if the organisation is not entitled to inference. */
+  /** Tier of the organisation. null if the organisation may not use inference. */
   readonly tier: TierLimits | null;
 }
 
 export interface Route {
   readonly node: NodeId;
-  /** Engine's name for the model. */
+  /** Name by which the node's inference engine knows the model. */
   readonly served: string;
   readonly url: string;
   readonly dialect: Dialect;
-  /** Name of the node's credential; null if the node does not need one. */
+  /** Name of the credential for the node, or null if it does not need one. */
   readonly credential: string | null;
-  /** Model's context window at this node, in tokens; null if the engine does not report it. */
+  /** Context window of the model at this node, in tokens. null if the engine does not report it. */
   readonly windowTokens: number | null;
   /** Whether the model is known to accept images. */
   readonly takesImages: boolean;
-  /** Whether the model is known to rerank and do nothing else. */
+  /** Whether the model is known to rerank documents and do nothing else. */
   readonly reranks: boolean;
 }
 
@@ -72,42 +72,42 @@ export interface ServedModel {
 }
 
 export interface Lookup {
-  /** Owner of the key; undefined for an unknown key or a removed organisation. */
+  /** Returns the key's owner, or undefined if the key is unknown or its organisation was removed. */
   keyOwner(hash: Buffer): KeyOwner | undefined;
-  /** Owner of the key with this ID, for decisions that are replayed. */
+  /** Returns the owner of the key with this id. Used when a decision is replayed. */
   keyOwnerById(id: string): KeyOwner | undefined;
-  /** Owner that any valid key of the organisation would resolve to. */
+  /** Returns the owner to which any valid key of the organisation would resolve. */
   organisationOwner(id: string): KeyOwner | undefined;
   anonymousTier(): TierLimits | undefined;
-  /** undefined if visitors are not served. */
+  /** Limits on visitors, or undefined if visitors are not served. */
   visitorTotals(): VisitorTotals | undefined;
   stack(id: StackId): { readonly organisation: OrganisationId; readonly surface: Surface } | undefined;
-  /** Stacks of one organisation, sorted by ID. */
+  /** Returns the organisation's stacks, sorted by id. */
   listStacks(organisation: OrganisationId): readonly { readonly id: StackId; readonly surface: Surface }[];
-  /** Nodes that serve the model at the place now. */
+  /** Returns the nodes that currently serve the model at the place. */
   routes(place: PlaceKey, model: string): readonly Route[];
   isPooled(model: string): boolean;
-  /** Whether a node of the place that is now down or drained last reported this model as loaded. */
+  /** Whether a node of the place that is now down or drained had the model loaded when it last reported. */
   loadedLast(place: PlaceKey, model: string): boolean;
   tierIncludes(tier: string, model: string): boolean;
   isCatalogued(model: string): boolean;
-  /** Number of concurrent requests that one request for the model counts as. */
+  /** Number of concurrent requests that one request for this model counts as. */
   weight(model: string): number;
   /** Whether prompts with the same beginning are sent to the same node. */
   hasAffinity(model: string): boolean;
-  /** ID of the next higher tier that allows more tokens per period and includes the model; undefined if there is none. */
+  /** Id of the next higher tier that includes the model and allows more tokens per period, or undefined if there is none. */
   nextTier(rank: number, monthlyTokens: number, model: string): string | undefined;
-  /** Models that at least one node of the place serves now, newest first. */
+  /** Returns the models that at least one node of the place currently serves, newest first. */
   listing(place: PlaceKey): ServedModel[];
-  /** Tokens that operators added to (or subtracted from) the usage of a period. */
+  /** Number of tokens by which operators have corrected the organisation's usage in a period. May be negative. */
   usageAdjustment(organisation: OrganisationId, period: string): number;
-  /** `seq` of the last commit that the look-up reflects. */
+  /** Number (`seq`) of the last commit that the look-up reflects. */
   position(): number;
-  /** The open change whose rows this look-up reads instead of the base rows; undefined if there is none. */
+  /** The open change whose rows this look-up reads instead of the base rows, or undefined if there is none. */
   overlaid(): OpenOverlay | undefined;
 }
 
-/** Maps each property of a row to a column, or to an SQL expression that is the same for all rows. */
+/** Maps each property of a row to a column, or to an SQL expression. */
 type Columns<Row> = { readonly [Name in keyof Row]: string };
 
 type TierRow = { readonly [Name in keyof TierLimits]: TierLimits[Name] | null };
@@ -158,7 +158,7 @@ const totalsColumns: Columns<TotalsRow> = {
   tokensPerDay: 'total_tokens_per_day',
 };
 
-/** Prepares a SELECT of the columns and returns rows as objects. The driver's own objects would cost twice as much. */
+/** Prepares a SELECT of the columns and returns rows as objects. Letting the driver build the objects costs twice as much. */
 function prepareRows<Row, Parameters extends unknown[]>(db: Database, columns: Columns<Row>, rest: string) {
   const names = Object.keys(columns);
   const list = Object.values<string>(columns).join(', ');

@@ -1,4 +1,4 @@
-/** Opens a data folder's snapshot. A damaged file, or one of another fold version or log, is quarantined and replaced. */
+/** Opens a data folder's snapshot. A file that is damaged, or from another fold version or log, is set aside and replaced. */
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import {
@@ -20,11 +20,11 @@ import { verify } from './verify.ts';
 
 export interface OpenedSnapshot {
   readonly snapshot: Snapshot;
-  /** Reason for quarantining an earlier file, if that happened. */
+  /** Reason why an earlier file was set aside, if one was. */
   readonly rebuiltBecause?: string;
 }
 
-/** Write-ahead log pages (4 KB each) at which SQLite checkpoints. Few, because checkpointing blocks the event loop. */
+/** Write-ahead log size at which SQLite checkpoints, in 4 KB pages. It is small because checkpoints block the event loop. */
 const walPages = 400;
 
 /** SQL that creates all tables of a snapshot. */
@@ -32,7 +32,7 @@ export function stateSql(): string {
   return `${schemaSql()} ${positionSql} ${journalSql}`;
 }
 
-/** Creates all tables of an empty snapshot, or none. `orders` is SQL for the indexes that only files need. */
+/** Creates all tables of an empty snapshot in one transaction. `orders` is SQL for indexes that only snapshot files need. */
 export function createSchema(db: Database, orders = ''): void {
   db.exec(`BEGIN; ${stateSql()} ${orders} COMMIT`);
 }
@@ -44,12 +44,12 @@ export function memorySnapshot(): Snapshot {
   return new Snapshot(db, ':memory:');
 }
 
-/** Thrown if another version of the fold wrote the file. */
+/** Thrown if the file was written by another version of the fold. */
 export class OtherFoldVersion extends Error {
   override readonly name = 'OtherFoldVersion';
 }
 
-/** Opens `path` without changing it. Throws DatabaseCorrupt, OtherFoldVersion, or an Error with the reason. */
+/** Opens an existing snapshot without changing it. Throws DatabaseCorrupt, OtherFoldVersion or an Error that says why. */
 export function openExisting(path: string, options: { readonly readOnly: boolean }): Snapshot {
   if (!existsSync(path)) throw new Error(`there is no snapshot at ${path}`);
   let db: Database | undefined;
@@ -60,7 +60,7 @@ export function openExisting(path: string, options: { readonly readOnly: boolean
       throw new OtherFoldVersion(
         `${path} was folded by version ${version} of the fold, this build has version ${foldVersion}`,
       );
-    // Digests do not cover tables that this build does not know.
+    // Refuse tables that this build does not know, because digests do not cover them.
     refuseForeignSchema(db, path, stateSql() + keyOrdersSql);
     return openTuned(db, path);
   } catch (error) {
@@ -74,7 +74,7 @@ function openTuned(db: Database, path: string): Snapshot {
   return new Snapshot(db, path);
 }
 
-/** ID of the machine's current boot; null if the system does not report it. */
+/** Id of the machine's current boot, or null if the system does not report it. */
 function bootId(): string | null {
   try {
     return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
@@ -85,12 +85,12 @@ function bootId(): string | null {
 
 const boot = bootId();
 /**
- * Durability of snapshot files. The log has everything, so a fold need not wait for the disk if a crash of the machine can be
- * noticed by the boot ID: the file is then verified before use. Otherwise the fold waits for the disk.
+ * Durability of snapshot files. The log contains everything, so the fold need not wait for the disk if the boot id can reveal
+ * a crash of the machine: a file from an earlier boot is verified before use. Without a boot id, the fold waits for the disk.
  */
 const durability = boot === null ? 'normal' : 'process';
 
-/** Returns why a file that was not closed cleanly cannot be trusted; undefined if it can. */
+/** Returns why a file that was not closed cleanly cannot be trusted, or undefined if it can. */
 function faultAfterCrash(snapshot: Snapshot, position: PositionRow): string | undefined {
   if (position.clean || position.boot === null || position.boot === boot) return undefined;
   const { differing } = verify(snapshot.db);
@@ -101,14 +101,14 @@ function faultAfterCrash(snapshot: Snapshot, position: PositionRow): string | un
 
 const notTheFilesFault = [OtherFoldVersion, NativeModuleMissing, DatabaseUnwritable, DatabaseBusy];
 
-/** Treats any other failure to read the file as damage, whichever read failed. */
+/** Treats failures to read the file as damage, except those that the file did not cause. */
 function asCorruption(error: unknown, path: string): unknown {
   const ours = mapSqliteError(error, path);
   if (ours instanceof DatabaseCorrupt || notTheFilesFault.some((kind) => ours instanceof kind)) return ours;
   return new DatabaseCorrupt(`${path} is not a complete snapshot`, { cause: error });
 }
 
-/** Reads the version before anything else, because tables of another version may have other columns. */
+/** Reads the fold version. Call it before any other read, because other versions may have other columns. */
 function readFoldVersion(db: Database, path: string): number {
   const tables = db.prepare(`SELECT count(*) AS n FROM sqlite_master WHERE name = 'position'`).get() as {
     n: number;
@@ -119,8 +119,8 @@ function readFoldVersion(db: Database, path: string): number {
 }
 
 /**
- * Opens `path`; if its file cannot be trusted, quarantines it and creates an empty one. `log` is the ID of the log that the
- * snapshot must belong to, if given.
+ * Opens the snapshot at `path`. If it cannot be trusted, sets its file aside and creates an empty one. If `log` is given, the
+ * snapshot must belong to the log with this id.
  */
 export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
@@ -136,12 +136,12 @@ export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
       }
       snapshot.db.close();
     } catch (error) {
-      // Only a fault of the file itself causes a rebuild. A full disk or a missing module does not.
+      // Rebuild only if the file itself is faulty. A full disk or a missing module is not a reason.
       if (!(error instanceof DatabaseCorrupt || error instanceof OtherFoldVersion)) throw error;
       rebuiltBecause = error.message;
     }
   }
-  // If only the write-ahead log of a removed file is left, SQLite would replay it into the new file.
+  // A write-ahead log may be left over from a removed file. SQLite would replay it into the new file.
   if (existsSync(path) || existsSync(`${path}-wal`)) quarantineFile(path);
   const db = openDatabase(path, { durability });
   createSchema(db, keyOrdersSql);
@@ -161,7 +161,7 @@ function whyUntrusted(
   return faultAfterCrash(snapshot, position);
 }
 
-/** Renames the file for inspection, with its write-ahead log, which would otherwise be replayed into the new file. */
+/** Renames the file for inspection, together with its write-ahead log, which SQLite would replay into a new file. */
 export function quarantineFile(path: string): void {
   for (const suffix of ['', '-wal', '-shm']) {
     rmSync(`${path}.aside${suffix}`, { force: true });

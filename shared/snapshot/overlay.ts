@@ -1,7 +1,7 @@
 /**
- * The overlay of an open change: what its events make of the rows of definitions, folded by the same functions on views that
- * read it before the base. It is recomputed whenever base or change moves, so both together are always the base with the
- * change's events.
+ * Maintains the overlay of an open change: the rows that the base would have if the change's events were applied. They are
+ * folded by the same functions as committed events. The overlay is recomputed whenever the base or the change moves, so it
+ * always fits the current base.
  */
 import { type KnownEvent, readEvent } from '../../schemas/events/events.ts';
 import type { Database } from '../runtime/sqlite.ts';
@@ -21,7 +21,7 @@ import {
   tableSpecs,
 } from './tables.ts';
 
-/** Tables of definitions. Events that can be staged write only to these tables. */
+/** Tables of definitions. Events that can be staged in a change write only to these tables. */
 export const overlaidTables = [
   'tier',
   'tier_model',
@@ -31,7 +31,7 @@ export const overlaidTables = [
   'pool_model',
 ] as const satisfies readonly TableName[];
 
-/** Tables that the overlay depends on. */
+/** Tables whose changes require that the overlay be recomputed. */
 const watchedTables: readonly TableName[] = ['change', ...overlaidTables];
 
 function asJson(table: TableName, row: TableRow): string {
@@ -40,9 +40,9 @@ function asJson(table: TableName, row: TableRow): string {
   return JSON.stringify(Object.fromEntries(columns.map((column) => [column, values[column] ?? null])));
 }
 
-/** A table in memory: the rows that the change's events have written, in front of the base. */
+/** An in-memory layer above a base table. It contains the rows that the change's events have written. */
 class OverlayTable<Name extends TableName> implements TableView<Name> {
-  /** Written rows by key; undefined if the row was removed. */
+  /** Written rows by key. undefined marks a removed row. */
   readonly written = new Map<string, RowOf<Name> | undefined>();
   readonly #name: Name;
   readonly #base: TableView<Name>;
@@ -97,7 +97,7 @@ type Overlays = { readonly [Name in TableName]: OverlayTable<Name> };
 
 interface FoldedEvents {
   readonly tables: Overlays;
-  /** Reasons for skipping some of the events. */
+  /** Reasons why some of the events were skipped. */
   readonly passedOver: readonly string[];
 }
 
@@ -114,7 +114,7 @@ export function foldOver(base: TableViews, events: readonly KnownEvent[]): Folde
   return { tables, passedOver };
 }
 
-/** Returns why a staged event no longer applies, such as a removed subject. The fold itself accepts dangling references. */
+/** Returns why a staged event no longer applies, such as a removed stack. The fold itself accepts dangling references. */
 function whyObsolete(tables: TableViews, { type, data }: KnownEvent): EventSkipReason {
   if (type === 'stack.model_installed' && !tables.stack.get(data.stack)) return `no stack ${data.stack}`;
   const models =
@@ -127,14 +127,14 @@ function whyObsolete(tables: TableViews, { type, data }: KnownEvent): EventSkipR
   return lost === undefined ? undefined : `no model ${lost}`;
 }
 
-/** Returns `table key` for each row of definitions that the events wrote, even if it equals the base row. */
+/** Returns `table key` for each row that the events wrote, even if it equals the base row. */
 export function rowsWritten(tables: Overlays): ReadonlySet<string> {
   return new Set(
     overlaidTables.flatMap((name) => [...tables[name].written.keys()].map((key) => `${name} ${key}`)),
   );
 }
 
-/** Opens the tables of a state to fold over them. The tables themselves are not written. */
+/** Opens the tables of a state, so that events can be folded on top of them. The tables themselves are not written. */
 export function openTables(db: Database): TableViews {
   return Object.fromEntries(
     tableNames.map((name) => [name, new Table(db, name, 0n, { seq: 0 })]),
@@ -168,7 +168,7 @@ function writeOverlay(tables: TableViews, tbl: TableName, wanted: Map<string, st
   for (const [key, row] of wanted) tables.overlay.put({ tbl, key, row });
 }
 
-/** Keeps a snapshot's overlay current: recomputes it if a table that it depends on has changed. */
+/** Keeps a snapshot's overlay up to date. Recomputes it only if a table that it depends on has changed. */
 export class OverlayKeeper {
   readonly #tables: Tables;
   #settledAt = 0;
@@ -197,8 +197,8 @@ export class OverlayKeeper {
 }
 
 /**
- * Builds the SELECT of a table in which overlay rows replace the table's own rows. `of` returns a table's name or its SELECT.
- * `marks` are the table's mark columns; for an overlay row they contain the commit that staged the change.
+ * Builds a SELECT in which overlay rows replace the table's own rows. `of` returns a table's name or its SELECT. `marks` are
+ * the table's mark columns. In an overlay row, they contain the number of the commit that staged the change.
  */
 export function overlaidSelect(
   table: (typeof overlaidTables)[number],
@@ -219,7 +219,7 @@ export function overlaidSelect(
     UNION ALL SELECT ${fromOverlay.join(', ')} FROM ${overlay} o WHERE o.tbl = '${table}' AND o.row IS NOT NULL`;
 }
 
-/** SQL after which every read on the connection sees the overlay's rows, until `hideOverlay` is executed. */
+/** SQL that makes every read on the connection see the overlay's rows, until `hideOverlay` is executed. */
 export const showOverlay = overlaidTables
   .map((table) => {
     const { marks = {} }: TableSpec = tableSpecs[table];

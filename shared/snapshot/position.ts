@@ -1,4 +1,4 @@
-/** Position of a snapshot: what it has folded and where it continues, written in the same transaction as the rows. */
+/** Position of a snapshot: what it has folded, and where it continues. It is written in the same transaction as the rows. */
 import { hash as digestOf } from 'node:crypto';
 import { genesisPrev } from '../../schemas/events/commit.ts';
 import { type Database, DatabaseCorrupt, type Statement } from '../runtime/sqlite.ts';
@@ -20,7 +20,7 @@ const foldedColumns = {
 export type FoldedColumns = RowWith<typeof foldedColumns>;
 const foldedNames = Object.keys(foldedColumns) as (keyof FoldedColumns)[];
 
-/** SHA-256 of the position's columns, hex, because digests do not cover this row. It does not prove who wrote the row. */
+/** SHA-256 of the position's columns, in hex, because digests do not cover this row. It does not prove who wrote the row. */
 export function positionChecksum(row: FoldedColumns): string {
   return computeChecksum(foldedNames.map((name) => row[name]));
 }
@@ -88,7 +88,7 @@ export class PositionStore {
     this.#writeSum = db.prepare('INSERT OR REPLACE INTO digest (name, sum) VALUES (?, ?)');
   }
 
-  /** Throws DatabaseCorrupt if the row does not match its checksum. */
+  /** Reads the position. Throws DatabaseCorrupt if the row does not match its checksum. */
   read(): PositionRow {
     const stored = this.#db.prepare('SELECT * FROM position').get() as StoredPosition;
     if (stored.checksum !== positionChecksum(stored))
@@ -116,7 +116,7 @@ export class PositionStore {
     this.#write.run(...values, computeChecksum(values));
   }
 
-  /** Stored digests by table. Tables without a stored digest are missing. */
+  /** Returns the stored digests by table. A table without a stored digest is absent. */
   sums(): Record<string, bigint> {
     const rows = this.#db.prepare('SELECT name, sum FROM digest').all() as { name: string; sum: string }[];
     return Object.fromEntries(rows.map(({ name, sum }) => [name, BigInt(`0x${sum}`)]));
@@ -126,7 +126,7 @@ export class PositionStore {
     this.#writeSum.run(name, sum);
   }
 
-  /** Marks the file as in use since this boot of the machine. */
+  /** Marks the file as in use during this boot of the machine. */
   markOpen(boot: string | null): void {
     this.#db.prepare('UPDATE position SET clean = 0, boot = ?').run(boot);
   }

@@ -1,7 +1,7 @@
 /**
- * Keeps a snapshot at the head of its log: tails the log, folds in short slices so that the event loop stays free, and proves
- * how fresh the snapshot is. It retries transient faults: an unreachable log and, in a control plane, a disk that refuses a
- * write. Any other fault stops it for good; `fault` then contains the reason, and freshness runs out.
+ * Keeps a snapshot up to date with its log. It reads the log, folds in short slices so that the event loop stays free, and
+ * proves how fresh the snapshot is. It retries temporary faults: an unreachable log and, in a control plane, a disk that
+ * refuses a write. Any other fault stops it permanently. Then `fault` contains the reason, and freshness runs out.
  */
 import type { Commit } from '../../schemas/events/commit.ts';
 import { type ControlLog, type LogRecord, LogUnavailable } from '../log/core/control-log.ts';
@@ -15,10 +15,10 @@ import { checkIdentity, checkTrust } from './log-identity.ts';
 import type { Snapshot } from './snapshot.ts';
 
 const probeIntervalMsDefault = 2000;
-/** Interval in ms until the first proof and while requests fail, so that recovery is noticed soon. */
+/** Interval in ms between probes before the first proof and while requests fail, so that recovery is noticed soon. */
 const probeRetryMs = 100;
 
-/** Thrown if the next commit contains an event that this build must not skip. The state before that commit is kept. */
+/** Thrown if the next commit contains an event that this build must not skip. The state before that commit remains. */
 export class FoldHalted extends Error {
   override readonly name = 'FoldHalted';
 }
@@ -26,21 +26,21 @@ export class FoldHalted extends Error {
 export interface ReplicatorOptions {
   readonly snapshot: Snapshot;
   readonly log: ControlLog;
-  /** Earlier proofs for this snapshot. If omitted, nothing is proven yet. */
+  /** Earlier proofs of this snapshot's freshness. If omitted, nothing has been proven yet. */
   readonly freshness?: Freshness;
-  /** Signers of which one must have signed the first record. If omitted, any log is accepted. */
+  /** Trusted signers, one of whom must have signed the log's first record. If omitted, any log is accepted. */
   readonly trusted?: TrustedSigners | undefined;
-  /** Interval in ms at which the end of the log is requested; default 2 s. */
+  /** Interval in ms between requests for the end of the log. The default is 2 s. */
   readonly probeIntervalMs?: number;
   /** Called after each slice that moved the position, with its duration and whether the whole batch is folded. */
   readonly onCommits?: (commits: readonly Commit[], seconds: number, isBatchFolded: boolean) => void;
-  /** Whether to retry a write that the disk refuses. If not, such a write is a fault. */
+  /** Whether to retry a write that the disk refuses. Otherwise a refused write stops the replicator. */
   readonly waitsForDisk?: boolean;
-  /** Called once, when the replicator stops for good. */
+  /** Called once, when a fault has stopped the replicator permanently. */
   readonly onFault?: (error: Error) => void;
-  /** Called when the fold has reached a requested end of the log. That end proves freshness only if this returns true. */
+  /** Called when the fold has reached the log's end as last requested. Freshness is proven only if this returns true. */
   readonly mayProve?: () => boolean;
-  /** Called when the log becomes unreachable, and when it is reachable again. */
+  /** Called when the log becomes unreachable or reachable again. */
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
 }
 
@@ -49,9 +49,9 @@ export class Replicator {
   readonly #options: ReplicatorOptions;
   readonly #probeIntervalMs: number;
   readonly #follower: Follower;
-  /** Woken after each attempt to prove freshness. */
+  /** Wakes callers after each attempt to prove freshness. */
   readonly #attempts = new Waiters();
-  /** Woken by calls that request a proof. */
+  /** Wakes the probe when a caller requests a proof. */
   readonly #asked = new Waiters();
   #endOffset = 0;
   #logMs: number | undefined;
@@ -75,7 +75,7 @@ export class Replicator {
     });
   }
 
-  /** Fault that stopped the replicator for good, or the disk error of its current write. */
+  /** Fault that has stopped the replicator permanently, or the disk error of the write that it is retrying. */
   get fault(): Error | undefined {
     return this.#follower.fault ?? this.#refusedByDisk;
   }
@@ -86,23 +86,23 @@ export class Replicator {
     const { failing } = this.#follower;
     return failing instanceof DatabaseUnwritable ? failing : undefined;
   }
-  /** End of the log when it was last requested; 0 before the first request. */
+  /** End of the log when it was last requested. 0 before the first request. */
   get endOffset(): number {
     return this.#endOffset;
   }
 
-  /** Append time of the last folded record, by the log's clock; undefined until a record is folded in this process. */
+  /** Time when the last folded record was appended, by the log's clock. undefined until this process has folded a record. */
   get logMs(): number | undefined {
     return this.#logMs;
   }
 
-  /** Starts tailing and probing; returns immediately. */
+  /** Starts reading the log and proving freshness. Returns immediately. */
   start(): void {
     this.#follower.start();
     this.#probing = this.#probe();
   }
 
-  /** Resolves once all that the log contained at the call is folded. Rejects on a fault, once stopped, or at the deadline. */
+  /** Resolves once everything that the log contained at the call is folded. Rejects on a fault, timeout or stop. */
   async caughtUp(timeoutMs: number): Promise<void> {
     const untilMs = performance.now() + timeoutMs;
     const end = await this.#options.log.end();
@@ -114,12 +114,12 @@ export class Replicator {
     if (this.fault) throw this.fault;
   }
 
-  /** Resolves true once `seq` is folded, false at the deadline. Rejects on a fault, once stopped, or if `client` aborts. */
+  /** Resolves to true once commit `seq` is folded, or false on timeout. Rejects on a fault or stop, or if `client` aborts. */
   reached(seq: number, timeoutMs: number, client?: AbortSignal): Promise<boolean> {
     return this.#follower.until(() => this.#options.snapshot.seq >= seq, timeoutMs, client);
   }
 
-  /** Requests a new proof at once if only the wall clock makes the last one too old. Never rejects; check `freshness`. */
+  /** Requests a new proof if only the wall clock makes the last one too old. Never rejects, so check `freshness` after it. */
   async provenAgain(timeoutMs: number): Promise<void> {
     const until = performance.now() + timeoutMs;
     while (this.freshness.isFencedByWallClock && this.reachable && !this.#follower.signal.aborted) {
@@ -136,7 +136,7 @@ export class Replicator {
     await Promise.all([stopped, this.#probing]);
   }
 
-  /** Checks that this is the log that was folded, and that it can be trusted. */
+  /** Checks that the log is the one that was folded and that its signers are trusted. */
   async #check(): Promise<number> {
     const { snapshot, log, trusted } = this.#options;
     await checkIdentity(log, snapshot);
@@ -157,7 +157,7 @@ export class Replicator {
     return consumed;
   }
 
-  /** Resolves true once all before this log offset is folded, false at the deadline. Rejects on a fault or once stopped. */
+  /** Resolves to true once all records before `end` are folded, or false on timeout. Rejects on a fault or stop. */
   hasRead(end: number, timeoutMs: number): Promise<boolean> {
     return this.#follower.until(() => this.#follower.position >= end, timeoutMs);
   }
@@ -181,18 +181,18 @@ export class Replicator {
     }
   }
 
-  /** Read-index: an end requested after moment `m`, and then reached by the fold, proves freshness as of `m`. */
+  /** Proves freshness as of moment `m`, once the fold reaches an end of the log that was requested after `m`. */
   async #prove(): Promise<void> {
     const { snapshot, log, mayProve = () => true } = this.#options;
     const moment = this.freshness.now();
     const readBefore = this.#follower.position;
     const end = await log.end();
     this.#endOffset = end;
-    // A log that ends before the offset already read is a different log, so its end proves nothing.
+    // A log that ends before the offset already read is a different log, so its end does not prove anything.
     if (end < readBefore) throw new LogUnavailable(`the log ends at ${end}, before offset ${readBefore}`);
     const isRead = await this.hasRead(end, this.#probeIntervalMs).catch(() => false);
     if (!isRead || this.fault || snapshot.halt) return;
-    // An idle log yields no batch that would show that it is reachable.
+    // An idle log sends no batches that would show that it is reachable again.
     this.#follower.setReachable();
     if (mayProve()) this.freshness.prove(moment);
   }

@@ -1,6 +1,7 @@
 /**
- * Maintains the `routes` table: which nodes of a place can serve which models now, because they are up, not drained and have
- * the model loaded. Routes depend only on the nodes; whether a model is installed at the place is checked at look-up.
+ * Maintains the `routes` table, which lists the nodes that can currently serve each model at each place, because they are up,
+ * not drained and have the model loaded. Routes depend only on nodes. Look-ups check whether a model is installed at the
+ * place.
  */
 import type { PlaceKey } from '../../schemas/names.ts';
 import { type Database, prepare } from '../runtime/sqlite.ts';
@@ -8,7 +9,7 @@ import { parseColumn } from '../runtime/table-columns.ts';
 import type { TableViews } from './table.ts';
 import type { RowOf } from './tables.ts';
 
-/** Maps catalog IDs to the engine's names of the node's loaded models. A declared name wins over the engine's own. */
+/** Maps the catalogue ids of the node's loaded models to the engine's names. A declared name takes precedence. */
 export function servedModels(node: Pick<RowOf<'node'>, 'loaded' | 'models'>): Map<string, string> {
   const loaded = parseColumn(node.loaded);
   const declared = node.models === null ? {} : parseColumn(node.models);
@@ -23,7 +24,7 @@ export function servedModels(node: Pick<RowOf<'node'>, 'loaded' | 'models'>): Ma
 
 const stackPrefix = 'stack:';
 
-/** Returns a check of whether a model may be served at a place. An organisation's own nodes do not need an install. */
+/** Returns a function that checks whether a model may be served at a place. An organisation's own nodes need no install. */
 export function installsIn(db: Database): (place: PlaceKey, model: string) => boolean {
   const inPool = prepare<number, [string]>(db, 'SELECT 1 FROM pool_model WHERE model = ?').pluck();
   const onStack = prepare<number, [string, string]>(
@@ -37,7 +38,7 @@ export function installsIn(db: Database): (place: PlaceKey, model: string) => bo
   };
 }
 
-/** Updates a node's routes; writes only rows that differ. */
+/** Updates a node's routes, writing only rows that differ. */
 export function refreshRoutes(tables: TableViews, node: RowOf<'node'>): undefined {
   const wanted = node.up && !node.drained ? servedModels(node) : new Map<string, string>();
   const windows = parseColumn(node.windows);

@@ -1,7 +1,7 @@
 /**
- * A snapshot: the state of a prefix of one log, with its position and digests, in a single SQLite file. All change in one
- * transaction, so a crash leaves the state of some prefix, and folding on neither loses nor repeats anything. The file is
- * derived: if it is deleted, it is rebuilt from the log. Only the fold may change its rows.
+ * A snapshot is a single SQLite file that contains the state after a prefix of one log, with its position and digests. All of
+ * these change in one transaction. So a crash leaves the state of some prefix, and the fold continues without losing or
+ * repeating anything. If the file is deleted, it is rebuilt from the log. Only the fold may change its rows.
  */
 import type { Commit } from '../../schemas/events/commit.ts';
 import { type KnownEvent, readEvent } from '../../schemas/events/events.ts';
@@ -22,9 +22,9 @@ import { PastStateCache, type State, type StateKind } from './views.ts';
 import { overlayForGateway, overlayForView, type StateView } from './waves.ts';
 
 export interface FoldedSlice {
-  /** Records consumed, whether accepted or skipped. Fewer than passed in if time ran out or the fold halted. */
+  /** Number of records consumed, accepted or skipped. Less than the number passed in if time ran out or the fold halted. */
   readonly consumed: number;
-  /** Commits that extended the chain, in order. */
+  /** Commits that extended the log's chain, in order. */
   readonly accepted: readonly Commit[];
 }
 
@@ -34,10 +34,10 @@ export interface Halt {
   readonly reason: string;
 }
 
-/** Folds events temporarily and returns why the fold skipped some of them. The preview undoes them at its end. */
+/** Folds events temporarily. Returns the reasons why some were skipped. The events are undone when the preview ends. */
 export type FoldPreviewed = (events: Iterable<KnownEvent>, context: EventContext) => readonly string[];
 
-/** An open snapshot file. Read as a State, it is the state after its last commit. */
+/** An open snapshot file. Used as a `State`, it shows the state after its last commit. */
 export class Snapshot implements State {
   readonly db: Database;
   readonly path: string;
@@ -55,7 +55,7 @@ export class Snapshot implements State {
   #nextOffset: number;
   #halt: Halt | undefined;
 
-  /** `db` must have the schema of this fold version; see open-snapshot.ts. */
+  /** `db` must have the schema of this fold version; see `open-snapshot.ts`. */
   constructor(db: Database, path: string, observer?: FoldObserver) {
     this.db = db;
     this.path = path;
@@ -75,50 +75,50 @@ export class Snapshot implements State {
     this.#overlay = new OverlayKeeper(this.#tables);
   }
 
-  /** Calls `onRow` for each row that is written or removed, until `undefined` is passed. Its transaction may roll back. */
+  /** Calls `onRow` for each row written or removed, until `undefined` is passed. The transaction may still roll back. */
   watchRows(onRow: FoldObserver['changed'] | undefined): void {
     this.#onRow = onRow;
   }
 
-  /** `seq` of the last folded commit; 0 before the first. */
+  /** Number of the last folded commit. 0 before the first. */
   get seq(): number {
     return this.#head.seq;
   }
-  /** Log ID, or null before `log.created` has been folded. */
+  /** Id of the log, or null before `log.created` has been folded. */
   get log(): string | null {
     return this.#head.log;
   }
-  /** End of the folded chain: the log's ID, `seq`, SHA-256 of the last accepted record, and the signers. */
+  /** Last accepted commit: the log's id, the commit's `seq`, the SHA-256 of its record, and the signers. */
   get head(): Head {
     return this.#head;
   }
-  /** Offset at which reading the log continues. */
+  /** Log offset at which reading continues. */
   get nextOffset(): number {
     return this.#nextOffset;
   }
   /**
    * Moves the read offset back to just after the last accepted record, because the log can prove only that position. Skipped
-   * records after it are judged again but counted once.
+   * records after it are read again but not counted again.
    */
   rewind(): void {
     this.#nextOffset = this.#row.headOffset + 1;
   }
-  /** Offset of the last accepted record; -1 before the first. */
+  /** Offset of the last accepted record. -1 before the first. */
   get headOffset(): number {
     return this.#row.headOffset;
   }
-  /** Number of records, since the snapshot was built, that did not extend the chain. */
+  /** Number of records that did not extend the log's chain, since the snapshot was built. */
   get skipped(): number {
     return this.#row.skipped;
   }
   get halt(): Halt | undefined {
     return this.#halt;
   }
-  /** `seq` of the last checkpoint whose digests differed from ours, or null. */
+  /** Number of the last checkpoint whose digests differed from this snapshot's, or null if none did. */
   get divergedAt(): number | null {
     return this.#row.divergedAt;
   }
-  /** Forgets a divergence. Call this only if this build folded the whole log: its result outweighs the checkpoint. */
+  /** Forgets a divergence. Call it only if this build folded the whole log, because its result outweighs the checkpoint. */
   overrideCheckpoint(): void {
     this.#row = { ...this.#row, divergedAt: null };
     this.#positions.write(this.#row);
@@ -128,8 +128,8 @@ export class Snapshot implements State {
   }
 
   /**
-   * Folds records in one transaction, and stops after about `budgetMs` so that a serving process can yield. Records before
-   * `nextOffset` change nothing. Throws DatabaseUnwritable or DatabaseCorrupt; nothing has been applied then.
+   * Folds records in one transaction, and stops after about `budgetMs` so that a serving process can yield. Ignores records
+   * before `nextOffset`. If it throws DatabaseUnwritable or DatabaseCorrupt, nothing has been applied.
    */
   apply(records: readonly LogRecord[], budgetMs = Number.POSITIVE_INFINITY): FoldedSlice {
     if (this.#halt || records.length === 0) return { consumed: 0, accepted: [] };
@@ -156,7 +156,7 @@ export class Snapshot implements State {
 
   /**
    * Reads a state other than the one after the last commit. Previewed events are folded as the iterable yields them, so each
-   * can depend on the state before it; all are undone. `passedOver` lists why the fold skipped some.
+   * can depend on the state before it, and all are undone afterwards. `passedOver` lists why some were skipped.
    */
   stateAt<Result>(of: StateKind, read: (state: State, passedOver: readonly string[]) => Result): Result {
     if (of.kind === 'present') return this.#inView(of.view, read);
@@ -168,7 +168,7 @@ export class Snapshot implements State {
     return this.preview((fold) => read({ db: this.db, seq: context.seq }, fold(events, context)));
   }
 
-  /** Calls `work` with a function that folds events on top of the current state, and undoes them all at the end. */
+  /** Calls `work` with a function that folds events on top of the current state. Undoes all of them afterwards. */
   preview<Result>(work: (fold: FoldPreviewed) => Result): Result {
     return this.#rolledBack(() =>
       work((events, context) => {
@@ -178,7 +178,7 @@ export class Snapshot implements State {
           const reason = applyEvent(this.#tables, event, context);
           if (reason !== undefined) passedOver.push(reason);
         }
-        // Bounds checked on the previewed state must also count the keys that the preview added.
+        // Store the counts now, so that bounds checked on the previewed state include the keys that the preview added.
         this.#keyCounts.store();
         this.#overlay.settle();
         return passedOver;
@@ -186,7 +186,7 @@ export class Snapshot implements State {
     );
   }
 
-  /** Reads the present state through a view. Nothing may fold meanwhile, because prepared statements read the overlay too. */
+  /** Reads the present state through a view. Nothing may fold meanwhile, because the fold would read the overlay, too. */
   #inView<Result>(view: StateView, read: (state: State, passedOver: readonly string[]) => Result): Result {
     const { db, seq } = this;
     const overlaid = overlayForView(db, view);
@@ -199,7 +199,7 @@ export class Snapshot implements State {
     }
   }
 
-  /** The newest event that this build could not read and skipped. */
+  /** Describes the newest event that this build could not read and therefore skipped. */
   get passedOver(): string | undefined {
     const unread = this.#journal.newestUnread();
     if (unread === undefined) return undefined;
@@ -208,7 +208,7 @@ export class Snapshot implements State {
     return `commit ${seq}: event type ${printable(type)} ${why}`;
   }
 
-  /** Digests by table, 32 hex digits each. */
+  /** Digests of all tables, 32 hex digits each. */
   digests(): Record<TableName, string> {
     return Object.fromEntries(tableNames.map((name) => [name, hex128(this.#tables[name].sum)])) as Record<
       TableName,
@@ -216,7 +216,7 @@ export class Snapshot implements State {
     >;
   }
 
-  /** Combined digest of all tables, 16 hex digits. Processes report and compare it. */
+  /** Combined digest of all tables, 16 hex digits. Processes report it so that they can be compared. */
   digest(): string {
     return combineDigests(this.digests());
   }
@@ -232,14 +232,14 @@ export class Snapshot implements State {
     }
   }
 
-  /** Flushes everything to disk before marking the file, so that the mark never reaches the disk before the data. */
+  /** Flushes everything to disk before marking the file as clean, so that the mark never reaches the disk before the data. */
   #checkpoint(): void {
     this.db.pragma('synchronous = FULL');
     this.db.pragma('wal_checkpoint(TRUNCATE)');
     this.#positions.markClean();
   }
 
-  /** Returns the number of records consumed. The rest is for the next slice, or for a build that knows the event. */
+  /** Returns the number of records consumed. The rest are left for the next slice, or for a build that knows the event. */
   #foldRecords(records: readonly LogRecord[], budgetMs: number, accepted: Commit[]): number {
     const until = performance.now() + budgetMs;
     let consumed = 0;
@@ -277,7 +277,7 @@ export class Snapshot implements State {
     }
   }
 
-  /** Folds one commit. Returns false, without folding any of it, if it contains a critical event unknown to this build. */
+  /** Folds one commit. Returns false and folds nothing if it contains a critical event that this build does not know. */
   #foldCommit(commit: Commit, recordHash: string): boolean {
     const events = commit.events.map((stored) => ({ stored, read: readEvent(stored) }));
     const unknown = events.find(({ stored, read }) => read.outcome === 'unknown' && stored.critical);
@@ -331,7 +331,7 @@ export class Snapshot implements State {
     return tableNames.map((name) => this.#tables[name].sum);
   }
 
-  /** Runs `work` and undoes its changes by a rollback, because releasing the outermost savepoint fails on a full disk. */
+  /** Undoes the changes of `work` by a rollback. Releasing the outermost savepoint instead would fail on a full disk. */
   #rolledBack<Result>(work: () => Result): Result {
     const sums = this.#sums();
     const undo = this.db.inTransaction ? 'ROLLBACK TO rolled_back; RELEASE rolled_back' : 'ROLLBACK';
@@ -343,7 +343,7 @@ export class Snapshot implements State {
     }
   }
 
-  /** Rolls back the rows, and resets the digests and counts in memory. */
+  /** Rolls back the rows, and resets the digests and counts in memory to match them. */
   #rollback(statement: string, sums: readonly bigint[]): void {
     if (this.db.inTransaction) this.db.exec(statement);
     for (const [index, name] of tableNames.entries()) this.#tables[name].reset(sums[index] ?? 0n);

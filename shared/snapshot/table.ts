@@ -1,4 +1,4 @@
-/** Reads and writes the rows of one table for the fold. No other code writes them, so the table's digest matches. */
+/** Reads and writes the rows of one table for the fold. No other code writes rows, so each digest matches its table. */
 import type { Database, Statement } from '../runtime/sqlite.ts';
 import type { SqlValue } from '../runtime/table-columns.ts';
 import {
@@ -11,13 +11,13 @@ import {
   tableSpecs,
 } from './tables.ts';
 
-/** A table as the fold changes it. Changes return undefined, which a fold can return as "nothing was skipped". */
+/** A table as the fold sees it. Changes return undefined, which a fold can return to say that nothing was skipped. */
 export interface TableView<Name extends TableName = TableName> {
   get(...key: SqlValue[]): RowOf<Name> | undefined;
-  /** Returns the rows with this value in the column, which must be indexed or first in the key. */
+  /** Returns the rows with this value in a column. The column must be indexed or first in the key. */
   where(column: keyof RowOf<Name> & string, value: SqlValue): RowOf<Name>[];
   put(row: RowOf<Name>): undefined;
-  /** Like `put`, but saves the read: `before` is the current row with the same key, or undefined if there is none. */
+  /** Like `put`, but saves a read. `before` must be the current row with the same key, or undefined if there is none. */
   replace(before: RowOf<Name> | undefined, row: RowOf<Name>): undefined;
   /** Changes some columns of an existing row. */
   update(row: RowOf<Name>, change: Partial<RowOf<Name>>): undefined;
@@ -26,7 +26,7 @@ export interface TableView<Name extends TableName = TableName> {
 
 export type TableViews = { readonly [Name in TableName]: TableView<Name> };
 
-/** Replaces lone surrogates, which SQLite cannot store as UTF-8. The digest must describe the text that is read back. */
+/** Replaces lone surrogates, which SQLite cannot store as UTF-8, so that the digest describes the text that is read back. */
 export function wellFormed(row: TableRow): TableRow {
   const isKept = Object.values(row).every((value) => typeof value !== 'string' || value.isWellFormed());
   if (isKept) return row;
@@ -45,12 +45,12 @@ export type RowObserver = (
   after: TableRow | undefined,
 ) => void;
 
-/** Position of the commit that is being folded. */
+/** Number of the commit that is being folded. It is written to mark columns. */
 export interface FoldStamp {
   seq: number;
 }
 
-/** Rows of one table in the database. Every change goes through `replace` or `remove`, so digest and rows cannot diverge. */
+/** Rows of one table in the database. Every change goes through `replace` or `remove`, which also update the digest. */
 export class Table<Name extends TableName = TableName> implements TableView<Name> {
   readonly name: Name;
   readonly #db: Database;
@@ -156,14 +156,14 @@ export class Table<Name extends TableName = TableName> implements TableView<Name
     return this.#writes;
   }
 
-  /** Returns the digest if it has changed since the last call. */
+  /** Returns the digest if it has changed since the last call, and undefined otherwise. */
   takeDirtySum(): bigint | undefined {
     if (!this.#dirty) return undefined;
     this.#dirty = false;
     return this.#sum;
   }
 
-  /** Restores the in-memory digest after a rollback. */
+  /** Resets the digest in memory after a rollback. */
   reset(sum: bigint): void {
     this.#sum = sum;
     this.#dirty = false;

@@ -1,4 +1,4 @@
-/** Tables of a snapshot and their digests. A digest is the sum, mod 2^128, of the hashes of the table's logical rows. */
+/** Tables of a snapshot and their digests. A digest is the sum, mod 2^128, of the hashes of a table's rows without marks. */
 
 import * as nodeCrypto from 'node:crypto';
 import { createHash } from 'node:crypto';
@@ -29,22 +29,22 @@ import {
 export type TableRow = Record<string, SqlValue>;
 
 export interface TableSpec {
-  /** Columns in the canonical order of the digest. */
+  /** Columns, in the order in which the digest hashes them. */
   readonly columns: Columns;
   readonly key: readonly string[];
   readonly indexes?: readonly (readonly string[])[];
   /**
-   * Mark columns: each stores the position of the commit that last set the row, so that explanations can name the event. A
-   * mark moves if one of its listed columns changes; with an empty list it moves on every write. Removed rows of tables with
-   * marks are remembered.
+   * Mark columns. Each contains the number of the commit that last set the row, so that explanations can name the event. A
+   * mark is updated if one of its listed columns changes, or on every write if the list is empty. Rows removed from tables
+   * with marks leave tombstones.
    */
   readonly marks?: Readonly<Record<string, readonly string[]>>;
 }
 
-/** Mark that moves on every write. */
+/** Mark that is updated on every write. */
 const anyWrite = { set_at: [] } as const;
 
-/** Columns, keys and indexes. Times are in ms since 1970. The fold guarantees NOT NULL, because it must never fail. */
+/** Columns, keys and indexes. Times are in ms since 1970. The fold ensures that NOT NULL holds, because it must not fail. */
 export const tableSpecs = {
   tier: {
     columns: {
@@ -54,7 +54,7 @@ export const tableSpecs = {
       concurrency: orNull(integer()),
       context_tokens: orNull(integer()),
       monthly_tokens: orNull(integer()),
-      free_turns: orNull(integer()), // this and the columns below: anonymous only
+      free_turns: orNull(integer()), // this and the following columns are used only for visitors
       network_factor: orNull(integer()),
       total_requests_per_minute: orNull(integer()), // limit on all visitors together
       total_concurrency: orNull(integer()),
@@ -93,7 +93,7 @@ export const tableSpecs = {
   api_key: {
     columns: {
       id: text<KeyId>(),
-      // If only the revocation is known, the columns from hash to created_by are NULL.
+      // From `hash` to `created_by`, columns are NULL if only the key's revocation is known.
       hash: orNull(blob()), // SHA-256 of the key text
       organisation: orNull(text<OrganisationId>()),
       name: orNull(text()),
@@ -132,18 +132,18 @@ export const tableSpecs = {
       url: text(),
       dialect: text<Dialect>(),
       credential: orNull(text()), // name of the credential, never its value
-      models: orNull(text<JsonColumn<ServedNames>>()), // served name by catalog ID, if they differ
+      models: orNull(text<JsonColumn<ServedNames>>()), // engine's model names by catalogue id, if they differ
       agent: integer(),
       drained: integer(),
-      owner: orNull(text()), // control-plane replica that owns the node
-      generation: integer(), // number of ownership claims so far
+      owner: orNull(text()), // control-plane replica that monitors the node
+      generation: integer(), // number of times that ownership was claimed
       up: integer(),
       loaded: text<JsonColumn<readonly string[]>>(), // model names that the engine reports
       windows: text<JsonColumn<Readonly<Record<string, number>>>>(), // context window in tokens, by the engine's model name
       image_models: text<JsonColumn<readonly string[]>>(), // engine's names of the models that accept images
       rerank_models: text<JsonColumn<readonly string[]>>(), // engine's names of the models that can only rerank
       reason: orNull(text()),
-      changed_at: orNull(integer()), // last change of health; NULL before the first report
+      changed_at: orNull(integer()), // time of the last change of health; NULL before the first report
     },
     key: ['id'],
     indexes: [['place']],
@@ -161,10 +161,14 @@ export const tableSpecs = {
     indexes: [['hash'], ['node']],
   },
   usage_adjustment: {
-    columns: { organisation: text<OrganisationId>(), period: text() /* its first day */, tokens: integer() },
+    columns: {
+      organisation: text<OrganisationId>(),
+      period: text() /* first day of the period */,
+      tokens: integer(),
+    },
     key: ['organisation', 'period'],
   },
-  /** Fleet-wide bounds on what members may do, in a single row. Empty if the fleet does not set any. */
+  /** Fleet-wide bounds on what members may do. The table contains one row, or none if the fleet does not set bounds. */
   bounds: {
     columns: {
       id: text(), // always `fleet`
@@ -180,17 +184,17 @@ export const tableSpecs = {
     columns: {
       slot: text<'open'>(),
       id: text(),
-      events: text<JsonColumn<readonly StoredEvent[]>>(), // events of known types, in the log's format
+      events: text<JsonColumn<readonly StoredEvent[]>>(), // events of types that this build knows, in the log's format
       waves: text<JsonColumn<readonly Wave[]>>(),
-      wave: integer(), // waves that have begun; 0 before the first
+      wave: integer(), // number of waves that have begun
       wave_at: integer(), // time when the last wave began
       hold_seconds: integer(),
       watch: text<JsonColumn<ChangeWatch>>(),
       advance_unseen: integer(),
       at: integer(),
       by: text(),
-      passed_over: integer(), // number of events that no longer apply to the current rows
-      passed_over_reason: orNull(text()), // reason for the first such event
+      passed_over: integer(), // number of staged events that no longer apply to the current rows
+      passed_over_reason: orNull(text()), // why the first of these events no longer applies
     },
     key: ['slot'],
     marks: { ...anyWrite, staged_at: ['id'], advanced_at: ['id', 'wave'] },
@@ -208,13 +212,13 @@ export const tableSpecs = {
       by: text(),
       closed_at: integer(),
       closed_by: text(),
-      reason: orNull(text()), // reason for the withdrawal; NULL if completed
+      reason: orNull(text()), // why it was withdrawn; NULL if completed
     },
     key: ['id'],
     indexes: [['state']],
     marks: anyWrite,
   },
-  /** Rows of definitions that the open change replaces or removes. Derived; see overlay.ts. */
+  /** Rows that the open change would replace or remove. Derived from other tables by overlay.ts. */
   overlay: {
     columns: {
       tbl: text(),
@@ -223,7 +227,7 @@ export const tableSpecs = {
     },
     key: ['tbl', 'key'],
   },
-  /** Nodes that can serve a model at a place now, with every node property that a request needs. Derived by the fold. */
+  /** Nodes that can currently serve a model at a place, with the properties that requests need. The fold derives them. */
   routes: {
     columns: {
       place: text<PlaceKey>(),
@@ -233,7 +237,7 @@ export const tableSpecs = {
       url: text(),
       dialect: text<Dialect>(),
       credential: orNull(text()),
-      window_tokens: orNull(integer()), // NULL if not reported
+      window_tokens: orNull(integer()), // context window in tokens; NULL if the engine does not report it
       takes_images: integer(), // 1 if the model is known to accept images
       reranks: integer(), // 1 if the model is known to rerank and do nothing else
     },
@@ -242,7 +246,7 @@ export const tableSpecs = {
   },
 } as const satisfies Record<string, TableSpec>;
 
-/** Maps a catalog ID to the engine's model name. */
+/** Maps a catalogue id to the engine's name for the model. */
 export type ServedNames = Readonly<Record<string, string>>;
 
 export type TableName = keyof typeof tableSpecs;
@@ -254,12 +258,12 @@ export type MarkOf<Name extends TableName> = (typeof tableSpecs)[Name] extends {
   ? keyof Marks & string
   : never;
 
-/** Formats a row's key as its columns joined by /. */
+/** Joins the key columns of a row with `/`. */
 export function formatKey(table: TableName, row: Readonly<Record<string, unknown>>): string {
   return tableSpecs[table].key.map((column) => String(row[column])).join('/');
 }
 
-/** Splits a key text into its columns. Only the last column, a model name, may itself contain a slash. */
+/** Splits a key into its columns. Only the last column, which may be a model name, may itself contain a slash. */
 export function splitKey(table: TableName, text: string): string[] {
   if (tableSpecs[table].key.length === 1) return [text];
   const [first = '', ...rest] = text.split('/');
@@ -270,7 +274,7 @@ export function indexName(table: TableName, index: readonly string[]): string {
   return `${table}_by_${index.join('_')}`;
 }
 
-/** Tombstones of rows removed from tables with marks. The journal trims them; they are not part of the digests. */
+/** Tombstones of rows removed from tables with marks. The journal deletes old ones. Digests do not cover them. */
 const removedSql = `
 CREATE TABLE removed (      -- facts about removed objects, for explanations
   kind TEXT, id TEXT,     -- table, and key columns joined by /
@@ -280,7 +284,7 @@ CREATE TABLE removed (      -- facts about removed objects, for explanations
 CREATE INDEX removed_by_seq ON removed (seq);
 `;
 
-/** Number of keys per organisation and end day. Derived from the key rows (see key-counts.ts); not part of the digests. */
+/** Number of keys per organisation and end day, derived from the key rows (see key-counts.ts). Digests do not cover it. */
 const keyCountSql = `
 CREATE TABLE key_count (  -- number of keys that end on a day
   organisation TEXT,      -- '' for all keys
@@ -290,7 +294,7 @@ CREATE TABLE key_count (  -- number of keys that end on a day
 ) STRICT, WITHOUT ROWID;
 `;
 
-/** Returns the SQL that creates all tables. WITHOUT ROWID makes a look-up by key a single B-tree descent. */
+/** SQL that creates all tables. WITHOUT ROWID makes a look-up by key a single B-tree descent. */
 export function schemaSql(): string {
   const tables = tableNames
     .map((name) => {
@@ -310,13 +314,13 @@ export function schemaSql(): string {
 
 const neverMs = Number.MAX_SAFE_INTEGER;
 
-/** Time at which a key ends, in ms since 1970: its revocation or its expiry, whichever is earlier. */
+/** SQL for the time when a key ends, in ms since 1970. It is the revocation or the expiry, whichever is earlier. */
 export const keyEndSql = `min(ifnull(revoked_at, ${neverMs}), ifnull(expires_at, ${neverMs}))`;
 export function keyEndMs(row: Pick<RowOf<'api_key'>, 'revoked_at' | 'expires_at'>): number {
   return Math.min(row.revoked_at ?? neverMs, row.expires_at ?? neverMs);
 }
 
-/** Indexes for the orders in which keys are listed and forgotten. The history does not need them, only snapshots do. */
+/** Indexes for listing keys and for forgetting them. Only snapshots need them; the history does not. */
 export const keyOrdersSql = `
 CREATE INDEX api_key_by_created_at ON api_key (created_at);
 CREATE INDEX api_key_by_end ON api_key (${keyEndSql});
@@ -329,7 +333,7 @@ const sha256Hex: (text: string) => string =
     ? (text) => nodeCrypto.hash('sha256', text, 'hex')
     : (text) => createHash('sha256').update(text).digest('hex');
 
-/** Hashes one canonical row to a number below 2^128. */
+/** Hashes one row in canonical form to a number below 2^128. */
 export function rowDigest(table: TableName, row: TableRow): bigint {
   const values: unknown[] = [table];
   for (const column in tableSpecs[table].columns) {
@@ -348,7 +352,7 @@ export function hex128(sum: bigint): string {
   return sum.toString(16).padStart(32, '0');
 }
 
-/** Combines all table digests into one digest of 16 hex digits, which processes report and compare. */
+/** Combines the digests of all tables into one of 16 hex digits. Processes report it so that they can be compared. */
 export function combineDigests(digests: Readonly<Record<TableName, string>>): string {
   return sha256Hex(JSON.stringify(digests)).slice(0, 16);
 }

@@ -1,7 +1,7 @@
 /**
- * Recomputes a snapshot's digests from its rows, and names the tables that differ or whose indexes lack a row, because
- * look-ups use the indexes. It runs while the process serves, so each step reads a bounded number of rows. A table that the
- * fold changes meanwhile is read again.
+ * Recomputes a snapshot's digests from its rows. It names the tables that differ from their digest, and those with a row
+ * missing from an index, because look-ups rely on indexes. Each step reads a bounded number of rows, since the process serves
+ * meanwhile. A table that the fold changes during the check is read again.
  */
 import { atOnce, inSlices } from '../runtime/slices.ts';
 import type { Database } from '../runtime/sqlite.ts';
@@ -23,7 +23,7 @@ export interface Verification {
   readonly rows: number;
 }
 
-/** Extra column: number of indexes that contain the row. */
+/** Name of an extra column that counts the indexes containing a row. */
 const indexCountColumn = '_indexed';
 
 function selectWithIndexes(table: TableName, indexes: readonly (readonly string[])[]): string {
@@ -35,7 +35,7 @@ function selectWithIndexes(table: TableName, indexes: readonly (readonly string[
   return `SELECT t.*, ${found.join(' + ') || '0'} AS ${indexCountColumn} FROM ${table} t`;
 }
 
-/** Recomputes one table, yielding after each slice. `isIndexed` is false if a row is missing from an index. */
+/** Recomputes the digest of one table, yielding after each slice. `isIndexed` is false if a row is missing from an index. */
 function* recomputeTable(
   db: Database,
   table: TableName,
@@ -68,21 +68,21 @@ function* recomputeTable(
   return { sum, rows, isIndexed };
 }
 
-/** Checks one table in steps; its rows must not change meanwhile. Throws DatabaseCorrupt for a damaged position. */
+/** Checks one table in steps. Its rows must not change meanwhile. Throws DatabaseCorrupt if the position is damaged. */
 export function* verifyTable(
   db: Database,
   table: TableName,
   rowsPerSlice: number,
 ): Generator<void, { readonly rows: number; readonly isWhole: boolean }> {
   const positions = new PositionStore(db);
-  // Reads the position only to check its checksum.
+  // This read verifies the position's checksum. Its result is not needed.
   positions.read();
   const stored = positions.sums()[table] ?? 0n;
   const { sum, rows, isIndexed } = yield* recomputeTable(db, table, rowsPerSlice);
   return { rows, isWhole: isIndexed && sum === stored };
 }
 
-/** Checks all tables in steps of at most `rowsPerSlice` rows. Throws the driver's error for damaged pages. */
+/** Checks all tables in steps of at most `rowsPerSlice` rows. Throws the driver's error if a page is damaged. */
 export function* verifySteps(db: Database, rowsPerSlice = 1000): Generator<void, Verification> {
   const positions = new PositionStore(db);
   const differing: TableName[] = [];
@@ -95,7 +95,7 @@ export function* verifySteps(db: Database, rowsPerSlice = 1000): Generator<void,
       const computed = yield* recomputeTable(db, table, rowsPerSlice);
       const after = state(table);
       const isWhole = computed.isIndexed && computed.sum === after.sum;
-      // A fold may have changed rows and changed them back, but hardly during three readings in a row.
+      // The fold may have changed rows and changed them back, but hardly during each of three readings.
       const mayHaveMoved = after.sum !== before.sum || (after.seq !== before.seq && ++readings < 3);
       if (!isWhole && mayHaveMoved) continue;
       rows += computed.rows;
@@ -114,7 +114,7 @@ export function verify(db: Database): Verification {
 const rowsPerStep = 50;
 const turnMsMax = 5;
 
-/** Returns the tables that differ. Takes turns with requests, because a gateway serves while it rebuilds its snapshot. */
+/** Returns the tables that fail the check. It takes turns with requests, because a gateway serves while it rebuilds. */
 export async function verifyInTurns(db: Database): Promise<readonly TableName[]> {
   return (await inSlices(verifySteps(db, rowsPerStep), turnMsMax)).differing;
 }

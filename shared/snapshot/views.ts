@@ -1,4 +1,4 @@
-/** Reads states other than the one after the last commit. Readers take a database and need not know which state it shows. */
+/** Reads states other than the one after the last commit. Readers get a database and need not know which state it shows. */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { type Database, openDatabase } from '../runtime/sqlite.ts';
 import type { EventContext } from './effect.ts';
@@ -7,26 +7,26 @@ import type { OpenOverlay, StateView } from './waves.ts';
 
 export interface State {
   readonly db: Database;
-  /** Last commit of the state. */
+  /** Number of the last commit included in the state. */
   readonly seq: number;
-  /** The open change whose rows this state includes. */
+  /** The open change, if its rows replace the base rows in this state. */
   readonly overlaid?: OpenOverlay | undefined;
 }
 
-/** A past state, whose rows come from one SELECT per table. */
+/** A past state. `select` returns one SELECT per table that yields its rows. */
 interface PastKind {
   readonly kind: 'past';
   readonly seq: number;
   readonly select: (table: TableName) => string;
-  /** Whether the rows of the open change are included. */
+  /** Whether the rows of the change that was open then are included. */
   readonly isOfWave: boolean;
 }
-/** The present state, as a given view of an open change. */
+/** The present state, with or without the rows of the open change. */
 interface PresentKind {
   readonly kind: 'present';
   readonly view: StateView;
 }
-/** The present state plus uncommitted events. */
+/** The present state with some uncommitted events applied. */
 interface PreviewedKind {
   readonly kind: 'previewed';
   readonly events: Iterable<KnownEvent>;
@@ -34,7 +34,7 @@ interface PreviewedKind {
 }
 export type StateKind = PastKind | PresentKind | PreviewedKind;
 
-/** Hides the tables behind temporary views, so that every read on this connection sees the past state. */
+/** Covers the tables with temporary views, so that every read on this connection sees the past state. */
 function showState(db: Database, log: string | null, { seq, select }: PastKind): void {
   const views = tableNames.map((name) => `CREATE TEMP VIEW ${name} AS ${select(name)};`);
   const id = log === null ? 'NULL' : `'${log.replaceAll("'", "''")}'`;
@@ -43,7 +43,7 @@ function showState(db: Database, log: string | null, { seq, select }: PastKind):
 
 const keptMax = 8;
 
-/** Connections to one file, each showing one past state. Keeps the eight most recently used ones. */
+/** Read-only connections to one file, each showing one past state. The eight most recently used ones are kept. */
 export class PastStateCache {
   readonly #path: string;
   readonly #kept = new Map<string, Database>();
@@ -60,7 +60,7 @@ export class PastStateCache {
     const [oldest] = this.#kept;
     if (oldest !== undefined && this.#kept.size > keptMax) {
       this.#kept.delete(oldest[0]);
-      // The caller may still read from the connection in this turn of the event loop.
+      // Close later, because the caller may still read from the connection in this turn of the event loop.
       setImmediate(() => oldest[1].close());
     }
     return db;

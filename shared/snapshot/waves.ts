@@ -1,17 +1,17 @@
-/** Decides which gateways a change has reached, by the state and the gateway's name alone, so every reader agrees. */
+/** Decides which gateways a change has reached, from the state and the gateway's name alone, so that all readers agree. */
 import { createHash } from 'node:crypto';
 import type { Wave } from '../../schemas/events/changes.ts';
 import { type Database, prepare } from '../runtime/sqlite.ts';
 import { parseColumn } from '../runtime/table-columns.ts';
 import type { RowOf, TableName } from './tables.ts';
 
-/** Maps a gateway to a number from 0 up to (but excluding) 1, by a hash of the change and the name. */
+/** Hashes the change and the gateway's name to a number of at least 0 and less than 1. */
 function gatewayShare(change: string, gateway: string): number {
   const hash = createHash('sha256').update(`${change}\0${gateway}`).digest();
   return hash.readUIntBE(0, 6) / 2 ** 48;
 }
 
-/** Returns the first wave that includes the gateway, counted from 1; undefined if none does. */
+/** Returns the first wave that includes the gateway, counted from 1, or undefined if none does. */
 export function firstWave(change: string, waves: readonly Wave[], gateway: string): number | undefined {
   const place = gatewayShare(change, gateway);
   const at = waves.findIndex((wave) =>
@@ -21,12 +21,12 @@ export function firstWave(change: string, waves: readonly Wave[], gateway: strin
 }
 
 /**
- * Selects the rows of definitions to read while a change is open: those of gateways not yet reached, those of gateways
- * reached, or those of one gateway.
+ * Selects which rows to read while a change is open: those of gateways that it has not reached (`base`), those of gateways
+ * that it has reached (`wave`), or those of one gateway.
  */
 export type StateView = 'base' | 'wave' | { readonly gateway: string };
 
-/** The open change, and how far it has been released. */
+/** The open change, with the number of waves released so far. */
 export interface Release {
   readonly change: string;
   /** Number of waves that have begun. */
@@ -34,7 +34,7 @@ export interface Release {
   readonly waves: number;
 }
 
-/** Returns the open change if it has reached the gateway. Without a gateway, returns it if it has reached any. */
+/** Returns the open change if it has reached the given gateway or, without a gateway, if it has reached any. */
 function findRelease(db: Database, gateway: string | undefined): Release | undefined {
   const row = prepare<Pick<RowOf<'change'>, 'id' | 'wave' | 'waves'>, []>(
     db,
@@ -47,30 +47,30 @@ function findRelease(db: Database, gateway: string | undefined): Release | undef
   return { change: row.id, wave: row.wave, waves: waves.length };
 }
 
-/** Subjects of a decision, as far as they are known. */
+/** Tier, model and stack that a decision was about, as far as they are known. */
 export interface DecisionSubject {
   readonly tier: string | undefined;
   readonly model: string | undefined;
   readonly stack: string | undefined;
-  /** Whether the answer names the next higher tier, which means that all tiers were read. */
+  /** Whether the refusal names the next higher tier. If so, the decision has read all tiers. */
   readonly namesTiers?: boolean | undefined;
 }
 
-/** An open change whose rows are read instead of the base rows. */
+/** An open change, with the set of rows that it replaces. */
 export interface OpenOverlay extends Release {
-  /** Whether the row belongs to the overlay. `key` is the row's key columns joined by /. */
+  /** Whether the change replaces this row. `key` consists of the row's key columns joined by `/`. */
   has(table: TableName, key: string): boolean;
-  /** Whether a decision read a row of the overlay. */
+  /** Whether a decision on this subject read a row that the change replaces. */
   decided(on: DecisionSubject): boolean;
 }
 
-/** Returns the change whose rows a reader with this view sees. */
+/** Returns the open change if a reader with this view sees its rows. */
 export function overlayForView(db: Database, view: StateView): OpenOverlay | undefined {
   if (view === 'base') return undefined;
   return overlayForGateway(db, view === 'wave' ? undefined : view.gateway);
 }
 
-/** Reads the overlay's keys; valid until the state changes. Without a gateway, it is the overlay of all gateways reached. */
+/** Returns the open change if it has reached the gateway or, without one, any. Valid until the state changes. */
 export function overlayForGateway(db: Database, gateway?: string): OpenOverlay | undefined {
   const release = findRelease(db, gateway);
   if (release === undefined) return undefined;
