@@ -1,7 +1,7 @@
 /**
- * A topic on which gateways exchange their counts: gauges or counters. Records are cumulative, so a lost, late or repeated
- * record is harmless. All input is treated as hostile: only bounded records with the HMAC of the gateway token are delivered.
- * The topic opens on first use, and again after a fault. No call blocks the event loop.
+ * A topic on which gateways exchange counts for shared limits: gauges or counters. Records are cumulative, so a lost, late or
+ * repeated record is harmless. All input is treated as hostile: only records of bounded size with an HMAC under the gateway
+ * token are delivered. The topic is opened on first use and reopened after a fault. Calls never block the event loop.
  */
 import {
   type LimitTopicName,
@@ -20,33 +20,33 @@ import { addRefused, checkMac, RecordMac, type RefusedRecords } from './core/rec
 import { openLog } from './open-log.ts';
 import { type OpenTopic, ReopenedLog } from './reopened-log.ts';
 
-/** Batch size from which a reader counts as behind and does not rest. */
+/** Number of records in a batch from which a reader counts as behind and reads on without resting. */
 const behindRecords = 200;
 
 export interface LimitBatch {
   readonly records: readonly LogRecord[];
-  /** Number of records without a valid HMAC, or larger than allowed. */
+  /** Number of records without a valid HMAC or above the size limit. */
   readonly rejected: number;
 }
 
 export interface FollowTopicOptions {
-  /** Start of reading: an offset, or a time in ms since 1970. */
+  /** Where to start reading: an offset, or a time in ms since 1970. */
   readonly from: number | { readonly atMs: number };
-  /** Called in the order of the topic. If it throws, the follower stops. */
+  /** Called with the batches in topic order. If it throws, the follower stops. */
   readonly onBatch: (batch: LimitBatch) => void;
   readonly onFault: (error: Error) => void;
-  /** Called after each batch that is not large. The next batch is read once this resolves, so that one read takes more. */
+  /** Called after each small batch, to pause so that one read returns more. The next batch is read once this resolves. */
   readonly rest?: (signal: AbortSignal) => Promise<void> | undefined;
-  /** Called if the topic was replaced or truncated, before it is read from its beginning. Earlier records may be gone. */
+  /** Called when the topic was replaced or truncated, before it is read from its beginning. Earlier records may be lost. */
   readonly onRestart?: () => void;
 }
 
 export interface LimitTopicOptions {
   readonly topic: LimitTopicName;
   readonly open: OpenTopic;
-  /** Gateway tokens. The first one signs, all are accepted. */
+  /** Gateway tokens. The first one signs records, and all are accepted. */
   readonly tokens: readonly [string, ...string[]];
-  /** Called when the topic can no longer be read or written, with the reason and next step, and again when it can. */
+  /** Called when the topic can no longer be read or written, with the reason and the next step, and when it can be again. */
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
 }
 
@@ -58,7 +58,7 @@ export class LimitTopic {
   readonly #log: ReopenedLog;
   readonly #followers: Follower[] = [];
   #isClosed = false;
-  /** Failures since the last success, of calls and of reading. */
+  /** Kinds of operations that have failed and not succeeded since. */
   readonly #failing = new Set<'calls' | 'reading'>();
 
   constructor(options: LimitTopicOptions) {
@@ -68,12 +68,12 @@ export class LimitTopic {
     this.#log = new ReopenedLog(options.open);
   }
 
-  /** False after a failed call until one succeeds, and as long as the topic cannot be read, even if appends succeed. */
+  /** False after a failed call until one succeeds. Also false while the topic cannot be read, even if appends succeed. */
   get reachable(): boolean {
     return this.#failing.size === 0;
   }
 
-  /** Appends a record once. Rejects with LogUnavailable or AppendUnknown, or if the record is too large. */
+  /** Appends a record without retrying. Rejects with LogUnavailable or AppendUnknown, or if the record is too large. */
   append(value: Uint8Array): Promise<number> {
     if (value.length > limitRecordBytesMax)
       return Promise.reject(new Error(`a record of ${this.name} has ${value.length} bytes`));
@@ -85,7 +85,7 @@ export class LimitTopic {
     return this.#noted(this.#log.end());
   }
 
-  /** Returns a follower; call `start` to begin. It retries log faults endlessly and stops when the topic is closed. */
+  /** Returns a follower; call its `start` to begin. It retries log faults until the topic is closed. */
   follower({ from, onBatch, onFault, rest, onRestart }: FollowTopicOptions): Follower {
     const follower: Follower = new Follower({
       log: this.#log,
@@ -147,11 +147,11 @@ function isLogFault(error: unknown): error is Error {
   return [LogUnavailable, AppendUnknown, LogTruncated, LogReplaced].some((fault) => error instanceof fault);
 }
 
-/** Returns the topic at the control log's address. It opens on first use. */
+/** Returns the topic at the control log's address. The topic itself is opened on first use. */
 export function openLimitTopic(logUrl: string, options: Omit<LimitTopicOptions, 'open'>): LimitTopic {
   const { topic } = options;
   const keep = { keepSeconds: limitTopicKeepSeconds[topic], allowTrimmed: true };
-  // If the machine loses a record, a later record includes its counts. So no gateway waits for a flush.
+  // Do not wait for flushes. If the machine loses a record in a crash, a later record includes its counts.
   return new LimitTopic({
     ...options,
     open: (mustExist) => openLog(logUrl, { topic }, { ...keep, mustExist, durability: 'normal' }),

@@ -1,4 +1,4 @@
-/** Metrics and log lines about a process's reading of topics: unreadable topics, recoveries and skipped batches. */
+/** Writes metrics and log lines about how a process reads topics: unreadable topics, recoveries and skipped batches. */
 import type { Registry } from 'prom-client';
 import type { LineLogger } from '../runtime/logger.ts';
 import { ObservedMetrics } from '../runtime/observed-metrics.ts';
@@ -12,7 +12,7 @@ interface ObservedLog {
   readonly logger: Pick<LineLogger, 'warn' | 'error'>;
 }
 
-/** Observes all topics at the address of `log`, until the returned function is called. */
+/** Observes all topics at the address of `log` until the returned function is called. */
 export function observeTopics({ log, registry, logger }: ObservedLog): () => void {
   const readings = (): readonly TopicReading[] => log.readings?.() ?? [];
   const metrics = new ObservedMetrics(registry);

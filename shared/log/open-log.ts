@@ -1,4 +1,4 @@
-/** Opens a log by its URL. Only this file parses `HEADGATE_LOG`. Errors must never contain it: it may include a password. */
+/** Opens a log by its URL. Only this file parses `HEADGATE_LOG`. Errors must not contain it, as it may include a password. */
 import { environment } from '../runtime/settings.ts';
 import type { TimedLog, TopicAddress } from './core/control-log.ts';
 import { type EmbeddedLogOptions, openEmbeddedLog } from './embedded/embedded-log.ts';
@@ -6,7 +6,7 @@ import type { KafkaFiles } from './kafka/files.ts';
 import type { KafkaLogOptions } from './kafka/kafka-log.ts';
 
 export type LogUrl =
-  /** A folder with one SQLite file per topic. */
+  /** Folder that contains one SQLite file per topic. */
   | { readonly kind: 'sqlite'; readonly folder: string }
   /** Brokers to contact first, each as `host:port`. */
   | { readonly kind: 'kafka'; readonly brokers: readonly string[] };
@@ -32,7 +32,7 @@ export function parseLogUrl(url: string): LogUrl {
   }
 }
 
-/** Parses a folder, absolute as in `sqlite:///path`. Refuses `sqlite://host/path`, which would name another machine. */
+/** Parses a folder, absolute as in `sqlite:///path`. Refuses `sqlite://host/path`, which would mean another machine. */
 function parseFolder(rest: string): string {
   if (rest.trim() === '' || rest.includes('\0') || /^\/\/[^/]/.test(rest))
     throw new LogUrlInvalid(`the log address does not name a folder; ${supported}`);
@@ -49,17 +49,17 @@ function parseBrokers(rest: string): string[] {
 /** Matches a host name, an IPv4 address or a bracketed IPv6 address, followed by a port. */
 const brokerPattern = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}$/;
 
-/** Kafka's rule for topic names. It also keeps a topic's file inside its folder. */
+/** Matches names that Kafka allows for topics. This also keeps a topic's file inside its folder. */
 const topicPattern = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/;
 
 export type OpenLogOptions = Omit<EmbeddedLogOptions, 'folder' | 'address'>;
 
-/** Opens one topic's log. Kafka uses the options that apply to it. Throws LogUrlInvalid, LogUnavailable or LogReplaced. */
+/** Opens the log of one topic. Rejects with LogUrlInvalid, LogUnavailable or LogReplaced. */
 export function openLog(url: string, address: TopicAddress, options: OpenLogOptions = {}): Promise<TimedLog> {
   return logOpener.open(url, address, options);
 }
 
-/** Opens every log. Only a simulation replaces it, because its logs are in memory. */
+/** Function that opens logs. Only simulations replace it, because their logs are in memory. */
 export const logOpener = { open: openByUrl };
 
 async function openByUrl(url: string, address: TopicAddress, options: OpenLogOptions): Promise<TimedLog> {
@@ -75,7 +75,7 @@ async function openByUrl(url: string, address: TopicAddress, options: OpenLogOpt
   }
 }
 
-/** Imports kafkajs only if a Kafka log is opened. */
+/** Imports kafkajs only when a Kafka log is opened. */
 async function openKafka(brokers: readonly string[], options: KafkaLogOptions): Promise<TimedLog> {
   const { openKafkaLog } = await import('./kafka/kafka-log.ts');
   const files = await kafkaFiles();

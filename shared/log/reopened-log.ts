@@ -1,4 +1,4 @@
-/** A log that opens on first use, and again if it was replaced. Readers get LogReplaced, then read the new log. */
+/** A log that is opened on first use and reopened if it was replaced. Readers get LogReplaced and then read the new log. */
 import {
   type LogBatch,
   LogReplaced,
@@ -7,7 +7,7 @@ import {
   type TimedLog,
 } from './core/control-log.ts';
 
-/** Opens the log. `mustExist` is true after the first time, so that a log that was moved away is not created again. */
+/** Opens the log. `mustExist` is true when reopening, so that a log that was moved away is not created again. */
 export type OpenTopic = (mustExist: boolean) => Promise<TimedLog>;
 
 export class ReopenedLog implements TimedLog {
@@ -21,7 +21,7 @@ export class ReopenedLog implements TimedLog {
     this.#open = open;
   }
 
-  /** Number of times that the open log was found replaced. */
+  /** Number of times that the open log turned out to be replaced. */
   get replacements(): number {
     return this.#replacements;
   }
@@ -56,7 +56,7 @@ export class ReopenedLog implements TimedLog {
     await (await this.#log?.catch(() => undefined))?.close();
   }
 
-  /** Returns the open log. Rejects if opening fails; the next call tries again. */
+  /** Returns the open log. Rejects if opening fails, but the next call tries again. */
   opened(): Promise<TimedLog> {
     if (this.#isClosed) return Promise.reject(new LogUnavailable('the log is closed'));
     this.#log ??= this.#openFirst();
@@ -96,7 +96,7 @@ export class ReopenedLog implements TimedLog {
       this.#replacements++;
       await (await before).close();
     } catch {
-      // The call itself rejects with the reason for reopening.
+      // Ignore the error, because the caller already gets the error that led to reopening.
     } finally {
       this.#reopening = undefined;
     }

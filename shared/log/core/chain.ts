@@ -1,8 +1,8 @@
 /**
- * The accept rule: decides which records of the control log count, and in which order. It is pure and permanently frozen,
- * because two readers that disagree here end in different states. It turns a log's total order into compare-and-append, so
- * writers need no leader, lock or transaction. It reads only the envelope, the raw bytes, `log.created` and
- * `log.signers_set`; other events are up to the fold.
+ * The accept rule decides which records of the control log count, and in which order. It is pure and must never change,
+ * because two readers that disagree about it would reach different states. The rule turns a log's total order into
+ * compare-and-append, so writers need no leader, lock or transaction. It reads only the envelope, the raw bytes, and the
+ * events `log.created` and `log.signers_set`. The fold interprets all other events.
  */
 import { hash } from 'node:crypto';
 import { z } from 'zod';
@@ -18,37 +18,37 @@ import { idSchema } from '../../../schemas/names.ts';
 import type { LogRecord } from './control-log.ts';
 import { signatureBytes, verify } from './signing.ts';
 
-/** End of the chain as one reader has followed it. */
+/** End of the chain of accepted records, as far as a reader has followed it. */
 export interface Head {
-  /** Log ID; null as long as any log is accepted. */
+  /** Id of the log. null if the first record of any log would be accepted. */
   readonly log: string | null;
-  /** `seq` of the last accepted record; 0 before the first. */
+  /** Number of the last accepted record. 0 before the first. */
   readonly seq: number;
-  /** SHA-256 of the last accepted record's raw bytes, hex. */
+  /** SHA-256 of the last accepted record's raw bytes, in hex. */
   readonly hash: string;
-  /** Ed25519 public keys, SPKI DER in base64. Empty if the log is not signed. */
+  /** Ed25519 public keys of the log's signers, as SPKI DER in base64. Empty if the log is not signed. */
   readonly signers: readonly string[];
 }
 
-/** Returns the head before the first record. With `expectedLog`, only that log's first record is accepted. */
+/** Returns the head before the first record. If `expectedLog` is given, only the first record of that log is accepted. */
 export function emptyHead(expectedLog: string | null = null): Head {
   return { log: expectedLog, seq: 0, hash: genesisPrev, signers: [] };
 }
 
-/** SHA-256 of a record's raw bytes, hex. The next commit names it as its `prev`. */
+/** SHA-256 of a record's raw bytes, in hex. The next commit contains it as its `prev`. */
 export function recordHash(raw: Uint8Array): string {
   return hash('sha256', raw, 'hex');
 }
 
-/** Input of a rule. */
+/** Record to be judged, with the context that the rules need. */
 export interface Candidate {
   readonly head: Head;
   readonly commit: Commit;
   readonly raw: Buffer;
   readonly signature: Buffer | null;
-  /** Keys that may sign this record. Empty if no signature is required. */
+  /** Public keys of those who may sign this record. Empty if it need not be signed. */
   readonly signers: readonly string[];
-  /** Whether this record sets the signers of later records. */
+  /** Whether this record determines who may sign later records. */
   readonly namesSigners: boolean;
 }
 
@@ -57,7 +57,7 @@ export interface ChainRule {
   readonly holds: (candidate: Candidate) => boolean;
 }
 
-/** Clauses of the accept rule. A record counts if all of them hold. The expensive clause comes last. */
+/** Clauses of the accept rule. A record counts only if all of them hold. The most expensive clause comes last. */
 export const chainRules: readonly ChainRule[] = [
   { name: 'log', holds: ({ head, commit }) => head.log === null || commit.log === head.log },
   { name: 'seq', holds: ({ head, commit }) => commit.seq === head.seq + 1 },
@@ -72,12 +72,12 @@ export const chainRules: readonly ChainRule[] = [
 export type SkipReason = 'unreadable' | ChainRule['name'];
 
 export type Judgement =
-  /** The record extends the chain and `head` is the new end. */
+  /** The record extends the chain, and `head` is the chain's new end. */
   | { readonly accepted: Commit; readonly head: Head }
-  /** The record does not count. `skipped` is the first clause that it breaks. */
+  /** The record does not count. `skipped` names the first clause that it violates. */
   | { readonly skipped: SkipReason };
 
-/** Applies the accept rule to one record. Never throws. Only tests pass other rules. */
+/** Applies the accept rule to one record. Never throws. Only tests pass other rules than the default. */
 export function judge(head: Head, record: LogRecord, rules: readonly ChainRule[] = chainRules): Judgement {
   const { value: raw, signature } = record;
   const commit = parseCommit(raw);
@@ -91,21 +91,21 @@ export function judge(head: Head, record: LogRecord, rules: readonly ChainRule[]
   return { accepted: commit, head: { log, seq, hash: recordHash(raw), signers: named ?? head.signers } };
 }
 
-/** Returns the signers that this commit sets for later records; undefined if it does not change them. */
+/** Returns the signers that this commit sets for later records, or undefined if it does not set any. */
 function findNamedSigners(head: Head, commit: Commit): readonly string[] | undefined {
   return head.seq === 0 ? parseGenesis(commit)?.signers : findSetSigners(commit);
 }
 
-/** Returns the keys that may sign a record. The record that names the first signers must be signed by one of them. */
+/** Returns the keys that may sign a record. The record that sets the first signers must be signed by one of them. */
 function allowedSigners(head: Head, named: readonly string[] | undefined): readonly string[] {
   return head.signers.length > 0 ? head.signers : (named ?? []);
 }
 
 /**
- * Judges records in bulk, with one judgement per record. In a signed log it verifies only the last accepted signature,
- * because the chain covers the records before it, and those of records that change the signers. If the last one is invalid,
- * every record is judged one by one. The result equals that of `judge`, except that a genuine record with a damaged signature
- * counts, because a later signature proves its bytes.
+ * Judges many records, and returns one judgement per record. In a signed log, it verifies only the signatures of the last
+ * accepted record, which covers the records before it, and of those that change the signers. If the last signature is
+ * invalid, every record is judged separately. The result equals that of `judge` with one exception: a genuine record with a
+ * damaged signature counts, because a later signature proves its bytes.
  */
 export function judgeBatch(
   head: Head,
@@ -121,7 +121,7 @@ export function judgeBatch(
   const judgement = optimistic[last];
   const record = records[last];
   if (!record || !judgement || !('accepted' in judgement)) return optimistic;
-  // A record that names signers has already been verified with the keys of the previous signers.
+  // A record that sets signers has already been verified with the previous signers' keys.
   const { accepted, head: end } = judgement;
   if (accepted.seq === 1 || findSetSigners(accepted) !== undefined) return optimistic;
   const isSigned = end.signers.length === 0 || verify(end.signers, record.value, record.signature);
@@ -137,7 +137,7 @@ function judgeEach(head: Head, records: readonly LogRecord[], rules: readonly Ch
   });
 }
 
-/** Assumes that signatures are valid, except those of records that name signers, such as the genesis. */
+/** Returns a rule that accepts every signature, except on records that set signers, such as a log's first record. */
 function assumeSigned(rule: ChainRule): ChainRule {
   return {
     name: rule.name,
@@ -148,19 +148,19 @@ function assumeSigned(rule: ChainRule): ChainRule {
   };
 }
 
-/** Formats of the two events that the rule reads, so that a new event version can never change which records count. */
+/** Formats of the two events that the rule reads, copied so that new event versions never change which records count. */
 const signersSchema = z.array(z.string().max(200)).max(16);
 const genesisSchema = z.object({ log: idSchema, signers: signersSchema.optional() });
 const signersSetSchema = z.object({ signers: signersSchema.min(1) });
 
-/** Returns the signers that a commit sets, if `log.signers_set` is its only event and is critical; otherwise undefined. */
+/** Returns the signers that a commit sets. undefined unless a critical `log.signers_set` is its only event. */
 function findSetSigners(commit: Commit): readonly string[] | undefined {
   const event = commit.events[0];
   if (event?.type !== 'log.signers_set' || !event.critical || commit.events.length !== 1) return undefined;
   return signersSetSchema.safeParse(event.data).data?.signers;
 }
 
-/** Returns the data of `log.created` if this is a well-formed first commit; undefined otherwise. */
+/** Returns the data of `log.created`, or undefined if the commit is not a well-formed first commit. */
 function parseGenesis(commit: Commit): { readonly signers: readonly string[] } | undefined {
   const event = commit.events[0];
   if (event?.type !== 'log.created' || commit.events.length !== 1) return undefined;
@@ -169,14 +169,14 @@ function parseGenesis(commit: Commit): { readonly signers: readonly string[] } |
   return { signers: parsed.data.signers ?? [] };
 }
 
-/** A commit that is not in the log yet: the events of one command. */
+/** A commit that is not yet in the log. It contains the events of one command. */
 export interface CommitDraft {
-  /** Head that the commit follows. Its `log` must not be null. */
+  /** End of the chain that the commit extends. Its `log` must not be null. */
   readonly head: Head;
   readonly id: string;
-  /** SHA-256 of the command's canonical text, hex. */
+  /** SHA-256 of the command's canonical text, in hex. */
   readonly command?: string;
-  /** Time of the commit, RFC 3339 in UTC. */
+  /** Time of the commit, as an RFC 3339 timestamp in UTC. */
   readonly at: string;
   readonly by: string;
   readonly why?: string;
@@ -184,7 +184,7 @@ export interface CommitDraft {
   readonly events: readonly StoredEvent[];
 }
 
-/** Thrown if a command is too large for one commit. Nothing has been written. */
+/** Thrown if a command's events are too large for one commit. Nothing has been written. */
 export class CommitTooLarge extends Error {
   override readonly name = 'CommitTooLarge';
   readonly bytes: number;
@@ -195,7 +195,7 @@ export class CommitTooLarge extends Error {
   }
 }
 
-/** Returns the raw bytes of the commit that follows `head`. Throws CommitTooLarge. */
+/** Returns the raw bytes of the commit that would follow `head`. Throws CommitTooLarge. */
 export function composeCommit(draft: CommitDraft): Buffer {
   const { head, id, command, at, by, why, via, events } = draft;
   if (head.log === null) throw new Error('a commit needs the id of its log');

@@ -1,6 +1,6 @@
 /**
- * The interface to an ordered log: one topic, one partition. All adapters (embedded, Kafka, and memory in tests) pass
- * test/contract/control-log.ts. No other code may know which adapter is in use.
+ * Interface to an ordered log, which is one partition of one topic. All adapters (embedded, Kafka, and in-memory for tests)
+ * must pass test/contract/control-log.ts. No other code may depend on which adapter is in use.
  *
  * Every adapter promises:
  * - An acknowledged record is durable, and every tail sees it once, in the same order.
@@ -9,95 +9,95 @@
  */
 
 export interface LogRecord {
-  /** Position of the record. Larger than every offset before it. */
+  /** Position of the record in the log. Larger than the offsets of all earlier records. */
   readonly offset: number;
   readonly value: Buffer;
-  /** Ed25519 signature over `value`, stored with the record; null if the writer does not sign. */
+  /** Ed25519 signature of `value`, stored with the record. null if the writer does not sign records. */
   readonly signature: Buffer | null;
-  /** Append time in ms since 1970, by the broker's clock or, for an embedded log, by the machine's. */
+  /** Time when the record was appended, in ms since 1970, by the broker's clock or, in an embedded log, the machine's. */
   readonly atMs?: number;
 }
 
 export interface LogBatch {
-  /** New records. Empty if the batch only advances the reader's offset. */
+  /** New records. Empty if the batch only moves the reader's offset forward. */
   readonly records: readonly LogRecord[];
-  /** Offset at which to continue after these records. */
+  /** Offset at which to continue reading after this batch. */
   readonly nextOffset: number;
 }
 
 export interface TailOptions {
-  /** First offset to read; 0 reads everything. */
+  /** Offset at which to start reading. 0 reads the whole log. */
   readonly from: number;
   readonly signal?: AbortSignal;
-  /** Maximum records per batch. */
+  /** Maximum number of records per batch. */
   readonly recordsMax?: number;
-  /** Maximum value bytes per batch. A batch always contains at least one record. */
+  /** Maximum total size of the values in a batch, in bytes. A batch always contains at least one record. */
   readonly bytesMax?: number;
-  /** Called after every read of the log, even if there was no new record. */
+  /** Called after every read of the log, even if it returned no records. */
   readonly onRead?: () => void;
 }
 
-/** A topic whose settings are wrong. */
+/** A topic with wrong settings. */
 export interface TopicFault {
   readonly topic: string;
   readonly text: string;
-  /** Command that fixes the settings. */
+  /** Command that corrects the settings. */
   readonly next: string;
 }
 
-/** Report of the brokers about themselves and the service's topics. */
+/** What the brokers report about themselves and about the service's topics. */
 export interface LogInspection {
   readonly faults: readonly TopicFault[];
-  /** Replicas of the partition with the fewest. Missing if no topic has been created yet. */
+  /** Smallest number of replicas of any partition. Missing if no topic exists yet. */
   readonly replicas?: number;
-  /** Release of the oldest broker, as far as the protocol shows it, such as 3.9. 0 means older than 2.1. */
+  /** Release of the oldest broker, such as 3.9, as far as the protocol reveals it. 0 means older than 2.1. */
   readonly oldestBroker?: number;
 }
 
-/** Cause that makes a record batch unreadable for every reader. */
+/** Reason why no reader can read a record batch. */
 export type UnreadableCause = 'compressed' | 'old_format' | 'too_large' | 'too_many_records' | 'malformed';
 
 /** State of this process's reading of a topic. */
 export interface TopicReading {
   readonly topic: string;
-  /** Number of undecodable record batches since the process started. */
+  /** Number of unreadable record batches skipped since the process started. */
   readonly skipped: number;
   readonly lastSkipped?: {
     readonly partition: number;
     readonly offset: number;
     readonly cause: UnreadableCause;
   };
-  /** The current failure, if the topic cannot be read. `isReached` means that the brokers do answer. */
+  /** Present failure to read the topic, if any. `isReached` means that the brokers respond nevertheless. */
   readonly failing?: { readonly seconds: number; readonly reason: string; readonly isReached: boolean };
 }
 
 export interface ControlLog {
   /**
-   * Whether several brokers held the log at the last `end` call. If so, an end alone proves little, because this process may
-   * be cut off from the others. Missing if one process or broker holds the log.
+   * Whether several brokers held the log at the last call of `end`. If so, an end proves little by itself, because this
+   * process may be cut off from the other brokers. Missing if only one process or broker holds the log.
    */
   readonly isReplicated?: boolean;
-  /** Appends a record; resolves with its offset once durable. Rejects with AppendUnknown, LogUnavailable or LogReplaced. */
+  /** Appends a record. Resolves to its offset once durable. Rejects with AppendUnknown, LogUnavailable or LogReplaced. */
   append(value: Uint8Array, signature?: Uint8Array | null): Promise<number>;
-  /** Yields batches endlessly, until `signal` aborts or the log closes. Throws LogUnavailable, LogTruncated, LogReplaced. */
+  /** Yields batches until `signal` aborts or the log closes. Throws LogUnavailable, LogTruncated or LogReplaced. */
   tail(options: TailOptions): AsyncIterable<LogBatch>;
-  /** Requests the end: every append acknowledged before is below it. Throws LogUnavailable or LogReplaced. */
+  /** Returns an offset above every append acknowledged before the call. Rejects with LogUnavailable or LogReplaced. */
   end(): Promise<number>;
-  /** Queries the brokers. Throws LogUnavailable. Missing if there are no brokers. */
+  /** Queries the brokers about their state. Rejects with LogUnavailable. Missing if the log has no brokers. */
   inspect?(): Promise<LogInspection>;
-  /** Readings of all topics at this address. Missing if there are no brokers. */
+  /** Returns the reading state of all topics on these brokers. Missing if the log has no brokers. */
   readings?(): readonly TopicReading[];
-  /** Reason why records cannot be written although they can be read, such as a full disk. */
+  /** Reason why records cannot be written, such as a full disk, although they can be read. */
   readonly writeFault?: string | undefined;
-  /** Reason why changed settings files cannot be used. Their previous content applies until then. */
+  /** Reason why changed settings files cannot be used. Until they can, their previous content applies. */
   readonly settingsFault?: string | undefined;
-  /** Releases all resources within a few seconds. Idempotent. */
+  /** Releases all resources, within a few seconds. Further calls have no effect. */
   close(): Promise<void>;
 }
 
-/** A log whose records have timestamps: from the machine of an embedded log, otherwise from the broker or the writer. */
+/** A log whose records have timestamps, set by the machine of an embedded log, by the broker, or by the writer. */
 export interface TimedLog extends ControlLog {
-  /** Returns the offset of the first record at or after this time (ms since 1970), or the end. Throws what `end` throws. */
+  /** Returns the offset of the first record at or after this time (ms since 1970), or the end. Throws the errors of `end`. */
   offsetAt(atMs: number): Promise<number>;
 }
 
@@ -106,31 +106,31 @@ export interface TopicAddress {
   readonly partition?: number;
 }
 
-/** Thrown if the log cannot be reached now. This call has not written anything, and a retry may succeed later. */
+/** Thrown if the log cannot be reached at present. The call has not written anything, and a later retry may succeed. */
 export class LogUnavailable extends Error {
   override readonly name = 'LogUnavailable';
 }
 
-/** Thrown if the log answers but cannot be read. A retry fails until the cause is removed. */
+/** Thrown if the log responds but cannot be read. Retries fail until someone removes the cause. */
 export class LogUnreadable extends LogUnavailable {}
 
-/** Thrown if an append was sent but not answered. The record may be in the log, now or later. */
+/** Thrown if an append was sent but not answered. The record may be in the log already, may appear later, or may be lost. */
 export class AppendUnknown extends Error {
   override readonly name = 'AppendUnknown';
 }
 
-/** Next step if the control log's first records are missing. Commands of earlier versions removed them on purpose. */
+/** Advice for a control log whose first records are missing. Commands of earlier versions removed them on purpose. */
 export const nextStepForCutLog =
   'if headgate log archive of an earlier version removed them, stop all processes, run headgate backup ARCHIVE --data DATA, ' +
   'move the control log away, and write it again with headgate backup restore ARCHIVE --log LOG --data NEW_DATA ' +
   '(docs/backup.md, "A log that was cut")';
 
-/** Thrown if the records at the requested offset are gone: the log was truncated, or trimmed past the reader. */
+/** Thrown if the records at the requested offset are gone, because the log was truncated or old records were deleted. */
 export class LogTruncated extends Error {
   override readonly name = 'LogTruncated';
 }
 
-/** Thrown if the log under this name is not the one that was opened, because its file or topic was replaced. */
+/** Thrown if the log is not the one that was opened, because its file or topic was replaced. */
 export class LogReplaced extends Error {
   override readonly name = 'LogReplaced';
 }

@@ -1,11 +1,11 @@
 /**
- * Follows one log: tails it, folds its records in slices, and retries with back-off. It starts again from the beginning if
- * the log was truncated or replaced. Options set the differences between topics:
+ * Follows one log. It reads new records, folds them in slices, and retries failures with back-off. If the log was truncated
+ * or replaced, it starts again from the beginning. Options account for the differences between topics:
  *
  * | log | fatal errors | if truncated or replaced | reachable |
  * |---|---|---|---|
- * | control | all but LogUnavailable | stops for good | once folded, or by a proof of its end |
- * | usage, one partition | a damaged store | reads again; repeats are recognised | once folded |
+ * | control | all but LogUnavailable | stops permanently | once folded, or once its end is proven |
+ * | usage, one partition | a damaged store | reads again; repetitions are recognised | once folded |
  * | gauges, counters | a fault of the fold | reads again; records are cumulative | once read |
  * | status | none | reads again; a known report changes nothing | once read |
  */
@@ -14,57 +14,57 @@ import { Waiters } from '../../runtime/waiters.ts';
 import { type ControlLog, type LogRecord, LogReplaced, LogTruncated, LogUnavailable } from './control-log.ts';
 
 const retryMs = { minMs: 50, maxMs: 1000 };
-/** Pause in ms before the end of the log is requested again after a failure. */
+/** Pause in ms after a failed request for the log's end, before the request is repeated. */
 const askAgainMs = 100;
 
-/** Longest slice of the fold in ms: if the event loop has no other work, and if it also serves requests. */
+/** Longest duration in ms of a slice of the fold, if the event loop has no other work and if it also serves requests. */
 const sliceMs = { alone: 5, among: 2 };
-/** Longest idle turn of the event loop in ms. A longer turn did other work. */
+/** Longest duration in ms of an idle turn of the event loop. In a longer turn, the loop did other work. */
 const idleTurnMs = 0.2;
-/** Time in ms for which slices stay short after other work. A request may be waiting for its node meanwhile. */
+/** Time in ms after other work for which slices stay short, because a request may be waiting for a node. */
 const amongMs = 50;
 
-/** A log that may reopen itself after it was replaced; `replacements` counts how often. */
+/** A log that may reopen itself after it was replaced. `replacements` counts how often that has happened. */
 export type FollowedLog = ControlLog & { readonly replacements?: number };
 
 export interface FollowerOptions {
   readonly log: FollowedLog;
-  /** First offset to read. If omitted, `begin` must return it. */
+  /** Offset at which to start reading. If omitted, `begin` must return it. */
   readonly from?: number;
-  /** Called before each attempt to tail, with the current offset. Checks the log and returns the offset to read from. */
+  /** Called before each attempt to read, with the current offset. It checks the log and returns the offset to read from. */
   readonly begin?: (position: number | undefined) => Promise<number>;
-  /** Folds at least the first record, and more until `budgetMs` is used up. Returns how many it folded. */
+  /** Folds at least one record, and more until `budgetMs` has passed. Returns the number of records folded. */
   readonly fold: (records: readonly LogRecord[], budgetMs: number) => number;
-  /** Called after a batch, with its number of records. The next batch is read when the promise resolves. */
+  /** Called after each batch with its number of records. The next batch is read when the returned promise resolves. */
   readonly rest?: (records: number) => Promise<void> | undefined;
-  /** Called before the log is read from its beginning again. Its earlier records may be gone. */
+  /** Called before the log is read again from its beginning. Its earlier records may no longer exist. */
   readonly onRestart?: () => void;
-  /** Decides which errors stop the follower for good. All others are retried endlessly. */
+  /** Decides which errors stop the follower permanently. All others are retried. */
   readonly isFatal?: (error: unknown) => boolean;
-  /** Called once, when the follower stops for good. */
+  /** Called once, when a fault has stopped the follower permanently. */
   readonly onFault?: (error: Error) => void;
-  /** Whether the log counts as reachable as soon as it has been read, before any fold. If so, an idle log is reachable. */
+  /** Whether the log counts as reachable once it is read, even if nothing is folded. If so, an idle log is reachable. */
   readonly isReachedByReading?: boolean;
-  /** Called when the log can no longer be followed, and again when it can. */
+  /** Called when the log can no longer be followed, and when it can be followed again. */
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
 }
 
 export class Follower {
-  /** Fault that stopped the follower for good. */
+  /** Fault that has stopped the follower permanently. */
   fault: Error | undefined;
-  /** Error for which the log cannot be followed now. */
+  /** Error that currently prevents the log from being followed. */
   failing: Error | undefined;
-  /** Error of the last request for the end of the log, if it failed. */
+  /** Message of the last request for the log's end, if that request failed. */
   endFault: string | undefined;
   readonly #options: FollowerOptions;
   readonly #end = new AbortController();
-  /** Woken by each folded slice and when the follower stops. */
+  /** Wakes callers after each folded slice and when the follower stops. */
   readonly #waiters = new Waiters();
   #position: number | undefined;
   #restarts = 0;
-  /** Number of replacements of the log that `#position` refers to. */
+  /** Value of the log's `replacements` when `#position` was set. */
   #replacements: number | undefined;
-  /** Last time at which the event loop was seen doing other work. */
+  /** Monotonic time in ms at which the event loop was last seen doing other work. */
   #othersMs = Number.NEGATIVE_INFINITY;
   #running: Promise<void> | undefined;
 
@@ -74,16 +74,16 @@ export class Follower {
     this.#replacements = options.log.replacements;
   }
 
-  /** Offset up to which everything is folded. */
+  /** Offset up to which all records are folded. */
   get position(): number {
     return this.#position ?? 0;
   }
-  /** Aborts when the follower stops, by a fault or by `stop`. */
+  /** Aborts when the follower stops, whether after a fault or a call of `stop`. */
   get signal(): AbortSignal {
     return this.#end.signal;
   }
 
-  /** Starts following; returns immediately. */
+  /** Starts to follow the log. Returns immediately. */
   start(): void {
     this.#running = this.#run();
   }
@@ -94,14 +94,14 @@ export class Follower {
     await Promise.allSettled([this.#running]);
   }
 
-  /** Resolves true once all that the log contained at the call is folded, false at the deadline. Rejects if stopped. */
+  /** Resolves to true once all that the log contained at the call is folded, or false on timeout. Rejects on stop. */
   async caughtUp(timeoutMs: number): Promise<boolean> {
     const untilMs = performance.now() + timeoutMs;
     let end: number | undefined;
     let restarts = this.#restarts;
     for (;;) {
       this.#checkRunning();
-      // The end of a replaced log does not apply to its successor.
+      // Forget the end, because an end of the replaced log does not apply to the new one.
       if (restarts !== this.#restarts) end = undefined;
       restarts = this.#restarts;
       if (end === undefined) {
@@ -115,7 +115,7 @@ export class Follower {
     }
   }
 
-  /** Resolves true once a slice made the condition true, false at the deadline. Rejects if stopped or if `client` aborts. */
+  /** Resolves to true once the condition holds after a slice, or false on timeout. Rejects on stop or if `client` aborts. */
   async until(isTrue: () => boolean, timeoutMs: number, client?: AbortSignal): Promise<boolean> {
     const untilMs = performance.now() + timeoutMs;
     while (!isTrue()) {
@@ -128,7 +128,7 @@ export class Follower {
     return true;
   }
 
-  /** Resolves at the next slice, or after `timeoutMs`. */
+  /** Resolves after the next slice, or after `timeoutMs`. */
   changed(timeoutMs: number): Promise<void> {
     return this.#waiters.next(timeoutMs);
   }
@@ -145,7 +145,7 @@ export class Follower {
     if (wasReachable) this.#options.onReachabilityChange?.(false, error);
   }
 
-  /** Stops the follower for good. */
+  /** Stops the follower permanently. */
   fail(error: unknown): void {
     if (this.fault) return;
     this.fault = asError(error);
@@ -170,7 +170,7 @@ export class Follower {
     }
   }
 
-  /** Tails until the log ends the tail, which always throws. */
+  /** Reads the log until it ends the tail. Always throws. */
   async #tail(backoff: Backoff): Promise<void> {
     const { log, begin, rest, isReachedByReading } = this.#options;
     if (this.#isReplaced()) this.#restart();
@@ -196,12 +196,12 @@ export class Follower {
       this.#position = rest[0]?.offset ?? nextOffset;
       this.setReachable();
       this.#waiters.wake();
-      // Rest even after the last slice: during a long backlog the tail yields its next batch in the same turn.
+      // Rest even after the last slice, because during a long backlog the tail yields its next batch in the same turn.
       await this.#rest(budgetMs);
     } while (rest.length > 0 && !this.signal.aborted);
   }
 
-  /** Waits for an idle turn of the event loop, but only about as long as a slice, so that the fold gets half the time. */
+  /** Waits for an idle turn of the event loop, but hardly longer than a slice takes, so that the fold gets half the time. */
   async #rest(mostMs: number): Promise<void> {
     let turnMs = performance.now();
     const untilMs = turnMs + mostMs;
@@ -237,7 +237,7 @@ export class Follower {
     }
   }
 
-  /** Throws the fault, or LogUnavailable once stopped. */
+  /** Throws the follower's fault, or LogUnavailable after `stop`. */
   #checkRunning(): void {
     if (this.fault) throw this.fault;
     if (this.signal.aborted) throw new LogUnavailable('the log is no longer followed here');

@@ -1,19 +1,19 @@
 /**
- * Authenticates the records that processes exchange, because write access to a topic must not be enough. Each has an
- * HMAC-SHA256 under the gateway token. The token is shared, so its holders can write under any process's name.
+ * Authenticates the records that processes exchange, because write access to a topic must not be enough to forge one. Each
+ * record has an HMAC-SHA256 under the gateway token. Everyone with the token can write under any process's name.
  */
 import { createHash, hash, timingSafeEqual } from 'node:crypto';
 import type { LogRecord } from './control-log.ts';
 
-/** Sizes of SHA-256: its input block and its result. */
+/** Sizes in bytes of SHA-256's input block and of its result. */
 const blockBytes = 64;
 const hashBytes = 32;
 
-/** Prepared HMAC key (RFC 2104). Two one-shot hashes cost half as much as one `createHmac`. */
+/** Prepared HMAC key (RFC 2104). Computing the HMAC as two one-shot hashes costs half as much as `createHmac`. */
 interface Key {
-  /** Inner pad followed by the domain. */
+  /** Inner pad, followed by the topic, to which the MAC is bound. */
   readonly inner: Buffer;
-  /** Outer pad, followed by space for the inner hash. */
+  /** Outer pad, followed by room for the inner hash. */
   readonly outer: Buffer;
 }
 
@@ -27,13 +27,13 @@ function createMacKey(token: string, domain: string): Key {
   };
 }
 
-/** Reason for rejecting a record. */
+/** Reason why a record's MAC is refused. */
 export type MacRefusal = 'unsigned' | 'wrong_mac';
 
 export class RecordMac {
   readonly #keys: readonly [Key, ...Key[]];
 
-  /** The first token signs; all are accepted, for rotation. Throws if one is empty. A record is valid on `topic` only. */
+  /** The first token signs. All are accepted, so tokens can be rotated. Throws if one is empty. A MAC is bound to `topic`. */
   constructor(topic: string, ...tokens: readonly [string, ...string[]]) {
     if (tokens.includes('')) throw new Error('a gateway token is empty');
     const [first, ...others] = tokens;
@@ -49,7 +49,7 @@ export class RecordMac {
     return this.signerOf(value, given) !== undefined;
   }
 
-  /** Index of the token that made this MAC, or undefined. Compares in constant time. */
+  /** Index of the token with which this MAC was made, or undefined if none matches. Compares in constant time. */
   signerOf(value: Uint8Array, given: Uint8Array): number | undefined {
     const index = this.#keys.findIndex((key) => {
       const wanted = mac(key, value);
@@ -59,7 +59,7 @@ export class RecordMac {
   }
 }
 
-/** Returns undefined if the record has a valid MAC of one of the tokens. Without tokens, every record is refused. */
+/** Returns undefined if the record has a valid MAC, or the reason if not. Without `recordMac`, all records are refused. */
 export function checkMac(
   { value, signature }: Pick<LogRecord, 'value' | 'signature'>,
   recordMac: RecordMac | undefined,
@@ -68,18 +68,18 @@ export function checkMac(
   return recordMac?.accepts(value, signature) ? undefined : 'wrong_mac';
 }
 
-/** Records of a topic that were refused because of their MAC since the process started. */
+/** Records on a topic that were refused for their MAC since the process started. */
 export interface RefusedRecords {
   readonly count: number;
   readonly first: number;
   readonly last: number;
-  /** Process names that the refused records claim; the first ten at most. */
+  /** Process names that the refused records claim to come from, at most the first ten. */
   readonly claimed?: readonly string[];
 }
 
 const claimedMax = 10;
 
-/** Counts one more refused record. `claimed` is the process name in the record. */
+/** Adds a refused record to the count. `claimed` is the process name in the record. */
 export function addRefused(
   before: RefusedRecords | undefined,
   offset: number,

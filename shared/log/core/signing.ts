@@ -1,6 +1,7 @@
 /**
- * Ed25519 signatures of the control log, over a record's raw bytes. If a log names signers, write access to its topic is not
- * enough to add a record. Error texts never contain anything from a key file but its path.
+ * Signs and verifies the control log's records with Ed25519. A signature covers a record's raw bytes. If a log names signers,
+ * write access to its topic is not enough to add a record. Error messages never contain anything from a key file, only its
+ * path.
  */
 import {
   createPrivateKey,
@@ -18,23 +19,23 @@ import { NoRegularFile, textOfNamed } from '../../runtime/named-file.ts';
 export const signatureBytes = 64;
 
 export interface Signer {
-  /** SPKI DER in base64, as in `log.created`. */
+  /** Public key as SPKI DER in base64, as in `log.created`. */
   readonly publicKey: string;
-  /** Signs a record's raw bytes. */
+  /** Signs the raw bytes of a record. */
   sign(raw: Uint8Array): Buffer;
 }
 
-/** Thrown if the key file cannot be used. The message contains the next step. */
+/** Thrown if a key file cannot be used. The message says what to do. */
 export class SigningKeyUnusable extends Error {
   override readonly name = 'SigningKeyUnusable';
 }
 
 const howToMake = 'make one with: openssl genpkey -algorithm ed25519 -out FILE';
 
-/** Whether the value looks like a key and not like a path. Errors must not quote a key. */
+/** Whether a value looks like a key rather than a path, because error messages must not quote keys. */
 const isPem = (text: string): boolean => /-----BEGIN|[\r\n]/.test(text);
 
-/** Reads an unencrypted Ed25519 private key (HEADGATE_SIGNING_KEY) from a PEM file or text. Throws SigningKeyUnusable. */
+/** Reads the unencrypted Ed25519 private key in HEADGATE_SIGNING_KEY, a PEM file or PEM text. Throws SigningKeyUnusable. */
 export function loadSigner(value: string): Signer {
   const named = isPem(value) ? 'in HEADGATE_SIGNING_KEY' : value;
   const key = parsePrivateKey(isPem(value) ? value : readPem(value), named);
@@ -71,12 +72,12 @@ function describePemFault(pem: string): string {
   return `does not contain a private key in PEM format; ${howToMake}`;
 }
 
-/** Name of a signer in flags and output: SHA-256 of its public key's DER, hex. */
+/** Name of a signer in options and output: the SHA-256 of its public key's DER, in hex. */
 export function computeFingerprint(publicKey: string): string {
   return hash('sha256', Buffer.from(publicKey, 'base64'), 'hex');
 }
 
-/** Reads a public key from PEM or base64 DER into the log's format. Throws SigningKeyUnusable, which names `where`. */
+/** Converts a public key from PEM or base64 DER to the log's format. Throws SigningKeyUnusable, which mentions `where`. */
 export function normalisePublicKey(text: string, where: string): string {
   if (text.includes('PRIVATE KEY'))
     throw new SigningKeyUnusable(
@@ -98,10 +99,10 @@ function parsePublicPem(pem: string): KeyObject | null {
   }
 }
 
-/** Cache of parsed public keys. Bounded, because a forged record may name any number of keys. */
+/** Cache of parsed public keys. It is bounded because a forged record may contain any number of keys. */
 const publicKeys = new BoundedMap<string, KeyObject | null>(64, 'all');
 
-/** Whether one of these keys made the signature over `raw`. Never throws; an unreadable key does not verify any signature. */
+/** Whether the signature of `raw` was made with one of these keys. Never throws. An unreadable key never matches. */
 export function verify(signers: readonly string[], raw: Uint8Array, signature: Uint8Array | null): boolean {
   if (signature?.length !== signatureBytes) return false;
   return signers.some((signer) => {

@@ -1,6 +1,7 @@
 /**
- * Pinned signers (`--trust-signer`): the trust anchor of a process that first reads a log. Without a pin, anyone who can
- * write to an empty topic could start a log there. A pin applies to the first record only: signers sign all later changes.
+ * Pinned signers (`--trust-signer`) tell a process which log to trust when it first reads one. Without them, anyone who can
+ * write to an empty topic could start a log. They are checked for the first record only, because signers sign all later
+ * changes.
  */
 import { textOfNamed } from '../../runtime/named-file.ts';
 import { emptyHead, judge } from './chain.ts';
@@ -10,7 +11,7 @@ import { computeFingerprint, normalisePublicKey, SigningKeyUnusable, verify } fr
 export class TrustedSigners {
   readonly #fingerprints: ReadonlySet<string>;
 
-  /** Each pin is a fingerprint, a public key in base64, or the path of a PEM file. Throws SigningKeyUnusable. */
+  /** Each pin is a fingerprint, a public key in base64 or the path of a PEM file. Throws SigningKeyUnusable. */
   constructor(pins: readonly string[]) {
     this.#fingerprints = new Set(pins.map(parsePin));
   }
@@ -19,7 +20,7 @@ export class TrustedSigners {
     return this.#fingerprints.has(computeFingerprint(publicKey));
   }
 
-  /** Checks the record that begins the log; false if there is none yet. Throws LogReplaced if no pinned signer signed it. */
+  /** Checks a log's first record. Returns false if there is none. Throws LogReplaced unless a pinned signer signed it. */
   checkBeginning(records: readonly LogRecord[]): boolean {
     for (const record of records) {
       const judgement = judge(emptyHead(), record);
@@ -33,7 +34,7 @@ export class TrustedSigners {
   }
 }
 
-/** Returns undefined if there are no pins. Throws SigningKeyUnusable. */
+/** Returns the pinned signers, or undefined if there are none. Throws SigningKeyUnusable. */
 export function parsePins(pins: readonly string[] = []): TrustedSigners | undefined {
   return pins.length > 0 ? new TrustedSigners(pins) : undefined;
 }
@@ -50,7 +51,7 @@ function untrustedError(log: string | null, signers: readonly string[]): LogRepl
 }
 
 function parsePin(pin: string): string {
-  // An empty pin, for example from an unset variable, must not disable the check.
+  // Refuse an empty pin, for example from an unset variable, because it must not disable the check.
   if (pin.trim() === '')
     throw new SigningKeyUnusable('--trust-signer is empty; name a signer, or leave the option out');
   if (/^[0-9a-f]{64}$/i.test(pin)) return pin.toLowerCase();

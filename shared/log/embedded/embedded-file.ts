@@ -1,6 +1,6 @@
 /**
- * File of an embedded log: one SQLite database per topic, shared by all processes of a machine. Calls are synchronous and
- * never wait for a lock: they throw DatabaseBusy instead. A record is complete or absent, and offsets increase by one.
+ * File of an embedded log. Each topic is one SQLite database, shared by all processes on a machine. Calls are synchronous and
+ * never wait for a lock, but throw DatabaseBusy. A record is stored completely or not at all, and offsets increase by one.
  */
 import { closeSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -14,7 +14,7 @@ import {
 import { type LogRecord, LogReplaced, LogTruncated } from '../core/control-log.ts';
 import { LogTime, logTimeSql } from './log-time.ts';
 
-/** Maximum records removed per trim, so that no append waits long. */
+/** Maximum number of records removed per trim, so that appends do not wait long. */
 const trimmedAtOnceMax = 10_000;
 
 const format = {
@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS record (
   signature BLOB                -- Ed25519 over value
 ) STRICT;
 `,
-  // Added later. The first version does not know this table, and works with it unchanged.
+  // This table was added later. Builds that do not know it can still use the file.
   added: logTimeSql,
 };
 
@@ -36,7 +36,7 @@ export interface NewRecord {
   readonly signature: Buffer | null;
 }
 
-/** Thrown if a commit to the file failed and its records may or may not be stored. */
+/** Thrown if a commit to the file failed, so that its records may or may not be stored. */
 export class CommitUnclear extends Error {
   override readonly name = 'CommitUnclear';
 }
@@ -70,9 +70,9 @@ function prepareStatements(db: Database): Statements {
 export interface FileOptions {
   readonly path: string;
   readonly durability: 'full' | 'normal';
-  /** Whether a reader may ask for an offset before the first record kept. */
+  /** Whether readers may request offsets before the first remaining record. */
   readonly allowTrimmed: boolean;
-  /** Monotonic clock that prevents record times from jumping. Without it, records get the writer's wall-clock time. */
+  /** Monotonic clock that keeps record times from jumping. Without it, records get the writer's wall-clock time. */
   readonly monotonicMs?: (() => number) | undefined;
 }
 
@@ -83,7 +83,7 @@ export class EmbeddedFile {
   readonly #opened: Identity;
   readonly #time: LogTime | undefined;
 
-  /** Creates the folder (0700) and the file (0600) if missing. Throws the errors of sqlite.ts, or LogReplaced. */
+  /** Creates the folder (mode 0700) and file (0600) if they are missing. Throws the errors of sqlite.ts, or LogReplaced. */
   constructor(options: FileOptions) {
     this.#options = options;
     create(options.path);
@@ -101,7 +101,7 @@ export class EmbeddedFile {
     this.#db = db;
   }
 
-  /** Throws LogReplaced if the path no longer leads to the open file. */
+  /** Throws LogReplaced if the path no longer refers to the file that is open. */
   checkInPlace(): void {
     const { path } = this.#options;
     const now = readIdentity(path);
@@ -109,12 +109,12 @@ export class EmbeddedFile {
     throw new LogReplaced(`${path} was ${now ? 'replaced' : 'removed'} while it was in use`);
   }
 
-  /** Offset after the last record. */
+  /** Returns the offset after the last record. */
   end(): number {
     return this.#try(() => this.#statements.end.get() as number);
   }
 
-  /** Returns the offset of the first record at or after this time, or the end, by bisection. */
+  /** Finds the first record at or after this time by bisection. Returns its offset, or the end if there is none. */
   offsetAt(atMs: number): number {
     return this.#try(() => {
       let low = this.#statements.start.get() as number;
@@ -122,7 +122,7 @@ export class EmbeddedFile {
       while (low < high) {
         const middle = Math.floor((low + high) / 2);
         const timeMs = this.#statements.timeOf.get(middle) as number | undefined;
-        // Another process has removed the record meanwhile, so it is older than everything kept.
+        // Another process has just removed this record, so it is older than all remaining ones.
         if (timeMs === undefined || timeMs < atMs) low = middle + 1;
         else high = middle;
       }
@@ -130,12 +130,12 @@ export class EmbeddedFile {
     });
   }
 
-  /** Time of the last record, in ms since 1970; undefined if the file is empty. */
+  /** Time of the last record in ms since 1970, or undefined if the file is empty. */
   lastMs(): number | undefined {
     return this.#try(() => this.#statements.timeOf.get(this.end() - 1) as number | undefined);
   }
 
-  /** Appends all records or none, as durably as the options say. Returns the first offset and the common append time. */
+  /** Appends all records or none. Returns the first record's offset and the time that all of them get. */
   append(records: readonly NewRecord[], wallMs: number): { readonly first: number; readonly atMs: number } {
     this.#try(() => this.#db.exec('BEGIN IMMEDIATE'));
     const appended = this.#try(() => {
@@ -150,7 +150,7 @@ export class EmbeddedFile {
     return appended;
   }
 
-  /** Removes records from the front up to the first one that is not older than `beforeMs`. Removes none if all are older. */
+  /** Removes the records before the first one that is at least as new as `beforeMs`. If all are older, removes none. */
   trim(beforeMs: number): void {
     this.#try(() => {
       const keptFrom = this.#statements.keptFrom.get(beforeMs) as number | undefined;
@@ -158,7 +158,7 @@ export class EmbeddedFile {
     });
   }
 
-  /** Returns at least one record from `from` on, if any, and more within the limits. Throws LogTruncated if it is gone. */
+  /** Returns records from offset `from` within the limits, but at least one if any exist. Throws LogTruncated. */
   read(from: number, recordsMax: number, bytesMax: number): LogRecord[] {
     const records = this.#try(() => {
       const found: LogRecord[] = [];
@@ -210,7 +210,7 @@ export class EmbeddedFile {
   }
 }
 
-/** Maps a commit error. A failed write leaves no complete commit; after a failed flush, the state is unknown. */
+/** Maps an error during a commit. If a write failed, nothing is stored. If a flush failed, the records may be stored. */
 function commitError(error: unknown, path: string): unknown {
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   if (code.startsWith('SQLITE_IOERR') && code !== 'SQLITE_IOERR_WRITE')
@@ -218,14 +218,14 @@ function commitError(error: unknown, path: string): unknown {
   return mapSqliteError(error, path);
 }
 
-/** Identity of the file at a path: its device and inode; undefined if there is no file. */
+/** Device and inode of the file at a path, or undefined if there is no file. */
 type Identity = { readonly ino: bigint; readonly dev: bigint } | undefined;
 
 function readIdentity(path: string): Identity {
   return statSync(path, { bigint: true, throwIfNoEntry: false });
 }
 
-/** Creates a missing file. Never opens an existing one: closing a second descriptor would drop the locks of the first. */
+/** Creates a missing file. Never opens an existing one, because closing a second descriptor would release its locks. */
 function create(path: string): void {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   try {

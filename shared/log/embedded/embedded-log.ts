@@ -1,7 +1,8 @@
 /**
- * The control log without a broker: one SQLite file per topic, for any number of processes on one machine. An acknowledged
- * append is on disk, and all processes see the same order. The event loop never blocks on a lock, and pending appends share
- * one transaction. A file that was replaced, removed, truncated or damaged is reported, never read on.
+ * A log without a broker. Each topic is one SQLite file, which any number of processes on one machine can use. An
+ * acknowledged append is on disk, and all processes see the same order. The event loop never blocks on a lock, and pending
+ * appends share one transaction. A file that was replaced, removed, truncated or damaged is reported and not read any
+ * further.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -31,35 +32,35 @@ import { FileWatch } from './file-watch.ts';
 
 const recordsMaxDefault = 500;
 const bytesMaxDefault = 1024 * 1024;
-/** Maximum pending appends written in one transaction. */
+/** Maximum number of appends written in one transaction. */
 const groupRecordsMax = 100;
 const groupBytesMax = 4 * 1024 * 1024;
-/** Maximum pending appends. Further ones are rejected. */
+/** Maximum number of pending appends. Further ones are rejected. */
 const queueRecordsMax = 10_000;
 const queueBytesMax = 64 * 1024 * 1024;
-/** Longest pause in ms before a locked file is retried. */
+/** Longest pause in ms before a locked file is tried again. */
 const pauseMsMax = 32;
 
 export interface EmbeddedLogOptions {
   readonly folder: string;
   readonly address: TopicAddress;
-  /** Time in ms for which a locked file is retried before LogUnavailable; default 10 s. */
+  /** Time in ms for which a locked file is retried before LogUnavailable is thrown. The default is 10 s. */
   readonly lockDeadlineMs?: number;
-  /** Interval in ms at which a waiting tail checks the file, in case the system does not report a change; default 100 ms. */
+  /** Interval in ms at which a waiting tail checks the file, in case the system reports no change. The default is 100 ms. */
   readonly pollMs?: number;
-  /** `normal` lets an append survive a crash of all processes, but not of the machine; for topics whose loss is harmless. */
+  /** `normal` appends survive a crash of all processes but not of the machine. Use it for topics whose loss is harmless. */
   readonly durability?: 'full' | 'normal';
-  /** Records older than this are removed during appends. If omitted, none are removed. */
+  /** Age in seconds at which records may be removed. If omitted, records are kept forever. */
   readonly keepSeconds?: number;
-  /** Shortest time between two trims by one process, in seconds; default 10. */
+  /** Shortest time between two trims by one process, in seconds. The default is 10 s. */
   readonly trimEverySeconds?: number;
-  /** Lets a tail that asks for removed records begin at the first record kept, instead of reporting LogTruncated. */
+  /** Lets a tail that requests removed records start at the first remaining one, instead of throwing LogTruncated. */
   readonly allowTrimmed?: boolean;
-  /** Rejects with LogUnavailable if the log does not exist yet, instead of creating it. */
+  /** Rejects with LogUnavailable if the log does not exist, instead of creating it. */
   readonly mustExist?: boolean;
-  /** Wall clock, in ms since 1970. */
+  /** Clock that returns the wall-clock time in ms since 1970. */
   readonly now?: () => number;
-  /** Monotonic clock, in ms since the machine started. */
+  /** Clock that returns the time since the machine started, in ms. */
   readonly monotonicMs?: () => number;
 }
 
@@ -73,14 +74,14 @@ const defaults = {
 
 type Settings = EmbeddedLogOptions & typeof defaults;
 
-/** Error of the last failed append to any topic, by folder. It is current, because a topic is written every second. */
+/** Error of the last append in each folder, if it failed. It is current, because some topic is written every second. */
 const writeFaults = new Map<string, string>();
 
 export function embeddedLogPath(folder: string, { topic, partition = 0 }: TopicAddress): string {
   return join(folder, partition > 0 ? `${topic}-${partition}.db` : `${topic}.db`);
 }
 
-/** Opens a topic's log; creates its folder and file if they are missing. Throws LogUnavailable or LogReplaced. */
+/** Opens a topic's log, creating its folder and file if they are missing. Rejects with LogUnavailable or LogReplaced. */
 export async function openEmbeddedLog(options: EmbeddedLogOptions): Promise<TimedLog> {
   const settings = { ...defaults, ...options };
   const path = embeddedLogPath(options.folder, options.address);
@@ -91,7 +92,7 @@ export async function openEmbeddedLog(options: EmbeddedLogOptions): Promise<Time
   return new EmbeddedLog(await untilUnlocked(open, path, settings.lockDeadlineMs), path, settings);
 }
 
-/** An append that is waiting for its transaction. */
+/** An append that has not been written yet. */
 interface PendingAppend extends NewRecord {
   readonly untilMs: number;
   readonly resolve: (offset: number) => void;
@@ -114,7 +115,7 @@ class EmbeddedLog implements TimedLog {
 
   constructor(file: EmbeddedFile, path: string, settings: Settings) {
     this.#removal = new RemovalTime(settings.monotonicMs);
-    // Start from the last record of earlier processes, because this process's own clock may be ahead.
+    // Start from the time of the last record, because this process's own clock may be ahead.
     const lastMs = file.lastMs();
     if (lastMs !== undefined) this.#removal.limit(lastMs);
     this.#file = file;
@@ -135,7 +136,7 @@ class EmbeddedLog implements TimedLog {
       this.#queueBytes += value.length;
       if (this.#writing) return;
       this.#writing = true;
-      // Write in a later turn. Otherwise a caller that appends continuously would starve the event loop.
+      // Write in a later turn, so that a caller that appends continuously cannot starve the event loop.
       setImmediate(() => void this.#writeAll());
     });
   }
@@ -158,7 +159,7 @@ class EmbeddedLog implements TimedLog {
       }
       next = last.offset + 1;
       yield { records, nextOffset: next };
-      // A long catch-up must leave turns to the event loop.
+      // Yield to the event loop during a long catch-up.
       await nextTurn();
     }
   }
@@ -198,7 +199,7 @@ class EmbeddedLog implements TimedLog {
     return this.#file.read(from, recordsMax, bytesMax);
   }
 
-  /** Wakes the tails if there is a new record, or a fault that their next read will report. */
+  /** Wakes waiting tails if there is a new record, or a fault that their next read will report. */
   #look(): void {
     if (this.#waiters.size === 0) return;
     try {
@@ -209,7 +210,7 @@ class EmbeddedLog implements TimedLog {
     }
   }
 
-  /** Reads also update the seen end, so that a file cut back to an earlier end does not look unchanged. */
+  /** Records the file's end, and wakes waiting tails if it moved. Reads call this too, so that truncation is noticed. */
   #sawEnd(end: number): void {
     if (end === this.#seenEnd) return;
     this.#seenEnd = end;
@@ -239,7 +240,7 @@ class EmbeddedLog implements TimedLog {
     this.#writing = false;
   }
 
-  /** Returns the appends of the next transaction, oldest first. */
+  /** Returns the appends for the next transaction, oldest first. */
   #group(): readonly PendingAppend[] {
     let bytes = 0;
     const fit = countLeading(this.#queue, ({ value }) => {
@@ -256,7 +257,7 @@ class EmbeddedLog implements TimedLog {
     this.#trim(atMs);
   }
 
-  /** Removes old records if it is time to. `logMs` is the time of the last record. */
+  /** Removes old records if the last trim was long enough ago. `logMs` is the time of the last record. */
   #trim(logMs: number): void {
     const { keepSeconds, trimEverySeconds, monotonicMs } = this.#settings;
     const nowMs = monotonicMs();
@@ -265,7 +266,7 @@ class EmbeddedLog implements TimedLog {
     try {
       this.#file.trim(this.#removal.limit(logMs) - keepSeconds * 1000);
     } catch {
-      // The append itself has succeeded. Old records are removed later instead, and a fault will show at the next append.
+      // The append has succeeded. The next trim will remove the records, and the next append will report a fault.
     }
   }
 
@@ -280,7 +281,7 @@ class EmbeddedLog implements TimedLog {
   }
 }
 
-/** Retries while another process holds the file's lock, up to a deadline. */
+/** Retries an operation while another process locks the file, up to a deadline. */
 async function untilUnlocked<Result>(
   operation: () => Result,
   path: string,
@@ -299,7 +300,7 @@ async function untilUnlocked<Result>(
   }
 }
 
-/** Random pauses, so that processes waiting for the same lock do not retry at the same time. */
+/** Back-off with random pauses, so that processes that wait for the same lock do not retry at the same time. */
 function lockBackoff(): Backoff {
   return new Backoff({ minMs: 2, maxMs: pauseMsMax });
 }

@@ -1,22 +1,22 @@
 /**
- * Triggers checks of a log's file: at once when the system reports a write to its write-ahead log, a few times shortly after,
- * because the report may precede the commit, and at a slow interval. Nothing but latency depends on reports. While nobody
- * waits, the file is not watched, because each report costs as much as a record.
+ * Decides when to check a log's file for changes. It checks when the system reports a write to the write-ahead log, a few
+ * times shortly after that, because the report may precede the commit, and at a slow interval. A missing report only costs
+ * latency. While no reader is waiting, the file is not watched, because each report costs as much as reading a record.
  */
 import { type FSWatcher, watch } from 'node:fs';
 
-/** Pauses in ms between checks after a report. Their sum is longer than a slow flush. */
+/** Pauses in ms between the checks after a report. Together they last longer than a slow flush. */
 const burstMs: readonly number[] = [0, 1, 1, 1, 1, 2, 2, 3, 5, 8, 13, 21];
-/** Number of reports without a waiting reader after which the watch ends. It starts again when a reader waits. */
+/** Number of reports without a waiting reader after which watching stops. It starts again when a reader waits. */
 const unwantedMax = 4;
 
 export interface FileWatchOptions {
   readonly path: string;
-  /** Slow interval in ms. */
+  /** Interval in ms between checks when nothing is reported. */
   readonly pollMs: number;
   /** Whether a reader is waiting for a change. */
   readonly isAwaited: () => boolean;
-  /** Checks the file. Must not throw. */
+  /** Checks the file for changes. Must not throw. */
   readonly look: () => void;
 }
 
@@ -32,12 +32,12 @@ export class FileWatch {
     this.#options = options;
   }
 
-  /** Starts watching. Call it whenever a reader begins to wait. */
+  /** Starts to watch the file. Call it whenever a reader begins to wait. */
   start(): void {
     this.#unwanted = 0;
     if (this.#closed || this.#watcher !== undefined) return;
     this.#watch();
-    // Finds writes from before the watch began.
+    // Check once now, to find writes from before the watch began.
     this.#schedule(0);
   }
 
@@ -47,7 +47,7 @@ export class FileWatch {
     this.#unwatch();
   }
 
-  /** Watches only this log's write-ahead log. If the system cannot watch files, only the interval is used. */
+  /** Watches only this log's write-ahead log. If the system cannot watch files, only the interval triggers checks. */
   #watch(): void {
     const { path } = this.#options;
     try {

@@ -1,6 +1,6 @@
 /**
- * Time of an embedded log. It follows the monotonic clock that all processes of a machine share, so that a wrong wall clock
- * does not date records, as with a broker. Call it only within the transaction of an append.
+ * Computes the time of records in an embedded log. It follows the monotonic clock that all processes on a machine share, so
+ * that a process with a wrong wall clock cannot give records wrong times. Call it only in the transaction of an append.
  */
 import type { Database, Statement } from '../../runtime/sqlite.ts';
 
@@ -13,9 +13,9 @@ CREATE TABLE IF NOT EXISTS log_time (
 ) STRICT;
 `;
 
-/** Largest difference in ms at which a writer's wall clock is simply followed. */
+/** Largest difference in ms up to which a writer's wall clock is trusted. */
 const toleranceMs = 10_000;
-/** Time in ms for which nobody appended or all writers' clocks differed, until a differing clock is accepted as right. */
+/** Time in ms without appends, or with only differing clocks, after which a differing wall clock is trusted. */
 const heldMs = 60_000;
 
 interface Row {
@@ -39,7 +39,7 @@ export class LogTime {
     this.#monotonicMs = nowMs;
   }
 
-  /** Returns the time for records that a process with this wall clock appends now. */
+  /** Returns the time for records that are appended now by a process with this wall clock. */
   next(wallMs: number): number {
     const nowMs = this.#monotonicMs();
     const last = this.#last.get() as Row | undefined;
@@ -51,14 +51,14 @@ export class LogTime {
   }
 }
 
-/** Monotonic time since which writers' wall clocks have been wrong; undefined if this one seems right. */
+/** Returns the monotonic time since which writers' wall clocks have differed, or undefined if this one seems right. */
 function clockOffSince(
   { atMs, monotonicMs, offSinceMs }: Row,
   wallMs: number,
   nowMs: number,
 ): number | undefined {
   const elapsedMs = nowMs - monotonicMs;
-  // The machine has restarted, or nobody appended for a long time.
+  // Trust the wall clock, because the machine has restarted or nothing was appended for a long time.
   if (elapsedMs < 0 || elapsedMs > heldMs) return undefined;
   if (Math.abs(wallMs - atMs - elapsedMs) <= toleranceMs) return undefined;
   return offSinceMs ?? nowMs;

@@ -1,7 +1,7 @@
 /**
- * Appends to one partition in order, with one request in flight for a group of pending appends. An append that was certainly
- * not written is retried until a deadline. One that may have been written is reported as AppendUnknown and never retried, and
- * its connection is closed, so that nothing is sent late.
+ * Appends records to one partition in order. Pending appends are sent in groups, one request at a time. An append that was
+ * certainly not written is retried until a deadline. One that may have been written is reported as AppendUnknown and never
+ * retried. Its connection is closed, so that nothing is sent late.
  */
 import { AppendUnknown, LogUnavailable } from '../core/control-log.ts';
 import type { KafkaConnection, NewMessage } from './connection.ts';
@@ -10,13 +10,13 @@ import type { KafkaPartition } from './partition.ts';
 import { signatureHeader } from './record-batches.ts';
 import { closedError, retryBackoff, unavailableError } from './retry.ts';
 
-/** A record batch must be smaller than the topic's largest message, 1 MiB. */
+/** Bounds on a group of appends. A record batch must be smaller than the topic's largest message, 1 MiB. */
 const groupRecordsMax = 500;
 const groupBytesMax = 512 * 1024;
-/** Bounds on pending appends. Further ones are rejected. */
+/** Bounds on pending appends. Further appends are rejected. */
 const queueRecordsMax = 10_000;
 const queueBytesMax = 64 * 1024 * 1024;
-/** Maximum bytes that a record adds to a batch besides its value and signature. */
+/** Maximum number of bytes that a record takes in a batch in addition to its value and signature. */
 const recordOverheadBytes = 100;
 
 interface PendingAppend {
@@ -28,7 +28,7 @@ interface PendingAppend {
 }
 
 interface Producer {
-  /** Epoch of the partition at the last check. */
+  /** Epoch of the partition for which the connection was checked. */
   readonly epoch: number;
   readonly connection: KafkaConnection;
   readonly replicas: number;
@@ -43,7 +43,7 @@ export class KafkaAppender {
   #writing = false;
   #producer: Producer | undefined;
 
-  /** `timeoutMs` is how long an append that was not sent is retried. The signal rejects all pending appends at once. */
+  /** `timeoutMs` is the time for which an unsent append is retried. When `signal` aborts, pending appends are rejected. */
   constructor(partition: KafkaPartition, signal: AbortSignal, timeoutMs: number) {
     this.#partition = partition;
     this.#signal = signal;
@@ -94,7 +94,7 @@ export class KafkaAppender {
     return group;
   }
 
-  /** Resolves with the first offset. Rejects with AppendUnknown, LogUnavailable or LogReplaced. */
+  /** Writes a group. Resolves to its first offset. Rejects with AppendUnknown, LogUnavailable or LogReplaced. */
   async #write(group: readonly PendingAppend[]): Promise<number> {
     const deadlineMs = group[0]?.deadlineMs ?? 0;
     const backoff = retryBackoff();
@@ -114,7 +114,7 @@ export class KafkaAppender {
     }
   }
 
-  /** Returns only if the append may be retried. */
+  /** Throws the error for the caller, unless the append may be retried. */
   #throwUnlessRetryable(fault: KafkaFault, replicas: number, deadlineMs: number): void {
     const { name } = this.#partition;
     const outcome = produceOutcome(fault, replicas);
@@ -125,7 +125,7 @@ export class KafkaAppender {
     if (outcome === 'refused' || performance.now() > deadlineMs) throw unavailableError(name, fault);
   }
 
-  /** Connects to the leader and checks that the partition is the same log. Rejects with LogUnavailable or LogReplaced. */
+  /** Connects to the leader and checks that the log is still the same. Rejects with LogUnavailable or LogReplaced. */
   async #connection(deadlineMs: number): Promise<Producer> {
     const { cluster, target, epoch } = this.#partition;
     if (this.#producer?.connection.isOpen && this.#producer.epoch === epoch) return this.#producer;

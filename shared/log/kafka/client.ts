@@ -1,9 +1,9 @@
 /**
- * The only file that uses kafkajs, including its private parts. It turns kafkajs's broker into KafkaConnections
- * (connection.ts), one socket each, and maps its errors to KafkaFault. Only the wire protocol is used: kafkajs's consumer
- * skips records after a rebalance, its producer may acknowledge records that are not in the log, and its admin client fails
- * with any topic's error. The other files of this folder decide on offsets, retries and closing. client.test.ts fails if
- * kafkajs changes.
+ * The only file that uses kafkajs, including some of its private parts. It turns kafkajs's brokers into KafkaConnections
+ * (connection.ts) with one socket each, and maps kafkajs's errors to KafkaFault. It uses only the wire protocol, because
+ * kafkajs's consumer skips records after a rebalance, its producer may acknowledge records that are not in the log, and its
+ * admin client fails if any topic has an error. Other files in this folder handle offsets, retries and closing.
+ * client.test.ts fails if kafkajs changes.
  */
 import { createRequire } from 'node:module';
 import { connect as connectPlain, isIP, type Socket } from 'node:net';
@@ -23,11 +23,11 @@ import { KafkaFault } from './errors.ts';
 import { decodeFetchResponse, fetchVersions } from './fetch-response.ts';
 import type { KafkaSettings } from './settings.ts';
 
-/** Time limit in ms for connecting, the handshake and authentication. */
+/** Time limit in ms for connecting, including the handshake and authentication. */
 const dialTimeoutMs = 3000;
-/** Time limit in ms for each response. A fetch may take its waiting time longer. */
+/** Time limit in ms for each response. A fetch may take longer by its waiting time. */
 const requestTimeoutMs = 5000;
-/** Time in ms that the leader waits for its replicas. Below `requestTimeoutMs`, so that its response arrives in time. */
+/** Time in ms for which the leader waits for its replicas. Below `requestTimeoutMs`, so that its response arrives in time. */
 const replicasTimeoutMs = 4000;
 const metadataApiKey = 3;
 const fetchApiKey = 1;
@@ -119,9 +119,9 @@ const protocol: {
 const { createErrorFromCode }: { createErrorFromCode: (code: number) => Error } =
   require('kafkajs/src/protocol/error.js');
 
-/** Returns a function that connects with these settings, or with the current ones if `current` is given. */
+/** Returns a function that connects to brokers. If `current` is given, each connection uses the settings that it returns. */
 export function createDial(settings: KafkaSettings, current = () => settings): Dial {
-  // Each broker is asked for its API versions only once.
+  // API versions by broker, so that each broker is asked only once.
   const versions = new Map<string, object>();
   return async ({ host, port }) => {
     const connection = new KafkajsConnection(host, port, current(), versions.get(`${host}:${port}`) ?? null);
@@ -148,7 +148,7 @@ class KafkajsConnection implements KafkaConnection {
       port,
       clientId: 'headgate',
       ssl: null,
-      // Copy the settings, because kafkajs stores values derived from the password in them.
+      // Pass a copy, because kafkajs stores values derived from the password in the object.
       sasl: settings.sasl ? { ...settings.sasl } : null,
       logger: silent,
       connectionTimeout: dialTimeoutMs,
@@ -156,7 +156,7 @@ class KafkajsConnection implements KafkaConnection {
       enforceRequestTimeout: false,
       socketFactory: (target) => this.#openSocket(target),
     });
-    // The pool would use a second socket for fetches and reconnect both. This connection has one socket and ends with it.
+    // kafkajs would open a second socket for fetches and reconnect both. This connection has one socket and ends with it.
     this.#pool.getConnectionByRequest = () => {
       if (this.#lost) throw new KafkaFault('NOT_CONNECTED', { kind: 'unsent' });
       return this.#pool.getConnection(0);
@@ -200,7 +200,7 @@ class KafkajsConnection implements KafkaConnection {
     const { topicMetadata, brokers } = await this.#bounded(async () => {
       const encode = this.#broker.lookupRequest(metadataApiKey, protocol.requests.Metadata);
       const request = encode({ topics: [topic], allowAutoTopicCreation: false });
-      // Here a topic's error is part of the result, so kafkajs must not throw it.
+      // Prevents kafkajs from throwing a topic's error, because here the error is part of the result.
       const response = { ...request.response, parse: async (data: unknown) => data };
       return (await this.#pool.send({ ...request, response })) as MetadataResponse;
     });
@@ -221,7 +221,7 @@ class KafkajsConnection implements KafkaConnection {
     return offset < 0 ? undefined : offset;
   }
 
-  /** `timestamp` is in ms since 1970, or -2 for the start and -1 for the end, as the protocol defines. */
+  /** `timestamp` is in ms since 1970. The protocol defines -2 as the first offset and -1 as the end. */
   async #listOffset({ topic, partition }: TopicPartition, timestamp: number): Promise<number> {
     const topics = [{ topic, partitions: [{ partition, timestamp }] }];
     const { responses } = await this.#bounded(() =>
@@ -264,7 +264,7 @@ class KafkajsConnection implements KafkaConnection {
   }
 
   async topicSettings(topic: string): Promise<ReadonlyMap<string, string>> {
-    // Without names, Kafka returns every setting.
+    // Omit the names of settings, so that Kafka returns all of them.
     const resources = [{ type: topicResource, name: topic, configNames: [] }];
     const response = await this.#bounded(() => this.#broker.describeConfigs({ resources }));
     const entries = response.resources[0]?.configEntries ?? [];
@@ -292,11 +292,11 @@ class KafkajsConnection implements KafkaConnection {
     if (this.#lost) return;
     this.#lost = true;
     for (const reject of [...this.#pending]) reject(fault);
-    // The error makes kafkajs reject its pending requests too.
+    // Pass an error, so that kafkajs also rejects its pending requests.
     this.#socket?.destroy(new Error('connection abandoned'));
   }
 
-  /** Settles within the time limit, even if kafkajs never does. */
+  /** Settles within the time limit, even if kafkajs never responds. */
   #bounded<Result>(request: () => Promise<Result>, timeoutMs = requestTimeoutMs): Promise<Result> {
     if (this.#lost) return Promise.reject(new KafkaFault('NOT_CONNECTED', { kind: 'unsent' }));
     return new Promise((resolve, reject) => {
@@ -327,7 +327,7 @@ interface MetadataResponse {
   }[];
 }
 
-/** Throws kafkajs's error for an error code, so that kafkajs treats it as a broker's error. */
+/** Throws kafkajs's error for an error code, so that kafkajs treats it as an error of the broker. */
 async function refuseError<Response extends { readonly errorCode: number }>(
   response: Response,
 ): Promise<Response> {
@@ -335,7 +335,7 @@ async function refuseError<Response extends { readonly errorCode: number }>(
   return response;
 }
 
-/** Replaces a kafkajs timer that restarts every millisecond while a connection is open, even with nothing pending. */
+/** Replaces a kafkajs timer that runs every millisecond while a connection is open, even if no request is pending. */
 function scheduleOnlyPending(queue: RequestQueue): void {
   queue.scheduleCheckPendingRequests = () => {
     if (queue.throttleCheckTimeoutId || queue.pending.length === 0) return;
@@ -353,7 +353,7 @@ function onlyOne<Item>(items: readonly Item[] | undefined): Item {
   return item;
 }
 
-/** Maps an error of kafkajs. It marks broker errors by `type`, and says "Not connected" if it did not write anything. */
+/** Maps an error of kafkajs to a KafkaFault. Broker errors have a `type`. "Not connected" means that nothing was sent. */
 function mapKafkaError(error: unknown): KafkaFault {
   if (error instanceof KafkaFault) return error;
   if (!(error instanceof Error)) return new KafkaFault('UNKNOWN', { kind: 'lost', cause: error });

@@ -1,7 +1,7 @@
 /**
- * Brokers as one process sees them: which broker leads which partition, and one shared connection per broker for short
- * requests. Tails and appenders have their own connections, because a waiting fetch blocks everything after it. Nothing here
- * retries or waits longer than a connection's time limits; the caller's RetryPolicy does.
+ * One process's view of the brokers: which broker leads which partition, and one shared connection per broker for short
+ * requests. Tails and appenders use connections of their own, because a waiting fetch blocks all later requests. This file
+ * does not retry requests, and waits no longer than a connection's time limits. Callers retry as their RetryPolicy says.
  */
 import type { Dial, KafkaConnection, TopicMetadata, TopicPartition } from './connection.ts';
 import { KafkaFault } from './errors.ts';
@@ -9,11 +9,11 @@ import type { KafkaFiles } from './files.ts';
 import type { KafkaSettings } from './settings.ts';
 import { TopicReadings } from './topic-readings.ts';
 
-/** Age in ms at which metadata is requested again, even without an error. */
+/** Age in ms at which metadata is requested again even if no error occurred. */
 const metadataAgeMsMax = 10_000;
-/** Node ID that brokers return while a partition does not have a leader. */
+/** Node id that brokers return while a partition has no leader. */
 const noLeader = -1;
-/** Time in ms after the start at which requests no longer wait for brokers, if none has ever accepted a connection. */
+/** Time in ms after which requests no longer wait for brokers, if no broker has accepted a connection since the start. */
 const unreachableAfterMs = 5000;
 
 interface Address {
@@ -23,20 +23,20 @@ interface Address {
 
 export interface Leader extends Address {
   readonly nodeId: number;
-  /** Number of the partition's replicas, including the leader's. */
+  /** Number of replicas of the partition, including the leader's. */
   readonly replicas: number;
-  /** Brokers with the other replicas, as far as the metadata lists them. */
+  /** Brokers that hold the other replicas, as far as the metadata lists them. */
   readonly others: readonly Address[];
 }
 
-/** Returns how many other replicas must name the same leader, so that no other leader can have enough in-sync replicas. */
+/** Number of other replicas that must name a leader, so that no other leader can have enough in-sync replicas. */
 function witnessesNeeded(replicas: number): number {
   return replicas > 1 ? Math.max(1, replicas - 2) : 0;
 }
 
 const clusters = new Map<string, KafkaCluster>();
 
-/** Returns this process's shared cluster for these brokers and settings. Users must call `use` and `release`. */
+/** Returns the cluster that this process shares for these brokers and settings. Callers must call `use` and `release`. */
 export function sharedCluster(
   brokers: readonly string[],
   settings: KafkaSettings,
@@ -51,7 +51,7 @@ export function sharedCluster(
   return cluster;
 }
 
-/** Parses `host:port`; an IPv6 host is in brackets. */
+/** Parses `host:port`. An IPv6 host must be in brackets. */
 function parseAddress(broker: string): Address {
   const colon = broker.lastIndexOf(':');
   const host = broker.slice(0, colon).replace(/^\[(.*)\]$/, '$1');
@@ -59,20 +59,20 @@ function parseAddress(broker: string): Address {
 }
 
 export class KafkaCluster {
-  /** Topic checks by topic plan, pending or passed. */
+  /** Pending and passed checks of topics, by topic plan. */
   readonly checkedTopics = new Map<string, Promise<void>>();
-  /** Readings of all logs that this process has on these brokers. */
+  /** State of reading for all logs that this process has on these brokers. */
   readonly readings = new TopicReadings();
-  /** Files that settings come from, if any. */
+  /** Files from which the settings come, if any. */
   readonly files: KafkaFiles | undefined;
   readonly #seeds: readonly Address[];
   readonly #dial: Dial;
   readonly #onUnused: () => void;
   readonly #connections = new Map<string, Promise<KafkaConnection>>();
   readonly #topics = new Map<string, { metadata: Promise<TopicMetadata>; atMs: number }>();
-  /** Brokers of the last metadata. They are tried first. */
+  /** Brokers in the last metadata. They are tried before the configured ones. */
   #brokers: readonly Address[] = [];
-  /** Incremented after every fault, so that the next request tries another broker first. */
+  /** Number of faults so far. It selects the broker that the next request tries first. */
   #rotation = 0;
   #users = 0;
   #released = false;
@@ -90,7 +90,7 @@ export class KafkaCluster {
     this.#onUnused = onUnused;
   }
 
-  /** Whether no broker has ever accepted a connection although the process started some time ago. */
+  /** Whether no broker has accepted a connection since the cluster was created some time ago. */
   get isUnreachable(): boolean {
     return !this.#reached && performance.now() - this.#sinceMs > unreachableAfterMs;
   }
@@ -99,7 +99,7 @@ export class KafkaCluster {
     this.#users++;
   }
 
-  /** Releases one use. The last release closes all shared connections. */
+  /** Ends one use of the cluster. After the last one, all shared connections are closed. */
   release(): void {
     this.#users--;
     if (this.#users > 0 || this.#released) return;
@@ -135,7 +135,7 @@ export class KafkaCluster {
     throw fault;
   }
 
-  /** Returns the shared connection to a broker. Rejects with KafkaFault. */
+  /** Returns the shared connection to this broker. Rejects with KafkaFault. */
   async connectionTo(address: Address): Promise<KafkaConnection> {
     const name = `${address.host}:${address.port}`;
     const shared = this.#connections.get(name);
@@ -156,12 +156,12 @@ export class KafkaCluster {
     }
   }
 
-  /** Opens a new connection to a broker; the caller must destroy it. Rejects with KafkaFault. */
+  /** Opens a new connection to this broker, which the caller must destroy. Rejects with KafkaFault. */
   dial(address: Address): Promise<KafkaConnection> {
     return this.#dial(address);
   }
 
-  /** Returns a topic's metadata, at most 10 s old. Rejects with KafkaFault. */
+  /** Returns the metadata of a topic, which is at most 10 s old. Rejects with KafkaFault. */
   async metadata(topic: string): Promise<TopicMetadata> {
     const known = this.#topics.get(topic);
     if (known && performance.now() - known.atMs < metadataAgeMsMax) return await known.metadata;
@@ -182,13 +182,13 @@ export class KafkaCluster {
     return metadata;
   }
 
-  /** Drops the topic's metadata after any error, so that the next request asks a broker, beginning with another one. */
+  /** Drops a topic's metadata after an error, so that the next request asks for it again and starts with another broker. */
   invalidate(topic: string): void {
     this.#topics.delete(topic);
     this.#rotation++;
   }
 
-  /** Returns the broker that leads a partition. Rejects with KafkaFault, also if there is no leader now. */
+  /** Returns the broker that leads a partition. Rejects with KafkaFault, also if the partition has no leader. */
   async leader({ topic, partition }: TopicPartition): Promise<Leader> {
     const { brokers, partitions, errorCode } = await this.metadata(topic);
     const found = partitions.find(({ partitionId }) => partitionId === partition);
@@ -206,7 +206,7 @@ export class KafkaCluster {
     });
   }
 
-  /** Resolves once enough of the other replicas, asked now, name the same leader. Rejects with KafkaFault. */
+  /** Resolves once enough of the other replicas confirm the leader when asked. Rejects with KafkaFault. */
   async confirmLeader(leader: Leader, { topic, partition }: TopicPartition): Promise<void> {
     const witnesses = leader.others.map(async (address) => {
       const { partitions } = await (await this.connectionTo(address)).metadata(topic);
@@ -216,7 +216,7 @@ export class KafkaCluster {
     await awaitQuorum(witnesses, witnessesNeeded(leader.replicas));
   }
 
-  /** Asks the other replicas who leads. True if at least one names another leader and none names this one. */
+  /** Asks the other replicas who leads. Returns true if at least one names another leader and none names this one. */
   async isDeposed(leader: Leader, { topic, partition }: TopicPartition): Promise<boolean> {
     const asked = leader.others.map(async (address) => {
       const { partitions } = await (await this.connectionTo(address)).metadata(topic);
@@ -227,7 +227,7 @@ export class KafkaCluster {
   }
 }
 
-/** Resolves once the needed number of witnesses agree, so that a slow broker causes no delay if the others suffice. */
+/** Resolves once enough witnesses agree, so that a slow broker does not delay the answer if the others suffice. */
 function awaitQuorum(witnesses: readonly Promise<void>[], needed: number): Promise<void> {
   return new Promise((resolve, reject) => {
     let agreed = 0;

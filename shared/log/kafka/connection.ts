@@ -1,10 +1,9 @@
 /**
- * Interface to a Kafka client: one connection to one broker, which client.ts implements. A connection never reconnects or
- * repeats a request: once it is lost, every request fails. Every request has a time limit, after which the connection is
- * closed.
+ * Interface to one connection to one Kafka broker, implemented by client.ts. A connection never reconnects or repeats a
+ * request. Once it is lost, every request fails. Every request has a time limit, after which the connection is closed.
  */
 
-/** A broker as the cluster names it. */
+/** Id and address of a broker, as the cluster reports them. */
 export interface KafkaNode {
   readonly nodeId: number;
   readonly host: string;
@@ -13,25 +12,25 @@ export interface KafkaNode {
 
 export interface PartitionMetadata {
   readonly partitionId: number;
-  /** Broker that accepts writes; -1 while there is none. */
+  /** Node id of the broker that accepts writes. -1 while there is none. */
   readonly leader: number;
   readonly replicas: readonly number[];
 }
 
 export interface TopicMetadata {
   readonly brokers: readonly KafkaNode[];
-  /** Empty if the topic does not exist. */
+  /** Partitions of the topic. Empty if the topic does not exist. */
   readonly partitions: readonly PartitionMetadata[];
-  /** Kafka's error code for the topic: 0 for none, 3 if the topic does not exist. */
+  /** Kafka's error code for the topic. 0 means no error, and 3 that the topic does not exist. */
   readonly errorCode: number;
 }
 
 export interface FetchedPartition {
   /** Offset after the last record that readers may see. */
   readonly highWatermark: number;
-  /** Offset of the first record kept. */
+  /** Offset of the first remaining record. */
   readonly startOffset: number;
-  /** Record batches in Kafka's format. The last one may be cut off. */
+  /** Record batches in Kafka's format. The last one may be truncated. */
   readonly recordSet: Buffer;
 }
 
@@ -42,9 +41,9 @@ export interface TopicPartition {
 
 export interface FetchRequest extends TopicPartition {
   readonly offset: number;
-  /** Time in ms for which the broker may delay its response while there is no new record. */
+  /** Time in ms for which the broker may delay its response if there are no new records. */
   readonly waitMs: number;
-  /** Size limit. The first record batch is always complete, even if it is larger. */
+  /** Size limit of the response. The first record batch is always complete, even if it is larger. */
   readonly bytesMax: number;
 }
 
@@ -60,25 +59,25 @@ export interface NewTopic {
   readonly settings: Readonly<Record<string, string>>;
 }
 
-/** A connection to a single broker. Every request rejects with KafkaFault. */
+/** A connection to a single broker. Requests reject with KafkaFault. */
 export interface KafkaConnection {
   readonly isOpen: boolean;
-  /** Latest fetch version that the broker knows. It reveals the broker's release. */
+  /** Latest fetch version that the broker supports, which reveals its release. */
   readonly fetchVersionMax: number | undefined;
   metadata(topic: string): Promise<TopicMetadata>;
-  /** Returns the offset of the first record kept (`start`) or after the last record that readers may see (`end`). */
+  /** Returns the offset of the first remaining record (`start`), or the one after the last visible record (`end`). */
   offset(target: TopicPartition, which: 'start' | 'end'): Promise<number>;
-  /** Returns the offset of the first record at or after this time (ms since 1970); undefined if there is none. */
+  /** Returns the offset of the first record at or after this time (ms since 1970), or undefined if there is none. */
   offsetAt(target: TopicPartition, atMs: number): Promise<number | undefined>;
   fetch(request: FetchRequest): Promise<FetchedPartition>;
-  /** Resolves with the first message's offset once all in-sync replicas have the messages. Never repeats the request. */
+  /** Resolves to the first message's offset once all in-sync replicas have the messages. Never repeats the request. */
   produce(target: TopicPartition, messages: readonly NewMessage[]): Promise<number>;
   createTopic(topic: NewTopic): Promise<void>;
-  /** Returns a topic's effective settings, from the topic or the brokers. */
+  /** Returns the settings that apply to a topic, whether set on the topic or on the brokers. */
   topicSettings(topic: string): Promise<ReadonlyMap<string, string>>;
-  /** Closes the connection at once and rejects its pending requests. Idempotent. */
+  /** Closes the connection immediately and rejects its pending requests. Further calls have no effect. */
   destroy(): void;
 }
 
-/** Connects and authenticates. Rejects with an unsent KafkaFault within a few seconds. */
+/** Connects and authenticates. Rejects with a KafkaFault of kind `unsent` within a few seconds. */
 export type Dial = (address: { readonly host: string; readonly port: number }) => Promise<KafkaConnection>;

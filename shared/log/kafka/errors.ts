@@ -1,4 +1,4 @@
-/** Faults of requests to Kafka, by whether the request can have taken effect. Messages never name an address or a record. */
+/** Classifies failed requests to Kafka by whether they may have taken effect. Messages contain no addresses or records. */
 import { LogUnavailable } from '../core/control-log.ts';
 
 /** `unsent`: the request was never sent. `lost`: it was sent but not answered. `answered`: the broker returned an error. */
@@ -7,7 +7,7 @@ export type FaultKind = 'unsent' | 'lost' | 'answered';
 export class KafkaFault extends Error {
   override readonly name = 'KafkaFault';
   readonly kind: FaultKind;
-  /** Kafka's error code for `answered`, otherwise the system's, for example ECONNREFUSED. */
+  /** Kafka's error code if the broker answered, otherwise the system's, for example ECONNREFUSED. */
   readonly type: string;
 
   constructor(type: string, options: ErrorOptions & { readonly kind: FaultKind }) {
@@ -23,10 +23,10 @@ const sentences: Readonly<Record<FaultKind, string>> = {
   answered: 'Kafka refused',
 };
 
-/** Thrown if the topic's settings would lose or hide log records. The message names the command that fixes them. */
+/** Thrown if a topic's settings would lose or hide records. The message contains the command that corrects them. */
 export class TopicMisconfigured extends LogUnavailable {}
 
-/** Error codes after which a produced record is certainly not in the log, and a retry may succeed. */
+/** Error codes after which a produced record is certainly not in the log and a retry may succeed. */
 const retryableCodes = new Set([
   'UNKNOWN_TOPIC_OR_PARTITION',
   'NOT_ENOUGH_REPLICAS',
@@ -34,7 +34,7 @@ const retryableCodes = new Set([
   'THROTTLING_QUOTA_EXCEEDED',
 ]);
 
-/** Error codes after which a produced record is certainly not in the log, and no retry can succeed. */
+/** Error codes after which a produced record is certainly not in the log and retries cannot succeed. */
 const permanentCodes = new Set([
   'CORRUPT_MESSAGE',
   'MESSAGE_TOO_LARGE',
@@ -51,8 +51,8 @@ const permanentCodes = new Set([
 ]);
 
 /**
- * Returns the outcome of a produce request. With several replicas, "not the leader" leaves it unknown, because a leader that
- * was deposed while waiting for its replicas returns the same code as a broker that never led.
+ * Decides whether a failed produce request was written. If there are several replicas, "not the leader" leaves this open: a
+ * broker that never led returns the same code as a leader that was deposed while waiting for its replicas.
  */
 export function produceOutcome(fault: KafkaFault, replicas: number): 'not written' | 'refused' | 'unknown' {
   if (fault.kind !== 'answered') return fault.kind === 'unsent' ? 'not written' : 'unknown';
@@ -65,7 +65,7 @@ export function isForbidden(error: unknown): boolean {
   return error instanceof KafkaFault && error.type.endsWith('AUTHORIZATION_FAILED');
 }
 
-/** Whether no retry can succeed. */
+/** Whether retrying the request can never succeed. */
 export function isPermanent(error: unknown): boolean {
   return error instanceof KafkaFault && (error.type === 'SASL' || permanentCodes.has(error.type));
 }

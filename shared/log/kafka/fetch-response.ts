@@ -1,11 +1,11 @@
-/** Decodes one partition's fetch response, but not its record batches: kafkajs would decompress all of them at once. */
+/** Decodes one partition's fetch response except its record batches, because kafkajs would decompress all of them at once. */
 import type { FetchedPartition } from './connection.ts';
 import { KafkaFault } from './errors.ts';
 
-/** Fetch versions whose response can be decoded here, and which kafkajs can request. */
+/** Versions of the fetch request that kafkajs can send and whose response this file can decode. */
 export const fetchVersions = { min: 7, max: 11 } as const;
 
-/** Returns the partition together with Kafka's error code. Throws KafkaFault if the response does not contain a partition. */
+/** Returns the partition with Kafka's error code. Throws KafkaFault if the response does not contain a partition. */
 export function decodeFetchResponse(
   bytes: Buffer,
   version: number,

@@ -1,14 +1,14 @@
-/** Kafka settings whose files may be replaced while the process runs. Each connection uses their current content. */
+/** Kafka settings whose files may be replaced while the process runs. Each new connection uses their current content. */
 import type { Environment } from '../../runtime/settings.ts';
 import { WatchedFiles } from '../../runtime/watched-files.ts';
 import { type KafkaSettings, kafkaFilePaths, readKafkaSettings } from './settings.ts';
 
 export class KafkaFiles {
   readonly #files: WatchedFiles<KafkaSettings>;
-  /** Explains why the current files cannot be used. */
+  /** Reason why the current files cannot be used. */
   #fault: string | undefined;
 
-  /** Throws KafkaSettingsInvalid. */
+  /** Reads the settings for the first time. Throws KafkaSettingsInvalid. */
   constructor(environment: Environment) {
     this.#files = new WatchedFiles(kafkaFilePaths(environment), () => readKafkaSettings(environment));
   }
@@ -17,7 +17,7 @@ export class KafkaFiles {
     return this.#fault;
   }
 
-  /** Returns the current settings, or the last valid ones if the files cannot be used. */
+  /** Returns the current settings, or the last valid ones if the current files cannot be used. */
   current(): KafkaSettings {
     try {
       if (this.#files.look()) this.#fault = undefined;

@@ -1,11 +1,11 @@
-/** Collects facts about brokers and topics for `doctor`: changed settings, single brokers and old brokers. */
+/** Collects facts about brokers and topics for `headgate doctor`: changed settings, single replicas and old brokers. */
 import { controlTopic } from '../../../schemas/events/commit.ts';
 import { type LogInspection, nextStepForCutLog, type TopicFault } from '../core/control-log.ts';
 import type { KafkaCluster } from './cluster.ts';
 import type { KafkaConnection } from './connection.ts';
 import { topicFaults, topicPlans } from './topics.ts';
 
-/** Releases by the latest fetch version that they support, newest first. Brokers do not report their release. */
+/** Releases by the latest fetch version that they support, newest first. Brokers do not report their release directly. */
 const releases: readonly (readonly [fetchVersion: number, release: number])[] = [
   [18, 4.1],
   [17, 3.9],
@@ -17,7 +17,7 @@ const releases: readonly (readonly [fetchVersion: number, release: number])[] = 
   [10, 2.1],
 ];
 
-/** Inspects the brokers and all existing topics. Rejects with KafkaFault. */
+/** Inspects all brokers and all existing topics. Rejects with KafkaFault. */
 export async function inspectBrokers(cluster: KafkaCluster): Promise<LogInspection> {
   const connection = await cluster.anyBroker();
   const faults: TopicFault[] = [];
@@ -42,7 +42,7 @@ export async function inspectBrokers(cluster: KafkaCluster): Promise<LogInspecti
   };
 }
 
-/** Reports deleted records. Only a process that starts will miss them, possibly much later. */
+/** Reports that records of the topic were deleted. Otherwise only a process that starts later would notice it. */
 async function removalFault(cluster: KafkaCluster, topic: string): Promise<TopicFault[]> {
   const target = { topic, partition: 0 };
   const leader = await cluster.connectionTo(await cluster.leader(target));
@@ -53,7 +53,7 @@ async function removalFault(cluster: KafkaCluster, topic: string): Promise<Topic
   return [{ topic, text, next }];
 }
 
-/** Returns a broker's release; undefined if the broker cannot be reached. */
+/** Returns a broker's release, or undefined if the broker cannot be reached. */
 async function findRelease(
   cluster: KafkaCluster,
   address: { readonly host: string; readonly port: number },
@@ -62,7 +62,7 @@ async function findRelease(
   return connection && toRelease(connection);
 }
 
-/** Returns 0 if the broker is older than every listed release. */
+/** Returns the broker's release, or 0 if it is older than every listed one. */
 function toRelease({ fetchVersionMax: version }: KafkaConnection): number | undefined {
   if (version === undefined) return undefined;
   return releases.find(([least]) => version >= least)?.[1] ?? 0;

@@ -1,7 +1,7 @@
 /**
- * Kafka adapter of a log: one partition of one topic. It keeps the promises of control-log.ts, because an end counts only if
- * enough brokers name the same leader. It never repeats an append that may have been written. Closing ends everything at
- * once.
+ * A log stored in one partition of a Kafka topic. It keeps the promises of control-log.ts: an end counts only if enough
+ * brokers name the same leader, and an append that may have been written is never repeated. Closing the log ends all its
+ * requests at once.
  */
 import { setMaxListeners } from 'node:events';
 import {
@@ -27,19 +27,19 @@ import { isRepublished, topicPlan } from './topics.ts';
 export interface KafkaLogOptions {
   readonly topic: string;
   readonly partition: number;
-  /** Retention in seconds of a topic without its own plan. If omitted, records are kept forever. */
+  /** Retention in seconds of topics that have no plan of their own. If omitted, records are kept forever. */
   readonly keepSeconds?: number;
-  /** Lets a tail that asks for deleted records begin at the first record kept, instead of reporting LogTruncated. */
+  /** Lets a tail that requests deleted records start at the first remaining one, instead of throwing LogTruncated. */
   readonly allowTrimmed?: boolean;
   /** Rejects with LogUnavailable if the topic does not exist, instead of creating it. */
   readonly mustExist?: boolean;
-  /** Time in ms for which opening waits for the brokers. */
+  /** Time in ms for which opening the log waits for the brokers. */
   readonly openTimeoutMs?: number;
-  /** Time in ms for which an append that was not sent is retried. */
+  /** Time in ms for which an unsent append is retried. */
   readonly appendTimeoutMs?: number;
   /** Time in ms for which `end` waits for the brokers. */
   readonly endTimeoutMs?: number;
-  /** Time in ms that a fault of a tail may last before it is reported. */
+  /** Time in ms for which a failing tail retries before it reports the fault. */
   readonly tailTimeoutMs?: number;
 }
 
@@ -52,8 +52,9 @@ const defaults = {
 };
 
 /**
- * Opens one partition of a topic; creates a missing topic and checks its settings. If the brokers are unreachable, it opens
- * anyway, and calls reject with LogUnavailable. Rejects with TopicMisconfigured, or LogUnavailable for bad credentials.
+ * Opens one partition of a topic. Creates a missing topic and checks an existing one. If the brokers are unreachable, it
+ * opens anyway, and calls reject with LogUnavailable. Rejects with TopicMisconfigured, or with LogUnavailable for wrong
+ * credentials.
  */
 export async function openKafkaLog(
   brokers: readonly string[],
@@ -71,7 +72,7 @@ export async function openKafkaLog(
   }
 }
 
-/** Returns the shared cluster. Connections use the current content of `files`, or these settings without files. */
+/** Returns the shared cluster. New connections use the current content of `files`, if given, and these settings otherwise. */
 export function openCluster(
   brokers: readonly string[],
   settings: KafkaSettings,
@@ -96,7 +97,7 @@ export class KafkaLog implements TimedLog {
     const plan = { ...topicPlan(topic, keepSeconds), mustExist: mustExist && !isRepublished(topic) };
     this.#partition = new KafkaPartition(cluster, { topic, partition }, plan);
     this.#appender = new KafkaAppender(this.#partition, this.#closing.signal, this.#settings.appendTimeoutMs);
-    // Each request that waits for a retry adds a listener. In an outage there is one per caller.
+    // Allow any number of listeners, because during an outage every caller adds one for its retry.
     setMaxListeners(0, this.#closing.signal);
     cluster.use();
   }
@@ -105,7 +106,7 @@ export class KafkaLog implements TimedLog {
     return this.#partition.isReplicated;
   }
 
-  /** Checks the topic and remembers the hash of its first record. Rejects with TopicMisconfigured. */
+  /** Checks the topic and remembers the identity of its first record. Rejects with TopicMisconfigured. */
   async open(): Promise<void> {
     try {
       await this.#request(() => this.#partition.end(), this.#settings.openTimeoutMs);
@@ -179,7 +180,7 @@ export class KafkaLog implements TimedLog {
     return this.#cluster.readings.all();
   }
 
-  /** Retries a request for a limited time. A process that starts without Kafka waits only for the first of its requests. */
+  /** Retries a request for a limited time. If Kafka is down when a process starts, only its first request waits that long. */
   #request<Result>(request: () => Promise<Result>, timeoutMs: number): Promise<Result> {
     return this.#partition.retryUntilDeadline(request, {
       timeoutMs,

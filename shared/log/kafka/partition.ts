@@ -1,6 +1,6 @@
 /**
- * A Kafka partition, shared by its readers and its appender. Checks that the topic has the right settings and is still the
- * log that was opened. A re-created topic reports no error, so the first record's batch is compared after every fault.
+ * A Kafka partition, shared by its readers and its appender. It checks that the topic has the right settings and is still the
+ * log that was opened. Kafka reports no error for a re-created topic, so the first record is compared after every fault.
  */
 import { sleep } from '../../runtime/retry.ts';
 import { LogReplaced, LogUnavailable } from '../core/control-log.ts';
@@ -11,7 +11,7 @@ import { parseBatches } from './record-batches.ts';
 import { type RetryPolicy, retryUntilDeadline } from './retry.ts';
 import { checkTopic, createTopic, isRepublished, type TopicPlan } from './topics.ts';
 
-/** Time in ms that a new leader may take until its end includes everything that the old leader acknowledged. */
+/** Time in ms that a new leader may need until its end includes everything that the old leader acknowledged. */
 const settleMs = 1000;
 
 export interface Range {
@@ -19,10 +19,10 @@ export interface Range {
   readonly end: number;
 }
 
-/** First record kept at the time of the last check. */
+/** First remaining record of the partition at the last check. */
 interface FirstRecord {
   readonly offset: number;
-  /** Identity of the record's batch. */
+  /** Identity of the batch that contains the record. */
   readonly identity: string;
 }
 
@@ -32,13 +32,13 @@ export class KafkaPartition {
   readonly name: string;
   readonly #plan: TopicPlan;
   #first: FirstRecord | undefined;
-  /** Offset after the last record that this process has read or that was acknowledged to it. */
+  /** Offset after the last record that this process has read or appended. */
   #endSeen = 0;
-  /** Offset after the last record acknowledged to this process's appender. */
+  /** Offset after the last record whose append was acknowledged to this process. */
   #endAcknowledged = 0;
-  /** Connection on which the last check passed. */
+  /** Connection on which the last check succeeded. */
   #checkedOn: KafkaConnection | undefined;
-  /** Last confirmed leader; undefined after every fault. */
+  /** Leader that was last confirmed. undefined after a fault. */
   #leader: Leader | undefined;
   #replicas = 1;
   #epoch = 0;
@@ -50,7 +50,7 @@ export class KafkaPartition {
     this.name = `${target.topic}/${target.partition}`;
   }
 
-  /** Incremented after every fault. A check of the log is valid for one epoch. */
+  /** Number that increases after every fault. A check of the log is valid only within one epoch. */
   get epoch(): number {
     return this.#epoch;
   }
@@ -79,18 +79,18 @@ export class KafkaPartition {
     cluster.invalidate(topic);
     if (metadata.errorCode === 3 && !this.#plan.mustExist)
       await createTopic(connection, this.#plan, metadata.brokers.length);
-    // Fail, so that the next attempt finds and checks the new topic.
+    // Fail this attempt, so that the next one finds and checks the new topic.
     throw new KafkaFault('LEADER_NOT_AVAILABLE', { kind: 'answered' });
   }
 
-  /** Checks the topic, then retries the request until the deadline. The leader is looked up again after each fault. */
+  /** Checks the topic, then retries the request until the deadline. After each fault, the leader is looked up again. */
   retryUntilDeadline<Result>(
     request: () => Promise<Result>,
     policy: Omit<RetryPolicy, 'operation'>,
   ): Promise<Result> {
     const onFault = ({ type }: KafkaFault) => {
       this.invalidate();
-      // If processes publish a topic's records again, the next attempt re-creates a deleted topic, as a start would.
+      // If processes publish this topic's records again anyway, re-create the deleted topic, as a starting process would.
       if (type === 'UNKNOWN_TOPIC_OR_PARTITION' && isRepublished(this.#plan.topic))
         this.cluster.checkedTopics.delete(JSON.stringify(this.#plan));
     };
@@ -101,7 +101,7 @@ export class KafkaPartition {
     return retryUntilDeadline(checked, { operation: `${this.name} on Kafka`, onFault, ...policy });
   }
 
-  /** Discards all check results. Call it after every fault. */
+  /** Discards the results of all checks. Call it after every fault. */
   invalidate(): void {
     this.#epoch++;
     this.cluster.invalidate(this.target.topic);
@@ -109,29 +109,29 @@ export class KafkaPartition {
     this.#leader = undefined;
   }
 
-  /** Notes an acknowledged append. Throws LogReplaced if its offset is below an earlier one. */
+  /** Records an acknowledged append. Throws LogReplaced if its offset is below that of an earlier append. */
   recordAppend(offset: number, nextOffset: number): void {
     if (offset < this.#endAcknowledged) throw this.#endDecreased(offset);
     this.#endAcknowledged = nextOffset;
     this.recordRead(nextOffset);
   }
 
-  /** Notes how far a tail has read. */
+  /** Records how far a tail has read. */
   recordRead(nextOffset: number): void {
     this.#endSeen = Math.max(this.#endSeen, nextOffset);
   }
 
-  /** Whether other brokers hold replicas too. If so, one of them may lead without a deposed leader knowing. */
+  /** Whether other brokers hold replicas too. If so, one of them may lead although a deposed leader does not know it yet. */
   get isReplicated(): boolean {
     return this.#replicas > 1;
   }
 
-  /** Whether the last confirmed leader is another broker. */
+  /** Whether the leader that was last confirmed is a different broker. */
   leadsElsewhere({ nodeId }: Leader): boolean {
     return this.#leader !== undefined && this.#leader.nodeId !== nodeId;
   }
 
-  /** Requests the end from a leader that enough other brokers name, so that no acknowledged append is above it. */
+  /** Returns the end according to a leader that enough brokers name, so that every acknowledged append is before it. */
   async confirmedEnd(): Promise<number> {
     const leader = await this.cluster.leader(this.target);
     await this.cluster.confirmLeader(leader, this.target);
@@ -140,7 +140,7 @@ export class KafkaPartition {
     return await this.#endAt(await this.cluster.connectionTo(leader));
   }
 
-  /** Returns the end according to the leader in the last metadata. Rejects with LogReplaced or KafkaFault. */
+  /** Returns the end according to the leader in the latest metadata. Rejects with LogReplaced or KafkaFault. */
   async end(): Promise<number> {
     return await this.#endAt(await this.#leaderConnection());
   }
@@ -160,7 +160,7 @@ export class KafkaPartition {
     return end;
   }
 
-  /** Compares the first record and the end with those of the last check. Rejects with LogReplaced or KafkaFault. */
+  /** Checks that the first record and the end are consistent with the last check. Rejects with LogReplaced or KafkaFault. */
   async check(): Promise<Range> {
     const connection = await this.#leaderConnection();
     const range = await this.#range(connection);
@@ -183,7 +183,7 @@ export class KafkaPartition {
   async #compareFirst(connection: KafkaConnection, start: number): Promise<void> {
     const { recordSet } = await connection.fetch({ ...this.target, offset: start, waitMs: 0, bytesMax: 1 });
     const [batch] = parseBatches(recordSet);
-    // Deleted meanwhile, or not visible yet. The caller retries.
+    // The record has just been deleted or is not visible yet, so let the caller retry.
     if (!batch || batch.nextOffset <= start)
       throw new KafkaFault('OFFSET_OUT_OF_RANGE', { kind: 'answered' });
     const found = { offset: Math.max(batch.firstOffset, start), identity: batch.identity };
@@ -206,13 +206,13 @@ export class KafkaPartition {
 
   #replaced(how: string): LogReplaced {
     this.#epoch++;
-    // The next open must check the topic that exists then.
+    // Check the new topic when the log is opened again.
     this.cluster.checkedTopics.clear();
     return new LogReplaced(`${this.name} on Kafka ${how}`);
   }
 }
 
-/** Whether a log that could not be opened may become usable: the brokers are unreachable, nothing is misconfigured. */
+/** Whether a log that could not be opened may become usable later, because the brokers were only unreachable. */
 export function mayOpenUnreached(error: unknown): boolean {
   if (!(error instanceof LogUnavailable) || error instanceof TopicMisconfigured) return false;
   return error.cause instanceof KafkaFault && !isPermanent(error.cause);

@@ -1,38 +1,38 @@
 /**
- * Decodes the record batches of a fetch response. A producer chooses a batch's codec and size, so nothing is decoded before
- * its header shows that it is bounded. An unreadable batch is skipped by the offsets in its header. That depends on the bytes
- * alone, so all readers skip the same batches. Transactions are ignored, because an abort written later must not change what
- * was read.
+ * Decodes the record batches of a fetch response. Producers choose a batch's codec and size, so a batch is decoded only after
+ * its header shows that it is bounded. An unreadable batch is skipped by the offsets in its header. This depends on the bytes
+ * alone, so all readers skip the same batches. Transactions are ignored, because an abort that is written later must not
+ * change what was read.
  */
 import type { LogRecord, UnreadableCause } from '../core/control-log.ts';
 
-/** Header that contains a record's signature. */
+/** Name of the header that contains a record's signature. */
 export const signatureHeader = 'headgate-signature';
 
 export interface RecordBatch {
   readonly firstOffset: number;
-  /** Offset after the batch's last record. */
+  /** Offset after the last record of the batch. */
   readonly nextOffset: number;
-  /** Identity of the batch, which is the same on every broker and after a restart. Includes its checksum and times. */
+  /** Identity of the batch, including its checksum and times. Equal on all brokers and unchanged after a restart. */
   readonly identity: string;
-  /** Reason for not reading the batch's records. */
+  /** Reason why the batch's records were not read. */
   readonly unreadable?: UnreadableCause;
-  /** Decoded records. Empty for a transaction marker. An unreadable batch is replaced by one empty, unsigned record. */
+  /** Decoded records. A transaction marker has none. An unreadable batch has one empty, unsigned record instead. */
   readonly records: readonly LogRecord[];
 }
 
-/** Default of Kafka's `max.message.bytes`. The service's own batches are not larger. */
+/** Kafka's default `max.message.bytes`. The service's own batches are not larger. */
 const batchBytesMax = 1_048_588;
-/** Maximum records per readable batch, which is decoded in one turn. The service's own batches contain at most 500. */
+/** Maximum number of records in a readable batch, which is decoded in one turn. The service's own batches have up to 500. */
 export const batchRecordsMax = 10_000;
 
-/** Offset and length fields, with which every format begins. The length does not include them. */
+/** Size in bytes of the offset and length fields at the start of every format. The length field does not count them. */
 const prefixBytes = 12;
 const headerBytes = 61;
 const [lengthAt, magicAt, attributesAt, lastDeltaAt, timeAt, countAt] = [8, 16, 21, 23, 35, 57];
 const [codecBits, markerBit] = [0b111, 0b100000];
 
-/** Yields the batches in order, each decoded on demand. Leaves out a last batch that the response cuts off. */
+/** Yields the batches in order, decoding each on demand. Omits a last batch that is incomplete. */
 export function* parseBatches(recordSet: Buffer): Generator<RecordBatch> {
   let at = 0;
   while (at + prefixBytes <= recordSet.length) {
@@ -46,7 +46,7 @@ export function* parseBatches(recordSet: Buffer): Generator<RecordBatch> {
 function parseBatch(bytes: Buffer): RecordBatch {
   const firstOffset = Number(bytes.readBigInt64BE(0));
   const identity = bytes.toString('latin1', magicAt, headerBytes);
-  // Before the current format, a message had a single offset: that of its last record, if it contained several.
+  // Before the current format, a message had only one offset, which is that of its last record if it has several.
   const isOld = bytes.length < headerBytes || bytes.readInt8(magicAt) !== 2;
   const nextOffset = firstOffset + 1 + (isOld ? 0 : Math.max(bytes.readInt32BE(lastDeltaAt), 0));
   const batch = { firstOffset, nextOffset, identity };
@@ -67,7 +67,7 @@ function parseRecords(bytes: Buffer, offsets: number): LogRecord[] | UnreadableC
   try {
     const cursor = new Cursor(bytes, headerBytes);
     const firstOffset = Number(bytes.readBigInt64BE(0));
-    // If the broker stamps records, all records of a batch have this time.
+    // If the broker sets record times, all records in the batch have this one.
     const atMs = Number(bytes.readBigInt64BE(timeAt));
     return Array.from({ length: count }, (_, index) => ({
       ...parseRecord(cursor.slice(cursor.length()), firstOffset, index),
@@ -79,12 +79,12 @@ function parseRecords(bytes: Buffer, offsets: number): LogRecord[] | UnreadableC
   }
 }
 
-/** Decodes one record. Throws RangeError if the bytes are not a record, or not the one at this place in the batch. */
+/** Decodes one record. Throws RangeError if the bytes are not the record at this index of the batch. */
 function parseRecord(bytes: Buffer, firstOffset: number, index: number): LogRecord {
   const cursor = new Cursor(bytes, 1);
-  cursor.skipVarint(); // timestamp, not used
+  cursor.skipVarint();
   if (cursor.varint() !== index) throw new RangeError('the offsets of a batch are consecutive');
-  cursor.nullable(); // Skip the record's key, which is not used.
+  cursor.nullable(); // skip the key
   const value = cursor.nullable() ?? Buffer.alloc(0);
   const signatures: (Buffer | null)[] = [];
   for (let left = cursor.length(); left > 0; left--) {
@@ -92,14 +92,14 @@ function parseRecord(bytes: Buffer, firstOffset: number, index: number): LogReco
     const content = cursor.nullable();
     if (name.equals(signatureName)) signatures.push(content);
   }
-  // More than one signature counts as none.
+  // Treat several signatures as none.
   const signature = signatures.length === 1 ? (signatures[0] ?? null) : null;
   return { offset: firstOffset + index, value, signature };
 }
 
 const signatureName = Buffer.from(signatureHeader);
 
-/** Reads the fields of a record one by one. Throws RangeError past the end. */
+/** Reads the fields of a record in order. Throws RangeError if a field extends past the end. */
 class Cursor {
   readonly #bytes: Buffer;
   #at: number;
@@ -127,7 +127,7 @@ class Cursor {
     return length < 0 ? null : this.slice(length);
   }
 
-  /** Decodes a zigzag varint of up to 32 bits: seven bits per byte, lowest first. The lowest bit is the sign. */
+  /** Decodes a zigzag varint of up to 32 bits. A byte contains seven bits, lowest first, and the lowest bit is the sign. */
   varint(): number {
     let bits = 0;
     for (let shift = 0; shift < 35; shift += 7) {

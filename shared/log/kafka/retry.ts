@@ -1,28 +1,28 @@
-/** Retries requests to Kafka up to a deadline, with random pauses. Every retry of the Kafka log goes through this file. */
+/** Retries requests to Kafka until a deadline, with random pauses. All retries of the Kafka log use this file. */
 import { Backoff, type Clock, systemClock, within } from '../../runtime/retry.ts';
 import { LogUnavailable, LogUnreadable } from '../core/control-log.ts';
 import { isPermanent, KafkaFault } from './errors.ts';
 
 export interface RetryPolicy {
-  /** Name of the operation, for the text of LogUnavailable. */
+  /** Name of the operation in LogUnavailable's message. */
   readonly operation: string;
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
   /** Called after each fault. */
   readonly onFault?: (fault: KafkaFault) => void;
-  /** Called after each fault; true stops retrying before the deadline. */
+  /** Called after each fault. If it returns true, retrying stops before the deadline. */
   readonly giveUpEarly?: () => boolean;
-  /** Abandons a response that is still pending at the deadline. For requests without side effects only. */
+  /** Whether to abandon a response that is still pending at the deadline. Only for requests without side effects. */
   readonly abandonAtDeadline?: boolean;
   readonly clock?: Clock;
 }
 
-/** Pauses between two attempts of any request to Kafka. */
+/** Back-off that sets the pauses between attempts of a request to Kafka. */
 export function retryBackoff(clock: Clock = systemClock): Backoff {
   return new Backoff({ minMs: 20, maxMs: 500, clock });
 }
 
-/** Repeats an idempotent request. Rejects with LogUnavailable at the deadline, on abort, or after a permanent fault. */
+/** Repeats an idempotent request. Rejects with LogUnavailable at the deadline, on abort or after a permanent fault. */
 export async function retryUntilDeadline<Result>(
   request: () => Promise<Result>,
   policy: RetryPolicy,

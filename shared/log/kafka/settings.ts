@@ -1,4 +1,4 @@
-/** TLS and SASL settings for the brokers, from the environment. Error messages never contain a value. */
+/** Reads TLS and SASL settings for the brokers from the environment. Error messages never contain a value. */
 import { readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
 import { readForeignSecret, readProtectedSetting, SecretUnusable } from '../../runtime/secrets.ts';
@@ -21,7 +21,7 @@ export interface KafkaSettings {
   readonly sasl?: KafkaSasl;
 }
 
-/** Thrown if a HEADGATE_KAFKA_* variable is invalid. The message names the variable. */
+/** Thrown if a HEADGATE_KAFKA_* variable is invalid. The message contains the variable's name. */
 export class KafkaSettingsInvalid extends Error {
   override readonly name = 'KafkaSettingsInvalid';
 }
@@ -30,8 +30,8 @@ const prefix = 'HEADGATE_KAFKA_';
 const mechanisms = ['plain', 'scram-sha-256', 'scram-sha-512'] as const;
 
 /**
- * Reads HEADGATE_KAFKA_TLS (`system` trusts the machine's authorities), _TLS_CA, _TLS_CERT, _TLS_KEY (PEM files) and
- * _SASL_MECHANISM, _SASL_USERNAME, _SASL_PASSWORD. Throws KafkaSettingsInvalid.
+ * Reads HEADGATE_KAFKA_TLS (`system` trusts the machine's certificate authorities), _TLS_CA, _TLS_CERT and _TLS_KEY (PEM
+ * files), and _SASL_MECHANISM, _SASL_USERNAME and _SASL_PASSWORD. Throws KafkaSettingsInvalid.
  */
 export function readKafkaSettings(environment: Environment): KafkaSettings {
   const tls = readTls(environment);
@@ -39,7 +39,7 @@ export function readKafkaSettings(environment: Environment): KafkaSettings {
   return { ...(tls ? { tls } : {}), ...(sasl ? { sasl } : {}) };
 }
 
-/** Paths of the settings files that may change while a process runs. */
+/** Paths of the settings files. Their content may change while a process runs. */
 export function kafkaFilePaths(environment: Environment): string[] {
   return ['TLS_CA', 'TLS_CERT', 'TLS_KEY', 'SASL_PASSWORD_FILE'].flatMap(
     (name) => environment[prefix + name]?.trim() || [],

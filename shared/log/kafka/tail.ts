@@ -1,7 +1,7 @@
 /**
- * Reads one partition from an offset until aborted. The offset advances only past delivered records, and the log is checked
- * after every fault, so nothing is skipped or repeated without an error. Each tail has its own connection, because fetches
- * wait.
+ * Reads one partition from an offset until aborted. The offset moves only past delivered records, and the log is checked
+ * after every fault, so no record is skipped or repeated without an error. Each tail has its own connection, because fetches
+ * block it.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
@@ -19,25 +19,25 @@ import { parseBatches, type RecordBatch } from './record-batches.ts';
 
 const recordsMaxDefault = 500;
 const bytesMaxDefault = 1024 * 1024;
-/** Size limit of one response, unless its first batch is larger. */
+/** Maximum size of one response in bytes, unless its first batch is larger. */
 const fetchBytesMax = 1024 * 1024;
 const fetchWaitMs = 2000;
-/** Pause between two fetches, in ms, after which the log is checked again. */
+/** Time in ms without a fetch after which the log is checked again. */
 const idleMsMax = 5000;
-/** Time in ms without a record after which other brokers are asked who leads the partition. */
+/** Time in ms without records after which other brokers are asked who leads the partition. */
 const quietMsMax = 3000;
-/** Number of consecutive empty responses below the broker's own end that count as a fault. */
+/** Number of consecutive responses without records, although the broker has some, that count as a fault. */
 const emptyResponsesMax = 20;
 
 export interface KafkaTailOptions extends TailOptions {
   readonly signal: AbortSignal;
-  /** Lets the tail begin at the first record kept if the requested one was deleted. */
+  /** Whether the tail may start at the first remaining record if the requested one was deleted. */
   readonly allowTrimmed: boolean;
-  /** Time in ms that a fault may last before it is reported. */
+  /** Time in ms for which a fault may last before it is reported. */
   readonly timeoutMs: number;
 }
 
-/** Tails one partition; returns when the signal aborts. Throws LogUnavailable, LogTruncated or LogReplaced. */
+/** Yields the records of one partition until the signal aborts. Throws LogUnavailable, LogTruncated or LogReplaced. */
 export async function* tailPartition(
   partition: KafkaPartition,
   options: KafkaTailOptions,
@@ -55,7 +55,7 @@ export async function* tailPartition(
         partition.recordRead(batch.nextOffset);
         yield batch;
         if (signal.aborted) return;
-        // A long catch-up must leave turns to the event loop.
+        // Yield to the event loop during a long catch-up.
         await nextTurn();
       }
       reader.watchProgress(before, fetched);
@@ -75,7 +75,7 @@ class Reader {
   #connection: KafkaConnection | undefined;
   #leader: Leader | undefined;
   #fetchedMs = 0;
-  /** Monotonic time in ms at which a record last arrived or other brokers were last asked who leads. */
+  /** Monotonic time in ms at which records last arrived or other brokers were last asked who leads. */
   #provenMs = 0;
   #emptyResponses = 0;
 
@@ -86,7 +86,7 @@ class Reader {
     options.signal.addEventListener('abort', this.#close, { once: true });
   }
 
-  /** Returns the broker's next response, which may not contain any record. */
+  /** Returns the broker's next response, which may be without records. */
   fetch(): Promise<FetchedPartition> {
     const { signal, timeoutMs } = this.#options;
     const request = async () => {
@@ -113,15 +113,15 @@ class Reader {
     this.#options.onRead?.();
     if (fetched.recordSet.length > 0) this.#provenMs = this.#fetchedMs;
     else this.#askWhoLeads(connection);
-    // Fetching below the start is an error of its own. Here, records were deleted during the fetch.
+    // Records were deleted during the fetch. Kafka reports this case as an error only if they were deleted before it.
     if (fetched.startOffset > this.next && fetched.recordSet.length === 0)
       throw new KafkaFault('OFFSET_OUT_OF_RANGE', { kind: 'answered' });
     return fetched;
   }
 
   /**
-   * Checks for a deposed leader, which may answer every fetch without records. When a tail is quiet, other brokers are asked
-   * who leads, without delaying the next fetch, and the connection to a deposed leader is closed.
+   * Checks for a deposed leader, which may answer every fetch without records. If no records have arrived for a while, other
+   * brokers are asked who leads, without delaying the next fetch. The connection to a deposed leader is closed.
    */
   #askWhoLeads(connection: KafkaConnection): void {
     const { cluster, target } = this.#partition;
@@ -143,7 +143,7 @@ class Reader {
     if (!this.#connection?.isOpen) {
       this.#leader = await cluster.leader(target);
       this.#connection = await cluster.dial(this.#leader);
-      // Brokers may still name a deposed leader, so the first quiet response asks again.
+      // The metadata may still name a deposed leader, so ask the other brokers after the first response without records.
       this.#provenMs = 0;
       if (this.#options.signal.aborted) this.close();
     }
@@ -156,7 +156,7 @@ class Reader {
     return connection;
   }
 
-  /** Throws if reading is stuck. A broker returns its first batch whole, so responses with records must advance. */
+  /** Throws if reading makes no progress. A broker returns its first batch whole, so responses with records must advance. */
   watchProgress(before: number, { highWatermark }: FetchedPartition): void {
     const stuck = this.next === before && highWatermark > this.next;
     this.#emptyResponses = stuck ? this.#emptyResponses + 1 : 0;
@@ -184,7 +184,7 @@ function failClosed(): never {
   throw new KafkaFault('CLOSED', { kind: 'unsent' });
 }
 
-/** Resolves with undefined once the signal aborts; the promise itself continues. */
+/** Resolves to undefined once the signal aborts. The promise itself continues. */
 function untilAborted<Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value | undefined> {
   return new Promise((resolve, reject) => {
     const aborted = () => resolve(undefined);
@@ -203,7 +203,7 @@ function untilAborted<Value>(promise: Promise<Value>, signal: AbortSignal): Prom
   });
 }
 
-/** Splits a response into deliveries of bounded size, each decoded on demand. */
+/** Splits a response into batches of bounded size, decoding each on demand. */
 function* deliveries(
   { recordSet }: FetchedPartition,
   from: number,

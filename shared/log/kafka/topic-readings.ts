@@ -1,4 +1,4 @@
-/** State of this process's reading of each topic: since when and why it fails, and which batches it skipped. */
+/** Records how this process reads each topic: since when and why reading fails, and which batches were skipped. */
 import {
   LogTruncated,
   LogUnavailable,
@@ -21,22 +21,22 @@ interface Reading {
 }
 
 export class TopicReadings {
-  /** Readings by topic, then by partition. */
+  /** State of reading by topic, then by partition. */
   readonly #topics = new Map<string, Map<number, Reading>>();
 
-  /** Notes that the partition answers, with or without records. */
+  /** Records that reading the partition succeeded, with or without records. */
   succeeded(target: TopicPartition): void {
     this.#of(target).failure = undefined;
   }
 
-  /** Notes a failure. A truncated or replaced log does not count: its readers start again or stop with the error. */
+  /** Records a failure. A truncated or replaced log is not one, because its readers start again or stop with the error. */
   failed(target: TopicPartition, error: unknown): void {
     if (!(error instanceof LogUnavailable) || error instanceof LogTruncated) return;
     const reading = this.#of(target);
     reading.failure = { sinceMs: reading.failure?.sinceMs ?? performance.now(), error };
   }
 
-  /** Counts each skipped batch once, even if several readers of the process meet it. */
+  /** Counts a skipped batch. A batch counts once, even if several readers in this process skip it. */
   skipped(target: TopicPartition, { nextOffset, unreadable: cause }: RecordBatch): void {
     const reading = this.#of(target);
     const offset = nextOffset - 1;
@@ -45,7 +45,7 @@ export class TopicReadings {
     reading.lastSkipped = { offset, cause };
   }
 
-  /** Returns one reading per topic that was read. */
+  /** Returns the state of reading of each topic that this process has read. */
   all(): TopicReading[] {
     return [...this.#topics].map(([topic, partitions]) => {
       const readings = [...partitions].map(([partition, reading]) => ({ partition, ...reading }));

@@ -1,7 +1,7 @@
 /**
- * Required topic settings. Creates missing topics and refuses other settings, because a topic that deletes or compacts
- * records would lose commits without an error. Messages contain the command that fixes the topic. Longer retention is
- * accepted.
+ * Required settings of Kafka topics. Missing topics are created. Existing topics with other settings are refused, because a
+ * topic that deletes or compacts records would silently lose commits. Messages contain the command that corrects the topic.
+ * Longer retention than required is accepted.
  */
 
 import { dayMs } from '../../../schemas/durations.ts';
@@ -20,13 +20,13 @@ import { KafkaFault, TopicMisconfigured } from './errors.ts';
 export interface TopicPlan {
   readonly topic: string;
   readonly partitions: number;
-  /** Shortest retention in ms; -1 for unlimited. */
+  /** Shortest retention in ms. -1 means unlimited. */
   readonly retentionMs: number;
-  /** Whether the broker's clock must stamp the records, even in a topic created by an older version. */
+  /** Whether the broker's clock must set record times, even in a topic that an older version created. */
   readonly stampedByBroker: boolean;
-  /** Longest time in ms for which a segment is written. Expired records are removed by whole segments. */
+  /** Longest time in ms for which one segment is written, because expired records are deleted by whole segments. */
   readonly segmentMs?: number;
-  /** Prevents the creation of a missing topic. */
+  /** Whether to fail if the topic is missing instead of creating it. */
   readonly mustExist?: boolean;
 }
 
@@ -48,27 +48,27 @@ export const topicPlans: readonly TopicPlan[] = [
   })),
 ];
 
-/** Returns a topic's plan. A topic without one has one partition, kept for `keepSeconds`. */
+/** Returns the plan for a topic. A topic without a fixed plan has one partition, and keeps records for `keepSeconds`. */
 export function topicPlan(topic: string, keepSeconds?: number): TopicPlan {
   const plan = topicPlans.find((candidate) => candidate.topic === topic);
   const retentionMs = keepSeconds === undefined ? -1 : keepSeconds * 1000;
   return plan ?? { topic, partitions: 1, retentionMs, stampedByBroker: false };
 }
 
-/** Size of the largest commit with Kafka's framing. */
+/** Smallest acceptable maximum message size in bytes. It fits the largest commit with Kafka's framing. */
 const recordBytesMin = 1_000_000;
-/** Upper limit, because a reader must hold a whole batch in memory even to skip it. */
+/** Largest acceptable maximum message size in bytes. Readers must hold a whole batch in memory even to skip it. */
 const recordBytesMax = 10 * 1024 * 1024;
 
-/** A fault of a topic, and how to fix it. */
+/** A fault of a topic, with the command that corrects it. */
 interface Fault {
   readonly text: string;
   readonly next: string;
-  /** Words before `next` in an error message. */
+  /** Words that precede `next` in an error message. */
   readonly lead?: string;
 }
 
-/** A setting, its value in a new topic, and a test for acceptable values. Settings that could lose records come first. */
+/** A setting, its value in new topics, and a test for acceptable values. Settings that could lose records come first. */
 interface Rule {
   readonly name: string;
   readonly wanted: string;
@@ -84,7 +84,7 @@ function topicRules(plan: TopicPlan, replicas: number): Rule[] {
     { name: 'retention.ms', wanted: String(retentionMs), accepts: keeps },
     exactly('retention.bytes', '-1'),
     exactly('unclean.leader.election.enable', 'false'),
-    // Readers skip batches that a broker has compressed.
+    // Brokers must not compress records, because readers skip batches that a broker has compressed.
     {
       name: 'compression.type',
       wanted: 'producer',
@@ -98,7 +98,7 @@ function topicRules(plan: TopicPlan, replicas: number): Rule[] {
     {
       name: 'message.timestamp.type',
       wanted: 'LogAppendTime',
-      // Topics of older versions may still have CreateTime, with which brokers refuse records whose time is off by an hour.
+      // Topics of older versions may have CreateTime, with which brokers refuse records whose time is off by an hour.
       accepts: (value) => !plan.stampedByBroker || value === 'LogAppendTime',
     },
     ...segmentRules(plan),
@@ -114,12 +114,12 @@ function segmentRules({ segmentMs }: TopicPlan): Rule[] {
   return [{ name: 'segment.ms', wanted: String(segmentMs), accepts }];
 }
 
-/** Returns one replica per broker, at most three. */
+/** Number of replicas for a new topic: one per broker, at most three. */
 function replicaCount(brokerCount: number): number {
   return Math.min(Math.max(brokerCount, 1), 3);
 }
 
-/** Creates the topic, unless another process has created it meanwhile. Rejects with KafkaFault. */
+/** Creates the topic. Succeeds if another process has just created it. Rejects with KafkaFault. */
 export async function createTopic(
   connection: KafkaConnection,
   plan: TopicPlan,
@@ -140,7 +140,7 @@ export async function createTopic(
   }
 }
 
-/** Checks an existing topic. Rejects with TopicMisconfigured, whose message lists all faults, or with KafkaFault. */
+/** Checks an existing topic. Rejects with KafkaFault, or with TopicMisconfigured, whose message lists all faults. */
 export async function checkTopic(
   connection: KafkaConnection,
   plan: TopicPlan,
@@ -153,7 +153,7 @@ export async function checkTopic(
   );
 }
 
-/** Returns all faults of an existing topic. Faults that lose records come first. Rejects with KafkaFault. */
+/** Returns all faults of an existing topic. Faults that could lose records come first. Rejects with KafkaFault. */
 export async function topicFaults(
   connection: KafkaConnection,
   plan: TopicPlan,
@@ -195,7 +195,7 @@ async function settingsFault(
   };
 }
 
-/** Returns a topic's settings; undefined if this process may not read them. */
+/** Returns the topic's settings, or undefined if this process may not read them. */
 async function readSettings(
   connection: KafkaConnection,
   topic: string,
@@ -231,12 +231,12 @@ async function partitionsFault(
   return { text: `${text}, and partitions cannot be removed`, next, lead: '' };
 }
 
-/** Whether processes publish the topic's records again, so that the topic is not the only place that has them. */
+/** Whether processes publish the topic's records again, so that deleting the topic does not lose them. */
 export function isRepublished(topic: string): boolean {
   return [statusTopic, gaugesTopic, countersTopic].some((name) => name === topic);
 }
 
-/** Whether the topic is empty. False if that cannot be determined. */
+/** Whether the topic contains no records. Returns false if that cannot be determined. */
 async function isEmpty(
   connection: KafkaConnection,
   topic: string,
