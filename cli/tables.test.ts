@@ -218,7 +218,7 @@ test('events have the same sentences as in the console, and long ones are trunca
   const { out } = await run('events list');
   for (const sentence of [
     `installed ${model} on ${stack}`,
-    `set the organisation ${organisation} on the plan Platinum`,
+    `put the organisation ${organisation} on the tier Platinum`,
     `made annemarie-van-der-berg owner of ${organisation}`,
     'registered the node pool-eu-west-1a-h100-03 in the pool',
     'drained the node northwind-own-a100-01',

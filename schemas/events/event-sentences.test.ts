@@ -12,13 +12,13 @@ test('every event type has a sentence, whatever its data', () => {
 });
 
 test.each([
-  ['tier.set', { id: 'Pro' }, 'set the tier Pro'],
-  ['organisation.set', { id: 'acme', tier: 'Pro' }, 'set the organisation acme on the plan Pro'],
-  ['organisation.set', { id: 'acme', tier: null }, 'set the organisation acme without a plan'],
+  ['tier.set', { id: 'Pro' }, 'defined the tier Pro'],
+  ['organisation.set', { id: 'acme', tier: 'Pro' }, 'put the organisation acme on the tier Pro'],
+  ['organisation.set', { id: 'acme', tier: null }, 'put the organisation acme on no tier'],
   ['organisation.suspended', { id: 'acme', suspended: false }, 'resumed the organisation acme'],
   ['member.set', { organisation: 'acme', person: 'ana', role: 'owner' }, 'made ana owner of acme'],
-  ['key.created', { id: 'key-1', name: 'ci', organisation: 'acme' }, 'created the key ci of acme'],
-  ['key.created', { name: 'my laptop', organisation: 'acme' }, 'created the key "my laptop" of acme'],
+  ['key.created', { id: 'key-1', name: 'ci', organisation: 'acme' }, 'created the key ci for acme'],
+  ['key.created', { name: 'my laptop', organisation: 'acme' }, 'created the key "my laptop" for acme'],
   ['stack.surface_set', { id: 'stk-a', surface: 'anthropic' }, 'switched the stack stk-a to anthropic'],
   ['stack.model_installed', { stack: 'stk-a', model: 'm1' }, 'installed m1 on stk-a'],
   ['node.registered', { id: 'n1', place: { kind: 'pool' } }, 'registered the node n1 in the pool'],
@@ -26,9 +26,9 @@ test.each([
   [
     'node.registered',
     { id: 'n1', place: { kind: 'organisation', id: 'acme' } },
-    'registered the node n1 of acme',
+    'registered the node n1 for acme',
   ],
-  ['node.health_changed', { id: 'n1', up: true }, 'took n1 into service'],
+  ['node.health_changed', { id: 'n1', up: true }, 'put n1 into service'],
   ['node.health_changed', { id: 'n1', up: false, reason: 'refused' }, 'took n1 out of service: refused'],
   [
     'usage.adjusted',
@@ -36,7 +36,7 @@ test.each([
     'adjusted the usage of acme by -50,000 tokens',
   ],
   ['log.signers_set', { signers: ['a', 'b'] }, 'set the signers of the log to 2'],
-  ['session.ended', { kind: 'link', subject: 'x' }, 'ended a sign-in link'],
+  ['session.ended', { kind: 'link', subject: 'x' }, 'used a sign-in link'],
   ['session.ended', { kind: 'person', subject: 'ana' }, 'ended all sessions of ana'],
   ['of.a_later_version', { id: 'x' }, 'of a later version x'],
 ])('%s %j: %s', (type, data, text) => {

@@ -12,7 +12,7 @@ function describePlace({ place }: EventFieldTexts): string {
   const { kind, id } = toFieldTexts(place);
   if (kind === 'pool') return 'in the pool';
   if (typeof id !== 'string') return '';
-  return kind === 'stack' ? `in ${id}` : `of ${id}`;
+  return kind === 'stack' ? `in ${id}` : `for ${id}`;
 }
 
 function samplePlace(draw: SampleDraw) {
@@ -26,7 +26,7 @@ const surfaces = ['openai', 'anthropic'] as const;
 export const capacityEvents = {
   'stack.created': event({
     data: ({ stackId, id, surface }) => ({ id: stackId, organisation: id, surface }),
-    sentence: (of) => ['created the stack', fieldText(of, 'id'), phrase(of, 'of', 'organisation')],
+    sentence: (of) => ['created the stack', fieldText(of, 'id'), phrase(of, 'for', 'organisation')],
     sample: (draw) => ({
       id: draw.name('stack'),
       organisation: draw.name('organisation'),
@@ -102,7 +102,7 @@ export const capacityEvents = {
   }),
   'node.token_created': event({
     data: ({ id, sha256 }) => ({ id, node: id, hash: sha256 }),
-    sentence: (of) => ['created a token of the node', fieldText(of, 'node')],
+    sentence: (of) => ['created a token for the node', fieldText(of, 'node')],
     sample: (draw) => {
       const id = `token-${draw.upTo(10)}`;
       return { id, node: draw.name('node'), hash: draw.sha256(id) };
@@ -137,7 +137,9 @@ export const capacityEvents = {
     sentence: (of) => {
       const { up, reason } = of;
       const why = typeof reason === 'string' ? `: ${reason}` : '';
-      return ['took', fieldText(of, 'id'), up === true ? 'into service' : `out of service${why}`];
+      return up === true
+        ? ['put', fieldText(of, 'id'), 'into service']
+        : ['took', fieldText(of, 'id'), `out of service${why}`];
     },
     sample: (draw) => ({
       id: draw.name('node'),

@@ -8,7 +8,6 @@ function describeTokens({ tokens }: EventFieldTexts): string {
 }
 
 function describeEnded({ kind, subject }: EventFieldTexts): string {
-  if (kind === 'link') return 'a sign-in link';
   return kind === 'person' ? `all sessions of ${String(subject)}` : 'a session';
 }
 
@@ -70,7 +69,7 @@ export const notedEvents = {
       /** Moment at which the session or link would have expired anyway. */
       until: moment,
     }),
-    sentence: (of) => ['ended', describeEnded(of)],
+    sentence: (of) => (of['kind'] === 'link' ? ['used', 'a sign-in link'] : ['ended', describeEnded(of)]),
     sample: (draw) => ({
       kind: 'session' as const,
       subject: `s-${draw.upTo(1_000_000)}`,

@@ -1,9 +1,9 @@
 /** Events of tiers, visitors, members' bounds, models, organisations, members and keys. */
 import { type EventFieldTexts, event, fieldText, phrase, type SampleDraw } from './event-definition.ts';
 
-function describePlan(fields: EventFieldTexts): string {
-  if (fields['tier'] === null) return 'without a plan';
-  return phrase(fields, 'on the plan', 'tier');
+function describeTier(fields: EventFieldTexts): string {
+  if (fields['tier'] === null) return 'on no tier';
+  return phrase(fields, 'on the tier', 'tier');
 }
 
 function sampleLimits(draw: SampleDraw) {
@@ -24,7 +24,7 @@ export const tenantEvents = {
       monthlyTokens: limit.optional(),
       models: modelSelection,
     }),
-    sentence: (of) => ['set the tier', fieldText(of, 'id')],
+    sentence: (of) => ['defined the tier', fieldText(of, 'id')],
     sample: (draw) => ({
       id: draw.name('tier'),
       rank: draw.upTo(4),
@@ -53,7 +53,7 @@ export const tenantEvents = {
         })
         .optional(),
     }),
-    sentence: () => ['set the limits of', 'visitors'],
+    sentence: () => ['changed the limits for', 'visitors'],
     sample: (draw) => ({
       freeTurns: draw.upTo(20),
       ...sampleLimits(draw),
@@ -77,7 +77,7 @@ export const tenantEvents = {
       commandsPerPersonPerMinute: bound,
       commandsPerOrganisationPerMinute: bound,
     }),
-    sentence: () => ['set the bounds of', 'members'],
+    sentence: () => ['changed the bounds for', 'members'],
     sample: (draw) => ({
       activeKeysPerOrganisation: draw.upTo(100),
       ...(draw.chance(0.5) && { commandsPerPersonPerMinute: draw.upTo(100) }),
@@ -115,7 +115,7 @@ export const tenantEvents = {
       /** First day of a billing period. Later periods begin on the same day of the month. */
       anchor: day,
     }),
-    sentence: (of) => ['set the organisation', fieldText(of, 'id'), describePlan(of)],
+    sentence: (of) => ['put the organisation', fieldText(of, 'id'), describeTier(of)],
     sample: (draw) => ({
       id: draw.name('organisation'),
       name: draw.oneOf(['Acme', 'Bergen & Söhne', '株式会社']),
@@ -167,7 +167,7 @@ export const tenantEvents = {
     sentence: (of) => [
       'created the key',
       fieldText(of, 'name') || fieldText(of, 'id'),
-      phrase(of, 'of', 'organisation'),
+      phrase(of, 'for', 'organisation'),
     ],
     sample: (draw) => {
       const id = `key-${draw.upTo(30)}`;
