@@ -147,13 +147,13 @@ interface BeginningProps {
 }
 
 function Beginning({ model, onRetry }: BeginningProps): JSX.Element {
-  if (onRetry && model === '') return <Unserved title="No model answers at this moment" onRetry={onRetry} />;
+  if (onRetry && model === '') return <Unserved title="No model is available right now" onRetry={onRetry} />;
   return (
     <div class="beginning stack">
       <p class="question">{model === '' ? 'One moment…' : `What would you like to ask ${model}?`}</p>
       <p class="muted small">
-        Messages are not stored. A cookie counts your free turns, and a keyed hash of your network counts
-        those of the day.
+        Messages are not stored. Your free turns are counted with a cookie, and with a hash of your network
+        address that changes every day.
       </p>
     </div>
   );
@@ -162,7 +162,7 @@ function Beginning({ model, onRetry }: BeginningProps): JSX.Element {
 function Closed({ onRetry }: { readonly onRetry: () => void }): JSX.Element {
   return (
     <Unserved title="The playground is closed" onRetry={onRetry}>
-      <p class="muted small">The service serves no visitors at this moment.</p>
+      <p class="muted small">It does not serve visitors at the moment.</p>
     </Unserved>
   );
 }

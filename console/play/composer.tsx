@@ -48,7 +48,7 @@ export function Composer(props: ComposerProps): JSX.Element {
       <textarea
         ref={field}
         aria-label="Message"
-        placeholder="Write a message; Enter sends, Shift and Enter break the line"
+        placeholder="Message (Enter sends, Shift+Enter adds a line)"
         rows={1}
         maxLength={8000}
         value={draft}

@@ -91,7 +91,7 @@ function Turn({ message, console, isGrowing, onAgain }: TurnProps): JSX.Element 
             {content === '' ? null : <CopyButton text={content} what="answer" />}
             {hasAgain ? (
               <button type="button" class="button quiet" onClick={() => again.current?.()}>
-                Again<span class="visually-hidden"> for another answer</span>
+                Ask again<span class="visually-hidden"> for another answer</span>
               </button>
             ) : null}
             {progress && <Figures progress={progress} console={console} />}

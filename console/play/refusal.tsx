@@ -8,16 +8,16 @@ type Way = 'sign-in' | 'again' | 'new';
 /** Title and remedy by refusal type. Signing in helps only visitors. */
 const kinds: Readonly<Record<RefusalType, readonly [title: string, way?: Way]>> = {
   Unauthorized: ['This key is not accepted'],
-  UnsupportedShapeError: ['This cannot be sent from here'],
-  InferenceUnavailableError: ['The model cannot answer at this moment', 'again'],
-  ModelNotInPlanError: ['This model is not in the plan', 'sign-in'],
-  DedicatedOnlyModelError: ['This model serves one organisation alone', 'sign-in'],
+  UnsupportedShapeError: ['The playground cannot send this'],
+  InferenceUnavailableError: ['The model is not available right now', 'again'],
+  ModelNotInPlanError: ['This model is not in your tier', 'sign-in'],
+  DedicatedOnlyModelError: ['This model is on dedicated stacks only', 'sign-in'],
   TargetNotServingError: ['This stack does not serve the model'],
-  InferenceUpsellError: ['Used up for now', 'sign-in'],
+  InferenceUpsellError: ['Nothing left for now', 'sign-in'],
   ContextWindowExceededError: ['The conversation is too long for this model', 'new'],
   InferenceRateLimitedError: ['Too many requests', 'again'],
   InferenceConcurrencyLimitedError: ['Too many requests at once', 'again'],
-  NotFoundError: ['The playground does not have this'],
+  NotFoundError: ['Not available in the playground'],
   PayloadTooLargeError: ['The message is too long'],
   InternalError: ['The service failed', 'again'],
 };
@@ -39,7 +39,7 @@ export function RefusalNotice({ fault, console, isVisitor, onAgain, onNew }: Ref
     ? kinds[type]
     : isEarly
       ? ['Stopped']
-      : (['No answer came', 'again'] as const);
+      : (['No answer arrived', 'again'] as const);
   const maySignIn = isVisitor && console !== undefined && (way === 'sign-in' || message.includes('Sign in'));
   return (
     <div class={isEarly ? 'notice stack muted' : 'notice stack warn'} role="alert">
@@ -59,7 +59,7 @@ export function RefusalNotice({ fault, console, isVisitor, onAgain, onNew }: Ref
         )}
         {way === 'new' && (
           <button class="button" type="button" onClick={onNew}>
-            Begin a new conversation
+            Start a new conversation
           </button>
         )}
         <ExplainLink console={console} requestId={requestId} />

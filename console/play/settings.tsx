@@ -149,7 +149,7 @@ export function KeyField({
       }}
     >
       <fieldset>
-        <legend>Models of an organisation</legend>
+        <legend>Models of your organisation</legend>
         <label class="field">
           API key
           <input
@@ -160,7 +160,7 @@ export function KeyField({
           />
         </label>
         {problem !== '' && <p role="alert">{problem}</p>}
-        <p class="muted small">It is kept in the memory of this tab alone.</p>
+        <p class="muted small">The key stays in the memory of this tab.</p>
         <div class="row">
           <button class="button" type="submit" disabled={text.trim() === ''}>
             Use key

@@ -25,7 +25,7 @@ export interface TurnFault {
 
 function toFault(error: unknown): TurnFault {
   if (error instanceof CallError) return error;
-  return { message: 'The service cannot be reached. Check the connection, and try again.', type: '' };
+  return { message: 'The service cannot be reached. Check your connection and try again.', type: '' };
 }
 
 /** Fault to show after a turn. `problem` is undefined if the user stopped the turn. */

@@ -46,13 +46,13 @@ export const gatewayMembers = {
   /** Behaviour without a freshness proof. */
   stalePolicy: choice(['fence', 'serve'], {
     heading: 'WHEN-STALE',
-    term: 'Without proof',
-    text: (policy) => `${policy === 'serve' ? 'serves on' : 'accepts no key'} after ${fencedSeconds} s`,
+    term: 'When stale',
+    text: (policy) => `${policy === 'serve' ? 'keeps serving' : 'refuses requests'} after ${fencedSeconds} s`,
   }),
   /** Reason why the gateway has stopped following the log. */
   halted: text(500, { heading: 'HALTED', tone: () => 'bad' }),
   /** Newest non-critical event that the gateway's build could not read: its commit, its type and the reason. */
-  passedOver: text(300, { heading: 'PASSED-OVER', term: 'Passed over', tone: () => 'warn' }),
+  passedOver: text(300, { heading: 'PASSED-OVER', term: 'Skipped event', tone: () => 'warn' }),
   /** Open change that has reached the gateway. */
   change: text(64, { heading: 'CHANGE', term: 'Change' }),
   /** Address of the gateway's metrics listener, which also serves its stored decisions. */

@@ -233,9 +233,9 @@ test('an answer is stopped, asked for again, and a new conversation has nothing 
   await withPage({}, async (page) => {
     await say(page, 'one');
     await say(page, 'two');
-    expect(await page.getByRole('button', { name: 'Again for another answer' }).count()).toBe(1);
+    expect(await page.getByRole('button', { name: 'Ask again for another answer' }).count()).toBe(1);
     const sent = page.waitForRequest(/\/api\/chat$/);
-    await page.getByRole('button', { name: 'Again for another answer' }).click();
+    await page.getByRole('button', { name: 'Ask again for another answer' }).click();
     const { messages } = (await sent).postDataJSON() as { messages: { role: string; content: string }[] };
     expect(messages.map(({ role }) => role)).toEqual(['user', 'assistant', 'user']);
     expect(messages.at(-1)?.content).toBe('two');
@@ -263,7 +263,7 @@ test('a refusal says what it is and what helps; the message is in the composer a
     await page.context().setOffline(true);
     await field(page).fill('are you there');
     await page.keyboard.press('Enter');
-    await alert.getByText('No answer came.').waitFor();
+    await alert.getByText('No answer arrived.').waitFor();
     expect(await field(page).inputValue()).toBe('are you there');
     await page.context().setOffline(false);
     await button(page, 'Try again').click();
@@ -274,12 +274,12 @@ test('a refusal says what it is and what helps; the message is in the composer a
     await page.keyboard.press('Enter');
     await alert.getByText('The conversation is too long for this model.').waitFor();
     await watched.expectAccessible('a refusal');
-    await button(page, 'Begin a new conversation').click();
+    await button(page, 'Start a new conversation').click();
     // The visitor has no free turns left.
     await setVisitors({ freeTurns: 0 });
     await field(page).fill('one more');
     await page.keyboard.press('Enter');
-    await alert.getByText('Used up for now.').waitFor();
+    await alert.getByText('Nothing left for now.').waitFor();
     expect(await alert.getByRole('link', { name: 'Sign in' }).getAttribute('href')).toBe(
       `${dev.ready.console.url}/sign-in`,
     );
@@ -300,7 +300,7 @@ test('where no model answers the page says so and sends nothing; once one does, 
     return route.abort();
   });
   await page.goto('/');
-  await page.getByText('No model answers at this moment').waitFor();
+  await page.getByText('No model is available right now').waitFor();
   const field = page.getByLabel('Message', { exact: true });
   await field.fill('hello');
   await field.press('Enter');
